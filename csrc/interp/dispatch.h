@@ -1,0 +1,17 @@
+// The callable that `magpy.compile` gives: it runs the first entry whose guard holds.
+//
+// Owns: `Compiled` (entries, counters, attribute forwarding to the wrapped function), `Entry`, the MISS sentinel.  Does not own:
+// what happens when no entry holds (`on_miss`, magpy/runtime), the checks (guards).
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace magpy {
+
+extern PyTypeObject Compiled_Type;
+extern PyTypeObject Entry_Type;
+
+int init_dispatch(PyObject* module);
+
+}  // namespace magpy
