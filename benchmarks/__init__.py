@@ -1,0 +1,1 @@
+"""Speed and coverage measurements; programs of the checkout, run with `python -m benchmarks...`."""
