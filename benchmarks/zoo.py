@@ -113,7 +113,7 @@ class Model:
         options: Arguments of the configuration.
         inputs: Makes inputs of a given size.
         sizes: Two sizes, the second for the changed-shape check.
-        knob: A configuration attribute that forward reads, and another value for it.
+        knob: A configuration attribute (dotted path) that forward reads, and another value.
     """
 
     name: str
@@ -133,6 +133,14 @@ class Model:
         config = getattr(transformers, self.config)(**self.options)
         model: nn.Module = getattr(transformers, self.model)(config)
         return model.eval()
+
+    def turn_knob(self, model: nn.Module) -> None:
+        """Sets the knob's other value on `model`'s configuration."""
+        *path, name = self.knob[0].split(".")
+        config: Any = model.config
+        for step in path:
+            config = getattr(config, step)
+        setattr(config, name, self.knob[1])
 
     def example(self, which: int = 0, seed: int = 0) -> Inputs:
         """Inputs of the first (`which=0`) or second size."""
@@ -347,6 +355,6 @@ ZOO: tuple[Model, ...] = (
         },
         image_and_text,
         (2, 3),
-        ("return_dict", False),
+        ("text_config.output_hidden_states", True),
     ),
 )

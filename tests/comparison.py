@@ -31,7 +31,8 @@ def assert_same(got: Any, want: Any, path: str = "result", tol: float = 0.0) -> 
 
 def _difference(got, want, path, tol, memo_got, memo_want):
     if type(got) is not type(want):
-        return f"{path}: {type(got).__name__} {got!r:.80} instead of {type(want).__name__} {want!r:.80}"
+        names = type(got).__name__, type(want).__name__
+        return f"{path}: {names[0]} {got!r:.80} instead of {names[1]} {want!r:.80}"
     if isinstance(want, ATOMS) or isinstance(want, SHARED):
         return None if got == want else f"{path}: {got!r:.200} instead of {want!r:.200}"
     if isinstance(want, (float, complex)):
@@ -80,8 +81,9 @@ def _tensor(got, want, path, tol):
         return f"{path}: differs by up to {(a - b).abs().max().item():.3g}, tolerance {tol:.3g}"
     if torch.equal(a, b):
         return None
-    if (a.is_floating_point() or a.is_complex()) and bool(((a == b) | (a.isnan() & b.isnan())).all()):
-        return None
+    if a.is_floating_point() or a.is_complex():
+        if bool(((a == b) | (a.isnan() & b.isnan())).all()):
+            return None
     return f"{path}: {int((a != b).sum())} of {b.numel()} elements differ"
 
 
@@ -94,7 +96,8 @@ def _container(got, want, path, tol, memo_got, memo_want):
             return None
         return f"{path}: arrays differ"
     if isinstance(want, np.generic):
-        return None if got == want or (got != got and want != want) else f"{path}: {got} instead of {want}"
+        equal = got == want or (got != got and want != want)
+        return None if equal else f"{path}: {got} instead of {want}"
     if isinstance(want, BaseException):
         if str(got) != str(want):
             return f"{path}: message {str(got)!r} instead of {str(want)!r}"
@@ -103,7 +106,9 @@ def _container(got, want, path, tol, memo_got, memo_want):
         if list(got) != list(want):
             return f"{path}: keys {list(got)} instead of {list(want)}"
         for key in want:
-            found = walk(dict.__getitem__(got, key), dict.__getitem__(want, key), f"{path}[{key!r}]")
+            found = walk(
+                dict.__getitem__(got, key), dict.__getitem__(want, key), f"{path}[{key!r}]"
+            )
             if found:
                 return found
     elif isinstance(want, (set, frozenset)):

@@ -90,7 +90,7 @@ def test_after_each_change_the_result_is_eager(entry):
 
     before = run(eager, inputs)
     for m in (eager, model):
-        setattr(m.config, *entry.knob)
+        entry.turn_knob(m)
     want = run(eager, inputs)
     assert difference(want, before), "the attribute does not change this model's result"
     assert_same(run(compiled, inputs), want, "after a configuration value changed")
