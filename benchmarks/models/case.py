@@ -1,0 +1,96 @@
+"""One benchmark model, and the larger standard ones that several programs measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of the suite.
+
+    Attributes:
+        name: Printed in tables.
+        group: static, dynamic or current.
+        build: Makes the model (the caller seeds, and sets eval mode).
+        inputs: Positional arguments for a batch size.
+    """
+
+    name: str
+    group: str
+    build: Callable[[], nn.Module]
+    inputs: Callable[[int], tuple[Any, ...]]
+
+    def make(self, seed: int = 0) -> nn.Module:
+        """The model in eval mode with weights that `seed` decides."""
+        torch.manual_seed(seed)
+        return self.build().eval()
+
+    def example(self, batch: int, seed: int = 1) -> tuple[Any, ...]:
+        """Arguments that `seed` decides."""
+        torch.manual_seed(seed)
+        return self.inputs(batch)
+
+
+class LinearLayers(nn.Module):
+    """`n` linear layers with an activation between, each a submodule: nothing but module calls."""
+
+    def __init__(self, n: int, width: int = 8) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(n))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+def _transformers(model: str, config: str, **options: Any) -> nn.Module:
+    import transformers
+
+    built: nn.Module = getattr(transformers, model)(getattr(transformers, config)(**options))
+    return built
+
+
+def _ids(batch: int, length: int, vocabulary: int = 1000) -> tuple[torch.Tensor]:
+    return (torch.randint(3, vocabulary, (batch, length)),)
+
+
+#: Full-size models for the capture and overhead programs (names as in their papers).
+STANDARD: dict[str, Case] = {
+    case.name: case
+    for case in (
+        *(
+            Case(
+                f"linear-{n}",
+                "layers",
+                lambda n=n: LinearLayers(n),
+                lambda batch: (torch.randn(batch, 8),),
+            )
+            for n in (1, 10, 100, 500)
+        ),
+        Case(
+            "resnet-50",
+            "standard",
+            lambda: _transformers("ResNetForImageClassification", "ResNetConfig"),
+            lambda batch: (torch.randn(batch, 3, 224, 224),),
+        ),
+        Case(
+            "bert-base",
+            "standard",
+            lambda: _transformers("BertModel", "BertConfig"),
+            lambda batch: _ids(batch, 32),
+        ),
+        Case(
+            "gpt-2",
+            "standard",
+            lambda: _transformers("GPT2LMHeadModel", "GPT2Config", use_cache=False),
+            lambda batch: _ids(batch, 32),
+        ),
+    )
+}
