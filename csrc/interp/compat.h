@@ -1,0 +1,106 @@
+// What differs between CPython 3.11, 3.12 and 3.13 inside the interpreter.
+//
+// Owns: the only includes of CPython's internal headers, and small accessors with one meaning on every version.  Does not own:
+// any policy; frame_eval.cpp and probes.cpp, its only users, hold that.  What differs in the instruction set lives in
+// magpy/capture/opcodes.py.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include <Python.h>
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#error "magpy supports CPython 3.11, 3.12 and 3.13"
+#endif
+
+namespace magpy::compat {
+
+using Frame = _PyInterpreterFrame;
+
+#if PY_VERSION_HEX >= 0x030D0000
+inline Frame* current_frame(PyThreadState* ts) { return ts->current_frame; }
+inline PyCodeObject* frame_code(Frame* f) { return reinterpret_cast<PyCodeObject*>(f->f_executable); }
+inline PyObject* frame_func(Frame* f) { return f->f_funcobj; }
+#elif PY_VERSION_HEX >= 0x030C0000
+inline Frame* current_frame(PyThreadState* ts) { return ts->cframe->current_frame; }
+inline PyCodeObject* frame_code(Frame* f) { return f->f_code; }
+inline PyObject* frame_func(Frame* f) { return f->f_funcobj; }
+#else
+inline Frame* current_frame(PyThreadState* ts) { return ts->cframe->current_frame; }
+inline PyCodeObject* frame_code(Frame* f) { return f->f_code; }
+inline PyObject* frame_func(Frame* f) { return reinterpret_cast<PyObject*>(f->f_func); }
+#endif
+
+// True for a frame that lives in a generator, coroutine or asynchronous generator: it is being resumed.
+inline bool is_generator_frame(Frame* f) { return f->owner == FRAME_OWNED_BY_GENERATOR; }
+
+// Steals nothing: takes its own reference to `code`, drops the frame's to the old one, and makes the frame start at the first
+// instruction of `code`.  Only for a frame that has not run yet.
+inline void frame_set_code(Frame* f, PyCodeObject* code) {
+  Py_INCREF(code);
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* old = f->f_executable;
+  f->f_executable = reinterpret_cast<PyObject*>(code);
+  f->instr_ptr = _PyCode_CODE(code);
+#else
+  PyCodeObject* old = f->f_code;
+  f->f_code = code;
+  f->prev_instr = _PyCode_CODE(code) - 1;
+#endif
+  Py_DECREF(old);
+}
+
+// The number of data-stack slots a frame of `code` takes.
+inline Py_ssize_t frame_slots(PyCodeObject* code) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return code->co_framesize;
+#else
+  return static_cast<Py_ssize_t>(FRAME_SPECIALS_SIZE) + code->co_nlocalsplus + code->co_stacksize;
+#endif
+}
+
+// Makes every later frame of `code` have room for `stacksize` values.
+inline void raise_stacksize(PyCodeObject* code, int stacksize) {
+  int extra = stacksize - code->co_stacksize;
+  if (extra <= 0) return;
+  code->co_stacksize += extra;
+#if PY_VERSION_HEX >= 0x030C0000
+  code->co_framesize += extra;
+#endif
+}
+
+// CPython 3.12 renamed these; the old names are deprecated macros there.
+#if PY_VERSION_HEX >= 0x030C0000
+inline Py_ssize_t request_code_extra(freefunc free) { return PyUnstable_Eval_RequestCodeExtraIndex(free); }
+inline int code_get_extra(PyCodeObject* code, Py_ssize_t index, void** out) {
+  return PyUnstable_Code_GetExtra(reinterpret_cast<PyObject*>(code), index, out);
+}
+inline int code_set_extra(PyCodeObject* code, Py_ssize_t index, void* extra) {
+  return PyUnstable_Code_SetExtra(reinterpret_cast<PyObject*>(code), index, extra);
+}
+#else
+inline Py_ssize_t request_code_extra(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }
+inline int code_get_extra(PyCodeObject* code, Py_ssize_t index, void** out) {
+  return _PyCode_GetExtra(reinterpret_cast<PyObject*>(code), index, out);
+}
+inline int code_set_extra(PyCodeObject* code, Py_ssize_t index, void* extra) {
+  return _PyCode_SetExtra(reinterpret_cast<PyObject*>(code), index, extra);
+}
+#endif
+
+// Gives (sign +1) or takes back (sign -1) recursion room, so that magpy's own Python code can run just below the limit.
+inline void recursion_credit(PyThreadState* ts, int sign) {
+  constexpr int kRoom = 200;
+#if PY_VERSION_HEX >= 0x030C0000
+  ts->py_recursion_remaining += sign * kRoom;
+  ts->c_recursion_remaining += sign * kRoom;
+#else
+  ts->recursion_remaining += sign * kRoom;
+#endif
+}
+
+}  // namespace magpy::compat

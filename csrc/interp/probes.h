@@ -1,0 +1,18 @@
+// The probes: C functions that an instrumented twin calls in place of, or around, its original instructions.
+//
+// Owns: performing each operation exactly as the interpreter's evaluation loop does (result, exception, order of effects) and
+// reporting it to the session when one is active.  Does not own: which instruction calls which probe with which arguments
+// (magpy/capture/instrument.py) nor what becomes of a report (session.cpp).
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace magpy {
+
+// The `op` of on_unary.  on_binary's are CPython's NB_* numbers (in-place ones included), on_compare's are Py_LT .. Py_GE.
+enum UnaryOp : int { kUnaryNegative = 100, kUnaryPositive = 101, kUnaryInvert = 102, kUnaryNot = 103 };
+
+int init_probes(PyObject* module);
+
+}  // namespace magpy
