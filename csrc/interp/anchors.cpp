@@ -1,0 +1,779 @@
+// See anchors.h.
+#include "anchors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "leaf.h"
+#include "tensor_access.h"
+
+namespace magpy {
+
+PyObject* absent = nullptr;
+
+namespace {
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define MAGPY_DICT_WATCHERS 1
+#else
+#define MAGPY_DICT_WATCHERS 0
+#endif
+
+#if MAGPY_DICT_WATCHERS
+struct Subscriber {
+  Anchors* anchors;
+  uint32_t index;
+};
+
+struct WatchedDict {
+  bool armed = false;  // somebody relies on hearing of the next change
+  std::vector<Subscriber> subscribers;
+};
+
+// Leaked on purpose: the watcher may be called while the interpreter shuts down.
+std::unordered_map<PyObject*, WatchedDict>& watched_dicts() {
+  static auto* dicts = new std::unordered_map<PyObject*, WatchedDict>();
+  return *dicts;
+}
+
+int on_dict_event(PyDict_WatchEvent, PyObject* dict, PyObject*, PyObject*) {
+  auto& dicts = watched_dicts();
+  auto it = dicts.find(dict);
+  if (it == dicts.end() || !it->second.armed) return 0;
+  it->second.armed = false;
+  for (const Subscriber& subscriber : it->second.subscribers) subscriber.anchors->mark_dirty(subscriber.index);
+  return 0;
+}
+
+// The id of the one watcher, or -1 when the interpreter has none left (then every check is precise).
+int watcher_id() {
+  static int id = [] {
+    int got = PyDict_AddWatcher(on_dict_event);
+    if (got < 0) PyErr_Clear();
+    return got;
+  }();
+  return id;
+}
+#endif
+
+PyObject* format_change(const char* what, PyObject* name, PyObject* found, PyObject* expected) {
+  PyObject* name_text = PyUnicode_Check(name) ? Py_NewRef(name) : safe_text(name);
+  PyObject* found_text = safe_text(found);
+  PyObject* expected_text = safe_text(expected);
+  PyObject* text = nullptr;
+  if (name_text && found_text && expected_text) {
+    text = found == nullptr      ? PyUnicode_FromFormat("%s %U is missing (was %U)", what, name_text, expected_text)
+           : expected == nullptr ? PyUnicode_FromFormat("%s %U is now there: %U", what, name_text, found_text)
+           : PyUnicode_Compare(found_text, expected_text) == 0
+               ? PyUnicode_FromFormat("%s %U is another object (%U)", what, name_text, found_text)
+               : PyUnicode_FromFormat("%s %U is %U instead of %U", what, name_text, found_text, expected_text);
+  }
+  Py_XDECREF(name_text);
+  Py_XDECREF(found_text);
+  Py_XDECREF(expected_text);
+  if (!text) PyErr_Clear();
+  return text;
+}
+
+bool fail(Failure* failure, const char* section, Py_ssize_t i, Py_ssize_t j, PyObject* text) {
+  failure->section = section;
+  failure->i = i;
+  failure->j = j;
+  failure->text = text ? text : PyUnicode_FromString("changed");
+  if (!failure->text) PyErr_Clear();
+  return false;
+}
+
+bool same_value(PyObject* found, PyObject* expected, bool leaf) {
+  if (found == expected) return true;
+  return found && expected && leaf && leaf_equal(found, expected);
+}
+
+PyObject* type_dict(PyTypeObject* type) {  // new reference
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyType_GetDict(type);
+#else
+  return Py_XNewRef(type->tp_dict);
+#endif
+}
+
+// What super(after, self).name finds for an instance of `type`; borrowed from the class that has it.
+PyObject* super_lookup(PyTypeObject* type, PyTypeObject* after, PyObject* name, Py_hash_t hash) {
+  PyObject* mro = type->tp_mro;
+  if (!mro) return nullptr;
+  Py_ssize_t n = PyTuple_GET_SIZE(mro), i = 0;
+  while (i < n && PyTuple_GET_ITEM(mro, i) != (PyObject*)after) i++;
+  for (i++; i < n; i++) {
+    PyObject* base = PyTuple_GET_ITEM(mro, i);
+    if (!PyType_Check(base)) continue;
+    PyObject* dict = type_dict((PyTypeObject*)base);
+    if (!dict) {
+      PyErr_Clear();
+      continue;
+    }
+    PyObject* value = raw_dict_get(dict, name, hash);
+    Py_DECREF(dict);
+    if (value) return value;
+  }
+  return nullptr;
+}
+
+// Parses a mode argument: "is" or "leaf".
+int parse_mode(PyObject* mode, bool* leaf) {
+  if (PyUnicode_Check(mode)) {
+    if (PyUnicode_CompareWithASCIIString(mode, "is") == 0) return *leaf = false, 0;
+    if (PyUnicode_CompareWithASCIIString(mode, "leaf") == 0) return *leaf = true, 0;
+  }
+  PyErr_Format(PyExc_ValueError, "mode must be 'is' or 'leaf', not %R", mode);
+  return -1;
+}
+
+PyObject* or_null(PyObject* value) { return value == absent ? nullptr : value; }
+
+PyTypeObject* deque_type() {
+  static PyTypeObject* type = [] {
+    PyObject* module = PyImport_ImportModule("collections");
+    PyObject* found = module ? PyObject_GetAttrString(module, "deque") : nullptr;
+    Py_XDECREF(module);
+    if (!found) PyErr_Clear();
+    return (PyTypeObject*)found;
+  }();
+  return type;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------------------- building
+
+Anchors::DictCheck& Anchors::dict_check(PyObject* dict) {
+  for (size_t k = dicts_.size(); k-- > 0 && dicts_.size() - k < 8;) {  // records of one dict mostly come together
+    if (dicts_[k].dict == dict) return dicts_[k];
+  }
+  keep(dict);
+  dicts_.emplace_back();
+  dicts_.back().dict = dict;
+  return dicts_.back();
+}
+
+Anchors::TypeCheck& Anchors::type_check(PyTypeObject* type) {
+  for (TypeCheck& check : types_) {
+    if (check.type == type) return check;
+  }
+  keep((PyObject*)type);
+  types_.emplace_back();
+  types_.back().type = type;
+  return types_.back();
+}
+
+int Anchors::add_dict_record(PyObject* record, Py_ssize_t i) {
+  PyObject *dict, *items;
+  if (!PyArg_ParseTuple(record, "O!O:dicts", &PyDict_Type, &dict, &items)) return -1;
+  PyObject* fast = PySequence_Fast(items, "the keys of a dict anchor must be a sequence");
+  if (!fast) return -1;
+  DictCheck& check = dict_check(dict);
+  int status = 0;
+  for (Py_ssize_t j = 0; status == 0 && j < PySequence_Fast_GET_SIZE(fast); j++) {
+    PyObject *key, *value, *mode;
+    bool leaf = false;
+    PyObject* item = PySequence_Fast_GET_ITEM(fast, j);
+    if (!PyArg_ParseTuple(item, "OOO:dicts", &key, &value, &mode) || parse_mode(mode, &leaf) < 0) {
+      status = -1;
+      break;
+    }
+    Py_hash_t hash = PyObject_Hash(key);
+    if (hash == -1) {
+      status = -1;
+      break;
+    }
+    keep(key);
+    keep(value);
+    check.items.push_back({key, or_null(value), hash, leaf, i, j});
+  }
+  Py_DECREF(fast);
+  return status;
+}
+
+int Anchors::add_type_record(PyObject* record, Py_ssize_t i) {
+  PyObject *type, *names;
+  if (!PyArg_ParseTuple(record, "O!O:types", &PyType_Type, &type, &names)) return -1;
+  PyObject* fast = PySequence_Fast(names, "the names of a class anchor must be a sequence");
+  if (!fast) return -1;
+  TypeCheck& check = type_check((PyTypeObject*)type);
+  int status = 0;
+  for (Py_ssize_t j = 0; status == 0 && j < PySequence_Fast_GET_SIZE(fast); j++) {
+    PyObject *name, *value;
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, j), "UO:types", &name, &value)) {
+      status = -1;
+      break;
+    }
+    keep(name);
+    keep(value);
+    check.names.push_back({name, or_null(value), PyObject_Hash(name), true, i, j});
+  }
+  Py_DECREF(fast);
+  return status;
+}
+
+int Anchors::add_super_record(PyObject* record, Py_ssize_t i) {
+  PyObject *type, *after, *name, *value;
+  if (!PyArg_ParseTuple(record, "O!O!UO:supers", &PyType_Type, &type, &PyType_Type, &after, &name, &value)) return -1;
+  TypeCheck& check = type_check((PyTypeObject*)type);
+  keep(after);
+  keep(name);
+  keep(value);
+  check.supers.push_back({(PyTypeObject*)after, {name, or_null(value), PyObject_Hash(name), true, i, -1}});
+  return 0;
+}
+
+int Anchors::add_object(PyObject* object, PyTypeObject* type, PyObject* dict, Py_ssize_t i) {
+  PyObject** slot = nullptr;
+  if (dict) {
+    slot = _PyObject_GetDictPtr(object);
+    if (!slot || *slot != dict) {
+      PyErr_SetString(PyExc_ValueError, "inst_dicts: the dict is not the __dict__ of the object");
+      return -1;
+    }
+    keep(dict);
+  }
+  keep(object);
+  if (type) keep((PyObject*)type);
+  objects_.push_back({object, type, slot, dict, type ? i : -1, dict ? i : -1});
+  return 0;
+}
+
+int Anchors::add_tensor_record(PyObject* record, Py_ssize_t) {
+  PyObject *tensor, *meta;
+  const TensorApi* api = tensor_api();
+  if (!api || !PyArg_ParseTuple(record, "OO!:tensors", &tensor, api->meta_type, &meta)) return -1;
+  keep(tensor);
+  keep(meta);
+  tensors_.push_back(tensor);
+  metas_.push_back(meta);
+  return 0;
+}
+
+int Anchors::add_state(PyObject* state) {
+  if (state == Py_None) return 0;
+  const TensorApi* api = tensor_api();
+  if (!api) return -1;
+  if (!PyObject_TypeCheck(state, api->state_type)) {
+    PyErr_SetString(PyExc_TypeError, "state must be a TorchState or None");
+    return -1;
+  }
+  keep(state);
+  state_ = state;
+  return 0;
+}
+
+int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
+  auto is = [name](const char* other) { return std::strcmp(name, other) == 0; };
+  PyObject *a, *b, *c, *d;
+  bool leaf = false;
+  if (is("dicts")) return add_dict_record(record, i);
+  if (is("types")) return add_type_record(record, i);
+  if (is("supers")) return add_super_record(record, i);
+  if (is("tensors")) return add_tensor_record(record, i);
+  if (is("dict_keys")) {
+    if (!PyArg_ParseTuple(record, "O!O!:dict_keys", &PyDict_Type, &a, &PyTuple_Type, &b)) return -1;
+    DictCheck& check = dict_check(a);
+    keep(b);
+    check.keys = b;
+    check.keys_i = i;
+    // move_to_end() reorders an OrderedDict without the dict below knowing.
+    check.always = PyODict_Check(a) && PyTuple_GET_SIZE(b) > 1;
+    return 0;
+  }
+  if (is("lists") || is("deques")) {
+    PyTypeObject* type = is("lists") ? &PyList_Type : deque_type();
+    if (!type || !PyArg_ParseTuple(record, "O!O!", type, &a, &PyTuple_Type, &b)) return -1;
+    keep(a);
+    keep(b);
+    (is("lists") ? lists_ : deques_).push_back({a, b, i});
+    return 0;
+  }
+  if (is("sets")) {
+    if (!PyArg_ParseTuple(record, "OO:sets", &a, &b)) return -1;
+    if (!PyAnySet_Check(a)) return PyErr_SetString(PyExc_TypeError, "sets: a set is needed"), -1;
+    PyObject* items = PyFrozenSet_New(b);
+    if (!items) return -1;
+    keep(a);
+    refs_.push_back(items);
+    sets_.push_back({a, items, i});
+    return 0;
+  }
+  if (is("cells")) {
+    if (!PyArg_ParseTuple(record, "O!OO:cells", &PyCell_Type, &a, &b, &c) || parse_mode(c, &leaf) < 0) return -1;
+    keep(a);
+    keep(b);
+    cells_.push_back({a, or_null(b), leaf, i});
+    return 0;
+  }
+  if (is("funcs")) {
+    if (!PyArg_ParseTuple(record, "O!OOO:funcs", &PyFunction_Type, &a, &b, &c, &d)) return -1;
+    for (PyObject* object : {a, b, c, d}) keep(object);
+    functions_.push_back({(PyFunctionObject*)a, b, c, d, i});
+    return 0;
+  }
+  if (is("objtypes")) {
+    if (!PyArg_ParseTuple(record, "OO!:objtypes", &a, &PyType_Type, &b)) return -1;
+    return add_object(a, (PyTypeObject*)b, nullptr, i);
+  }
+  if (is("inst_dicts")) {
+    if (!PyArg_ParseTuple(record, "OO!:inst_dicts", &a, &PyDict_Type, &b)) return -1;
+    return add_object(a, nullptr, b, i);
+  }
+  if (is("attrs")) {
+    if (!PyArg_ParseTuple(record, "OUOO:attrs", &a, &b, &c, &d) || parse_mode(d, &leaf) < 0) return -1;
+    for (PyObject* object : {a, b, c}) keep(object);
+    attrs_.push_back({a, b, or_null(c), leaf, i});
+    return 0;
+  }
+  if (is("redo")) {
+    if (!PyArg_ParseTuple(record, "OO!OO:redo", &a, &PyTuple_Type, &b, &c, &d) || parse_mode(d, &leaf) < 0) return -1;
+    for (PyObject* object : {a, b, c}) keep(object);
+    redos_.push_back({a, b, c, leaf, i});
+    return 0;
+  }
+  PyErr_Format(PyExc_ValueError, "unknown anchor section %s", name);
+  return -1;
+}
+
+int Anchors::add_section(const char* name, PyObject* list) {
+  PyObject* fast = PySequence_Fast(list, "an anchor section must be a list");
+  if (!fast) return -1;
+  int status = 0;
+  for (Py_ssize_t i = 0; status == 0 && i < PySequence_Fast_GET_SIZE(fast); i++) {
+    PyObject* record = PySequence_Fast_GET_ITEM(fast, i);
+    if (!PyTuple_Check(record)) {
+      PyErr_Format(PyExc_TypeError, "%s: a record must be a tuple, not %.100s", name, Py_TYPE(record)->tp_name);
+      status = -1;
+    } else {
+      status = add_one(name, record, i);
+    }
+  }
+  Py_DECREF(fast);
+  return status;
+}
+
+int Anchors::build(PyObject* anchors) {
+  PyObject *name, *list;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(anchors, &pos, &name, &list)) {
+    const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+    if (!text) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "anchor sections are named by str");
+      return -1;
+    }
+    if ((std::strcmp(text, "state") == 0 ? add_state(list) : add_section(text, list)) < 0) return -1;
+  }
+  return finish();
+}
+
+int Anchors::finish() {
+  if (!tensors_.empty()) {
+    pack_ = tensor_api()->pack(tensors_.data(), metas_.data(), (Py_ssize_t)tensors_.size());
+    if (!pack_) return PyErr_SetString(PyExc_ValueError, "tensors: not a tensor"), -1;
+  }
+  // By address, so that neighbours share cache lines and pages; the records know their place in the argument.
+  std::sort(dicts_.begin(), dicts_.end(), [](const DictCheck& a, const DictCheck& b) { return a.dict < b.dict; });
+  std::sort(objects_.begin(), objects_.end(), [](const ObjectCheck& a, const ObjectCheck& b) { return a.object < b.object; });
+  size_t out = 0;
+  for (const ObjectCheck& check : objects_) {
+    ObjectCheck* last = out ? &objects_[out - 1] : nullptr;
+    if (last && last->object == check.object && (!last->type || !check.type) && (!last->dict || !check.dict)) {
+      if (check.type) last->type = check.type, last->type_i = check.type_i;
+      if (check.dict) last->dict = check.dict, last->dict_slot = check.dict_slot, last->dict_i = check.dict_i;
+    } else {
+      objects_[out++] = check;
+    }
+  }
+  objects_.resize(out, ObjectCheck{});
+  for (auto& check : objects_) {
+    // A comparison without a branch for what is not compared: read some word that is its own expectation.
+    if (!check.type) check.type = Py_TYPE(check.object);
+  }
+  watch_dicts();
+  return 0;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- cheap test
+
+#if MAGPY_DICT_WATCHERS
+
+void Anchors::watch_dicts() {
+  int id = watcher_id();
+  dirty_.reserve(dicts_.size());
+  for (uint32_t k = 0; k < dicts_.size(); k++) {
+    DictCheck& check = dicts_[k];
+    if (id < 0 || PyDict_Watch(id, check.dict) < 0) {
+      PyErr_Clear();
+      check.always = true;
+    } else {
+      watched_dicts()[check.dict].subscribers.push_back({this, k});
+    }
+    check.dirty = true;
+    dirty_.push_back(k);
+  }
+  watched_ = true;
+}
+
+void Anchors::unwatch_dicts() {
+  if (!watched_) return;
+  watched_ = false;
+  auto& dicts = watched_dicts();
+  for (const DictCheck& check : dicts_) {
+    auto it = dicts.find(check.dict);
+    if (it == dicts.end()) continue;
+    auto& all = it->second.subscribers;
+    all.erase(std::remove_if(all.begin(), all.end(), [this](const Subscriber& s) { return s.anchors == this; }), all.end());
+    if (all.empty()) {
+      dicts.erase(it);
+      if (PyDict_Unwatch(watcher_id(), check.dict) < 0) PyErr_Clear();
+    }
+  }
+}
+
+void Anchors::mark_dirty(uint32_t index) {
+  if (dicts_[index].dirty) return;
+  dicts_[index].dirty = true;
+  dirty_.push_back(index);  // never allocates: reserved for all
+}
+
+bool Anchors::check_dicts_cheaply() {
+  if (dirty_.empty()) return true;
+  size_t kept = 0;
+  bool holds = true;
+  for (size_t k = 0; k < dirty_.size(); k++) {
+    uint32_t index = dirty_[k];
+    DictCheck& check = dicts_[index];
+    if (holds) holds = check_dict(check, nullptr);
+    if (holds && !check.always) {
+      check.dirty = false;
+      watched_dicts()[check.dict].armed = true;
+    } else {
+      dirty_[kept++] = index;
+    }
+  }
+  dirty_.resize(kept);
+  return holds;
+}
+
+#else
+
+void Anchors::watch_dicts() {
+  for (const DictCheck& check : dicts_) stamps_.push_back({&((PyDictObject*)check.dict)->ma_version_tag, 0});
+}
+
+void Anchors::unwatch_dicts() {}
+
+void Anchors::mark_dirty(uint32_t) {}
+
+bool Anchors::check_dicts_cheaply() {
+  // Two passes: the first has no branches, so that the loads overlap; versions start at 1, an expected 0 never matches.
+  constexpr size_t kBlock = 64, kAhead = 16;
+  size_t n = stamps_.size();
+  const DictStamp* stamps = stamps_.data();
+  for (size_t start = 0; start < n; start += kBlock) {
+    size_t end = std::min(n, start + kBlock);
+    uint64_t difference = 0;
+    for (size_t k = start; k < end; k++) {
+      if (k + kAhead < n) __builtin_prefetch(stamps[k + kAhead].version);
+      difference |= *stamps[k].version ^ stamps[k].expected;
+    }
+    if (!difference) continue;
+    for (size_t k = start; k < end; k++) {
+      uint64_t version = *stamps_[k].version;
+      if (version == stamps_[k].expected) continue;
+      if (!check_dict(dicts_[k], nullptr)) return false;
+      if (!dicts_[k].always) stamps_[k].expected = version;
+    }
+  }
+  return true;
+}
+
+#endif
+
+bool Anchors::check_types_cheaply() {
+  for (TypeCheck& check : types_) {
+    unsigned tag = check.type->tp_version_tag;
+    if (tag != 0 && tag == check.expected) continue;
+    check.expected = 0;
+    if (!check_type(check, nullptr)) return false;
+    // The lookups above gave the class a version, unless it has none to give.
+    if (check.names.empty()) _PyType_Lookup(check.type, check.supers[0].check.key);
+#if PY_VERSION_HEX < 0x030D0000
+    if (!PyType_HasFeature(check.type, Py_TPFLAGS_VALID_VERSION_TAG)) continue;
+#endif
+    check.expected = check.type->tp_version_tag;
+  }
+  return true;
+}
+
+bool Anchors::check() {
+  if (!check_dicts_cheaply() || !check_types_cheaply()) return false;
+  for (const ObjectCheck& check : objects_) {
+    if (Py_TYPE(check.object) != check.type || (check.dict && *check.dict_slot != check.dict)) return false;
+  }
+  for (const ItemsCheck& check : lists_) {
+    if (!check_list(check, nullptr)) return false;
+  }
+  for (const CellCheck& check : cells_) {
+    if (!same_value(PyCell_GET(check.cell), check.value, check.leaf)) return false;
+  }
+  for (const FunctionCheck& check : functions_) {
+    if (!check_function(check, nullptr)) return false;
+  }
+  for (const ItemsCheck& check : sets_) {
+    if (!check_set(check, nullptr)) return false;
+  }
+  for (const ItemsCheck& check : deques_) {
+    if (!check_deque(check, nullptr)) return false;
+  }
+  if (state_ && !tensor_api()->state_matches(state_)) return false;
+  if (pack_ && tensor_api()->check_pack(pack_) >= 0) return false;
+  for (const AttrCheck& check : attrs_) {
+    if (!check_attr(check, nullptr)) return false;
+  }
+  for (const RedoCheck& check : redos_) {
+    if (!check_redo(check, nullptr)) return false;
+  }
+  return true;
+}
+
+bool Anchors::explain(Failure* failure) {
+  auto all = [](const auto& checks, auto&& holds) {
+    return std::all_of(checks.begin(), checks.end(), holds);
+  };
+  // Dicts and objects were sorted by address; report the failure that comes first in the caller's order.
+  Failure first;
+  for (const DictCheck& check : dicts_) {
+    Failure here;
+    if (check_dict(check, &here)) continue;
+    if (!first.section || here.i < first.i) {
+      Py_XDECREF(first.text);
+      first = here;
+    } else {
+      Py_XDECREF(here.text);
+    }
+  }
+  if (first.section) return *failure = first, false;
+  if (!all(types_, [&](const auto& c) { return check_type(c, failure); })) return false;
+  if (!all(objects_, [&](const auto& c) { return check_object(c, failure); })) return false;
+  if (!all(lists_, [&](const auto& c) { return check_list(c, failure); })) return false;
+  if (!all(cells_, [&](const auto& c) { return check_cell(c, failure); })) return false;
+  if (!all(functions_, [&](const auto& c) { return check_function(c, failure); })) return false;
+  if (!all(sets_, [&](const auto& c) { return check_set(c, failure); })) return false;
+  if (!all(deques_, [&](const auto& c) { return check_deque(c, failure); })) return false;
+  if (state_ && !tensor_api()->state_matches(state_)) {
+    return fail(failure, "state", 0, -1, tensor_api()->state_difference(state_));
+  }
+  if (pack_) {
+    Py_ssize_t i = tensor_api()->check_pack(pack_);
+    if (i >= 0) return fail(failure, "tensors", i, -1, tensor_api()->difference(metas_[i], tensors_[i]));
+  }
+  if (!all(attrs_, [&](const auto& c) { return check_attr(c, failure); })) return false;
+  return all(redos_, [&](const auto& c) { return check_redo(c, failure); });
+}
+
+// ---------------------------------------------------------------------------------------------------------------- precise checks
+
+bool Anchors::check_dict(const DictCheck& check, Failure* failure) const {
+  for (const KeyCheck& item : check.items) {
+    PyObject* found = raw_dict_get(check.dict, item.key, item.hash);
+    if (same_value(found, item.value, item.leaf)) continue;
+    return failure && fail(failure, "dicts", item.i, item.j, format_change("key", item.key, found, item.value));
+  }
+  if (check.keys && !raw_dict_keys_equal(check.dict, check.keys)) {
+    return failure && fail(failure, "dict_keys", check.keys_i, -1,
+                           PyUnicode_FromFormat("the keys or their order changed (%zd now, %zd before)",
+                                                PyDict_GET_SIZE(check.dict), PyTuple_GET_SIZE(check.keys)));
+  }
+  return true;
+}
+
+bool Anchors::check_type(const TypeCheck& check, Failure* failure) const {
+  for (const KeyCheck& item : check.names) {
+    PyObject* found = _PyType_Lookup(check.type, item.key);
+    if (same_value(found, item.value, true)) continue;
+    return failure && fail(failure, "types", item.i, item.j, format_change("class attribute", item.key, found, item.value));
+  }
+  for (const TypeCheck::Super& super : check.supers) {
+    PyObject* found = super_lookup(check.type, super.after, super.check.key, super.check.hash);
+    if (same_value(found, super.check.value, true)) continue;
+    return failure && fail(failure, "supers", super.check.i, -1,
+                           format_change("inherited attribute", super.check.key, found, super.check.value));
+  }
+  return true;
+}
+
+bool Anchors::check_object(const ObjectCheck& check, Failure* failure) const {
+  if (Py_TYPE(check.object) != check.type) {
+    return failure && fail(failure, "objtypes", check.type_i, -1,
+                           PyUnicode_FromFormat("the class is %s instead of %s", Py_TYPE(check.object)->tp_name,
+                                                check.type->tp_name));
+  }
+  if (check.dict && *check.dict_slot != check.dict) {
+    return failure && fail(failure, "inst_dicts", check.dict_i, -1, PyUnicode_FromString("__dict__ was replaced"));
+  }
+  return true;
+}
+
+bool Anchors::check_list(const ItemsCheck& check, Failure* failure) const {
+  Py_ssize_t n = PyTuple_GET_SIZE(check.items);
+  if (PyList_GET_SIZE(check.container) != n) {
+    return failure && fail(failure, "lists", check.i, -1,
+                           PyUnicode_FromFormat("the length is %zd instead of %zd", PyList_GET_SIZE(check.container), n));
+  }
+  PyObject** now = ((PyListObject*)check.container)->ob_item;
+  PyObject** then = ((PyTupleObject*)check.items)->ob_item;
+  for (Py_ssize_t j = 0; j < n; j++) {
+    if (same_value(now[j], then[j], true)) continue;
+    if (!failure) return false;
+    PyObject* index = PyLong_FromSsize_t(j);
+    fail(failure, "lists", check.i, j, index ? format_change("item", index, now[j], then[j]) : nullptr);
+    Py_XDECREF(index);
+    return false;
+  }
+  return true;
+}
+
+bool Anchors::check_set(const ItemsCheck& check, Failure* failure) const {
+  if (set_equal(check.container, check.items)) return true;
+  return failure && fail(failure, "sets", check.i, -1, PyUnicode_FromString("the elements of the set changed"));
+}
+
+bool Anchors::check_deque(const ItemsCheck& check, Failure* failure) const {
+  PySequenceMethods* methods = deque_type()->tp_as_sequence;
+  Py_ssize_t n = methods->sq_length(check.container);
+  if (n != PyTuple_GET_SIZE(check.items)) {
+    return failure && fail(failure, "deques", check.i, -1,
+                           PyUnicode_FromFormat("the length is %zd instead of %zd", n, PyTuple_GET_SIZE(check.items)));
+  }
+  for (Py_ssize_t j = 0; j < n; j++) {
+    PyObject* found = methods->sq_item(check.container, j);
+    if (!found) PyErr_Clear();
+    bool same = same_value(found, PyTuple_GET_ITEM(check.items, j), true);
+    Py_XDECREF(found);
+    if (!same) {
+      return failure && fail(failure, "deques", check.i, j, PyUnicode_FromFormat("item %zd is another object", j));
+    }
+  }
+  return true;
+}
+
+bool Anchors::check_cell(const CellCheck& check, Failure* failure) const {
+  PyObject* found = PyCell_GET(check.cell);
+  if (same_value(found, check.value, check.leaf)) return true;
+  if (!failure) return false;
+  PyObject* name = PyUnicode_FromString("of the closure");
+  fail(failure, "cells", check.i, -1, name ? format_change("variable", name, found, check.value) : nullptr);
+  Py_XDECREF(name);
+  return false;
+}
+
+bool Anchors::check_function(const FunctionCheck& check, Failure* failure) const {
+  const PyFunctionObject* f = check.function;
+  auto same = [](PyObject* found, PyObject* expected) { return (found ? found : Py_None) == expected; };
+  const char* what = nullptr;
+  if (f->func_code != check.code) {
+    what = "code";
+  } else if (!same(f->func_defaults, check.defaults)) {
+    what = "defaults";
+  } else if (!same(f->func_kwdefaults, check.kwdefaults)) {
+    what = "keyword defaults";
+  }
+  if (!what) return true;
+  return failure && fail(failure, "funcs", check.i, -1,
+                         PyUnicode_FromFormat("the %s of function %U changed", what, f->func_qualname));
+}
+
+bool Anchors::check_attr(const AttrCheck& check, Failure* failure) const {
+  PyObject* found = PyObject_GetAttr(check.object, check.name);
+  if (!found) PyErr_Clear();
+  bool same = same_value(found, check.value, check.leaf);
+  if (!same && failure) fail(failure, "attrs", check.i, -1, format_change("attribute", check.name, found, check.value));
+  Py_XDECREF(found);
+  return same;
+}
+
+bool Anchors::check_redo(const RedoCheck& check, Failure* failure) const {
+  PyObject* found = PyObject_Call(check.callable, check.args, nullptr);
+  if (!found) PyErr_Clear();
+  bool same = found && same_value(found, check.expected, check.leaf);
+  if (!same && failure) {
+    PyObject* name = safe_text(check.callable);
+    fail(failure, "redo", check.i, -1, name ? format_change("the result of", name, found, check.expected) : nullptr);
+    Py_XDECREF(name);
+  }
+  Py_XDECREF(found);
+  return same;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- the rest
+
+int Anchors::describe(PyObject* lines) {
+  auto add = [lines](PyObject* text) {
+    int status = text ? PyList_Append(lines, text) : -1;
+    Py_XDECREF(text);
+    return status;
+  };
+  auto counted = [&](const char* what, size_t n) { return n ? add(PyUnicode_FromFormat("%s: %zu", what, n)) : 0; };
+  for (const DictCheck& check : dicts_) {
+    for (const KeyCheck& item : check.items) {
+      PyObject *key = safe_text(item.key), *value = safe_text(item.value);
+      int status = key && value ? add(PyUnicode_FromFormat("dict %p: %U is %U", check.dict, key, value)) : -1;
+      Py_XDECREF(key);
+      Py_XDECREF(value);
+      if (status < 0) return -1;
+    }
+    if (check.keys && add(PyUnicode_FromFormat("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0) return -1;
+  }
+  for (const TypeCheck& check : types_) {
+    for (const KeyCheck& item : check.names) {
+      PyObject* value = safe_text(item.value);
+      int status = value ? add(PyUnicode_FromFormat("class %s: %U is %U", check.type->tp_name, item.key, value)) : -1;
+      Py_XDECREF(value);
+      if (status < 0) return -1;
+    }
+    if (counted("inherited attributes", check.supers.size()) < 0) return -1;
+  }
+  if (counted("objects of the same class", objects_.size()) < 0 || counted("lists", lists_.size()) < 0 ||
+      counted("sets", sets_.size()) < 0 || counted("deques", deques_.size()) < 0 || counted("cells", cells_.size()) < 0 ||
+      counted("functions", functions_.size()) < 0 || counted("attributes", attrs_.size()) < 0 ||
+      counted("calls redone", redos_.size()) < 0 || counted("tensors", tensors_.size()) < 0) {
+    return -1;
+  }
+  return state_ ? add(PyUnicode_FromString("the state of torch")) : 0;
+}
+
+int Anchors::traverse(visitproc visit, void* arg) {
+  for (PyObject* object : refs_) Py_VISIT(object);
+  return 0;
+}
+
+void Anchors::release() {
+  unwatch_dicts();
+  if (pack_) tensor_api()->free_pack(pack_);
+  pack_ = nullptr;
+  state_ = nullptr;
+  dicts_.clear();
+  stamps_.clear();
+  dirty_.clear();
+  types_.clear();
+  objects_.clear();
+  lists_.clear();
+  sets_.clear();
+  deques_.clear();
+  cells_.clear();
+  functions_.clear();
+  attrs_.clear();
+  redos_.clear();
+  tensors_.clear();
+  metas_.clear();
+  std::vector<PyObject*> refs;
+  refs.swap(refs_);
+  for (PyObject* object : refs) Py_DECREF(object);
+}
+
+}  // namespace magpy

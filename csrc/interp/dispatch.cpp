@@ -1,0 +1,423 @@
+// See dispatch.h.
+#include "dispatch.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <structmember.h>
+
+#include "guards.h"
+#include "session.h"
+
+namespace magpy {
+
+namespace {
+
+PyObject* miss = nullptr;  // what a mock returns to say "not this entry after all"
+
+struct EntryObject {
+  PyObject_HEAD
+  GuardObject* guard;
+  PyObject* mock;
+  PyObject* tag;
+  long long hits;
+  char needs_memo;
+};
+
+struct CompiledObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* wrapped;
+  PyObject* on_miss;
+  PyObject* entries;  // list of Entry
+  PyObject* options;
+  PyObject* owner;
+  PyObject* weakrefs;
+  long long hits, misses, calls;
+  char plain;
+};
+
+// ---------------------------------------------------------------------------------------------------------------- Entry
+
+PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"guard", "mock", "needs_memo", "tag", nullptr};
+  PyObject *guard, *mock, *tag = Py_None;
+  int needs_memo = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|pO:Entry", const_cast<char**>(names), &Guard_Type, &guard, &mock,
+                                   &needs_memo, &tag)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(mock)) return PyErr_SetString(PyExc_TypeError, "the mock function must be callable"), nullptr;
+  auto* self = (EntryObject*)type->tp_alloc(type, 0);
+  if (!self) return nullptr;
+  self->guard = (GuardObject*)Py_NewRef(guard);
+  self->mock = Py_NewRef(mock);
+  self->tag = Py_NewRef(tag);
+  self->hits = 0;
+  self->needs_memo = needs_memo != 0;
+  return (PyObject*)self;
+}
+
+int entry_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = (EntryObject*)object;
+  Py_VISIT(self->guard);
+  Py_VISIT(self->mock);
+  Py_VISIT(self->tag);
+  return 0;
+}
+
+int entry_clear(PyObject* object) {
+  auto* self = (EntryObject*)object;
+  Py_CLEAR(self->guard);
+  Py_CLEAR(self->mock);
+  Py_CLEAR(self->tag);
+  return 0;
+}
+
+void entry_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  entry_clear(object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyMemberDef entry_members[] = {
+    {"guard", T_OBJECT_EX, offsetof(EntryObject, guard), READONLY, "the Guard"},
+    {"mock", T_OBJECT_EX, offsetof(EntryObject, mock), READONLY, "the function that stands in for the program"},
+    {"tag", T_OBJECT, offsetof(EntryObject, tag), 0, "whatever the maker of the entry wants to find again"},
+    {"hits", T_LONGLONG, offsetof(EntryObject, hits), 0, "how many calls this entry answered"},
+    {"needs_memo", T_BOOL, offsetof(EntryObject, needs_memo), READONLY, "does the mock take a dict before the arguments?"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+// ---------------------------------------------------------------------------------------------------------------- the call
+
+// mock(memo, *args, **kwargs) without building a tuple.
+PyObject* call_with_memo(PyObject* mock, PyObject* memo, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {
+    auto** with_memo = const_cast<PyObject**>(args) - 1;
+    PyObject* saved = with_memo[0];
+    with_memo[0] = memo;
+    PyObject* result = PyObject_Vectorcall(mock, with_memo, npos + 1, kwnames);
+    with_memo[0] = saved;
+    return result;
+  }
+  Py_ssize_t total = npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  constexpr Py_ssize_t kSmall = 8;
+  PyObject* small[kSmall + 1];
+  PyObject** values = small;
+  if (total > kSmall) {
+    values = (PyObject**)PyMem_Malloc((total + 1) * sizeof *values);
+    if (!values) return PyErr_NoMemory();
+  }
+  values[0] = memo;
+  std::copy(args, args + total, values + 1);
+  PyObject* result = PyObject_Vectorcall(mock, values, npos + 1, kwnames);
+  if (values != small) PyMem_Free(values);
+  return result;
+}
+
+// Puts `entry`, found at `index` or wherever it is by now, first; the others keep their order.
+void move_to_front(PyObject* entries, Py_ssize_t index, PyObject* entry) {
+  PyObject** items = ((PyListObject*)entries)->ob_item;
+  if (index < PyList_GET_SIZE(entries) && items[index] == entry) std::rotate(items, items + index, items + index + 1);
+}
+
+PyObject* call_on_miss(CompiledObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  PyObject* positional = PyTuple_New(npos);
+  PyObject* keywords = PyDict_New();
+  PyObject* result = nullptr;
+  bool complete = positional && keywords;
+  for (Py_ssize_t i = 0; complete && i < npos; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+  Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; complete && i < nkw; i++) {
+    complete = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) == 0;
+  }
+  if (complete) {
+    PyObject* values[] = {nullptr, (PyObject*)self, positional, keywords};
+    PyObject* on_miss = Py_NewRef(self->on_miss);
+    result = PyObject_Vectorcall(on_miss, values + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    Py_DECREF(on_miss);
+  }
+  Py_XDECREF(positional);
+  Py_XDECREF(keywords);
+  return result;
+}
+
+PyObject* call_wrapped(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  PyObject* wrapped = Py_NewRef(self->wrapped);
+  PyObject* result = PyObject_Vectorcall(wrapped, args, nargsf, kwnames);
+  Py_DECREF(wrapped);
+  return result;
+}
+
+PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  auto* self = (CompiledObject*)object;
+  self->calls++;
+  if (self->plain || tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in use.
+  PyObject* entries = Py_NewRef(self->entries);
+  PyObject* memo = nullptr;
+  PyObject* result = nullptr;
+  bool done = false;
+  for (Py_ssize_t i = 0; !done && i < PyList_GET_SIZE(entries); i++) {
+    PyObject* item = PyList_GET_ITEM(entries, i);
+    if (!Py_IS_TYPE(item, &Entry_Type)) continue;
+    Py_INCREF(item);
+    auto* entry = (EntryObject*)item;
+    if (Guard_check(entry->guard, args, npos, kwnames)) {
+      if (!entry->needs_memo) {
+        result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
+      } else if (memo || (memo = PyDict_New())) {
+        result = call_with_memo(entry->mock, memo, args, nargsf, kwnames);
+      }
+      if (result == miss) {
+        Py_CLEAR(result);
+      } else {
+        done = true;
+        self->hits++;
+        entry->hits++;
+        if (i > 0) move_to_front(entries, i, item);
+      }
+    }
+    Py_DECREF(item);
+  }
+  Py_DECREF(entries);
+  Py_XDECREF(memo);
+  if (done) return result;
+  self->misses++;
+  return call_on_miss(self, args, npos, kwnames);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- Compiled
+
+PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"wrapped", "on_miss", nullptr};
+  PyObject *wrapped, *on_miss;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Compiled", const_cast<char**>(names), &wrapped, &on_miss)) return nullptr;
+  for (PyObject* callable : {wrapped, on_miss}) {
+    if (!PyCallable_Check(callable)) return PyErr_Format(PyExc_TypeError, "%R is not callable", callable), nullptr;
+  }
+  PyObject* entries = PyList_New(0);
+  if (!entries) return nullptr;
+  auto* self = (CompiledObject*)type->tp_alloc(type, 0);
+  if (!self) {
+    Py_DECREF(entries);
+    return nullptr;
+  }
+  self->vectorcall = compiled_vectorcall;
+  self->wrapped = Py_NewRef(wrapped);
+  self->on_miss = Py_NewRef(on_miss);
+  self->entries = entries;
+  self->options = Py_NewRef(Py_None);
+  self->owner = Py_NewRef(Py_None);
+  return (PyObject*)self;
+}
+
+int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = (CompiledObject*)object;
+  Py_VISIT(self->wrapped);
+  Py_VISIT(self->on_miss);
+  Py_VISIT(self->entries);
+  Py_VISIT(self->options);
+  Py_VISIT(self->owner);
+  return 0;
+}
+
+int compiled_clear(PyObject* object) {
+  auto* self = (CompiledObject*)object;
+  // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone gives a TypeError there.
+  for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner}) {
+    PyObject* old = *field;
+    *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
+    if (!*field) {
+      PyErr_Clear();
+      *field = old;
+      continue;
+    }
+    Py_XDECREF(old);
+  }
+  return 0;
+}
+
+void compiled_dealloc(PyObject* object) {
+  auto* self = (CompiledObject*)object;
+  PyObject_GC_UnTrack(object);
+  if (self->weakrefs) PyObject_ClearWeakRefs(object);
+  for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner}) Py_CLEAR(*field);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* compiled_repr(PyObject* object) {
+  int entered = Py_ReprEnter(object);
+  if (entered != 0) return entered > 0 ? PyUnicode_FromString("<magpy.compile(...)>") : nullptr;
+  PyObject* text = PyUnicode_FromFormat("<magpy.compile(%R)>", ((CompiledObject*)object)->wrapped);
+  Py_ReprLeave(object);
+  return text;
+}
+
+PyObject* compiled_descr_get(PyObject* object, PyObject* instance, PyObject*) {
+  PyObject* wrapped = ((CompiledObject*)object)->wrapped;
+  // What does not bind by itself (a builtin, an instance with __call__) does not start to when it is compiled.
+  if (!instance || instance == Py_None || !Py_TYPE(wrapped)->tp_descr_get) return Py_NewRef(object);
+  return PyMethod_New(object, instance);
+}
+
+// Own attributes; all others are the wrapped callable's.  Filled from the type's dict in init.
+PyObject* own_names = nullptr;
+
+bool is_own(PyObject* name) {
+  int found = PySet_Contains(own_names, name);
+  if (found < 0) PyErr_Clear();
+  return found == 1;
+}
+
+PyObject* compiled_getattro(PyObject* object, PyObject* name) {
+  PyObject* wrapped = ((CompiledObject*)object)->wrapped;
+  if (is_own(name)) return PyObject_GenericGetAttr(object, name);
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
+    // isinstance(c, types.FunctionType) answers as for the function; other callables keep their class to themselves.
+    return Py_NewRef((PyObject*)(PyFunction_Check(wrapped) ? Py_TYPE(wrapped) : Py_TYPE(object)));
+  }
+  return PyObject_GetAttr(wrapped, name);
+}
+
+int compiled_setattro(PyObject* object, PyObject* name, PyObject* value) {
+  if (is_own(name)) return PyObject_GenericSetAttr(object, name, value);
+  return PyObject_SetAttr(((CompiledObject*)object)->wrapped, name, value);
+}
+
+PyObject* compiled_reduce(PyObject* object, PyObject*) {
+  PyObject* module = PyImport_ImportModule("magpy.runtime.pickling");
+  if (!module) return nullptr;
+  PyObject* result = PyObject_CallMethod(module, "reduce", "O", object);
+  Py_DECREF(module);
+  return result;
+}
+
+PyObject* get_entries(PyObject* object, void*) { return Py_NewRef(((CompiledObject*)object)->entries); }
+
+int set_entries(PyObject* object, PyObject* value, void*) {
+  if (!value || !PyList_Check(value)) return PyErr_SetString(PyExc_TypeError, "entries must be a list"), -1;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); i++) {
+    if (!Py_IS_TYPE(PyList_GET_ITEM(value, i), &Entry_Type)) {
+      return PyErr_SetString(PyExc_TypeError, "entries must be a list of Entry"), -1;
+    }
+  }
+  PyObject* copy = PyList_GetSlice(value, 0, PyList_GET_SIZE(value));
+  if (!copy) return -1;
+  Py_SETREF(((CompiledObject*)object)->entries, copy);
+  return 0;
+}
+
+PyObject* get_wrapped(PyObject* object, void*) { return Py_NewRef(((CompiledObject*)object)->wrapped); }
+
+PyMemberDef compiled_members[] = {
+    {"_magpy_on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY, "called when no entry holds"},
+    {"_magpy_options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
+    {"_magpy_owner", T_OBJECT, offsetof(CompiledObject, owner), 0, "the module whose forward this is, or None"},
+    {"_magpy_hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},
+    {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0, "calls that went to on_miss"},
+    {"_magpy_calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
+    {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0, "call the wrapped function and nothing else"},
+    {"on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY, "called when no entry holds"},
+    {"options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
+    {"owner", T_OBJECT, offsetof(CompiledObject, owner), 0, "the module whose forward this is, or None"},
+    {"hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},
+    {"misses", T_LONGLONG, offsetof(CompiledObject, misses), 0, "calls that went to on_miss"},
+    {"calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
+    {"plain", T_BOOL, offsetof(CompiledObject, plain), 0, "call the wrapped function and nothing else"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef compiled_getset[] = {
+    {"_magpy_entries", get_entries, set_entries, "the entries, most recently hit first", nullptr},
+    {"_magpy_wrapped", get_wrapped, nullptr, "what was compiled", nullptr},
+    {"entries", get_entries, set_entries, "the entries, most recently hit first", nullptr},
+    {"wrapped", get_wrapped, nullptr, "what was compiled", nullptr},
+    {"__wrapped__", get_wrapped, nullptr, "what was compiled", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMethodDef compiled_methods[] = {
+    {"__reduce__", compiled_reduce, METH_NOARGS, "Pickles and copies through magpy.runtime.pickling.reduce(self)."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+// The names that Compiled answers itself.
+int collect_own_names() {
+  own_names = PySet_New(nullptr);
+  if (!own_names) return -1;
+  auto add = [](const char* name) {
+    PyObject* text = PyUnicode_InternFromString(name);
+    int status = text ? PySet_Add(own_names, text) : -1;
+    Py_XDECREF(text);
+    return status;
+  };
+  for (const PyMemberDef* member = compiled_members; member->name; member++) {
+    if (add(member->name) < 0) return -1;
+  }
+  for (const PyGetSetDef* getset = compiled_getset; getset->name; getset++) {
+    if (add(getset->name) < 0) return -1;
+  }
+  for (const char* name : {"__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__", "__ne__",
+                           "__getattribute__", "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
+    if (add(name) < 0) return -1;
+  }
+  return 0;
+}
+
+PyObject* miss_repr(PyObject*) { return PyUnicode_FromString("MISS"); }
+
+PyTypeObject Miss_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+}  // namespace
+
+PyTypeObject Compiled_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject Entry_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+int init_dispatch(PyObject* module) {
+  Miss_Type.tp_name = "magpy._interp.Miss";
+  Miss_Type.tp_basicsize = sizeof(PyObject);
+  Miss_Type.tp_flags = Py_TPFLAGS_DEFAULT;
+  Miss_Type.tp_repr = miss_repr;
+  Miss_Type.tp_doc = "The type of MISS: what a mock returns when a value it computed went another way.";
+
+  Entry_Type.tp_name = "magpy._interp.Entry";
+  Entry_Type.tp_basicsize = sizeof(EntryObject);
+  Entry_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  Entry_Type.tp_doc = "A guard and the mock function that may run while it holds.";
+  Entry_Type.tp_new = entry_new;
+  Entry_Type.tp_dealloc = entry_dealloc;
+  Entry_Type.tp_traverse = entry_traverse;
+  Entry_Type.tp_clear = entry_clear;
+  Entry_Type.tp_members = entry_members;
+
+  Compiled_Type.tp_name = "magpy._interp.Compiled";
+  Compiled_Type.tp_basicsize = sizeof(CompiledObject);
+  Compiled_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
+  Compiled_Type.tp_doc = "A callable that runs the first entry whose guard holds.";
+  Compiled_Type.tp_vectorcall_offset = offsetof(CompiledObject, vectorcall);
+  Compiled_Type.tp_call = PyVectorcall_Call;
+  Compiled_Type.tp_new = compiled_new;
+  Compiled_Type.tp_dealloc = compiled_dealloc;
+  Compiled_Type.tp_traverse = compiled_traverse;
+  Compiled_Type.tp_clear = compiled_clear;
+  Compiled_Type.tp_repr = compiled_repr;
+  Compiled_Type.tp_getattro = compiled_getattro;
+  Compiled_Type.tp_setattro = compiled_setattro;
+  Compiled_Type.tp_descr_get = compiled_descr_get;
+  Compiled_Type.tp_weaklistoffset = offsetof(CompiledObject, weakrefs);
+  Compiled_Type.tp_members = compiled_members;
+  Compiled_Type.tp_getset = compiled_getset;
+  Compiled_Type.tp_methods = compiled_methods;
+
+  if (PyType_Ready(&Miss_Type) < 0 || PyType_Ready(&Entry_Type) < 0 || PyType_Ready(&Compiled_Type) < 0) return -1;
+  if (collect_own_names() < 0) return -1;
+  miss = PyObject_New(PyObject, &Miss_Type);
+  if (!miss || PyModule_AddObjectRef(module, "MISS", miss) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "Entry", (PyObject*)&Entry_Type) < 0) return -1;
+  return PyModule_AddObjectRef(module, "Compiled", (PyObject*)&Compiled_Type);
+}
+
+}  // namespace magpy

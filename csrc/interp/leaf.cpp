@@ -1,0 +1,251 @@
+// See leaf.h.
+#include "leaf.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#if PY_VERSION_HEX >= 0x030D0000
+// Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal header.
+extern "C" PyAPI_FUNC(int) _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
+#endif
+
+namespace magpy {
+
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+std::vector<PyTypeObject*>& value_types() {
+  static std::vector<PyTypeObject*> types;
+  return types;
+}
+
+bool is_value_type(PyTypeObject* type) {
+  for (PyTypeObject* known : value_types()) {
+    if (known == type) return true;
+  }
+  return false;
+}
+
+// A tuple, a named tuple, torch.Size: nothing but the items.
+bool is_plain_tuple(PyTypeObject* type) {
+  if (type == &PyTuple_Type) return true;
+  if (!PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return false;
+  return type->tp_dictoffset == 0 && type->tp_basicsize == PyTuple_Type.tp_basicsize &&
+         type->tp_itemsize == PyTuple_Type.tp_itemsize && !(type->tp_flags & Py_TPFLAGS_MANAGED_DICT);
+}
+
+bool same_double(double a, double b) {
+  if (std::isnan(a) && std::isnan(b)) return true;
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+bool richcompare_equal(PyObject* a, PyObject* b) {
+  int result = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (result < 0) PyErr_Clear();
+  return result == 1;
+}
+
+bool equal(PyObject* a, PyObject* b, int depth);
+
+bool attribute_equal(PyObject* a, PyObject* b, const char* name, int depth) {
+  PyObject* x = PyObject_GetAttrString(a, name);
+  PyObject* y = x ? PyObject_GetAttrString(b, name) : nullptr;
+  bool result = y != nullptr && equal(x, y, depth);
+  if (!y) PyErr_Clear();
+  Py_XDECREF(x);
+  Py_XDECREF(y);
+  return result;
+}
+
+struct SetItem {
+  PyObject* item;
+  Py_hash_t hash;
+};
+
+bool set_equal_at(PyObject* a, PyObject* b, int depth) {
+  if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+  // Equal sets that were built alike iterate alike: walk both, and search only for what does not line up.
+  Py_ssize_t pos_a = 0, pos_b = 0;
+  SetItem x, y;
+  std::vector<SetItem> rest_a, rest_b;
+  while (_PySet_NextEntry(a, &pos_a, &x.item, &x.hash)) {
+    if (!_PySet_NextEntry(b, &pos_b, &y.item, &y.hash)) return false;
+    if (x.hash == y.hash && equal(x.item, y.item, depth)) continue;
+    rest_a.push_back(x);
+    rest_b.push_back(y);
+  }
+  for (const SetItem& item : rest_a) {
+    bool found = false;
+    for (SetItem& other : rest_b) {
+      if (other.item && other.hash == item.hash && equal(item.item, other.item, depth)) {
+        other.item = nullptr;
+        found = true;
+        break;
+      }
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool equal(PyObject* a, PyObject* b, int depth) {
+  if (a == b) return true;
+  PyTypeObject* type = Py_TYPE(a);
+  if (type != Py_TYPE(b) || depth > kMaxDepth) return false;
+  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type) return richcompare_equal(a, b);
+  if (type == &PyFloat_Type) return same_double(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+  if (type == &PyComplex_Type) {
+    Py_complex x = ((PyComplexObject*)a)->cval, y = ((PyComplexObject*)b)->cval;
+    return same_double(x.real, y.real) && same_double(x.imag, y.imag);
+  }
+  if (is_plain_tuple(type)) {
+    Py_ssize_t n = PyTuple_GET_SIZE(a);
+    if (n != PyTuple_GET_SIZE(b)) return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+      if (!equal(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i), depth + 1)) return false;
+    }
+    return true;
+  }
+  if (type == &PyFrozenSet_Type) return set_equal_at(a, b, depth + 1);
+  if (type == &PySlice_Type) {
+    auto *x = (PySliceObject*)a, *y = (PySliceObject*)b;
+    return equal(x->start, y->start, depth + 1) && equal(x->stop, y->stop, depth + 1) && equal(x->step, y->step, depth + 1);
+  }
+  if (type == &PyRange_Type) {
+    return attribute_equal(a, b, "start", depth + 1) && attribute_equal(a, b, "stop", depth + 1) &&
+           attribute_equal(a, b, "step", depth + 1);
+  }
+  return is_value_type(type) && richcompare_equal(a, b);
+}
+
+bool deep_leaf(PyObject* value, int depth) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (value == Py_None || value == Py_Ellipsis || value == Py_NotImplemented || type == &PyBool_Type || type == &PyLong_Type ||
+      type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyFloat_Type || type == &PyComplex_Type ||
+      type == &PyRange_Type || is_value_type(type)) {
+    return true;
+  }
+  if (depth > kMaxDepth) return false;
+  if (is_plain_tuple(type)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+      if (!deep_leaf(PyTuple_GET_ITEM(value, i), depth + 1)) return false;
+    }
+    return true;
+  }
+  if (type == &PyFrozenSet_Type) {
+    Py_ssize_t pos = 0;
+    SetItem x;
+    while (_PySet_NextEntry(value, &pos, &x.item, &x.hash)) {
+      if (!deep_leaf(x.item, depth + 1)) return false;
+    }
+    return true;
+  }
+  if (type == &PySlice_Type) {
+    auto* x = (PySliceObject*)value;
+    return deep_leaf(x->start, depth + 1) && deep_leaf(x->stop, depth + 1) && deep_leaf(x->step, depth + 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+bool leaf_equal(PyObject* a, PyObject* b) { return equal(a, b, 0); }
+
+bool set_equal(PyObject* set, PyObject* expected) { return set_equal_at(set, expected, 0); }
+
+bool is_deep_leaf(PyObject* value) { return deep_leaf(value, 0); }
+
+int add_leaf_type(PyTypeObject* type) {
+  if (is_value_type(type)) return 0;
+  Py_INCREF(type);
+  value_types().push_back(type);
+  return 0;
+}
+
+const char* type_name(PyObject* value) {
+  const char* name = Py_TYPE(value)->tp_name;
+  const char* dot = std::strrchr(name, '.');
+  return dot ? dot + 1 : name;
+}
+
+PyObject* safe_text(PyObject* value) {
+  PyObject* text = nullptr;
+  if (!value) {
+    text = PyUnicode_FromString("nothing");
+  } else if (is_deep_leaf(value) && (!PyTuple_Check(value) || PyTuple_CheckExact(value))) {
+    PyObject* repr = PyObject_Repr(value);
+    constexpr Py_ssize_t kLongest = 200;
+    if (repr && PyUnicode_GET_LENGTH(repr) > kLongest) {
+      PyObject* head = PyUnicode_Substring(repr, 0, kLongest);
+      text = head ? PyUnicode_FromFormat("%U...", head) : nullptr;
+      Py_XDECREF(head);
+      Py_DECREF(repr);
+    } else {
+      text = repr;
+    }
+  } else if (PyType_Check(value)) {
+    text = PyUnicode_FromFormat("class %s", ((PyTypeObject*)value)->tp_name);
+  } else if (PyFunction_Check(value)) {
+    text = PyUnicode_FromFormat("function %U", ((PyFunctionObject*)value)->func_qualname);
+  } else if (PyCFunction_Check(value)) {
+    text = PyUnicode_FromFormat("builtin %s", ((PyCFunctionObject*)value)->m_ml->ml_name);
+  } else if (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value)) {
+    Py_ssize_t n = PyDict_Check(value)     ? PyDict_GET_SIZE(value)
+                   : PyAnySet_Check(value) ? PySet_GET_SIZE(value)
+                                           : Py_SIZE(value);
+    text = PyUnicode_FromFormat("a %s of %zd", type_name(value), n);
+  } else {
+    text = PyUnicode_FromFormat("a %s object", type_name(value));
+  }
+  if (!text) {
+    PyErr_Clear();
+    text = PyUnicode_FromString("?");
+    if (!text) PyErr_Clear();
+  }
+  return text;
+}
+
+PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash) {
+  PyObject* value = _PyDict_GetItem_KnownHash(dict, key, hash);
+  if (!value && PyErr_Occurred()) PyErr_Clear();
+  return value;
+}
+
+bool raw_dict_keys_equal(PyObject* dict, PyObject* keys) {
+  Py_ssize_t n = PyTuple_GET_SIZE(keys);
+  if (PyDict_GET_SIZE(dict) != n) return false;
+  if (PyODict_Check(dict) && n > 1) {
+    // An OrderedDict keeps its order outside the dict.  Its own iterator is C code, whatever a subclass overrides.
+    PyObject* it = PyODict_Type.tp_iter(dict);
+    if (!it) {
+      PyErr_Clear();
+      return false;
+    }
+    Py_ssize_t i = 0;
+    bool same = true;
+    while (same) {
+      PyObject* key = PyIter_Next(it);
+      if (!key) break;
+      same = i < n && leaf_equal(key, PyTuple_GET_ITEM(keys, i));
+      i++;
+      Py_DECREF(key);
+    }
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      same = false;
+    }
+    Py_DECREF(it);
+    return same && i == n;
+  }
+  Py_ssize_t pos = 0, i = 0;
+  PyObject* key;
+  while (PyDict_Next(dict, &pos, &key, nullptr)) {
+    if (i >= n || !leaf_equal(key, PyTuple_GET_ITEM(keys, i))) return false;
+    i++;
+  }
+  return i == n;
+}
+
+}  // namespace magpy

@@ -1,0 +1,36 @@
+// Values whose identity says nothing: comparing and printing them without running Python code of the user's classes.
+//
+// Owns: which exact types count as leaves, when two leaves are the same value, the text of an object in a message.  Does not own:
+// which values a guard compares.  Called by guards and anchors with the GIL held.  Nothing here leaves an exception set.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace magpy {
+
+// Same object, or the same exact leaf type and the same value: floats by their bits (-0.0 is not 0.0) but any nan equals any nan,
+// containers of leaves element by element.  Anything that is not a leaf equals only itself.
+bool leaf_equal(PyObject* a, PyObject* b);
+
+// Does `set` (a set or frozenset) have exactly the elements of `expected` (likewise)?  Elements compare as leaves.
+bool set_equal(PyObject* set, PyObject* expected);
+
+// Is `value` a leaf all the way down, so that its repr runs no code of the user's?
+bool is_deep_leaf(PyObject* value);
+
+// A short text for messages; a new reference, never nullptr unless memory is gone (then the error is cleared).
+PyObject* safe_text(PyObject* value);
+
+// Makes `type` (a class whose == is C code without side effects, such as torch.device) compare by value.  Borrowed and kept.
+int add_leaf_type(PyTypeObject* type);
+
+// The raw value of `key`, borrowed, or nullptr.  `hash` was computed when the guard was built.
+PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash);
+// The keys of `dict`, in its own order, are exactly `keys`.
+bool raw_dict_keys_equal(PyObject* dict, PyObject* keys);
+
+// tp_name, or the heap type's plain name.
+const char* type_name(PyObject* value);
+
+}  // namespace magpy

@@ -1,0 +1,39 @@
+// See tensor_access.h.
+#include "tensor_access.h"
+
+namespace magpy {
+
+namespace {
+
+const TensorApi* table = nullptr;
+
+int install(PyObject* capsule) {
+  auto* found = (const TensorApi*)PyCapsule_GetPointer(capsule, kTensorApiName);
+  if (!found) return -1;
+  if (found->version != kTensorApiVersion) {
+    PyErr_Format(PyExc_ImportError, "magpy._tensor has version %d of the tensor table, magpy._interp needs %d; build both again",
+                 found->version, kTensorApiVersion);
+    return -1;
+  }
+  table = found;
+  return 0;
+}
+
+}  // namespace
+
+const TensorApi* tensor_api() {
+  if (table) return table;
+  PyObject* module = PyImport_ImportModule("magpy._tensor");
+  PyObject* capsule = module ? PyObject_GetAttrString(module, "_api") : nullptr;
+  Py_XDECREF(module);
+  if (capsule && install(capsule) < 0) table = nullptr;
+  Py_XDECREF(capsule);
+  return table;
+}
+
+PyObject* set_tensor_api(PyObject*, PyObject* capsule) {
+  if (install(capsule) < 0) return nullptr;
+  Py_RETURN_NONE;
+}
+
+}  // namespace magpy

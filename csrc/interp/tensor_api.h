@@ -1,0 +1,33 @@
+// The table of C functions through which the torch-free extension reaches csrc/tensor.
+//
+// Owns: nothing but the layout of the table, which magpy._tensor fills in and offers as the capsule `magpy._tensor._api`, and which
+// guards read.  Both are built from one checkout; `version` guards against a stale build of one of them.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace magpy {
+
+constexpr int kTensorApiVersion = 1;
+constexpr const char* kTensorApiName = "magpy._tensor._api";
+
+// None of these raises.  Objects are borrowed.
+struct TensorApi {
+  int version;
+  PyTypeObject* meta_type;
+  PyTypeObject* state_type;
+  bool (*matches)(PyObject* meta, PyObject* object);
+  // A new str saying how object differs from meta, or nullptr when it does not.
+  PyObject* (*difference)(PyObject* meta, PyObject* object);
+  // Many tensors that are always the same objects.  The pack borrows both; free it before they die.
+  void* (*pack)(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t n);
+  // The index of the first tensor that no longer matches, or -1.
+  Py_ssize_t (*check_pack)(void* pack);
+  void (*free_pack)(void* pack);
+  bool (*overlaps)(PyObject* a, PyObject* b);
+  bool (*state_matches)(PyObject* state);
+  PyObject* (*state_difference)(PyObject* state);
+};
+
+}  // namespace magpy
