@@ -1,0 +1,155 @@
+"""What can run a test case: eager, magpy, torch.compile, TorchScript.
+
+Owns: how each compiles a module, what it says about the calls that followed, which of its exceptions are
+refusals.  Does not own: the calls and their comparison (`protocol`).  One class a mode, in one table.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from parity_tests.compare import EXACT, Rules
+
+#: Inductor reorders floating point arithmetic; the paper allows it this much.
+INDUCTOR = Rules(atol=1e-3, rtol=1e-3, layout=False)
+
+
+@dataclass
+class Watch:
+    """What a mode knows of a compiled module at one moment.
+
+    Attributes:
+        ran_eagerly: calls so far that ran eagerly, captures included; None when the mode cannot say.
+        graphs: operator graphs in each entry; None when the mode cannot say.
+        reasons: why calls ran eagerly, in the mode's words.
+        capture_seconds: time spent in captures so far, as the mode measured it.
+    """
+
+    ran_eagerly: int | None = None
+    graphs: list[int] | None = None
+    reasons: tuple[str, ...] = ()
+    capture_seconds: float | None = None
+
+
+class Mode:
+    """Eager: compiles nothing.  The base of the other modes."""
+
+    name = "eager"
+
+    def warm_up(self) -> None:
+        """Import and compile once, in the parent, so that no test case pays for it."""
+
+    def rules(self, backend: str) -> Rules:
+        return INDUCTOR if backend == "inductor" else EXACT
+
+    def compile(self, module: torch.nn.Module, backend: str) -> Any:
+        del backend
+        return module
+
+    def watch(self, compiled: Any) -> Watch:
+        del compiled
+        return Watch()
+
+    def refused(self, error: BaseException) -> bool:
+        """Whether an exception says that the mode cannot take the program (and is not a crash)."""
+        del error
+        return False
+
+    def compares_state(self) -> bool:
+        return True
+
+
+class _Tiny(torch.nn.Module):
+    """What a mode is warmed up with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.relu(self.linear(x))
+
+
+class Magpy(Mode):
+    """magpy.compile, watched through magpy.stats."""
+
+    name = "magpy"
+
+    def warm_up(self) -> None:
+        compiled = self.compile(_Tiny(), "eager")
+        for _ in range(2):
+            compiled(torch.ones(1, 2))
+
+    def compile(self, module: torch.nn.Module, backend: str) -> Any:
+        import magpy
+
+        magpy.reset()
+        return magpy.compile(module, backend=backend)
+
+    def watch(self, compiled: Any) -> Watch:
+        import magpy
+
+        stats = magpy.stats(compiled)
+        return Watch(
+            ran_eagerly=stats.eager_calls + stats.captures,
+            graphs=list(stats.segments),
+            reasons=tuple(str(reason) for reason in stats.reasons),
+            capture_seconds=getattr(stats, "capture_seconds", None),
+        )
+
+
+class Dynamo(Mode):
+    """torch.compile(backend, fullgraph=True): a graph break is a refusal."""
+
+    name = "dynamo"
+
+    def warm_up(self) -> None:
+        compiled = self.compile(_Tiny(), "eager")
+        for _ in range(2):
+            compiled(torch.ones(1, 2))
+
+    def compile(self, module: torch.nn.Module, backend: str) -> Any:
+        torch._dynamo.reset()
+        if backend == "inductor":
+            torch._inductor.config.fallback_random = True  # type: ignore[attr-defined]
+        return torch.compile(module, backend=backend, fullgraph=True)
+
+    def refused(self, error: BaseException) -> bool:
+        exc = torch._dynamo.exc
+        return isinstance(error, (exc.Unsupported, exc.UserError, exc.FailOnRecompileLimitHit))
+
+
+class TorchScript(Mode):
+    """torch.jit.script: what it cannot script is a refusal."""
+
+    name = "torchscript"
+
+    def rules(self, backend: str) -> Rules:
+        del backend
+        return Rules(atol=1e-5, rtol=1e-5, layout=False, types=False, aliasing=False)
+
+    def compile(self, module: torch.nn.Module, backend: str) -> Any:
+        del backend
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return torch.jit.script(module)
+            except Exception as error:
+                raise ScriptRefusedError(str(error)) from error
+
+    def refused(self, error: BaseException) -> bool:
+        return isinstance(error, ScriptRefusedError)
+
+    def compares_state(self) -> bool:
+        return False  # a scripted module is another object, with its own attributes
+
+
+class ScriptRefusedError(Exception):
+    """TorchScript could not compile the program."""
+
+
+MODES: dict[str, Mode] = {mode.name: mode for mode in (Magpy(), Dynamo(), TorchScript(), Mode())}
