@@ -1,0 +1,60 @@
+"""Per-call cost of a compiled call beyond its graph: `python -m benchmarks.overhead`.
+
+The backend returns results that it computed once, so what is timed is guards, dispatch and the
+rebuilding of the result. magpy and torch.compile are timed in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+
+import torch
+
+from benchmarks import measure, systems
+from benchmarks.models.case import STANDARD
+
+MODELS = ("linear-1", "linear-10", "linear-100", "linear-500", "resnet-50", "bert-base")
+
+
+def overhead(name: str, names: list[str], rounds: int, budget: float) -> dict[str, measure.Timing]:
+    """Seconds per call of each system on one model."""
+    systems.reset()
+    case = STANDARD[name]
+    example = case.example(1)
+    model = case.make()
+    calls = {}
+    for system in names:
+        compiled = systems.compile_with(
+            system, copy.deepcopy(model), backend=systems.constant_backend
+        )
+        compiled(*example)
+        calls[system] = lambda compiled=compiled: compiled(*example)
+    return measure.interleaved(calls, rounds=rounds, budget=budget)
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", action="append", choices=MODELS, help="default: all")
+    parser.add_argument("--system", action="append", choices=systems.SYSTEMS[1:3])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--budget", type=float, default=1.5, help="seconds for each system")
+    options = parser.parse_args()
+    names = options.system or ["torch.compile", "magpy"]
+    rows = []
+    with torch.no_grad():
+        for name in options.model or MODELS:
+            times = overhead(name, names, options.rounds, options.budget)
+            row = [name, *(str(times[s]) for s in names)]
+            if len(names) == 2:
+                row.append(f"{times['torch.compile'].median / times['magpy'].median:.1f}x")
+            rows.append(row)
+            print(" ".join(row), flush=True)
+    header = ["model", *names] + (["torch.compile / magpy"] if len(names) == 2 else [])
+    print(f"\n{measure.machine_line()}; median of {options.rounds} rounds (quartiles)\n")
+    print(measure.table(header, rows))
+
+
+if __name__ == "__main__":
+    main()
