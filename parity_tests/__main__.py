@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     run_files(files, modes, settings, results, arguments.jobs)
-    sys.stdout.write(report.as_markdown([arguments.out]) + "\n")
+    sys.stdout.write(report.as_table([arguments.out]) + "\n")
     if arguments.report:
         report.write_report([arguments.out], arguments.report)
     bad = [r for r in results.records if r["mode"] == "magpy" and r["status"] in ("wrong", "stale", "crash")]

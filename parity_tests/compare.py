@@ -23,7 +23,7 @@ import torch
 from parity_tests.standins import StandIn, StandInUsed
 
 #: Attributes that compilers may leave on a module and that no program reads.
-COMPILER_ATTRIBUTES = ("_magpy", "_dynamo", "_torchdynamo", "_compiled_call_impl")
+COMPILER_ATTRIBUTES = ("_magpy", "_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile")
 
 _PLAIN = (bool, int, str, bytes, type(None), enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format,
           range, slice, type(...), type(NotImplemented), torch.Size)  # fmt: skip

@@ -53,6 +53,7 @@ class Summary:
     left_out: list[tuple[str, int, str]]
     unimportable: list[tuple[str, str]]
     capture: list[tuple[str, float, float]]
+    capture_cpu: list[tuple[str, float, float]]
 
 
 def summarise(paths: Sequence[Path]) -> Summary:
@@ -75,7 +76,8 @@ def summarise(paths: Sequence[Path]) -> Summary:
         bad=[r for r in mine if r["status"] in ("wrong", "stale", "crash", "timeout") and r["mode"] in ("magpy", "eager")],
         left_out=group(r for r in mine if r["status"] == "left_out" and r["mode"] == ordered[0].mode) if ordered else [],
         unimportable=sorted({(e["complete"], e["error"]) for e in files.values() if e["error"]}),
-        capture=capture_times(records),
+        capture=capture_times(records, "first_seconds"),
+        capture_cpu=capture_times(records, "first_cpu_seconds"),
     )
 
 
@@ -102,13 +104,15 @@ def _count(row: Row, record: dict[str, Any]) -> None:
         row.projects_not_one_graph.add(record["file"])
 
 
-def capture_times(records: dict[tuple[str, str, int], dict[str, Any]]) -> list[tuple[str, float, float]]:
+def capture_times(
+    records: dict[tuple[str, str, int], dict[str, Any]], measure: str
+) -> list[tuple[str, float, float]]:
     """(case, magpy's seconds, torch.compile's) for the cases that both capture: compiling and the first call."""
     pairs = []
     for (file, mode, index), record in records.items():
         other = records.get((file, "dynamo", index))
         if mode == "magpy" and other and record["whole"] and other["whole"]:
-            pairs.append((f"{file}:{record['name']}", record["first_seconds"], other["first_seconds"]))
+            pairs.append((f"{file}:{record['name']}", record[measure], other[measure]))
     return pairs
 
 
@@ -161,21 +165,14 @@ def _share(part: int, of: int) -> str:
     return f"{part:,} ({100 * part / of:.2f}%)" if of else "0"
 
 
-def as_markdown(paths: Sequence[Path]) -> str:
-    """The report as Markdown."""
-    return "\n".join(_markdown_lines(summarise(paths)))
-
-
 def _markdown_lines(summary: Summary) -> list[str]:
-    lines = ["# ParityBench", "", *_describe_runs(summary), ""]
-    lines += ["| " + " | ".join(HEADERS) + " |", "|" + " --- |" * len(HEADERS)]
-    lines += ["| " + " | ".join(cells(row)) + " |" for row in summary.rows]
+    lines = ["# ParityBench", "", *_describe_runs(summary), "", *_table(summary)]
     lines += [
         "",
         "*whole*: every call equals eager and no call after the first ran eagerly.  *One graph*: whole, with one operator",
         "graph.  *Left out*: eager cannot run the case or does not repeat it.  A project counts when all its cases do.",
     ]
-    lines += ["", "## Capture time", "", capture_sentence(summary.capture)]
+    lines += ["", "## Capture time", "", capture_text(summary)]
     if summary.bad:
         lines += ["", "## Wrong, stale, crashed, timed out", ""]
         lines += [f"- {r['mode']} **{r['status']}** `{r['file']}:{r['name']}` {_escape(r['reason'])}" for r in summary.bad]
@@ -186,6 +183,17 @@ def _markdown_lines(summary: Summary) -> list[str]:
         lines += ["", "## Files that cannot be imported", ""]
         lines += [f"- `{file}`: {_escape(error)}" for file, error in summary.unimportable]
     return lines
+
+
+def _table(summary: Summary) -> list[str]:
+    lines = ["| " + " | ".join(HEADERS) + " |", "|" + " --- |" * len(HEADERS)]
+    return lines + ["| " + " | ".join(cells(row)) + " |" for row in summary.rows]
+
+
+def as_table(paths: Sequence[Path]) -> str:
+    """Only the table and the capture times, for the end of a run."""
+    summary = summarise(paths)
+    return "\n".join([*_table(summary), "", capture_text(summary)])
 
 
 def _describe_runs(summary: Summary) -> list[str]:
@@ -201,15 +209,20 @@ def _describe_runs(summary: Summary) -> list[str]:
     return texts
 
 
+def capture_text(summary: Summary) -> str:
+    """Capture times on the wall clock and in processor time."""
+    if not summary.capture:
+        return "Needs results of both magpy and dynamo."
+    return f"{capture_sentence(summary.capture)}  In processor time: {capture_sentence(summary.capture_cpu)}"
+
+
 def capture_sentence(pairs: Sequence[tuple[str, float, float]]) -> str:
     """How magpy's time for compiling and the first call compares with torch.compile's."""
-    if not pairs:
-        return "Needs results of both magpy and dynamo."
     mine, other = sum(pair[1] for pair in pairs), sum(pair[2] for pair in pairs)
     median = statistics.median(pair[1] / pair[2] for pair in pairs if pair[2])
     return (
         f"{len(pairs):,} cases that both take whole: compiling and first call {mine:.1f} s under magpy, {other:.1f} s under "
-        f"torch.compile, ratio {mine / other:.3f} (median of the cases' ratios {median:.3f})."
+        f"torch.compile, ratio {mine / max(other, 1e-9):.3f} (median of the cases' ratios {median:.3f})."
     )
 
 
@@ -290,7 +303,7 @@ def as_html(summary: Summary, plot: Path | None = None) -> str:
             columns.append(f'<td class="{"" if header == "mode" else "n"}{bad}">{html.escape(text)}</td>')
         rows.append("".join(columns))
     body.append(_html_table(HEADERS, rows))
-    body.append(f"<h2>Capture time</h2><p>{html.escape(capture_sentence(summary.capture))}</p>")
+    body.append(f"<h2>Capture time</h2><p>{html.escape(capture_text(summary))}</p>")
     if plot is not None:
         data = base64.b64encode(plot.read_bytes()).decode()
         body.append(f'<img alt="capture time against torch.compile" src="data:image/svg+xml;base64,{data}">')
