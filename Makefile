@@ -52,7 +52,7 @@ test: build
 	@$(PY) -m pytest tests -n $(JOBS) --dist worksteal -q $(PYTEST_ARGS)
 
 demo: build
-	@$(PY) -m magpy.demo
+	@$(PY) -m demo
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

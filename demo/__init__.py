@@ -1,0 +1,1 @@
+"""What magpy does, in a few minutes: `make demo`."""
