@@ -1,0 +1,98 @@
+// The capture session as the probes see it: which events there are and what they mean.
+//
+// Owns: the set of outside objects of the running capture, the event log and the snapshots (session.cpp).  Does not own: how a
+// frame is instrumented (frame_eval, magpy/capture/instrument.py) nor how an operation is performed (probes).  Called by the
+// probes and by the frame-evaluation hook, always with the GIL held.
+//
+// Contract for callers.  Every `on_*` function is called only while `active()` is true.  None of them raises: a failure inside
+// is kept in the session (the capture is dropped, the program goes on).  They may be called with an exception set only where the
+// comment says so; they save and restore it themselves.  Arguments are borrowed.  "pre" events come before the operation,
+// "post" events after it succeeded.  A function that returns PyObject* steals `result` and returns what the probe shall give
+// to the program (a new reference, usually `result` itself); with result == nullptr semantics stated there.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace magpy {
+
+struct Session;
+// The session of this thread, or nullptr.  A plain thread-local read.
+extern thread_local Session* tls_session;
+// > 0 while the session's own Python code, or a call recorded as a whole, is running: no event is wanted then, and frames
+// that start then run with their own code object.
+extern thread_local int tls_pause;
+inline bool active() { return tls_session != nullptr && tls_pause == 0; }
+
+// A Python frame of `func` starts (called by the hook, before its first instruction; not for resumed generators).
+// `first_arg` is the value of its first positional parameter or nullptr.
+void on_frame_enter(PyFunctionObject* func, PyObject* first_arg);
+// The hook could not give a frame its twin.  `why` is a static string.  The session is then dropped.
+void on_uninstrumented(PyCodeObject* code, const char* why);
+
+// obj.name gave `value` (post), or raised AttributeError (value == nullptr; the exception is set and must survive).
+void on_attr_load(PyObject* obj, PyObject* name, PyObject* value);
+// obj.name = value, or del obj.name when value == nullptr (pre).
+void on_attr_store(PyObject* obj, PyObject* name, PyObject* value);
+
+// A global (or builtin, or class-body/exec name that came from globals/builtins) gave `value` (post).  `globals` and `builtins` are the frame's dicts.
+void on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value);
+// A global is about to be stored or deleted (pre).
+void on_global_store(PyObject* globals, PyObject* name, PyObject* value);
+// A name in a class body or exec'd code is about to be read from, stored to or deleted from `locals` (pre).
+void on_name_access(PyObject* locals, PyObject* name);
+
+// A closure cell gave `value` (post; value may be nullptr when it was empty and NameError was raised).
+void on_cell_load(PyObject* cell, PyObject* value);
+void on_cell_store(PyObject* cell);  // pre; also before a delete
+
+// obj[key] gave value (post), or raised (value == nullptr; exception set and must survive).
+void on_item_load_pre(PyObject* obj, PyObject* key);
+PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result);
+void on_item_store(PyObject* obj, PyObject* key, PyObject* value);  // pre; value == nullptr is del
+
+// item in container (pre: before; post: with the outcome 0/1).
+void on_contains_pre(PyObject* container, PyObject* item);
+void on_contains(PyObject* container, PyObject* item, int outcome);
+
+// The interpreter is about to look into obj as a whole (pre): iteration start, unpacking, extending a list/set/dict from it, matching it,
+// formatting it, `with` it, comparing it.
+enum class Touch { kIter, kUnpack, kExtend, kMatch, kFormat, kWith, kCompare };
+void on_touch(PyObject* obj, Touch how);
+// Truth value of obj is about to be taken by a jump or `not` (pre).
+void on_truth(PyObject* obj);
+
+// a OP b, -a, not a, a < b (pre, then post).  `op` is the CPython NB_* number, or for unary/compare/in-place see probes.h.
+// post returns the object to give to the program (steals result).
+void on_binary_pre(int op, PyObject* a, PyObject* b);
+PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
+void on_compare_pre(int op, PyObject* a, PyObject* b);
+PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);
+PyObject* on_unary(int op, PyObject* a, PyObject* result);
+
+// A call.  pre: returns true when the session performed it (then *result is the new reference or nullptr with an exception set).
+// `args` is a vector of npos positional values followed by the keyword values named in kwnames (tuple or nullptr).
+bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result);
+// post (also when pre performed it and it succeeded).  Steals result.
+PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result);
+// The call raised (exception set, must survive).
+void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
+
+// iter(obj) gave `iterator` (post; on_touch(kIter) came before).
+void on_iter(PyObject* obj, PyObject* iterator);
+// FOR_ITER took `value` from `iterator` (post).  Steals value, returns what to give.
+PyObject* on_next(PyObject* iterator, PyObject* value);
+
+// Text made by an f-string: parts (a tuple of the values formatted) and the resulting str.  Steals result.
+PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* result);
+PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result);
+
+// The program made a function object (post).
+void on_make_function(PyObject* func);
+// `import name` gave `module`; `from module import name` gave value (post).
+void on_import(PyObject* module);
+// Reading a generator/coroutine/iterator that existed before is visible to the session through on_touch/on_next.
+
+int init_session(PyObject* module);
+
+}  // namespace magpy

@@ -1,0 +1,204 @@
+"""The public surface: `compile`, `stats`, `explain`, `reset`, `disable` and the registrations of leaves.
+
+Owns the checking of what users pass in.  Does not own what happens in a call (magpy/runtime).  Imported by magpy/__init__.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import torch
+
+from magpy import _interp, backends
+from magpy.capture import leaves, session
+from magpy.capture.leaves import Effect, Leaf
+from magpy.errors import OptionError
+from magpy.runtime import compiled as runtime
+from magpy.runtime import module as modules
+from magpy.runtime.compiled import Options, Stats
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def compile(  # noqa: A001 - the name that users of torch.compile expect
+    f: F,
+    *,
+    backend: Any = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+) -> F: ...
+@overload
+def compile(  # noqa: A001
+    f: None = ...,
+    *,
+    backend: Any = ...,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    mode: str | None = ...,
+    options: dict[str, Any] | None = ...,
+) -> Callable[[F], F]: ...
+
+
+def compile(  # noqa: A001
+    f: Any = None,
+    *,
+    backend: Any = "inductor",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
+    """Compiles a function, method or module; usable as a decorator with and without arguments.
+
+    Args:
+        f: what to compile.
+        backend: "inductor", "eager", any name that `torch._dynamo.list_backends()` knows, or a callable
+            `(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> callable`.
+        fullgraph: raise `CaptureError` when a call cannot become one entry with one graph.
+        dynamic: accepted for compatibility with torch.compile; sizes are static until they vary.
+        mode: as in torch.compile ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs").
+        options: options of the backend, as in torch.compile.
+
+    Returns:
+        A callable that does what `f` does.  For a module, a module of the same class that shares its state.
+
+    Raises:
+        TypeError: `f` is not callable, is a class, or is a scripted module.
+        OptionError: an option has a value that it cannot have.
+    """
+    if not isinstance(fullgraph, bool):
+        raise OptionError(f"fullgraph must be True or False, not {type(fullgraph).__name__}")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise OptionError(f"dynamic must be True, False or None, not {type(dynamic).__name__}")
+    backends.check_options(backend, mode, options)
+    chosen = Options(backend, fullgraph, dynamic, mode, dict(options) if options else None)
+    if f is None:
+        return lambda g: _compile(g, chosen)
+    return _compile(f, chosen)
+
+
+def _compile(f: Any, options: Options) -> Any:
+    if isinstance(f, _interp.Compiled) or modules.is_compiled(f):
+        return f
+    if isinstance(f, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise TypeError("magpy.compile got a scripted module or function, which runs without Python already; compile the original instead")
+    if isinstance(f, type):
+        raise TypeError(f"magpy.compile got the class {f.__name__}; compile an instance: magpy.compile({f.__name__}(...))")
+    if not callable(f):
+        raise TypeError(f"magpy.compile needs a function, method or module, not {type(f).__name__}")
+    if isinstance(f, torch.nn.Module):
+        return modules.compile_module(f, options)
+    if isinstance(f, (staticmethod, classmethod)):
+        return type(f)(runtime.make(f.__func__, options))
+    return runtime.make(f, options)
+
+
+def find(c: Any) -> Any:
+    """The compiled callable behind whatever `magpy.compile` returned.
+
+    Raises:
+        TypeError: it did not come from `magpy.compile`.
+    """
+    if modules.is_compiled(c):
+        return modules.callable_of(c)
+    if isinstance(c, _interp.Compiled):
+        return c
+    inner = getattr(c, "__func__", None)
+    if isinstance(inner, _interp.Compiled):
+        return inner
+    raise TypeError(f"{c!r} was not made by magpy.compile")
+
+
+def stats(c: Any) -> Stats:
+    """What a compiled callable did so far.
+
+    Raises:
+        TypeError: `c` was not made by `magpy.compile`.
+    """
+    compiled = find(c)
+    result: Stats = compiled.options.stats(compiled)
+    return result
+
+
+def reset(c: Any = None) -> None:
+    """Drops the entries of `c`, or of every compiled callable."""
+    if c is None:
+        runtime.reset_all()
+    else:
+        compiled = find(c)
+        compiled.options.reset(compiled)
+
+
+def disable(f: Any) -> Any:
+    """Makes calls of the Python function `f` run eagerly: a compiled call that reaches one is refused.
+
+    Raises:
+        TypeError: `f` is not a Python function, method or module.
+    """
+    if isinstance(f, torch.nn.Module):
+        f.forward = disable(f.forward)  # type: ignore[method-assign]
+        return f
+    if isinstance(f, _interp.Compiled):
+        return f.wrapped
+    if not callable(f):
+        raise TypeError(f"magpy.disable needs a function, not {type(f).__name__}")
+
+    @functools.wraps(f)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs)
+
+    _register_python(disabled, Effect.REFUSE)
+    return disabled
+
+
+def _register_python(f: Any, effect: Effect) -> None:
+    inner = getattr(f, "__func__", f)
+    # One code object serves every function made at the same place: give this one its own.
+    code = inner.__code__.replace()
+    inner.__code__ = code
+    leaves.register_python(inner, effect)
+    _interp.set_leaf_code(code, int(Leaf.HANDLER))
+
+
+def _register(f: F, effect: Effect) -> F:
+    session.prepare()
+    if hasattr(getattr(f, "__func__", f), "__code__"):
+        _register_python(f, effect)
+    elif callable(f):
+        leaves.set_effect(f, effect)
+        _interp.forget_leaves()
+    else:
+        raise TypeError(f"a function is needed, not {type(f).__name__}")
+    return f
+
+
+def allow_in_graph(f: F) -> F:
+    """Records calls of `f` as one operation of the graph: magpy does not look into it.
+
+    It must return tensors that follow from its arguments alone.
+    """
+    return _register(f, Effect.WHOLE)
+
+
+def effect(f: F) -> F:
+    """Says that `f` is called for an effect: it is redone, in order, with its arguments built anew."""
+    return _register(f, Effect.EFFECT)
+
+
+def pure(f: F) -> F:
+    """Says that the C function `f` depends on its arguments alone and changes nothing."""
+    if hasattr(getattr(f, "__func__", f), "__code__"):
+        return f
+    if not callable(f):
+        raise TypeError(f"a function is needed, not {type(f).__name__}")
+    leaves.set_pure(f)
+    _interp.forget_leaves()
+    return f
+
+
+__all__ = ["Stats", "allow_in_graph", "compile", "disable", "effect", "find", "pure", "reset", "stats"]

@@ -1,0 +1,302 @@
+"""What builtins and C functions do: the table of leaves, which no frame hook can look into.
+
+Owns the verdict on every callable that is not a Python frame (`classify`) and on the few Python functions that are called
+as a whole.  Does not own what the session does with a verdict (csrc/interp/session.cpp) nor how an effect is redone
+(magpy/mock).  Called by the session, once per C function of the process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import logging
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+
+class Leaf(IntEnum):
+    """Verdicts; the values are those of csrc/interp/session.cpp."""
+
+    FRAME = 0  # Python frames do the work, and those are watched
+    TOUCH = 1  # reads its arguments, containers among them deeply; may change them; nothing else
+    PURE = 2  # reads nothing that could change
+    GETATTR = 3
+    SETATTR = 4
+    DELATTR = 5
+    DICT_GET = 6
+    BLIND = 7  # changes its receiver without looking at it
+    DICT_SET = 8
+    HANDLER = 9  # magpy.capture.session performs the call
+    TORCH = 10  # like TOUCH, and may return tensors that no mode saw
+
+
+class Effect(IntEnum):
+    """How a leaf that goes to the handler is treated there."""
+
+    UNKNOWN = 0  # redone before an entry is used, its result compared
+    EFFECT = 1  # redone in order when the entry is used
+    RANDOM = 2  # redone in order; its value is an input
+    WHOLE = 3  # called as a whole and recorded as one operation
+    REFUSE = 4
+    REDUCE = 5  # reads the state of its receiver
+    STATE = 6  # changes torch's state; noted at the next operation
+    VARS = 7
+    NEUTRAL = 8  # has an effect that an entry need not redo
+
+
+_PURE_MODULES = frozenset(
+    """builtins math cmath operator _operator itertools functools _functools collections _collections _collections_abc
+    _sre re _struct struct _json string _string abc _abc _weakref weakref typing _typing types enum _bisect _heapq numbers
+    fractions decimal _decimal copy copyreg _copyreg inspect _ast ast dis _opcode marshal zlib _hashlib hashlib binascii
+    unicodedata errno _stat _codecs codecs _locale _csv _pickle _contextvars _thread threading _imp
+    _frozen_importlib importlib gc _tracemalloc opt_einsum einops dataclasses contextlib array _datetime datetime
+    uuid _uuid _statistics _signal _asyncio _queue _socket faulthandler""".split()
+)
+_NUMPY_PURE = ("numpy",)
+_EFFECTS: dict[object, Effect] = {}
+_VERDICTS: dict[object, Leaf] = {}
+_BY_METHOD: dict[tuple[type, str], Leaf] = {}
+
+
+def _method_verdicts() -> None:
+    for name in ("append", "extend", "appendleft"):
+        for cls in (list, collections.deque):
+            if hasattr(cls, name):
+                _BY_METHOD[cls, name] = Leaf.BLIND
+    for name in ("add", "update"):
+        _BY_METHOD[set, name] = Leaf.BLIND
+    for cls in (dict, collections.OrderedDict, collections.defaultdict):
+        for name in ("get", "__getitem__", "__contains__"):
+            _BY_METHOD[cls, name] = Leaf.DICT_GET
+        _BY_METHOD[cls, "__setitem__"] = Leaf.DICT_SET
+        _BY_METHOD[cls, "update"] = Leaf.BLIND
+    for cls in (object, type, types.ModuleType):
+        _BY_METHOD[cls, "__setattr__"] = Leaf.SETATTR
+        _BY_METHOD[cls, "__delattr__"] = Leaf.DELATTR
+        _BY_METHOD[cls, "__getattribute__"] = Leaf.GETATTR
+    for name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__", "__class__", "__sizeof__", "__hash__"):
+        _BY_METHOD[object, name] = Leaf.PURE
+    for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
+        _BY_METHOD[object, name] = Leaf.HANDLER
+    for name in ("__call__", "__new__", "mro", "__subclasses__", "__instancecheck__", "__subclasscheck__", "__prepare__"):
+        _BY_METHOD[type, name] = Leaf.PURE
+
+
+_method_verdicts()
+
+_VERDICTS.update(
+    {
+        getattr: Leaf.GETATTR,
+        hasattr: Leaf.GETATTR,
+        setattr: Leaf.SETATTR,
+        delattr: Leaf.DELATTR,
+        type: Leaf.PURE,
+        super: Leaf.PURE,
+        property: Leaf.PURE,
+        staticmethod: Leaf.PURE,
+        classmethod: Leaf.PURE,
+        object: Leaf.PURE,
+        types.MethodType: Leaf.PURE,
+        types.FunctionType: Leaf.PURE,
+        types.SimpleNamespace: Leaf.TOUCH,
+        functools.partial: Leaf.PURE,
+    }
+)
+for _name in "isinstance issubclass callable id globals locals eval exec compile __import__ __build_class__ breakpoint".split():
+    _VERDICTS[getattr(builtins, _name)] = Leaf.PURE
+
+
+def _effects() -> None:
+    _EFFECTS[builtins.print] = Effect.EFFECT
+    _EFFECTS[builtins.input] = Effect.REFUSE
+    _EFFECTS[builtins.open] = Effect.REFUSE
+    _EFFECTS[builtins.vars] = Effect.VARS
+    _EFFECTS[builtins.dir] = Effect.VARS
+    _EFFECTS[warnings.warn] = Effect.EFFECT
+    _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
+    for name in "_getframe getrecursionlimit exc_info getrefcount getsizeof intern is_finalizing _current_frames gettrace getprofile".split():
+        if hasattr(sys, name):
+            _VERDICTS[getattr(sys, name)] = Leaf.PURE
+
+
+_effects()
+
+# Python functions that are called as a whole: looking into them would meet locks, clocks and the interpreter's own tables.
+_WHOLE_PYTHON: dict[types.CodeType, Effect] = {}
+
+
+def _code_of(f: Any) -> types.CodeType | None:
+    f = getattr(f, "__func__", f)
+    return getattr(f, "__code__", None)
+
+
+def register_python(f: Callable[..., Any], effect: Effect) -> None:
+    """Makes calls of the Python function `f` go to the handler as a whole."""
+    code = _code_of(f)
+    if code is None:
+        raise TypeError(f"{f!r} is not a Python function")
+    _WHOLE_PYTHON[code] = effect
+
+
+for _name in "debug info warning error exception critical log warn".split():
+    register_python(getattr(logging.Logger, _name), Effect.EFFECT)
+    if _name != "warn":
+        register_python(getattr(logging, _name), Effect.EFFECT)
+for _name in dir(random.Random):
+    _f = getattr(random.Random, _name)
+    if isinstance(_f, types.FunctionType) and not _name.startswith("_"):
+        register_python(_f, Effect.RANDOM)
+if isinstance(warnings.warn, types.FunctionType):
+    register_python(warnings.warn, Effect.EFFECT)
+
+
+def python_leaves() -> dict[types.CodeType, Effect]:
+    """The code objects of the Python functions that are called as a whole."""
+    return _WHOLE_PYTHON
+
+
+def forget_python(f: Callable[..., Any]) -> None:
+    """Takes back `register_python`."""
+    code = _code_of(f)
+    if code is not None:
+        _WHOLE_PYTHON.pop(code, None)
+
+
+def _module_of(f: Any) -> str:
+    module = getattr(f, "__module__", None)
+    if module is None:
+        owner = getattr(f, "__self__", None)
+        if isinstance(owner, types.ModuleType):
+            module = owner.__name__
+        elif owner is not None:
+            module = (owner if isinstance(owner, type) else type(owner)).__module__
+        else:
+            module = type(f).__module__
+    return module if isinstance(module, str) else ""
+
+
+def _owner_of(f: Any) -> type | None:
+    owner = getattr(f, "__objclass__", None)
+    if owner is None:
+        owner = getattr(f, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType):
+            return None
+        if not isinstance(owner, type):
+            owner = type(owner)
+    return owner if isinstance(owner, type) else None
+
+
+_IO_METHODS = frozenset("write writelines flush".split())
+_DESCRIPTORS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
+
+
+def classify(f: Any) -> Leaf:
+    """The verdict on a callable that is not a Python function or method."""
+    try:
+        verdict = _VERDICTS.get(f)
+    except TypeError:
+        verdict = None
+    if verdict is not None:
+        return verdict
+    if effect_of(f) is not Effect.UNKNOWN:
+        return Leaf.HANDLER
+    name = getattr(f, "__name__", "")
+    if isinstance(f, _DESCRIPTORS):
+        owner = _owner_of(f)
+        if owner is not None:
+            for cls in owner.__mro__:
+                verdict = _BY_METHOD.get((cls, name))
+                if verdict is not None:
+                    return verdict
+            if _pure_type(owner):
+                return Leaf.TOUCH
+    if isinstance(f, type):
+        return _classify_type(f)
+    module = _module_of(f)
+    root = module.partition(".")[0]
+    if root == "torch":
+        return Leaf.TORCH
+    if module in _PURE_MODULES or root in _PURE_MODULES or _numpy_pure(module):
+        return Leaf.TOUCH
+    if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
+        # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
+        call = getattr(type(f), "__call__", None)
+        return Leaf.FRAME if isinstance(call, types.FunctionType) or call is None else _classify_call(f, module, root)
+    return Leaf.HANDLER
+
+
+def _classify_call(f: Any, module: str, root: str) -> Leaf:
+    for cls in type(f).__mro__:
+        owner_module = cls.__module__.partition(".")[0]
+        if "__call__" in cls.__dict__ and not cls.__flags__ & (1 << 9):
+            return Leaf.TORCH if owner_module == "torch" else Leaf.HANDLER
+    return Leaf.TORCH if root == "torch" else Leaf.FRAME
+
+
+def _numpy_pure(module: str) -> bool:
+    return module.partition(".")[0] == "numpy" and not module.startswith("numpy.random")
+
+
+def _pure_type(t: type) -> bool:
+    module = t.__module__
+    root = module.partition(".")[0]
+    return module in _PURE_MODULES or _numpy_pure(module) or (root == "torch" and False)
+
+
+def _classify_type(t: type) -> Leaf:
+    if t.__flags__ & (1 << 9):
+        # A Python class with a C constructor somewhere in its bases.
+        root = t.__module__.partition(".")[0]
+        return Leaf.TORCH if root == "torch" or any(c.__module__.startswith("torch") for c in t.__mro__) else Leaf.TOUCH
+    root = t.__module__.partition(".")[0]
+    if root == "torch":
+        return Leaf.TORCH
+    return Leaf.TOUCH if _pure_type(t) else Leaf.HANDLER
+
+
+def effect_of(f: Any) -> Effect:
+    """How the handler treats `f`."""
+    code = _code_of(f)
+    if code is not None and code in _WHOLE_PYTHON:
+        return _WHOLE_PYTHON[code]
+    try:
+        effect = _EFFECTS.get(f)
+    except TypeError:
+        effect = None
+    if effect is not None:
+        return effect
+    name = getattr(f, "__name__", "")
+    owner = _owner_of(f)
+    module = _module_of(f)
+    if owner is not None:
+        if owner.__module__ in ("_io", "io") and name in _IO_METHODS:
+            return Effect.EFFECT
+        if owner.__module__ in ("_random", "random") or owner.__module__.startswith("numpy.random"):
+            return Effect.RANDOM
+        if (object, name) in _BY_METHOD and _BY_METHOD[object, name] is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
+            return Effect.REDUCE
+        if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
+            return Effect.WHOLE
+    if module.startswith("numpy.random"):
+        return Effect.RANDOM
+    if module == "_io" or module == "posix":
+        return Effect.UNKNOWN
+    return Effect.UNKNOWN
+
+
+def set_effect(f: Any, effect: Effect) -> None:
+    """Registers a user's verdict on `f`."""
+    _VERDICTS.pop(f, None)
+    _EFFECTS[f] = effect
+
+
+def set_pure(f: Any) -> None:
+    """Registers `f` as pure."""
+    _EFFECTS.pop(f, None)
+    _VERDICTS[f] = Leaf.TOUCH

@@ -1,0 +1,487 @@
+"""The recorder: sees every tensor operation of the watched run and writes it down as a step.
+
+Owns the identity of tensors (which variable a tensor object is) and the decision what an operation is: a node of the operator
+graph, a read of metadata, or a value that depends on data.  Does not own Python state (csrc/interp/session.cpp), nor the
+segments and the code made of the steps (magpy/mock).  Used by magpy/capture/session.py.
+
+Tensors made by the program are held weakly, so a capture needs no more memory than eager.
+Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/torch.overrides.html
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from magpy import _interp, _tensor
+from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Record, Ref, Step, TorchModes, Var
+from magpy.errors import Refusal
+from magpy.runtime import faults
+
+_DATA, _DYNAMIC, _RANDOM, _MUTATES = 1, 2, 4, 8
+
+# Names of tensor attributes, methods and torch functions whose results follow from metadata alone.
+METADATA = frozenset(
+    """shape size dim ndim ndimension numel nelement stride storage_offset dtype device layout is_cuda is_cpu is_xpu is_mps
+    is_meta is_mkldnn is_vulkan is_ipu is_xla is_maia is_mtia is_ort is_sparse is_sparse_csr is_quantized is_nested
+    is_contiguous is_floating_point is_complex is_signed is_leaf requires_grad element_size itemsize nbytes get_device names
+    is_conj is_neg is_inference has_names output_nr grad_fn _version is_shared is_pinned is_same_size result_type
+    can_cast broadcast_shapes dense_dim sparse_dim _is_view retains_grad name qscheme dim_order __len__ __hash__
+    _backward_hooks _post_accumulate_grad_hooks _has_symbolic_sizes_strides is_non_overlapping_and_dense
+    __cuda_array_interface__ is_tensor is_storage promote_types is_distributed is_set_to is_grad_enabled
+    is_inference_mode_enabled get_default_dtype _nested_tensor_size _base _dimV _dimI __dir__ is_autocast_enabled
+    is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype get_autocast_cpu_dtype __class__
+    _is_zerotensor is_warn_always_enabled isinstance has_torch_function_variadic device_module _is_all_true_meta""".split()
+)
+# These change torch's modes, which are noted at every operation instead.
+_MODE_SETTERS = frozenset(
+    """_set_grad_enabled set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled
+    autocast_increment_nesting autocast_decrement_nesting clear_autocast_cache set_autocast_cpu_enabled
+    set_autocast_gpu_dtype set_autocast_cpu_dtype _enter_autocast _exit_autocast _enter_inference_mode
+    _exit_inference_mode""".split()
+)
+# Operations that no traced graph can hold: they change what a tensor is, or run the autograd engine.
+_HOST_METHODS = frozenset(
+    """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ share_memory_ detach_
+    resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad zero_grad_ untyped_storage""".split()
+)
+# Data is read to check for errors only, the shape of the result does not follow from it.
+_STATIC_RESULT = frozenset(
+    """inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr lstsq pinv slogdet det logdet matrix_rank
+    lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse cholesky_inverse gaussian_nll_loss embedding
+    embedding_bag multi_head_attention_forward ctc_loss lstm gru rnn_tanh rnn_relu _VF pack_padded_sequence
+    _pack_padded_sequence multinomial bernoulli cdist where histc grid_sample affine_grid nll_loss cross_entropy
+    index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill masked_fill_ normal bernoulli_
+    multi_margin_loss multilabel_margin_loss tensor_split interpolate
+    dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft logspace linspace arange full
+    fake_quantize_per_tensor_affine lerp add sub mul scaled_dot_product_attention""".split()
+)
+
+
+def _autocast_devices() -> tuple[str, ...]:
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+_DEVICES = _autocast_devices()
+
+
+def current_modes() -> TorchModes:
+    """Torch's modes on this thread."""
+    return TorchModes(
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES),
+        torch.is_autocast_cache_enabled(),
+    )
+
+
+def user_location(skip: int = 1) -> tuple[str, int, str, dict[str, Any]] | None:
+    """The innermost frame of the user's program: (file, line, function, globals)."""
+    frame: types.FrameType | None = sys._getframe(skip)
+    fallback = None
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        root = name.partition(".")[0] if isinstance(name, str) else ""
+        if root != "magpy" or ".demo" in name:
+            if root != "torch" and not frame.f_code.co_filename.startswith("<frozen"):
+                return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, frame.f_globals
+            fallback = fallback or frame
+        frame = frame.f_back
+    if fallback is not None:
+        return fallback.f_code.co_filename, fallback.f_lineno, fallback.f_code.co_name, fallback.f_globals
+    return None
+
+
+def where_text(skip: int = 1) -> str:
+    """The user's file and line as text."""
+    site = user_location(skip + 1)
+    return f"{site[0]}:{site[1]} ({site[2]})" if site else ""
+
+
+def refuse(reason: str, remedy: str = "") -> Refusal:
+    """A refusal at the user's current line."""
+    return Refusal(reason, where_text(2), remedy)
+
+
+def accessor_of(func: Any) -> tuple[str, str] | None:
+    """("get" | "set" | "del", name) when `func` is the accessor of a tensor property."""
+    owner = getattr(func, "__self__", None)
+    if owner is None or not isinstance(owner, (types.GetSetDescriptorType, property, types.MemberDescriptorType)):
+        return None
+    kind = {"__get__": "get", "__set__": "set", "__delete__": "del", "__delattr__": "del"}.get(func.__name__)
+    if kind is None:
+        return None
+    name = getattr(owner, "__name__", None)
+    if name is None and isinstance(owner, property):
+        name = getattr(owner.fget, "__name__", None)
+    return (kind, name) if isinstance(name, str) else None
+
+
+LEAF_TYPES = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def is_leaf(v: Any) -> bool:
+    """Whether the value is immutable and compared by type and value."""
+    t = type(v)
+    if t in (tuple, list, torch.Size, frozenset):
+        return all(is_leaf(x) for x in v)
+    if t is slice:
+        return is_leaf(v.start) and is_leaf(v.stop) and is_leaf(v.step)
+    return t in LEAF_TYPES or t is range
+
+
+class Recorder(TorchFunctionMode):
+    """Records the tensor operations of one run.
+
+    Args:
+        is_outside: says whether an object existed before the call and was reached by it.
+    """
+
+    def __init__(self, is_outside: Callable[[Any], bool]) -> None:
+        """Starts empty."""
+        super().__init__()
+        self.record = Record()
+        self._is_outside = is_outside
+        self._known: dict[int, tuple[weakref.ref[Any], Var]] = {}
+        self._versions: dict[Var, int] = {}
+        self._start = current_modes()
+        self._modes = self._start
+        self._depth = 0
+        self.refusal: Refusal | None = None
+        self.failure: BaseException | None = None
+        self.observer = _tensor.Observer()
+        self.metas: dict[int, Any] = {}
+
+    # ------------------------------------------------------------- identity
+
+    def new_var(self, tensor: Any = None) -> Var:
+        """A fresh variable, for `tensor` if one is given."""
+        var = Var(self.record.nvars)
+        self.record.nvars += 1
+        if tensor is not None:
+            self._remember(tensor, var)
+        return var
+
+    def _remember(self, tensor: Any, var: Var) -> None:
+        key = id(tensor)
+        known = self._known
+
+        def forget(ref: weakref.ref[Any]) -> None:
+            entry = known.get(key)
+            if entry is not None and entry[0] is ref:
+                del known[key]
+
+        known[key] = (weakref.ref(tensor, forget), var)
+
+    def known(self, tensor: Any) -> Var | None:
+        """The variable of a tensor that the run made or used, or None."""
+        entry = self._known.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def var_of(self, tensor: Any) -> Var:
+        """The variable of a tensor; an outside tensor becomes an input.
+
+        Raises:
+            Refusal: nothing recorded made the tensor, and nothing watched reached it.
+        """
+        var = self.known(tensor)
+        if var is not None:
+            return var
+        if not self._is_outside(tensor):
+            raise refuse(
+                "a tensor is used that came from a call which magpy did not see",
+                "Register the function that returns it with magpy.allow_in_graph, or keep the tensor where the program can be seen to read it",
+            )
+        var = self.new_var(tensor)
+        self.record.inputs[var] = tensor
+        # The guard is on what the tensor was before the run changed it.
+        self.metas[id(tensor)] = _tensor.TensorMeta(tensor)
+        self._versions[var] = -1 if tensor.is_inference() else tensor._version
+        return var
+
+    def dirty(self) -> frozenset[Var]:
+        """The outside tensors that were changed in place so far."""
+        return frozenset(v for v, n in self._versions.items() if n >= 0 and self.record.inputs[v]._version != n)
+
+    def convert(self, v: Any) -> Any:
+        """An argument as a step keeps it."""
+        if isinstance(v, torch.Tensor):
+            return Ref(self.var_of(v))
+        t = type(v)
+        if t in (int, float, str, bool, type(None)):
+            return v
+        if t is tuple or t is torch.Size:
+            return tuple(self.convert(x) for x in v)
+        if t is list:
+            return [self.convert(x) for x in v]
+        if t is dict:
+            return {k: self.convert(x) for k, x in v.items()}
+        if t is slice:
+            return slice(self.convert(v.start), self.convert(v.stop), self.convert(v.step))
+        if isinstance(v, tuple) and hasattr(v, "_fields"):
+            return t(*(self.convert(x) for x in v))
+        if isinstance(v, tuple):
+            return tuple(self.convert(x) for x in v)
+        if t in LEAF_TYPES or isinstance(v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+            return v
+        if t.__module__ == "numpy":
+            return v.copy()
+        if isinstance(v, list):
+            return [self.convert(x) for x in v]
+        if isinstance(v, dict):
+            return {k: self.convert(x) for k, x in v.items()}
+        return v
+
+    # ------------------------------------------------------------- the mode
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: A002
+        """Runs one operation and records it."""
+        kwargs = kwargs or {}
+        if self._depth or self.refusal is not None:
+            return func(*args, **kwargs)
+        _interp.pause()
+        try:
+            return self._operation(func, args, kwargs)
+        finally:
+            _interp.resume()
+
+    def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = getattr(func, "__name__", "")
+        accessor = None
+        if name in ("__get__", "__set__", "__delete__"):
+            accessor = accessor_of(func)
+            if accessor is not None:
+                name = accessor[1]
+                if accessor[0] == "get" and name in METADATA:
+                    self._metadata_read(args)
+                    return func(*args, **kwargs)
+        elif name in METADATA or name in _MODE_SETTERS:
+            self._metadata_read(args)
+            return func(*args, **kwargs)
+        elif name == "__iter__" and args:
+            return self._iterate(args[0])
+        try:
+            faults.check("recorder")
+            plan = self._before(func, name, accessor, args, kwargs)
+        except Refusal as r:
+            self.refusal = r
+            return func(*args, **kwargs)
+        except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
+            self.failure = self.failure or e
+            self.refusal = Refusal("the recorder failed")
+            return func(*args, **kwargs)
+        observer = self.observer
+        observer.take()
+        self._depth += 1
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self._depth -= 1
+        flags = observer.take()
+        if result is NotImplemented:
+            return result
+        try:
+            self._after(func, name, accessor, plan, result, flags)
+        except Refusal as r:
+            self.refusal = r
+        except Exception as e:  # noqa: BLE001 - as above
+            self.failure = self.failure or e
+            self.refusal = Refusal("the recorder failed")
+        return result
+
+    def _metadata_read(self, args: tuple[Any, ...]) -> None:
+        # An outside tensor whose metadata was read is guarded though no operation may use it.
+        for a in args:
+            if isinstance(a, torch.Tensor) and id(a) not in self._known and self._is_outside(a):
+                self.var_of(a)
+
+    def _iterate(self, tensor: Any) -> Any:
+        # Tensor.__iter__ hides the unbind that it is.
+        if tensor.dim() == 0:
+            return torch.Tensor.__iter__(tensor)
+        return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
+
+    def _before(self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        # Arguments are written down before the operation: it may change them.
+        return tuple(self.convert(a) for a in args), {k: self.convert(v) for k, v in kwargs.items()}
+
+    def note_modes(self) -> None:
+        """Adds a step where torch's modes differ from those of the last operation."""
+        modes = current_modes()
+        if modes != self._modes:
+            self._modes = modes
+            self.record.steps.append(ModeStep(modes))
+
+    def _after(self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int) -> None:
+        args, kwargs = plan
+        outs: list[tuple[Any, Var]] = []
+        opaque = self._outputs(result, (), outs)
+        if accessor is not None:
+            kind, attr = accessor
+            if kind == "get":
+                func, args = getattr, (args[0], attr)
+            elif kind == "set":
+                func, args = setattr, (args[0], attr, args[1])
+            else:
+                func, args = delattr, (args[0], attr)
+        self.note_modes()
+        if flags & _RANDOM:
+            self.record.random = True
+        is_random = bool(flags & _RANDOM)
+        if (accessor is not None and accessor[0] != "get") or name in _HOST_METHODS:
+            self._host(func, args, kwargs, result, outs, opaque, is_random, name)
+            return
+        if not outs and result is not None and not self._only_known(result):
+            if not _has_ref(args) and not _has_ref(kwargs):
+                return
+            self._host(func, args, kwargs, result, outs, True, is_random, name)
+            return
+        if outs and flags & (_DATA | _DYNAMIC) and name not in _STATIC_RESULT:
+            self._host(func, args, kwargs, result, outs, opaque, is_random, name)
+            return
+        self._add(OpStep(func, args, kwargs, outs, is_random))
+
+    def _add(self, step: Step) -> None:
+        self.record.steps.append(step)
+
+    def _only_known(self, result: Any) -> bool:
+        if isinstance(result, torch.Tensor):
+            return True
+        if isinstance(result, (tuple, list)) and result:
+            return any(self._only_known(x) for x in result)
+        return False
+
+    def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
+        """Collects the new tensors of a result; True when there is something else in it that follows from data."""
+        if isinstance(result, torch.Tensor):
+            if self.known(result) is None:
+                if self._is_outside(result):
+                    self.var_of(result)
+                else:
+                    outs.append((path, self.new_var(result)))
+            return False
+        if isinstance(result, (tuple, list)):
+            return any([self._outputs(x, (*path, i), outs) for i, x in enumerate(result)])
+        if isinstance(result, dict):
+            return any([self._outputs(x, (*path, k), outs) for k, x in result.items()])
+        if result is None:
+            return False
+        data = getattr(result, "data", None)
+        if isinstance(data, torch.Tensor) and hasattr(result, "batch_sizes"):  # pragma: no cover - PackedSequence is a tuple
+            self._outputs(data, (*path, "data"), outs)
+        return True
+
+    def _host(
+        self, func: Any, args: Any, kwargs: Any, result: Any, outs: list[tuple[Any, Var]], opaque: bool, is_random: bool, name: str
+    ) -> None:
+        where = where_text(3)
+        dirty = self.dirty()
+        kind: str
+        expected: Any = None
+        if result is None:
+            kind = "none"
+        elif outs or self._only_known(result):
+            kind, expected = "meta", _tensor_meta(result)
+        elif is_leaf(result):
+            kind, expected = "leaf", result
+        elif type(result).__module__ == "numpy":
+            kind, expected = "array", result.copy()
+        elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
+            raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
+        else:
+            raise refuse(f"{name} returns a {type(result).__name__}, which magpy cannot compare", "")
+        self._add(HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random))
+
+    # ------------------------------------------------------------- calls that no mode sees
+
+    def whole_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:
+        """Performs `run` without recording what happens inside, and records it as one operation `func`."""
+        if self._depth or self.refusal is not None:
+            return run()
+        try:
+            plan = self._before(func, "", None, args, kwargs)
+        except Refusal as r:
+            self.refusal = r
+            return run()
+        self.observer.take()
+        self._depth += 1
+        try:
+            result = run()
+        finally:
+            self._depth -= 1
+        flags = self.observer.take()
+        try:
+            self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
+        except Refusal as r:
+            self.refusal = r
+        return result
+
+    def unseen_result(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A C function returned tensors and no mode saw it: record the call, after the fact."""
+        if self._depth or self.refusal is not None:
+            return
+        fresh: list[Any] = []
+        _fresh_tensors(result, self, fresh)
+        if not fresh:
+            return
+        plan = self._before(func, "", None, args, kwargs)
+        outs: list[tuple[Any, Var]] = []
+        self._outputs(result, (), outs)
+        self.note_modes()
+        self._add(OpStep(func, plan[0], plan[1], outs, False))
+
+    def finish(self) -> Record:
+        """The record, with what can be said only at the end."""
+        self.record.mutated = self.dirty()
+        modes = current_modes()
+        if modes != self._start and self.refusal is None:
+            self.refusal = Refusal("the call leaves torch in another mode (grad, autocast or inference) than it found it in")
+        return self.record
+
+    @property
+    def start_modes(self) -> TorchModes:
+        """Torch's modes when the run began."""
+        return self._start
+
+
+def _fresh_tensors(v: Any, recorder: Recorder, out: list[Any]) -> None:
+    if isinstance(v, torch.Tensor):
+        if recorder.known(v) is None and not recorder._is_outside(v):
+            out.append(v)
+    elif isinstance(v, (tuple, list)):
+        for x in v:
+            _fresh_tensors(x, recorder, out)
+    elif isinstance(v, dict):
+        for x in v.values():
+            _fresh_tensors(x, recorder, out)
+
+
+def _has_ref(v: Any) -> bool:
+    if isinstance(v, (Ref, OutsideRef)):
+        return True
+    if isinstance(v, (tuple, list)):
+        return any(_has_ref(x) for x in v)
+    if isinstance(v, dict):
+        return any(_has_ref(x) for x in v.values())
+    return False
+
+
+def _tensor_meta(result: Any) -> Any:
+    if isinstance(result, torch.Tensor):
+        return (tuple(result.shape), result.dtype, result.device, tuple(result.stride()) if result.layout == torch.strided else None)
+    if isinstance(result, (tuple, list)):
+        return [_tensor_meta(x) for x in result]
+    if isinstance(result, dict):
+        return [_tensor_meta(x) for x in result.values()]
+    if is_leaf(result):
+        return result
+    raise refuse(f"a {type(result).__name__} is returned beside tensors")
+
+
+tensor_meta = _tensor_meta

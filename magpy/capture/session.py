@@ -1,0 +1,454 @@
+"""One capture: runs the program for real, watched, and says what it read, did and left behind.
+
+Owns the Python side of the session (what the C++ session asks while the program runs) and the collection of what the end
+state says: specs of the result and of every change.  Does not own the meaning of the log (magpy/refgraph) nor code
+(magpy/mock).  Called by magpy/runtime/compiled.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from magpy import _interp, _tensor
+from magpy.capture import instrument, leaves
+from magpy.capture.leaves import Effect, Leaf
+from magpy.capture.recorder import Recorder, is_leaf, user_location, where_text
+from magpy.capture.steps import EffectStep, Record, Var
+from magpy.errors import Refusal
+from magpy.mock.spec import Builder, Spec
+from magpy.runtime import faults
+
+ABSENT = _interp.ABSENT
+
+
+@dataclass(slots=True)
+class ContainerEffect:
+    """What an outside container must become.
+
+    Attributes:
+        kind: "dict", "list", "set", "deque", "bytearray".
+        stores: dict: (key, spec) pairs in order; deletes: keys taken out first.
+        content: specs of the whole new content when `rebuild`, or of the appended tail.
+    """
+
+    obj: Any
+    kind: str
+    stores: list[tuple[Any, Spec]] = field(default_factory=list)
+    deletes: list[Any] = field(default_factory=list)
+    content: list[Any] | None = None
+    rebuild: bool = False
+
+
+@dataclass(slots=True)
+class AttrEffect:
+    """An attribute of an outside object (a slot, a class) or the content of a cell that the run changed."""
+
+    obj: Any
+    name: str | None
+    spec: Spec | None
+
+
+@dataclass(slots=True)
+class Capture:
+    """A finished, successful capture: all that the later stages need."""
+
+    f: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    log: list[tuple[str, Any, Any, Any]]
+    record: Record
+    metas: dict[int, Any]
+    state: Any
+    result: Spec
+    effects: list[ContainerEffect | AttrEffect]
+    redo: list[tuple[Any, tuple[Any, ...], Any]]
+    arrays: list[tuple[Any, Any]]
+    start_modes: Any
+    events: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of the watched run: the program's own result or exception, and the capture or why there is none."""
+
+    value: Any = None
+    exception: BaseException | None = None
+    capture: Capture | None = None
+    refusal: Refusal | None = None
+    failure: BaseException | None = None
+    stage: str = ""
+
+
+class Handler:
+    """What the C++ session asks while the program runs.  Every method runs with events paused."""
+
+    def __init__(self) -> None:
+        """Starts an empty session."""
+        self.session = _interp.Session(self)
+        self.recorder = Recorder(self.session.is_outside)
+        self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
+        self.arrays: list[tuple[Any, Any]] = []
+        self.refusal: Refusal | None = None
+
+    def refuse(self, reason: str, remedy: str = "") -> None:
+        """Keeps the first refusal, at the user's current line."""
+        if self.refusal is None:
+            self.refusal = Refusal(reason, where_text(2), remedy)
+
+    def builder(self) -> Builder:
+        """A fresh builder of specs for values as they are now."""
+        return Builder(self.session.is_outside, self.session.made, self.value_var)
+
+    def value_var(self, v: Any) -> Var | None:
+        """The variable of a tensor of the run, or of an outside tensor."""
+        if isinstance(v, torch.Tensor):
+            var = self.recorder.known(v)
+            if var is not None:
+                return var
+            if self.session.is_outside(v):
+                return self.recorder.var_of(v)
+        return None
+
+    # ------------------------------------------------------------- asked by the session
+
+    def classify(self, f: Any) -> int:
+        """The verdict on a C callable."""
+        faults.check("log")
+        return int(leaves.classify(f))
+
+    def touch(self, obj: Any, deep: bool) -> None:
+        """An outside object that is no plain container is looked into as a whole by C code."""
+        t = type(obj)
+        if t.__module__ == "numpy":
+            if t.__name__ == "ndarray":
+                self.arrays.append((obj, obj.copy()))
+            return
+        if t in _VIEWS:
+            self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
+        elif t is types.MappingProxyType:
+            return
+        elif hasattr(t, "__next__"):
+            self.refuse("an iterator or generator from outside is consumed", "Pass a list instead")
+
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Performs a call that the table of leaves reserves for the handler."""
+        effect = leaves.effect_of(f)
+        recorder = self.recorder
+        if effect is Effect.EFFECT:
+            return self._effect(f, args, kwargs)
+        if effect is Effect.WHOLE:
+            return recorder.whole_call(_whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs))
+        if effect is Effect.VARS:
+            if args:
+                self.session.attr_read(args[0], "__dict__", None)
+                d = getattr(args[0], "__dict__", None)
+                if isinstance(d, dict) and self.session.is_outside(d):
+                    self.session.touch(d)
+            return ABSENT
+        if effect is Effect.REDUCE:
+            target = getattr(f, "__self__", None)
+            target = args[0] if target is None and args else target
+            d = getattr(target, "__dict__", None)
+            if isinstance(d, dict) and target is not None and self.session.is_outside(target):
+                self.session.attr_read(target, "__dict__", None)
+                self.session.touch(d)
+            return ABSENT
+        if effect is Effect.NEUTRAL:
+            return ABSENT
+        if effect is Effect.RANDOM:
+            self.refuse(f"{_name(f)} draws a random number from Python's or numpy's generator")
+            return ABSENT
+        if effect is Effect.REFUSE:
+            self.refuse(f"{_name(f)} is called")
+            return ABSENT
+        return self._unknown(f, args, kwargs)
+
+    def _unknown(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        before = len(self.recorder.record.steps)
+        for a in (*args, *kwargs.values()):
+            self.session.touch(a)
+        result = _interp.watched(f, args, kwargs)
+        receiver = getattr(f, "__self__", None)
+        fixed = receiver is None or isinstance(receiver, (types.ModuleType, type)) or self.session.is_outside(receiver)
+        if len(self.recorder.record.steps) != before:
+            return result
+        if fixed and not kwargs and is_leaf(result) and all(is_leaf(a) for a in args):
+            self.redo.append((f, args, result))
+        else:
+            self.refuse(
+                f"{_name(f)} is called, a C function whose effects magpy does not know",
+                f"Say what it is with magpy.pure({_name(f)}) or magpy.effect({_name(f)})",
+            )
+        return result
+
+    def _effect(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        step: EffectStep | None = None
+        if self.refusal is None and self.recorder.refusal is None:
+            try:
+                builder = self.builder()
+                step = EffectStep(
+                    f,
+                    [builder.build(a) for a in args],
+                    {k: builder.build(v) for k, v in kwargs.items()},
+                    user_location(2),
+                )
+            except Refusal as r:
+                self.refusal = Refusal(f"{_name(f)} is called: {r.reason}", where_text(), r.remedy)
+        self.recorder._depth += 1
+        try:
+            result = f(*args, **kwargs)
+        finally:
+            self.recorder._depth -= 1
+        if step is not None:
+            if not is_leaf(result):
+                self.refuse(f"{_name(f)} returns a {type(result).__name__}")
+            self.recorder.record.steps.append(step)
+        return result
+
+    def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A C function returned tensors."""
+        owner = getattr(f, "__self__", None)
+        try:
+            if owner is not None and not isinstance(owner, (types.ModuleType, type)) and not self.session.is_outside(owner):
+                fresh = _fresh(result, self)
+                if fresh:
+                    raise Refusal(f"{_name(f)} returns a tensor that magpy did not see being made", where_text())
+                return
+            self.recorder.unseen_result(f, args, kwargs, result)
+        except Refusal as r:
+            if self.refusal is None:
+                self.refusal = r
+
+
+def _fresh(v: Any, handler: Handler) -> bool:
+    if isinstance(v, torch.Tensor):
+        return handler.recorder.known(v) is None and not handler.session.is_outside(v)
+    if isinstance(v, (tuple, list)):
+        return any(_fresh(x, handler) for x in v)
+    if isinstance(v, dict):
+        return any(_fresh(x, handler) for x in v.values())
+    return False
+
+
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+def _name(f: Any) -> str:
+    owner = getattr(f, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        cls = owner if isinstance(owner, type) else type(owner)
+        return f"{cls.__name__}.{getattr(f, '__name__', f)}"
+    return str(getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or f)
+
+
+def _whole(f: Any) -> Callable[..., Any]:
+    """A plain function around a callable that is recorded as a whole."""
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs)
+
+    owner = getattr(f, "__self__", None)
+    whole.__name__ = f"whole_{getattr(owner, '__name__', '')}_{getattr(f, '__name__', 'call')}"
+    whole.__magpy_target__ = f  # type: ignore[attr-defined]
+    return whole
+
+
+_prepared = False
+
+
+def prepare() -> None:
+    """Connects the native parts with the Python ones, once per process."""
+    global _prepared
+    if _prepared:
+        return
+    _interp.set_types(torch.Tensor, collections.deque)
+    _interp.set_instrument(instrument_checked)
+    _interp.set_tensor_api(_tensor._api)
+    import os
+
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
+    skip = ["overrides.py", "utils/_device.py", "_dynamo", "_inductor", "_functorch", "fx", "_subclasses", "testing", "autograd/profiler.py"]
+    subpackages = ("capture", "mock", "guards", "refgraph", "backends", "runtime", "explain")
+    _interp.set_skip_prefixes(
+        [os.path.join(here, p) for p in subpackages]
+        + [os.path.join(here, p) for p in ("api.py", "errors.py", "config.py", "__init__.py")]
+        + [os.path.join(torch_dir, s) for s in skip]
+    )
+    for code in leaves.python_leaves():
+        _interp.set_leaf_code(code, int(Leaf.HANDLER))
+    _prepared = True
+
+
+def instrument_checked(code: types.CodeType) -> types.CodeType:
+    """`instrument`, as a stage where tests inject faults."""
+    faults.check("instrument")
+    return instrument.instrument(code)
+
+
+def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    """Calls `f(*args, **kwargs)` for real, watched.
+
+    Returns:
+        The program's result or exception, and either a capture or the reason why there is none.  Never raises on the
+        program's behalf.
+    """
+    out = Outcome()
+    try:
+        prepare()
+        handler = Handler()
+        state = _tensor.TorchState()
+        metas = {id(v): _tensor.TensorMeta(v) for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)}
+        recorder = handler.recorder
+        recorder.observer.start()
+    except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
+        out.failure, out.stage = e, "start"
+        try:
+            out.value = f(*args, **kwargs)
+        except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
+            out.exception = program
+        return out
+    try:
+        with recorder:
+            out.value = handler.session.run(f, args, kwargs)
+    except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
+        out.exception = program
+    finally:
+        recorder.observer.stop()
+    try:
+        _finish(out, handler, f, args, kwargs, state, metas)
+    except Refusal as r:
+        out.refusal = r
+    except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
+        out.failure, out.stage = e, out.stage or "record"
+    finally:
+        handler.session.clear()
+        # The recorder refers to its tensors and to the handler: break the cycle at once.
+        recorder._known.clear()
+        recorder._is_outside = bool
+        del handler
+    return out
+
+
+def _finish(out: Outcome, handler: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], state: Any, metas: dict[int, Any]) -> None:
+    recorder, session = handler.recorder, handler.session
+    failure = session.failure
+    if failure is not None:
+        out.stage = failure[0]
+        cause = failure[1]
+        out.failure = cause if isinstance(cause, BaseException) else RuntimeError(str(cause))
+        return
+    if recorder.failure is not None:
+        out.failure, out.stage = recorder.failure, "recorder"
+        return
+    record = recorder.finish()
+    refusal = handler.refusal or recorder.refusal
+    if refusal is not None:
+        raise refusal
+    if out.exception is not None:
+        raise Refusal(f"the call raised {type(out.exception).__name__}: {str(out.exception)[:200]}", _raise_site(out.exception))
+    difference = state.difference()
+    if difference is not None:
+        raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
+    faults.check("log")
+    log = session.log()
+    builder = handler.builder()
+    result = builder.build(out.value)
+    effects = _effects(session, log, builder)
+    metas.update(recorder.metas)
+    out.capture = Capture(
+        f, args, kwargs, log, record, metas, state, result, effects, handler.redo, handler.arrays, recorder.start_modes, session.events
+    )
+
+
+def _raise_site(e: BaseException) -> str:
+    tb = e.__traceback__
+    where = ""
+    while tb is not None:
+        where = f"{tb.tb_frame.f_code.co_filename}:{tb.tb_lineno} ({tb.tb_frame.f_code.co_name})"
+        tb = tb.tb_next
+    return where
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and type(a) in (int, str, bool, bytes) and a == b)
+
+
+def _effects(session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builder) -> list[ContainerEffect | AttrEffect]:
+    effects: list[ContainerEffect | AttrEffect] = []
+    for obj, pre, whole in session.containers():
+        effect = _container_effect(obj, pre, whole, builder, session)
+        if effect is not None:
+            effects.append(effect)
+    for kind, obj, name, old in log:
+        if kind == "write_attr":
+            now = getattr(obj, name, ABSENT)
+            if not _same(now, old):
+                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
+        elif kind == "write_type":
+            now = obj.__dict__.get(name, ABSENT)
+            if not _same(now, old):
+                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
+    for cell, old in session.written_cells():
+        try:
+            now = cell.cell_contents
+        except ValueError:
+            now = ABSENT
+        if not _same(now, old):
+            effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
+    return effects
+
+
+def _container_effect(obj: Any, pre: Any, whole: bool, builder: Builder, session: Any) -> ContainerEffect | None:
+    if isinstance(obj, dict):
+        return _dict_effect(obj, pre, whole, builder, session)
+    if isinstance(obj, (list, collections.deque)):
+        base = list if isinstance(obj, list) else collections.deque
+        now = tuple(base.__iter__(obj))
+        if len(now) == len(pre) and all(_same(a, b) for a, b in zip(now, pre, strict=True)):
+            return None
+        kind = base.__name__
+        head = now[: len(pre)]
+        if len(head) == len(pre) and all(a is b for a, b in zip(head, pre, strict=True)) and getattr(obj, "maxlen", None) is None:
+            return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
+        session.touch(obj)
+        return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
+    if isinstance(obj, set):
+        now_set = frozenset(obj)
+        added = [x for x in now_set if x not in pre]
+        if pre <= now_set:
+            return ContainerEffect(obj, "set", content=[builder.build(x) for x in added]) if added else None
+        return ContainerEffect(obj, "set", content=[builder.build(x) for x in now_set], rebuild=True)
+    if isinstance(obj, bytearray):
+        if bytes(obj) == pre:
+            return None
+        return ContainerEffect(obj, "bytearray", content=[builder.build(bytes(obj))], rebuild=True)
+    return None
+
+
+def _dict_effect(obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder: Builder, session: Any) -> ContainerEffect | None:
+    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    now = dict(base.items(obj))
+    deletes = [k for k in pre if k not in now]
+    stores = [(k, v) for k, v in now.items() if k not in pre or not _same(v, pre[k])]
+    if not deletes and not stores and list(now) == list(pre):
+        return None
+    replay = {k: None for k in pre if k in now}
+    for k, _ in stores:
+        replay.setdefault(k, None)
+    if list(replay) == list(now):
+        pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
+        return ContainerEffect(obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes])
+    session.touch(obj)
+    return ContainerEffect(
+        obj, "dict", content=[(builder.build(k), builder.build(v)) for k, v in now.items()], rebuild=True
+    )
+
+
+__all__ = ["ABSENT", "AttrEffect", "Capture", "ContainerEffect", "Handler", "Outcome", "prepare", "run"]

@@ -1,0 +1,120 @@
+"""What a recorded run consists of: the steps, in order, and the values that flow between them.
+
+Owns the data types only.  The recorder makes them (magpy/capture/recorder.py), magpy/mock turns them into segments and code.
+A step never holds a tensor that the program made: tensors appear as `Ref(var)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NewType
+
+Var = NewType("Var", int)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor (or a value of the run that is computed anew in every call) in the arguments of a step."""
+
+    var: Var
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRef:
+    """An outside object that is not a tensor in the arguments of a step: reached anew in every call."""
+
+    obj: Any
+
+
+Path = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class OpStep:
+    """One tensor operation of the operator graph.
+
+    Attributes:
+        outs: where in the result each new tensor is, and the variable that it becomes.
+    """
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outs: list[tuple[Path, Var]]
+    random: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TorchModes:
+    """The part of torch's state that operators obey and programs switch while they run."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[tuple[str, bool, Any], ...]
+    cache: bool
+
+
+@dataclass(slots=True)
+class ModeStep:
+    """From here on operations run under `modes`."""
+
+    modes: TorchModes
+
+
+@dataclass(slots=True)
+class HostStep:
+    """Something that Python does between two segments: a value that depends on data, or an operation no graph can hold.
+
+    Attributes:
+        kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta" (result is tensors whose
+            metadata must be as `expected`), "none" (the result is not looked at), "bind" (the result becomes `result`).
+        dirty: the outside tensors (variables) that earlier steps had changed in place when this check was made.
+    """
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    kind: str
+    expected: Any
+    outs: list[tuple[Path, Var]]
+    where: str
+    dirty: frozenset[Var] = frozenset()
+    random: bool = False
+    result: Var | None = None
+
+
+@dataclass(slots=True)
+class EffectStep:
+    """A call with an effect beyond the program's objects, redone when everything else is certain.
+
+    Attributes:
+        args, kwargs: specs (magpy/mock/spec.py) of the arguments as they were when it was made.
+        site: (filename, line, function name, globals) of the program's call.
+    """
+
+    func: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    site: tuple[str, int, str, dict[str, Any]] | None
+    result: Any = None
+
+
+Step = OpStep | ModeStep | HostStep | EffectStep
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything that a run did to tensors.
+
+    Attributes:
+        inputs: outside tensors by variable, held.
+        mutated: variables of outside tensors that were changed in place.
+        random: whether an operation drew from torch's generators.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    inputs: dict[Var, Any] = field(default_factory=dict)
+    mutated: frozenset[Var] = frozenset()
+    random: bool = False
+    nvars: int = 0

@@ -1,0 +1,20 @@
+"""Settings of the whole process, changed by assignment: `magpy.config.max_entries = 4`.
+
+Owns the values and their defaults; each is read where it is used.  Environment: MAGPY_LOGS=guards,graph,mock,capture,miss.
+"""
+
+from __future__ import annotations
+
+import os
+
+max_entries: int = 8
+"""Entries that a compiled callable keeps before calls that fit none run eagerly."""
+
+max_captures: int = 16
+"""Captures of a compiled callable that became entries, before calls that fit none run eagerly."""
+
+max_refusals: int = 3
+"""Captures in a row without an entry, after which a compiled callable is left alone."""
+
+logs: frozenset[str] = frozenset(x.strip() for x in os.environ.get("MAGPY_LOGS", "").split(",") if x.strip())
+"""Topics that are logged to the logger "magpy": guards, graph, mock, capture, miss."""

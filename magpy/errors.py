@@ -1,0 +1,50 @@
+"""The errors and warnings that magpy raises.
+
+Owns the three families: errors of the user (`MagpyError` and its subclasses), refusals (`Refusal`: this program, or this
+call, cannot be captured; always caught inside magpy unless `fullgraph=True`), and failures of magpy itself
+(`InternalError`).  Does not own their texts.  Used by every other module; imports nothing.
+"""
+
+from __future__ import annotations
+
+
+class MagpyError(Exception):
+    """Base class of what magpy raises to its users."""
+
+
+class CaptureError(MagpyError):
+    """Raised with `fullgraph=True` when a call cannot become one entry with one graph."""
+
+
+class OptionError(MagpyError, ValueError):
+    """An option of `magpy.compile` has a value that it cannot have."""
+
+
+class InternalError(MagpyError):
+    """Something inside magpy failed; with `fullgraph=False` it is warned about once and the program runs eagerly."""
+
+
+class Refusal(Exception):
+    """A capture cannot become an entry.
+
+    Attributes:
+        reason: what the program did, in the user's words.
+        where: "file:line (function)" of the user's program, or "".
+        remedy: what the user can do, or "".
+    """
+
+    def __init__(self, reason: str, where: str = "", remedy: str = "") -> None:
+        """Keeps the three parts; `str()` joins them."""
+        super().__init__(reason)
+        self.reason = reason
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        """The sentence that `magpy.stats(c).reasons` shows."""
+        text = f"{self.where}: {self.reason}" if self.where else self.reason
+        return f"{text}. {self.remedy}" if self.remedy else text
+
+
+class MagpyWarning(UserWarning):
+    """What magpy warns about: each thing once."""

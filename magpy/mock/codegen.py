@@ -1,0 +1,391 @@
+"""Mock code: a readable Python function that redoes a captured call.
+
+Owns the text of the function and its table of constants.  Does not own the segments (magpy/mock/segments.py), the specs
+(magpy/mock/spec.py) or when the function may be called (guards).  Called by magpy/runtime/entry.py.
+
+Order inside: segments and host steps with their checks; then every new object is made; then the effects, which nothing can
+interrupt any more; then the result.
+"""
+
+from __future__ import annotations
+
+import collections
+import keyword
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from magpy import _interp
+from magpy.capture.session import AttrEffect, Capture, ContainerEffect
+from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Ref, Var
+from magpy.mock import support
+from magpy.mock.segments import Plan, Segment
+from magpy.mock.spec import Const, New, Outside, Spec, Value
+from magpy.refgraph.analysis import Analysis
+from magpy.runtime import faults
+
+_LITERALS = (int, str, bool, type(None), bytes)
+
+
+class Code:
+    """The mock function of one entry while it is being written."""
+
+    def __init__(self, capture: Capture, analysis: Analysis, plan: Plan) -> None:
+        """Writes nothing yet."""
+        self.capture = capture
+        self.analysis = analysis
+        self.plan = plan
+        self.globals: dict[str, Any] = {
+            "__name__": "magpy.mock.generated",
+            "__builtins__": {"getattr": getattr, "setattr": setattr, "dict": dict, "tuple": tuple, "list": list, "set": set, "object": object, "Exception": Exception},
+            "MISS": _interp.MISS,
+            "_K": None,
+        }
+        self.lines: list[str] = []
+        self._names: dict[int, str] = {}
+        self._pins: list[Any] = []
+        self._memo: dict[int, str] = {}
+        self._made: set[Var] = set()
+        self._counter = 0
+
+    # ------------------------------------------------------------- names
+
+    def constant(self, obj: Any, prefix: str = "K") -> str:
+        """A global name for an object."""
+        name = self._names.get(id(obj))
+        if name is None:
+            self._counter += 1
+            name = f"{prefix}{self._counter}"
+            self._names[id(obj)] = name
+            self._pins.append(obj)
+            self.globals[name] = obj
+        return name
+
+    def literal(self, v: Any) -> str:
+        """Text for an immutable value."""
+        if type(v) in _LITERALS:
+            return repr(v)
+        return self.constant(v)
+
+    def temp(self) -> str:
+        """A fresh local name."""
+        self._counter += 1
+        return f"n{self._counter}"
+
+    def outside(self, obj: Any) -> str:
+        """The expression of an outside object."""
+        rel = self.analysis.relative.get(id(obj))
+        return rel.expr if rel is not None else self.constant(obj, "A")
+
+    def var(self, var: Var) -> str:
+        """The expression of a variable."""
+        if var in self._made:
+            return f"v{var}"
+        tensor = self.capture.record.inputs[var]
+        return self.outside(tensor)
+
+    def tree(self, v: Any) -> str:
+        """The expression of an argument tree of a step."""
+        if isinstance(v, Ref):
+            return self.var(v.var)
+        if isinstance(v, OutsideRef):
+            return self.outside(v.obj)
+        t = type(v)
+        if t in (tuple, torch.Size):
+            return "(" + "".join(self.tree(x) + ", " for x in v) + ")"
+        if t is list:
+            return "[" + ", ".join(self.tree(x) for x in v) + "]"
+        if t is dict:
+            return "{" + ", ".join(f"{self.literal(k)}: {self.tree(x)}" for k, x in v.items()) + "}"
+        if t is slice:
+            return f"{self.constant(slice)}({self.tree(v.start)}, {self.tree(v.stop)}, {self.tree(v.step)})"
+        return self.literal(v)
+
+    # ------------------------------------------------------------- specs
+
+    def spec(self, s: Spec) -> str:
+        """The expression of a spec; statements that it needs are added."""
+        if isinstance(s, Const):
+            return self.literal(s.value)
+        if isinstance(s, Outside):
+            return self.outside(s.obj)
+        if isinstance(s, Value):
+            return self.var(s.var)
+        name = self._memo.get(id(s))
+        if name is None:
+            name = self._new(s)
+        return name
+
+    def _parts(self, s: New) -> list[str]:
+        return [self.spec(p) for p in s.parts]
+
+    def _new(self, s: New) -> str:
+        maker = getattr(self, f"_make_{s.kind}", None)
+        name = self.temp()
+        if maker is None:
+            raise ValueError(f"no code for a new {s.kind}")
+        if s.kind in ("tuple", "call", "attr", "method_call", "tuple_subclass", "exception", "reduce"):
+            parts = self._parts(s)
+            self._memo[id(s)] = name
+            self.lines.append(f"{name} = {maker(s, parts)}")
+        else:
+            self._memo[id(s)] = name
+            self.lines.append(f"{name} = {maker(s, self._parts(s))}")
+        self._fill(s, name)
+        return name
+
+    def _make_tuple(self, s: New, parts: list[str]) -> str:
+        return "(" + "".join(p + ", " for p in parts) + ")"
+
+    def _make_call(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(s.cls)}({', '.join(parts)})"
+
+    def _make_attr(self, s: New, parts: list[str]) -> str:
+        return f"{parts[0]}.{s.cls}"
+
+    def _make_method_call(self, s: New, parts: list[str]) -> str:
+        return f"{parts[0]}.{s.cls}()"
+
+    def _make_copy(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(s.cls)}.copy()"
+
+    def _make_tuple_subclass(self, s: New, parts: list[str]) -> str:
+        return f"tuple.__new__({self.constant(s.cls)}, {self._make_tuple(s, parts)})"
+
+    def _make_exception(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(s.cls)}.__new__({self.constant(s.cls)}, *{parts[0]})"
+
+    def _make_reduce(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(s.cls)}({', '.join(parts)})"
+
+    def _make_cell(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(types.CellType)}()"
+
+    def _make_function(self, s: New, parts: list[str]) -> str:
+        code, global_vars, name, *_ = s.cls
+        return f"{self.constant(types.FunctionType)}({self.constant(code)}, {self.constant(global_vars)}, {name!r}, None, {parts[0]})"
+
+    def _make_instance(self, s: New, parts: list[str]) -> str:
+        if s.cls is types.SimpleNamespace:
+            return f"{self.constant(s.cls)}()"
+        return f"object.__new__({self.constant(s.cls)})"
+
+    def _make_dict(self, s: New, parts: list[str]) -> str:
+        t, base = s.cls
+        return "{}" if t is dict else f"{self.constant(base)}.__new__({self.constant(t)})"
+
+    def _make_defaultdict(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(support.new_defaultdict)}({self.constant(s.cls)}, {parts[0]})"
+
+    def _make_list(self, s: New, parts: list[str]) -> str:
+        return "[]" if s.cls is list else f"list.__new__({self.constant(s.cls)})"
+
+    def _make_set(self, s: New, parts: list[str]) -> str:
+        return f"set.__new__({self.constant(s.cls)})"
+
+    def _make_deque(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(support.new_deque)}({self.constant(s.cls)}, {parts[0]})"
+
+    def _make_bytearray(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(bytearray)}.__new__({self.constant(s.cls)})"
+
+    def _fill(self, s: New, name: str) -> None:
+        add = self.lines.append
+        if s.kind == "function":
+            add(f"{name}.__qualname__ = {s.cls[3]!r}")
+            add(f"{name}.__doc__ = {self.literal(s.cls[4])}")
+            add(f"{name}.__module__ = {self.literal(s.cls[5])}")
+            for attr, x in s.fill:
+                add(f"setattr({name}, {attr!r}, {self.spec(x)})")
+            return
+        if s.kind == "cell":
+            for x in s.fill:
+                value = self.spec(x)
+                add(f"{name}.cell_contents = {value}")
+            return
+        if s.kind == "reduce":
+            state, items, pairs = s.fill
+            state_text = self.spec(state) if state is not None else "None"
+            items_text = "[" + ", ".join([self.spec(x) for x in items]) + "]" if items is not None else "None"
+            pairs_text = (
+                "[" + ", ".join([f"({self.spec(k)}, {self.spec(x)})" for k, x in pairs]) + "]" if pairs is not None else "None"
+            )
+            add(f"{self.constant(support.restore)}({name}, {state_text}, {items_text}, {pairs_text})")
+            return
+        for what, content in s.fill:
+            self._fill_part(s, name, what, content)
+
+    def _fill_part(self, s: New, name: str, what: str, content: Any) -> None:
+        add = self.lines.append
+        if what == "items":
+            exact = s.kind == "dict" and s.cls[0] is dict
+            base = collections.defaultdict if s.kind == "defaultdict" else s.cls[1]
+            for k, x in content:
+                key, value = self.spec(k), self.spec(x)
+                add(f"{name}[{key}] = {value}" if exact else f"{self.constant(base)}.__setitem__({name}, {key}, {value})")
+        elif what == "elements" and content:
+            values = "".join(self.spec(x) + ", " for x in content)
+            base = {"list": "list", "set": "set"}.get(s.kind) or self.constant(collections.deque)
+            add(f"{base}.{'update' if s.kind == 'set' else 'extend'}({name}, ({values}))")
+        elif what == "bytes":
+            add(f"{name}.extend({self.spec(content)})")
+        elif what == "dict":
+            d = self.temp()
+            add(f"{d} = {name}.__dict__")
+            for k, x in content:
+                value = self.spec(x)
+                add(f"{d}[{k!r}] = {value}")
+        elif what == "slots":
+            for k, x in content:
+                value = self.spec(x)
+                add(f"object.__setattr__({name}, {k!r}, {value})")
+
+    # ------------------------------------------------------------- effects
+
+    def effect(self, e: ContainerEffect | AttrEffect) -> list[str]:
+        """The statements of an effect; the values are made before."""
+        target = self.outside(e.obj)
+        if isinstance(e, AttrEffect):
+            value = self.spec(e.spec) if e.spec is not None else None
+            if e.name is None:
+                return [f"{target}.cell_contents = {value}" if value is not None else f"del {target}.cell_contents"]
+            setter = "setattr" if isinstance(e.obj, type) else "object.__setattr__"
+            if value is None:
+                return [f"{'type' if isinstance(e.obj, type) else 'object'}.__delattr__({target}, {e.name!r})"]
+            return [f"{setter}({target}, {e.name!r}, {value})"]
+        if e.kind == "dict":
+            return self._dict_effect(e, target)
+        values = "(" + "".join(self.spec(x) + ", " for x in e.content or ()) + ")"
+        base = {"list": "list", "set": "set"}.get(e.kind) or self.constant(
+            {"deque": collections.deque, "bytearray": bytearray}[e.kind]
+        )
+        if not e.rebuild:
+            return [f"{base}.{'update' if e.kind == 'set' else 'extend'}({target}, {values})"]
+        if e.kind == "list":
+            return [f"list.__setitem__({target}, {self.constant(slice(None))}, {values})"]
+        if e.kind == "bytearray":
+            return [f"{target}[:] = {values}[0]"]
+        return [f"{base}.clear({target})", f"{base}.{'update' if e.kind == 'set' else 'extend'}({target}, {values})"]
+
+    def _dict_effect(self, e: ContainerEffect, target: str) -> list[str]:
+        base = collections.OrderedDict if isinstance(e.obj, collections.OrderedDict) else dict
+        exact = type(e.obj) is dict
+        b = self.constant(base)
+        lines = []
+        pairs = e.stores
+        if e.rebuild:
+            lines.append(f"{b}.clear({target})")
+            pairs = e.content or []
+        for k in e.deletes:
+            lines.append(f"{b}.__delitem__({target}, {self.spec(k)})")
+        for k, v in pairs:
+            key, value = self.spec(k), self.spec(v)
+            lines.append(f"{target}[{key}] = {value}" if exact else f"{b}.__setitem__({target}, {key}, {value})")
+        return lines
+
+    def call_effect(self, step: EffectStep) -> list[str]:
+        """A call that is redone for its effect."""
+        args = "(" + "".join(self.spec(a) + ", " for a in step.args) + ")"
+        kwargs = "{" + ", ".join(f"{k!r}: {self.spec(v)}" for k, v in step.kwargs.items()) + "}"
+        func = self.outside(step.func) if not isinstance(step.func, types.MethodType) else self.constant(step.func)
+        site = self.constant(support.call_at(step.site))
+        return [f"{site}({func}, {args}, {kwargs})"]
+
+    # ------------------------------------------------------------- the function
+
+    def segment(self, segment: Segment, runner: Callable[..., Any]) -> None:
+        """The call of a segment.  Inputs that never change stand first, as one tuple."""
+        record = self.capture.record
+        name = f"segment{segment.index}"
+        self.globals[name] = runner
+        fixed = [v for v in segment.inputs if v in record.inputs and id(record.inputs[v]) not in self.analysis.relative]
+        rest = [self.var(v) for v in segment.inputs if v not in set(fixed)]
+        args = ", ".join(rest)
+        if fixed:
+            tensors = self.constant(tuple(record.inputs[v] for v in fixed), "P")
+            args = f"*{tensors}" + (f", {args}" if args else "")
+        targets = "".join(f"v{v}, " for v in segment.outputs)
+        call = f"{name}({args})"
+        self.lines.append(f"({targets}) = {call}" if targets else call)
+        self._made.update(segment.outputs)
+
+    def host(self, step: HostStep, modes: Any, fail: str) -> None:
+        """A host step and its check."""
+        args = ", ".join([self.tree(a) for a in step.args] + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()])
+        func = self.constant(step.func)
+        if modes != self.capture.start_modes:
+            func = self.constant(support.under(modes, step.func))
+        self.lines.append(f"# {step.where}")
+        if step.kind == "none":
+            self.lines.append(f"{func}({args})")
+            return
+        result = self.temp()
+        self.lines.append(f"{result} = {func}({args})")
+        test = {"leaf": support.same_leaf, "array": support.same_array, "meta": support.same_meta}[step.kind]
+        if step.kind == "leaf" and isinstance(step.expected, bool):
+            self.lines.append(f"if {result} is not {step.expected}: {fail}")
+        else:
+            self.lines.append(f"if not {self.constant(test)}({result}, {self.constant(step.expected)}): {fail}")
+        for path, var in step.outs:
+            self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
+            self._made.add(var)
+
+    def function(self, runners: list[Callable[..., Any]], recover: Callable[..., Any], transactional: bool) -> tuple[Any, str]:
+        """The compiled mock function and its text."""
+        faults.check("mock")
+        c = self.capture
+        self.globals["recover"] = recover
+        fail = "return MISS"
+        if transactional:
+            dirty = self.constant(tuple(c.record.inputs[v] for v in ()), "D")
+            self.globals[dirty] = support.save
+            mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
+            self.lines.append(f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random})")
+            self.globals["undo"] = support.undo
+            fail = "return undo(saved)"
+        segments = iter(runners)
+        calls: list[str] = []
+        pending: list[EffectStep] = []
+        for item in self.plan.items:
+            if isinstance(item, Segment):
+                self.segment(item, next(segments))
+            elif isinstance(item, EffectStep):
+                pending.append(item)
+            else:
+                self.host(item[0], item[1], fail)
+        for step in pending:
+            calls.extend(self.call_effect(step))
+        for e in c.effects:
+            calls.extend(self.effect(e))
+        result = self.spec(c.result)
+        return self._assemble(calls, result, transactional)
+
+    def _assemble(self, calls: list[str], result: str, transactional: bool) -> tuple[Any, str]:
+        c = self.capture
+        for key in self.analysis.anchors.pop("_keys", []):
+            self.globals.setdefault("_keys", {})[id(key)] = key
+        if "_keys" in self.globals:
+            self.globals["_K"] = self.globals["_keys"].__getitem__
+            self.globals["__builtins__"]["id"] = id
+        params = [f"_a{i}" for i in range(len(c.args))]
+        head: list[str] = []
+        if params:
+            params.append("/")
+        if c.kwargs and all(k.isidentifier() and not keyword.iskeyword(k) and k not in self.globals for k in c.kwargs):
+            params.append("*")
+            params.extend(c.kwargs)
+            head = [f"_k{i} = {k}" for i, k in enumerate(c.kwargs)]
+        elif c.kwargs:
+            params.append("**_kw")
+            head = [f"_k{i} = _kw[{k!r}]" for i, k in enumerate(c.kwargs)]
+        body = [*head, *(["saved = None"] if transactional else []), "try:"]
+        body.extend("    " + line for line in (self.lines or ["pass"]))
+        body.append("except Exception as error:")
+        body.append(f"    return recover(error, {'saved' if transactional else None})")
+        body.extend(calls)
+        body.append(f"return {result}")
+        text = f"def mock({', '.join(params)}):\n" + "".join(f"    {line}\n" for line in body)
+        exec(compile(text, "<magpy mock>", "exec"), self.globals)  # noqa: S102 - this is the code generator
+        return self.globals["mock"], text

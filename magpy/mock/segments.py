@@ -1,0 +1,280 @@
+"""Segments: the stretches of tensor operations between two values that Python looks at, as torch.fx graphs.
+
+Owns the cut of the steps into segments and the building of each `torch.fx.GraphModule`.  Does not own what runs them
+(magpy/backends) nor what stands between them (magpy/mock/codegen.py).
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from magpy.capture.steps import ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
+
+_SAFE = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, range)
+
+
+@dataclass(slots=True)
+class Segment:
+    """One graph.
+
+    Attributes:
+        inputs: the variables it takes, in order.
+        outputs: the variables it gives, in order.
+        graph: the graph module.
+        compiled: what the backend made of it, or None as long as it has not been asked.
+    """
+
+    index: int
+    inputs: list[Var]
+    outputs: list[Var]
+    graph: Any
+    nodes: int
+    compiled: Callable[..., Any] | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """The steps in order: segments (of graph steps) and single host or effect steps."""
+
+    items: list[Any] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+
+
+def refs(v: Any, out: set[Var]) -> None:
+    """Collects the variables in an argument tree."""
+    if isinstance(v, Ref):
+        out.add(v.var)
+    elif isinstance(v, (tuple, list)):
+        for x in v:
+            refs(x, out)
+    elif isinstance(v, dict):
+        for x in v.values():
+            refs(x, out)
+    elif isinstance(v, slice):
+        refs((v.start, v.stop, v.step), out)
+
+
+def _safe(v: Any) -> bool:
+    t = type(v)
+    if t is Ref or t in _SAFE:
+        return True
+    if t in (tuple, list, torch.Size):
+        return all(_safe(x) for x in v)
+    if t is dict:
+        return all(type(k) is str and _safe(x) for k, x in v.items())
+    return t is slice and _safe(v.start) and _safe(v.stop) and _safe(v.step)
+
+
+def substitute(v: Any, env: Any) -> Any:
+    """The argument tree with every Ref replaced by env[var]."""
+    if isinstance(v, Ref):
+        return env[v.var]
+    t = type(v)
+    if t is tuple or t is torch.Size:
+        return tuple(substitute(x, env) for x in v)
+    if t is list:
+        return [substitute(x, env) for x in v]
+    if t is dict:
+        return {k: substitute(x, env) for k, x in v.items()}
+    if t is slice:
+        return slice(substitute(v.start, env), substitute(v.stop, env), substitute(v.step, env))
+    if isinstance(v, tuple) and hasattr(v, "_fields"):
+        return t(*(substitute(x, env) for x in v))
+    if isinstance(v, OutsideRef):
+        return v.obj
+    return v
+
+
+def _tree_refs_in_order(v: Any, out: list[Var]) -> None:
+    found: set[Var] = set()
+    refs(v, found)
+    out.extend(sorted(found - set(out)))
+
+
+class GraphBuilder:
+    """Builds the graph of one segment."""
+
+    def __init__(self, start: TorchModes) -> None:
+        """An empty graph whose operations start under `start`."""
+        self.graph = fx.Graph()
+        self.env: dict[Var, fx.Node] = {}
+        self._start = start
+        self._now = start
+        self._want = start
+        self._autocast: dict[str, fx.Node] = {}
+        self._inference: fx.Node | None = None
+        self.nodes = 0
+
+    def placeholder(self, var: Var) -> None:
+        """Adds an input."""
+        self.env[var] = self.graph.placeholder(f"v{var}")
+
+    def modes(self, modes: TorchModes) -> None:
+        """From here on operations want `modes`."""
+        self._want = modes
+
+    def _switch(self, want: TorchModes) -> None:
+        now, g = self._now, self.graph
+        if want == now:
+            return
+        if want.inference != now.inference:
+            if self._inference is not None:
+                g.call_function(torch.autograd.grad_mode._exit_inference_mode, (self._inference,))
+                self._inference = None
+            if want.inference != self._start.inference:
+                self._inference = g.call_function(torch.autograd.grad_mode._enter_inference_mode, (want.inference,))
+        if want.grad != now.grad or want.inference != now.inference:
+            g.call_function(torch._C._set_grad_enabled, (want.grad,))
+        if want.autocast != now.autocast or want.cache != now.cache:
+            for node in reversed(self._autocast.values()):
+                g.call_function(torch.amp.autocast_mode._exit_autocast, (node,))
+            self._autocast.clear()
+            if want.autocast != self._start.autocast or want.cache != self._start.cache:
+                for device, enabled, dtype in want.autocast:
+                    self._autocast[device] = g.call_function(
+                        torch.amp.autocast_mode._enter_autocast, (device, dtype, enabled, want.cache)
+                    )
+        self._now = want
+
+    def op(self, step: OpStep) -> None:
+        """Adds one operation."""
+        self._switch(self._want)
+        self.nodes += 1
+        node = self._call(step.func, step.args, step.kwargs)
+        for path, var in step.outs:
+            value = node
+            for key in path:
+                value = self.graph.call_function(operator.getitem, (value, key))
+            self.env[var] = value
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        g, env = self.graph, self.env
+        if not (_safe(args) and _safe(kwargs)):
+            order: list[Var] = []
+            _tree_refs_in_order((args, kwargs), order)
+            return g.call_function(_with_constants(func, args, kwargs, order), tuple(env[v] for v in order))
+        fx_args, fx_kwargs = substitute(args, env), substitute(kwargs, env)
+        if isinstance(func, types.MethodDescriptorType) and args and hasattr(torch.Tensor, func.__name__):
+            return g.call_method(func.__name__, fx_args, fx_kwargs)
+        if isinstance(func, types.FunctionType) and getattr(torch.Tensor, func.__name__, None) is func:
+            return g.call_method(func.__name__, fx_args, fx_kwargs)
+        if isinstance(func, types.WrapperDescriptorType) and args:
+            return g.call_method(func.__name__, fx_args, fx_kwargs)
+        return g.call_function(_nameable(func), fx_args, fx_kwargs)
+
+    def finish(self, outputs: Iterable[Var]) -> fx.GraphModule:
+        """Closes the graph."""
+        self._switch(self._start)
+        self.graph.output(tuple(self.env[v] for v in outputs))
+        return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Segment")
+
+
+def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Callable[..., Any]:
+    """The operation as a function of its tensors only: torch.fx cannot print the other arguments."""
+
+    def call(*tensors: Any) -> Any:
+        env = dict(zip(order, tensors, strict=True))
+        return func(*substitute(args, env), **substitute(kwargs, env))
+
+    call.__name__ = f"op_{getattr(func, '__name__', 'call')}".replace("<", "").replace(">", "")
+    call.__module__ = __name__
+    return call
+
+
+def _nameable(func: Any) -> Any:
+    """torch.fx prints a function by its name; what has none is wrapped."""
+    if isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) and func.__name__.isidentifier():
+        owner = getattr(func, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType) or func.__module__ is not None:
+            return func
+        if isinstance(owner, type) and owner.__module__.startswith("torch"):
+            return func
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    name = getattr(func, "__name__", type(func).__name__)
+    call.__name__ = f"call_{name}" if name.isidentifier() else "call"
+    call.__module__ = __name__
+    return call
+
+
+def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var]) -> Plan:
+    """Cuts the steps into segments.
+
+    Args:
+        needed: variables that the result and the effects use.
+        start: torch's modes when the call begins.
+        fixed: inputs that are the same tensor objects in every call; they come first among a segment's inputs.
+    """
+    runs: list[Any] = []
+    current: list[Step] = []
+    modes = start
+    for step in steps:
+        if isinstance(step, ModeStep):
+            current.append(step)
+        elif isinstance(step, OpStep):
+            current.append(step)
+        elif type(step).__name__ == "EffectStep":
+            runs.append(step)  # effects wait for the end: they do not cut
+        else:
+            runs.append(("graph", current))
+            runs.append(step)
+            current = []
+    runs.append(("graph", current))
+    # Which variables are used after each point, from the end.
+    plan = Plan()
+    later = set(needed)
+    uses: list[set[Var]] = []
+    for item in reversed(runs):
+        uses.append(set(later))
+        if isinstance(item, tuple):
+            for s in item[1]:
+                if isinstance(s, OpStep):
+                    refs((s.args, s.kwargs), later)
+        elif hasattr(item, "outs"):
+            refs((item.args, item.kwargs), later)
+    uses.reverse()
+    for item, live in zip(runs, uses, strict=True):
+        if not isinstance(item, tuple):
+            if hasattr(item, "outs"):
+                item_modes = modes
+                plan.items.append((item, item_modes))
+            else:
+                plan.items.append(item)
+            continue
+        builder = GraphBuilder(start)
+        builder.modes(modes)
+        made: set[Var] = set()
+        used: set[Var] = set()
+        ops = 0
+        for s in item[1]:
+            if isinstance(s, OpStep):
+                ops += 1
+                found: set[Var] = set()
+                refs((s.args, s.kwargs), found)
+                used |= found - made
+                made |= {v for _, v in s.outs}
+        inputs = sorted(used & fixed) + sorted(used - fixed)
+        for v in inputs:
+            builder.placeholder(v)
+        for s in item[1]:
+            if isinstance(s, ModeStep):
+                modes = s.modes
+                builder.modes(modes)
+            elif isinstance(s, OpStep):
+                builder.op(s)
+        if ops == 0:
+            continue
+        outputs = sorted(made & live)
+        segment = Segment(len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes)
+        plan.segments.append(segment)
+        plan.items.append(segment)
+    return plan

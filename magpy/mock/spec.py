@@ -1,0 +1,283 @@
+"""Specs: how a value that a run left behind is made again.
+
+Owns the walk from a live object to a tree of specs, at the moment when the object is as it must be (the end of the run, or
+the moment of an effect).  Does not own the code made of the specs (magpy/mock/codegen.py).  Called by
+magpy/capture/session.py.
+
+A value is a constant, an outside object, a value of the graph, or an object that the program made.  The last is rebuilt
+from its class and state, as copy.copy does (https://docs.python.org/3/library/copyreg.html), with sharing and cycles kept.
+"""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import enum
+import inspect
+import types
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from magpy.capture.recorder import LEAF_TYPES
+from magpy.capture.steps import Var
+from magpy.errors import Refusal
+
+
+@dataclass(slots=True)
+class Const:
+    """An immutable value, or an object that is the same in every call."""
+
+    value: Any
+
+
+@dataclass(slots=True)
+class Outside:
+    """An object that existed before the call."""
+
+    obj: Any
+
+
+@dataclass(slots=True)
+class Value:
+    """A value of the run: a tensor or the result of a host step."""
+
+    var: Var
+
+
+@dataclass(slots=True)
+class New:
+    """An object that the program made.
+
+    Attributes:
+        kind: which statement makes it (see magpy/mock/codegen.py).
+        cls: its class or another fixed object that the statement needs.
+        parts: specs that must exist before it.
+        fill: specs put into it afterwards, which may refer to it.
+    """
+
+    kind: str
+    cls: Any
+    parts: list[Any] = field(default_factory=list)
+    fill: list[Any] = field(default_factory=list)
+
+
+Spec = Const | Outside | Value | New
+
+_CONST_TYPES = (*LEAF_TYPES, range, type(NotImplemented), types.CodeType)
+_HELD_TYPES = (type, types.ModuleType, types.BuiltinFunctionType, torch._C.Generator, types.MethodDescriptorType, types.WrapperDescriptorType)
+_REDUCIBLE = frozenset("builtins collections itertools functools datetime decimal fractions operator _io uuid numpy torch".split())
+
+
+class Builder:
+    """Makes specs of values.
+
+    Args:
+        is_outside: whether an object existed before the call.
+        is_made: whether a function object was made by the program.
+        var_of: the variable of a tensor or host value, or None.
+    """
+
+    def __init__(
+        self, is_outside: Callable[[Any], bool], is_made: Callable[[Any], bool], var_of: Callable[[Any], Var | None]
+    ) -> None:
+        """Starts with an empty memo."""
+        self._is_outside = is_outside
+        self._is_made = is_made
+        self._var_of = var_of
+        self._memo: dict[int, Spec] = {}
+        self._pins: list[Any] = []
+
+    def build(self, v: Any) -> Spec:
+        """The spec of `v`.
+
+        Raises:
+            Refusal: the value cannot be made again.
+        """
+        t = type(v)
+        if t in _CONST_TYPES:
+            return Const(v)
+        spec = self._memo.get(id(v))
+        if spec is not None:
+            return spec
+        var = self._var_of(v)
+        if var is not None:
+            spec = Value(var)
+        elif self._is_outside(v):
+            spec = Outside(v)
+        elif isinstance(v, (*_HELD_TYPES, enum.Enum)):
+            if isinstance(v, types.BuiltinFunctionType) and not isinstance(v.__self__, (types.ModuleType, type, type(None))):
+                return self._remember(v, New("attr", v.__name__, [self.build(v.__self__)]))
+            return Const(v)
+        else:
+            return self._make(v, t)
+        return self._remember(v, spec)
+
+    def _remember(self, v: Any, spec: Spec) -> Spec:
+        self._memo[id(v)] = spec
+        self._pins.append(v)
+        return spec
+
+    def _make(self, v: Any, t: type) -> Spec:
+        if isinstance(v, torch.Tensor):
+            raise Refusal("a tensor is kept that no recorded operation made")
+        if t is slice:
+            return self._remember(v, New("call", slice, [self.build(v.start), self.build(v.stop), self.build(v.step)]))
+        if isinstance(v, tuple):
+            return self._tuple(v, t)
+        if t is frozenset:
+            return self._remember(v, New("call", frozenset, [self._list([self.build(x) for x in v])]))
+        if isinstance(v, types.FunctionType):
+            return self._function(v) if self._is_made(v) else Const(v)
+        if t is types.MethodType:
+            return self._remember(v, New("call", types.MethodType, [self.build(v.__func__), self.build(v.__self__)]))
+        if t is types.CellType:
+            return self._cell(v)
+        if t.__module__ == "numpy":
+            return self._remember(v, New("copy", v.copy()))
+        if t is types.GeneratorType:
+            return self._generator(v)
+        if t is weakref.ref:
+            target = v()
+            if target is None or v.__callback__ is not None:
+                raise Refusal("a weak reference is kept that is dead or has a callback")
+            return self._remember(v, New("call", weakref.ref, [self.build(target)]))
+        if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
+            return self._view(v, t)
+        if t.__flags__ & (1 << 9) or t in (list, dict, set, collections.deque, bytearray, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace):
+            return self._instance(v, t)
+        return self._reduced(v, t)
+
+    @staticmethod
+    def _list(parts: list[Spec]) -> Spec:
+        return New("tuple", None, parts)
+
+    def _view(self, v: Any, t: type) -> Spec:
+        mapping = getattr(v, "mapping", None)
+        names = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+        if mapping is None or t not in names:
+            raise Refusal(f"a {t.__name__} is kept")
+        # `.mapping` is a proxy; the dict itself is its only referent.
+        import gc
+
+        inner = [x for x in gc.get_referents(mapping) if isinstance(x, dict)]
+        if len(inner) != 1:
+            raise Refusal(f"a {t.__name__} is kept")
+        return self._remember(v, New("method_call", names[t], [self.build(inner[0])]))
+
+    def _tuple(self, v: Any, t: type) -> Spec:
+        parts = [self.build(x) for x in tuple.__iter__(v)]
+        if t is tuple:
+            if all(isinstance(p, Const) for p in parts):
+                return Const(v)
+            return self._remember(v, New("tuple", None, parts))
+        if t is torch.Size:
+            return Const(v)
+        if not t.__flags__ & (1 << 9) or t.__module__.startswith("torch.return_types"):
+            return self._remember(v, New("call", t, [New("tuple", None, parts)]))
+        spec = New("tuple_subclass", t, parts)
+        self._remember(v, spec)
+        self._state(v, t, spec)
+        return spec
+
+    def _function(self, v: types.FunctionType) -> Spec:
+        spec = New("function", (v.__code__, v.__globals__, v.__name__, v.__qualname__, v.__doc__, v.__module__))
+        self._remember(v, spec)
+        spec.parts.append(New("tuple", None, [self.build(c) for c in v.__closure__]) if v.__closure__ else Const(None))
+        spec.fill.append(("__defaults__", self.build(v.__defaults__)))
+        spec.fill.append(("__kwdefaults__", self.build(v.__kwdefaults__)))
+        if v.__annotations__:
+            spec.fill.append(("__annotations__", self.build(v.__annotations__)))
+        for k, x in v.__dict__.items():
+            spec.fill.append((k, self.build(x)))
+        return spec
+
+    def _cell(self, v: types.CellType) -> Spec:
+        spec = New("cell", None)
+        self._remember(v, spec)
+        try:
+            content = v.cell_contents
+        except ValueError:
+            return spec
+        spec.fill.append(self.build(content))
+        return spec
+
+    def _generator(self, v: Any) -> Spec:
+        if inspect.getgeneratorstate(v) != inspect.GEN_CREATED:
+            raise Refusal("a generator is kept that has already run a part", "", "Return a list, or a generator that has not started")
+        raise Refusal("a generator object is kept", "", "Return a list, or a function that makes the generator")
+
+    def _instance(self, v: Any, t: type) -> Spec:
+        base = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
+        if base is object or base is types.SimpleNamespace:
+            spec = New("instance", t)
+        elif base in (dict, collections.OrderedDict):
+            spec = New("dict", (t, base))
+        elif base is collections.defaultdict:
+            spec = New("defaultdict", t)
+            spec.parts.append(self.build(v.default_factory))
+        elif base in (list, set, collections.deque, bytearray):
+            spec = New(base.__name__, t)
+            if base is collections.deque:
+                spec.parts.append(Const(v.maxlen))
+        elif issubclass(base, BaseException):
+            spec = New("exception", t, [self.build(v.args)])
+        else:
+            return self._reduced(v, t)
+        self._remember(v, spec)
+        if isinstance(v, dict):
+            items = base.items(v)
+            spec.fill.append(("items", [(self.build(k), self.build(x)) for k, x in items]))
+        elif isinstance(v, (list, set, collections.deque)):
+            spec.fill.append(("elements", [self.build(x) for x in base.__iter__(v)]))
+        elif isinstance(v, bytearray):
+            spec.fill.append(("bytes", Const(bytes(v))))
+        self._state(v, t, spec)
+        return spec
+
+    def _state(self, v: Any, t: type, spec: New) -> None:
+        state = getattr(v, "__dict__", None)
+        if isinstance(state, dict) and state:
+            spec.fill.append(("dict", [(k, self.build(x)) for k, x in state.items()]))
+        names = copyreg._slotnames(t) if t.__flags__ & (1 << 9) else []  # type: ignore[attr-defined]
+        slots = [(n, self.build(object.__getattribute__(v, n))) for n in names if _has_slot(v, n)]
+        if slots:
+            spec.fill.append(("slots", slots))
+
+    def _reduced(self, v: Any, t: type) -> Spec:
+        if t.__module__.partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
+            raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again")
+        if t.__name__ in ("frame", "traceback", "coroutine", "async_generator", "Generator") or t.__name__.endswith("IOWrapper"):
+            raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
+        try:
+            reduced = v.__reduce_ex__(4)
+        except Exception as e:
+            raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again") from e
+        if isinstance(reduced, str):
+            return Const(v)
+        make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
+        if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
+            raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
+        spec = New("reduce", make)
+        self._remember(v, spec)
+        spec.parts = [self.build(a) for a in args]
+        spec.fill = [
+            self.build(state) if state is not None else None,
+            [self.build(x) for x in items] if items is not None else None,
+            [(self.build(k), self.build(x)) for k, x in pairs] if pairs is not None else None,
+        ]
+        return spec
+
+
+def _has_slot(v: Any, name: str) -> bool:
+    try:
+        object.__getattribute__(v, name)
+    except AttributeError:
+        return False
+    return True
+
+
+__all__ = ["Builder", "Const", "New", "Outside", "Spec", "Value"]

@@ -1,0 +1,384 @@
+"""The reference graph: from the event log to where every outside object came from and what must hold for reuse.
+
+Owns the analysis of a log, a pure function: which objects are anchored (the guard is on the object itself), which are
+relative (reached from an argument in every call), and the list of checks.  Does not own the log (csrc/interp/session.cpp) nor
+how a check is run (csrc/interp/guards.cpp).  Called by magpy/runtime/compiled.py and magpy/explain.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import enum
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from magpy import _interp, _tensor
+from magpy.capture.session import Capture
+from magpy.errors import Refusal
+
+ABSENT = _interp.ABSENT
+_C_LEAVES = (int, float, complex, bool, type(None), str, bytes, type(...))
+_ANCHOR_TYPES = (
+    torch.nn.Module,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+    type,
+    enum.Enum,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch.Generator,
+    property,
+    staticmethod,
+    classmethod,
+    types.MethodDescriptorType,
+    types.GetSetDescriptorType,
+    _interp.Compiled,
+)
+
+
+def c_leaf(v: Any) -> bool:
+    """Whether the guard program compares the value by type and value."""
+    t = type(v)
+    if t in _C_LEAVES:
+        return True
+    if t in (tuple, frozenset):
+        return all(c_leaf(x) for x in v)
+    if t is slice:
+        return c_leaf(v.start) and c_leaf(v.stop) and c_leaf(v.step)
+    return t is range
+
+
+def mode_of(v: Any) -> str:
+    """How an anchored value is compared."""
+    return "leaf" if v is not ABSENT and c_leaf(v) else "is"
+
+
+@dataclass(slots=True)
+class Relative:
+    """A relative object: its register in the guard and its expression in the mock function."""
+
+    obj: Any
+    register: int
+    expr: str
+
+
+@dataclass(slots=True)
+class Analysis:
+    """What a log means.
+
+    Attributes:
+        checks, anchors, nregs: the arguments of `_interp.Guard`.
+        relative: relative objects by id.
+        kwnames: keyword names in the caller's order.
+        edges: the reference graph for `explain`: (source label, edge label, target label).
+    """
+
+    npos: int
+    kwnames: tuple[str, ...]
+    nregs: int
+    checks: list[tuple[Any, ...]]
+    anchors: dict[str, Any]
+    relative: dict[int, Relative]
+    constants: list[Any] = field(default_factory=list)
+
+    def guard(self) -> Any:
+        """The guard program."""
+        return _interp.Guard(self.npos, self.kwnames, self.nregs, self.checks, self.anchors)
+
+
+def device_equal(expected: Any) -> Any:
+    """A check that a value is the same device, or the same small immutable object of another C type."""
+
+    def check(v: Any) -> bool:
+        return type(v) is type(expected) and bool(v == expected)
+
+    return check
+
+
+def array_unchanged(expected: Any) -> Any:
+    """A check that a numpy array has the same type, shape and bytes."""
+
+    def check(v: Any) -> bool:
+        return (
+            type(v) is type(expected)
+            and v.dtype == expected.dtype
+            and v.shape == expected.shape
+            and v.strides == expected.strides
+            and v.tobytes() == expected.tobytes()
+        )
+
+    return check
+
+
+class Analyzer:
+    """Turns a capture's log into an `Analysis`."""
+
+    def __init__(self, capture: Capture) -> None:
+        """Prepares the tables; `run` does the work."""
+        self.capture = capture
+        self.checks: list[tuple[Any, ...]] = []
+        self.relative: dict[int, Relative] = {}
+        self.nregs = 0
+        self.dicts: dict[int, tuple[Any, list[Any]]] = {}
+        self.types: dict[int, tuple[Any, list[Any]]] = {}
+        self.anchors: dict[str, list[Any]] = collections.defaultdict(list)
+        self.tensors: list[Any] = []
+
+    def register(self) -> int:
+        """A new register."""
+        self.nregs += 1
+        return self.nregs - 1
+
+    def run(self) -> Analysis:
+        """Analyses the log.
+
+        Raises:
+            Refusal: something was read for which there is no guard.
+        """
+        c = self.capture
+        names = [f"_a{i}" for i in range(len(c.args))] + [f"_k{i}" for i in range(len(c.kwargs))]
+        self.nregs = len(names)
+        for i, v in enumerate((*c.args, *c.kwargs.values())):
+            self.bind(v, i, names[i])
+        for kind, obj, key, value in c.log:
+            handler = _EVENTS.get(kind)
+            if handler is not None:
+                handler(self, obj, key, value)
+        self._tensors()
+        for f, args, value in c.redo:
+            self.anchors["redo"].append((f, args, value, mode_of(value)))
+        for array, copy in c.arrays:
+            self.checks.append(("py", array_unchanged(copy), (self.operand(array),)))
+        anchors: dict[str, Any] = dict(self.anchors)
+        anchors["dicts"] = list(self.dicts.values())
+        anchors["types"] = list(self.types.values())
+        anchors["state"] = c.state
+        return Analysis(len(c.args), tuple(c.kwargs), self.nregs, self.checks, anchors, self.relative)
+
+    def operand(self, obj: Any) -> Any:
+        """How a check names an object: a register, or the object itself."""
+        rel = self.relative.get(id(obj))
+        return rel.register if rel is not None else ("a", obj)
+
+    def bind(self, v: Any, reg: int, expr: str) -> None:
+        """Guards what is in a register as far as that is done without looking inside."""
+        checks = self.checks
+        if c_leaf(v):
+            checks.append(("leaf", reg, v))
+            return
+        t = type(v)
+        if isinstance(v, _ANCHOR_TYPES):
+            checks.append(("is", reg, v))
+            return
+        if t is torch.device or t is torch.Size or (t.__module__ == "numpy" and t.__name__ != "ndarray"):
+            checks.append(("py", device_equal(v), (reg,)))
+            return
+        known = self.relative.get(id(v))
+        if known is not None:
+            checks.append(("same", reg, known.register))
+            return
+        self.relative[id(v)] = Relative(v, reg, expr)
+        if isinstance(v, torch.Tensor):
+            meta = self.capture.metas.get(id(v))
+            checks.append(("tensor", reg, meta if meta is not None else _tensor.TensorMeta(v)))
+            self.tensors.append(v)
+            return
+        if t is types.MethodType:
+            func, owner = self.register(), self.register()
+            checks.append(("method", func, owner, reg))
+            self.bind(v.__func__, func, f"{expr}.__func__")
+            self.bind(v.__self__, owner, f"{expr}.__self__")
+            return
+        checks.append(("type", reg, t))
+        if isinstance(v, tuple):
+            checks.append(("len", reg, tuple.__len__(v)))
+            for i in range(tuple.__len__(v)):
+                self._item(reg, i, tuple.__getitem__(v, i), f"{expr}[{i}]" if t is tuple else f"tuple.__getitem__({expr}, {i})")
+        elif isinstance(v, frozenset) and not all(c_leaf(x) for x in v):
+            raise Refusal("a frozenset of objects is among the arguments")
+
+    def _item(self, reg: int, i: int, v: Any, expr: str) -> None:
+        dst = self.register()
+        self.checks.append(("item", dst, reg, i))
+        self.bind(v, dst, expr)
+
+    # ------------------------------------------------------------- events
+
+    def dict_key(self, d: Any, key: Any, value: Any) -> None:
+        """A key of a dict was read."""
+        rel = self.relative.get(id(d))
+        if rel is None:
+            entry = self.dicts.setdefault(id(d), (d, []))
+            entry[1].append((key, value, mode_of(value)))
+            return
+        if value is ABSENT:
+            self.checks.append(("dict_absent", rel.register, key))
+            return
+        dst = self.register()
+        self.checks.append(("dict_get", dst, rel.register, key))
+        self.bind(value, dst, self.key_expr(rel, key))
+
+    def key_expr(self, rel: Relative, key: Any) -> str:
+        """The expression of dict[key]."""
+        text = repr(key) if type(key) in (int, str, bool, bytes, type(None)) else f"_K({id(key)})"
+        if text.startswith("_K("):
+            self.anchors["_keys"].append(key)
+        return f"{rel.expr}[{text}]" if type(rel.obj) is dict else f"dict.__getitem__({rel.expr}, {text})"
+
+    def link_dict(self, obj: Any, key: Any, d: Any) -> None:
+        """An object's instance dict was reached."""
+        rel = self.relative.get(id(obj))
+        if rel is None:
+            self.anchors["objtypes"].append((obj, type(obj)))
+            return
+        if id(d) in self.relative:
+            return
+        dst = self.register()
+        self.checks.append(("inst_dict", dst, rel.register))
+        self.relative[id(d)] = Relative(d, dst, f"{rel.expr}.__dict__")
+
+    def type_attr(self, t: Any, name: Any, value: Any) -> None:
+        """A class attribute was looked up along the MRO."""
+        self.types.setdefault(id(t), (t, []))[1].append((name, value))
+
+    def super_attr(self, t: Any, key: Any, value: Any) -> None:
+        """An attribute was looked up after a class in the MRO."""
+        self.anchors["supers"].append((t, key[0], key[1], value))
+
+    def attr_c(self, obj: Any, name: Any, value: Any) -> None:
+        """A slot or another C descriptor was read."""
+        rel = self.relative.get(id(obj))
+        if rel is None:
+            if isinstance(obj, (types.FunctionType, types.MethodType)) and name in ("__globals__", "__closure__"):
+                return
+            self.anchors["attrs"].append((obj, name, value, mode_of(value)))
+            return
+        if value is ABSENT:
+            self.checks.append(("attr_absent", rel.register, name))
+            return
+        dst = self.register()
+        self.checks.append(("attr", dst, rel.register, name))
+        self.bind(value, dst, f"{rel.expr}.{name}")
+
+    def cell(self, cell: Any, key: Any, value: Any) -> None:
+        """A closure cell was read."""
+        self.anchors["cells"].append((cell, value, mode_of(value)))
+
+    def func(self, f: Any, key: Any, value: Any) -> None:
+        """A Python function was entered."""
+        self.anchors["funcs"].append((f, *value))
+
+    def snap(self, obj: Any, key: Any, pre: Any) -> None:
+        """An outside container was looked into as a whole."""
+        rel = self.relative.get(id(obj))
+        if rel is None:
+            self._anchored_snap(obj, pre)
+            return
+        reg, expr = rel.register, rel.expr
+        if isinstance(obj, dict):
+            self.checks.append(("dict_keys", reg, tuple(pre)))
+            for k, v in pre.items():
+                self.dict_key(obj, k, v)
+        elif isinstance(obj, list):
+            self.checks.append(("len", reg, len(pre)))
+            for i, v in enumerate(pre):
+                self._item(reg, i, v, f"{expr}[{i}]" if type(obj) is list else f"list.__getitem__({expr}, {i})")
+        elif isinstance(obj, set):
+            self.checks.append(("set", reg, pre))
+        elif isinstance(obj, collections.deque):
+            self.checks.append(("len", reg, len(pre)))
+            first = self.nregs
+            self.nregs += len(pre)
+            self.checks.append(("deque", first, reg, len(pre)))
+            for i, v in enumerate(pre):
+                self.bind(v, first + i, f"{expr}[{i}]")
+        elif isinstance(obj, bytearray):
+            self.checks.append(("py", bytearray_equal(pre), (reg,)))
+
+    def _anchored_snap(self, obj: Any, pre: Any) -> None:
+        if isinstance(obj, dict):
+            self.anchors["dict_keys"].append((obj, tuple(pre)))
+            entry = self.dicts.setdefault(id(obj), (obj, []))
+            entry[1].extend((k, v, mode_of(v)) for k, v in pre.items())
+        elif isinstance(obj, list):
+            self.anchors["lists"].append((obj, pre))
+        elif isinstance(obj, set):
+            self.anchors["sets"].append((obj, pre))
+        elif isinstance(obj, collections.deque):
+            self.checks.append(("py", deque_equal(pre), (("a", obj),)))
+        elif isinstance(obj, bytearray):
+            self.checks.append(("py", bytearray_equal(pre), (("a", obj),)))
+
+    def _tensors(self) -> None:
+        c = self.capture
+        anchored = []
+        for tensor in c.record.inputs.values():
+            if id(tensor) not in self.relative:
+                anchored.append(tensor)
+                self.anchors["tensors"].append((tensor, c.metas[id(tensor)]))
+        objects = [r for r in self.relative.values() if not isinstance(r.obj, (tuple, types.MethodType, frozenset))]
+        if objects:
+            mutable = [d for d, _ in self.dicts.values()] if any(isinstance(r.obj, dict) for r in objects) else []
+            self.checks.append(("distinct", tuple(r.register for r in objects), tuple(anchored + mutable)))
+        if c.record.mutated:
+            mutated = [c.record.inputs[v] for v in c.record.mutated]
+            operands = list(self.tensors)
+            seen = {id(t) for t in operands}
+            for t in mutated if operands else []:
+                if id(t) not in seen:
+                    operands.append(t)
+                    seen.add(id(t))
+            if len(operands) > 1:
+                pairs = tuple(
+                    (i, j)
+                    for i in range(len(operands))
+                    for j in range(i + 1, len(operands))
+                    if _tensor.overlaps(operands[i], operands[j])
+                )
+                self.checks.append(("overlap", tuple(self.operand(t) for t in operands), pairs))
+
+
+def bytearray_equal(expected: bytes) -> Any:
+    """A check that a bytearray has these bytes."""
+    return lambda v: isinstance(v, bytearray) and bytes(v) == expected
+
+
+def deque_equal(expected: tuple[Any, ...]) -> Any:
+    """A check that a deque holds these objects."""
+
+    def check(v: Any) -> bool:
+        return len(v) == len(expected) and builtins.all(
+            a is b or (c_leaf(b) and type(a) is type(b) and a == b) for a, b in zip(v, expected, strict=True)
+        )
+
+    return check
+
+
+_EVENTS = {
+    "dict_key": Analyzer.dict_key,
+    "link_dict": Analyzer.link_dict,
+    "type_attr": Analyzer.type_attr,
+    "super": Analyzer.super_attr,
+    "attr_c": Analyzer.attr_c,
+    "cell": Analyzer.cell,
+    "func": Analyzer.func,
+    "snap": Analyzer.snap,
+}
+
+
+def analyze(capture: Capture) -> Analysis:
+    """The meaning of a capture's log.
+
+    Raises:
+        Refusal: something was read for which there is no guard.
+    """
+    return Analyzer(capture).run()
+
+
+__all__ = ["Analysis", "Analyzer", "Relative", "analyze", "c_leaf", "mode_of"]

@@ -1,0 +1,296 @@
+"""What stands behind a compiled callable: captures on a miss, entries, limits, statistics, warnings.
+
+Owns the policy (when to capture, when to give up) and `stats`.  Does not own dispatch (csrc/interp/dispatch.cpp) nor how a
+capture is done (magpy/capture) or made into an entry (magpy/runtime/entry.py).  Called by the dispatcher on a miss and by
+magpy/api.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from magpy import _interp, backends, config
+from magpy.capture import session
+from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal
+from magpy.runtime import entry as entries
+from magpy.runtime.entry import BackendError, EntryInfo
+
+log = logging.getLogger("magpy")
+_all: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one `magpy.compile`."""
+
+    backend: Any = "inductor"
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    mode: str | None = None
+    options: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a compiled callable did so far.
+
+    Attributes:
+        captures: calls that were watched and became entries.
+        hits: calls that an entry served.
+        misses: calls that no entry served.
+        eager_calls: calls that ran eagerly without becoming an entry.
+        entries: entries kept now.
+        segments: graphs in each entry.
+        reasons: why calls ran eagerly, oldest first, each once.
+        capture_seconds: time spent in capturing and building entries, without the backend.
+        compile_seconds: time spent in the backend.
+    """
+
+    captures: int = 0
+    hits: int = 0
+    misses: int = 0
+    eager_calls: int = 0
+    entries: int = 0
+    segments: list[int] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    capture_seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+
+class Manager:
+    """The Python half of a compiled callable."""
+
+    def __init__(self, wrapped: Any, options: Options) -> None:
+        """Keeps the options; nothing is captured before the first call."""
+        self.options = options
+        self.backend = backends.resolve(options.backend, options.mode, options.options)
+        self.name = getattr(wrapped, "__qualname__", None) or type(wrapped).__name__
+        self.reset_counts()
+        self.lock = threading.Lock()
+
+    def reset_counts(self) -> None:
+        """Forgets what happened so far."""
+        self.captures = 0
+        self.refused = 0
+        self.row = 0
+        self.base_calls = 0
+        self.base_hits = 0
+        self.base_misses = 0
+        self.reasons: list[str] = []
+        self.capture_seconds = 0.0
+        self.compile_seconds = 0.0
+        self.warned: set[str] = set()
+        self.last_guard_failure = ""
+
+    # ------------------------------------------------------------- the dispatcher's questions
+
+    def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """No entry holds: capture, or run eagerly when there is no use in that."""
+        wrapped = compiled.wrapped
+        if len(compiled.entries) >= config.max_entries or self.captures >= config.max_captures:
+            self._give_up(compiled, self._limit_text(compiled, args, kwargs))
+            return wrapped(*args, **kwargs)
+        if "miss" in config.logs and compiled.entries:
+            log.warning("%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs))
+        start = time.perf_counter()
+        outcome = session.run(wrapped, args, kwargs)
+        try:
+            self._take(compiled, outcome, start)
+        finally:
+            exception, value = outcome.exception, outcome.value
+            outcome.exception = outcome.value = outcome.capture = None
+            del outcome
+        if exception is not None:
+            try:
+                raise exception
+            finally:
+                del exception
+        return value
+
+    def _take(self, compiled: Any, outcome: session.Outcome, start: float) -> None:
+        """Makes an entry of a watched run, or notes why not."""
+        try:
+            if outcome.failure is not None:
+                raise outcome.failure
+            if outcome.refusal is not None:
+                raise outcome.refusal
+            capture = outcome.capture
+            assert capture is not None
+            new, info = entries.build(capture, self.backend, self._recover_of(weakref.ref(compiled)))
+            info.capture_seconds = time.perf_counter() - start
+            self.capture_seconds += info.capture_seconds
+            if self.options.fullgraph and len(info.segments) > 1:
+                raise Refusal(
+                    f"the call needs {len(info.segments)} graphs", _first_host_step(capture), "Use fullgraph=False to allow this"
+                )
+            self._compile_now(capture, info)
+        except Refusal as r:
+            self._refused(compiled, str(r), r, outcome.exception is not None)
+        except BackendError as e:
+            self._backend_failed(compiled, e)
+        except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
+            self._failed(compiled, e, outcome)
+        else:
+            self.captures += 1
+            self.row = 0
+            compiled.entries = [new, *compiled.entries]
+            if "capture" in config.logs:
+                log.warning("%s: captured %d operations in %.3f s", self.name, info.nodes, info.capture_seconds)
+
+    def _compile_now(self, capture: session.Capture, info: EntryInfo) -> None:
+        # With one segment all inputs are alive: compile in the first call, as users of torch.compile expect.
+        if len(info.segments) == 1:
+            inputs = entries.example_inputs(capture, info.segments[0])
+            if inputs is not None:
+                info.runners[0].compile(inputs)
+        self.compile_seconds += info.compile_seconds
+
+    def _recover_of(self, ref: Any) -> Any:
+        def recover(info: EntryInfo, error: BaseException, saved: Any) -> Any:
+            """Something raised inside an entry before its effects: put back what can be put back and run eagerly."""
+            compiled = ref()
+            if compiled is None:
+                raise error
+            if saved is not None:
+                from magpy.mock.support import undo
+
+                undo(saved)
+            elif not isinstance(error, BackendError) and info.failed:
+                raise error
+            info.failed = True
+            compiled.entries = [e for e in compiled.entries if e.tag is not info]
+            if isinstance(error, BackendError):
+                self._backend_failed(compiled, error)
+            elif saved is None:
+                raise error
+            return _interp.MISS
+
+        return recover
+
+    # ------------------------------------------------------------- saying what happened
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.reasons and len(self.reasons) < 50:
+            self.reasons.append(reason)
+
+    def warn(self, text: str) -> None:
+        """Warns once."""
+        if text in self.warned:
+            return
+        self.warned.add(text)
+        # A program that turns warnings into errors must not get an exception that eager would not raise.
+        with contextlib.suppress(Warning):
+            warnings.warn(MagpyWarning(text), stacklevel=4)
+
+    def _refused(self, compiled: Any, text: str, refusal: Refusal, raised: bool) -> None:
+        self._note(text)
+        self.row += 1
+        self.refused += 1
+        if "capture" in config.logs:
+            log.warning("%s: refused: %s", self.name, text)
+        if self.options.fullgraph and not raised:
+            raise CaptureError(f"magpy cannot capture {self.name} as one graph: {text}") from refusal
+        if self.row >= config.max_refusals and not compiled.entries:
+            self._give_up(compiled, text)
+
+    def _failed(self, compiled: Any, error: BaseException, outcome: session.Outcome) -> None:
+        text = f"magpy failed ({outcome.stage or 'build'}): {type(error).__name__}: {error}"
+        self._note(text)
+        self.row += 1
+        self.refused += 1
+        if "capture" in config.logs:
+            log.warning("%s", "".join(traceback.format_exception(error)))
+        if self.options.fullgraph:
+            raise CaptureError(text) from InternalError(str(error)).with_traceback(error.__traceback__)
+        self.warn(f"{text}. {self.name} runs eagerly; please report this")
+        if self.row >= config.max_refusals and not compiled.entries:
+            compiled.plain = True
+
+    def _backend_failed(self, compiled: Any, error: BackendError) -> None:
+        text = f"the backend {_backend_name(self.options.backend)} failed for {self.name}: {error}"
+        self._note(text)
+        self.refused += 1
+        compiled.plain = True
+        if self.options.fullgraph:
+            cause = error.__cause__ or error
+            raise cause
+        self.warn(f"{text}. It runs eagerly from now on")
+
+    def _give_up(self, compiled: Any, why: str) -> None:
+        if compiled.entries:
+            # Entries go on serving; only misses are left alone.
+            self.warn(f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly")
+            return
+        compiled.plain = True
+        self.warn(f"{self.name} runs eagerly from now on: {why}")
+
+    def _limit_text(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        text = f"{len(compiled.entries)} entries were made and none fits ({self._why_missed(compiled, args, kwargs)})"
+        self._note(text)
+        return text
+
+    def _why_missed(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        for e in compiled.entries[:1]:
+            why = e.guard.explain(args, kwargs)
+            return str(why[1]) if why is not None else "a value that depends on data differs"
+        return ""
+
+    # ------------------------------------------------------------- statistics
+
+    def stats(self, compiled: Any) -> Stats:
+        """The figures of `magpy.stats`."""
+        kept = compiled.entries
+        hits = compiled.hits - self.base_hits
+        calls = compiled.calls - self.base_calls
+        return Stats(
+            captures=self.captures,
+            hits=hits,
+            misses=calls - hits,
+            eager_calls=max(0, calls - hits - self.captures),
+            entries=len(kept),
+            segments=[len(e.tag.segments) for e in kept],
+            reasons=list(self.reasons),
+            capture_seconds=self.capture_seconds,
+            compile_seconds=self.compile_seconds,
+        )
+
+    def reset(self, compiled: Any) -> None:
+        """Drops all entries and starts anew."""
+        compiled.entries = []
+        compiled.plain = False
+        self.reset_counts()
+        self.base_calls, self.base_hits, self.base_misses = compiled.calls, compiled.hits, compiled.misses
+
+
+def _first_host_step(capture: session.Capture) -> str:
+    for step in capture.record.steps:
+        if hasattr(step, "where"):
+            return str(step.where)
+    return ""
+
+
+def _backend_name(backend: Any) -> str:
+    return backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
+
+
+def make(wrapped: Any, options: Options) -> Any:
+    """An `_interp.Compiled` around a callable."""
+    manager = Manager(wrapped, options)
+    compiled = _interp.Compiled(wrapped, manager.miss)
+    compiled.options = manager
+    _all.add(compiled)
+    return compiled
+
+
+def reset_all() -> None:
+    """Drops the entries of every compiled callable of the process."""
+    for compiled in list(_all):
+        compiled.options.reset(compiled)

@@ -1,0 +1,185 @@
+"""Entries: a capture made into guard, mock function and compiled segments.
+
+Owns the assembly and the life of the segments (compiled when first needed).  Does not own the decision to capture or to
+give up (magpy/runtime/compiled.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+from magpy import _interp, config
+from magpy.backends import Backend
+from magpy.capture.session import Capture
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.errors import Refusal
+from magpy.mock import segments
+from magpy.mock.codegen import Code
+from magpy.mock.segments import Segment
+from magpy.mock.spec import New, Value
+from magpy.refgraph.analysis import Analysis, analyze
+from magpy.runtime import faults
+
+log = logging.getLogger("magpy")
+
+
+class BackendError(Exception):
+    """A backend failed; the cause is chained."""
+
+
+@dataclass(slots=True)
+class EntryInfo:
+    """What Python keeps about an entry (`_interp.Entry.tag`)."""
+
+    guard: Any
+    mock: Any
+    text: str
+    segments: list[Segment]
+    nodes: int
+    analysis: Analysis | None
+    capture_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    runners: list[Any] = field(default_factory=list)
+    failed: bool = False
+
+
+def spec_vars(spec: Any, out: set[Var], seen: set[int]) -> None:
+    """Collects the variables in a spec tree."""
+    if isinstance(spec, Value):
+        out.add(spec.var)
+    elif isinstance(spec, New):
+        if id(spec) in seen:
+            return
+        seen.add(id(spec))
+        spec_vars(spec.parts, out, seen)
+        spec_vars(spec.fill, out, seen)
+    elif isinstance(spec, (list, tuple)):
+        for x in spec:
+            spec_vars(x, out, seen)
+
+
+def _needed(capture: Capture) -> set[Var]:
+    out: set[Var] = set()
+    seen: set[int] = set()
+    spec_vars(capture.result, out, seen)
+    for e in capture.effects:
+        specs: list[Any] = [getattr(e, "spec", None), getattr(e, "stores", None), getattr(e, "content", None)]
+        spec_vars(specs, out, seen)
+    for step in capture.record.steps:
+        if isinstance(step, EffectStep):
+            spec_vars([step.args, list(step.kwargs.values())], out, seen)
+    return out
+
+
+class Runner:
+    """A segment in the mock function: compiles itself with the first inputs it sees."""
+
+    def __init__(self, segment: Segment, backend: Backend, info: EntryInfo) -> None:
+        """Keeps what compiling needs."""
+        self.segment = segment
+        self.backend = backend
+        self.info = info
+        self.name = f"segment{segment.index}"
+
+    def compile(self, inputs: list[Any]) -> Callable[..., Any]:
+        """Compiles the graph; the mock function calls the result directly from then on.
+
+        Raises:
+            BackendError: the backend failed.
+        """
+        start = time.perf_counter()
+        try:
+            faults.check("backend")
+            compiled = self.backend(self.segment.graph, inputs)
+            if not callable(compiled):
+                raise TypeError(f"the backend returned {type(compiled).__name__}, which is not callable")
+        except Exception as e:
+            raise BackendError(f"{type(e).__name__}: {e}") from e
+        finally:
+            self.info.compile_seconds += time.perf_counter() - start
+        self.segment.compiled = compiled
+        mock = self.info.mock
+        if mock is not None:
+            mock.__globals__[self.name] = compiled
+        return compiled
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Compiles and runs."""
+        compiled = self.segment.compiled or self.compile(list(inputs))
+        return compiled(*inputs)
+
+
+def _checks_after_change(record: Record) -> tuple[bool, frozenset[Var]]:
+    """Whether a check comes after a random draw or a change of an outside tensor, and which tensors those are."""
+    random = False
+    dirty: frozenset[Var] = frozenset()
+    late = False
+    for step in record.steps:
+        if isinstance(step, HostStep):
+            dirty |= step.dirty
+            late = late or random or bool(step.dirty)
+            random = random or step.random
+        elif isinstance(step, OpStep):
+            random = random or step.random
+    return late, dirty
+
+
+def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]) -> tuple[Any, EntryInfo]:
+    """An `_interp.Entry` for a capture.
+
+    Args:
+        recover: called as recover(info, exception, saved) when something inside the mock function raises before its effects.
+
+    Raises:
+        Refusal: the capture cannot be an entry.
+    """
+    faults.check("refgraph")
+    analysis = analyze(capture)
+    faults.check("guard")
+    guard = analysis.guard()
+    inputs = capture.record.inputs
+    fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
+    plan = segments.cut(capture.record.steps, _needed(capture), capture.start_modes, fixed)
+    late, dirty = _checks_after_change(capture.record)
+    if late:
+        for v in dirty:
+            t = capture.record.inputs[v]
+            if t.requires_grad:
+                raise Refusal("a tensor that requires grad is changed in place before a value is read that depends on data")
+    info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
+    runners = [Runner(s, backend, info) for s in plan.segments]
+    info.runners = runners
+    code = Code(capture, analysis, plan)
+    info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
+    if config.logs:
+        _log(info, analysis, guard, plan)
+    return _interp.Entry(guard, info.mock, False, info), info
+
+
+def _log(info: EntryInfo, analysis: Analysis, guard: Any, plan: Any) -> None:
+    if not log.handlers and not logging.getLogger().handlers:
+        logging.basicConfig()
+    log.setLevel(logging.INFO)
+    if "guards" in config.logs:
+        log.info("guard:\n%s", "\n".join(guard.describe()))
+    if "mock" in config.logs:
+        log.info("mock:\n%s", info.text)
+    if "graph" in config.logs:
+        for s in plan.segments:
+            log.info("segment %d:\n%s", s.index, s.graph.code)
+
+
+def example_inputs(capture: Capture, segment: Segment) -> list[Any] | None:
+    """The inputs of a segment if all are outside tensors (then they are alive), else None."""
+    inputs = capture.record.inputs
+    if all(v in inputs for v in segment.inputs):
+        return [inputs[v] for v in segment.inputs]
+    return None
+
+
+__all__ = ["BackendError", "EntryInfo", "Runner", "build", "example_inputs"]

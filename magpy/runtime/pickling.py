@@ -1,0 +1,27 @@
+"""Pickling of compiled callables: the wrapped function and the options; entries are captured anew.
+
+Owns `reduce`, which `_interp.Compiled.__reduce__` calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magpy.runtime import compiled as runtime
+
+
+def reduce(compiled: Any) -> Any:
+    """What pickle needs to make a compiled callable again."""
+    wrapped = compiled.wrapped
+    module = getattr(wrapped, "__module__", None)
+    qualname = getattr(wrapped, "__qualname__", None)
+    if isinstance(module, str) and isinstance(qualname, str):
+        import sys
+
+        found: Any = sys.modules.get(module)
+        for part in qualname.split("."):
+            found = getattr(found, part, None)
+        if found is compiled:
+            # A decorated function: pickled by name, as functions are.
+            return qualname
+    return runtime.make, (wrapped, compiled.options.options)
