@@ -1,0 +1,539 @@
+// See meta.h.
+#include "meta.h"
+
+#include <c10/core/Layout.h>
+#include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace magpy {
+
+namespace {
+
+// Why a tensor is never matched: its sizes are not plain numbers, or it is not a tensor of its own.
+enum class Opaque : uint8_t { kNo, kSymbolic, kNested, kFunctorch, kForwardGradient, kNoMeta };
+
+const char* opaque_text(Opaque opaque) {
+  switch (opaque) {
+    case Opaque::kNo: return "";
+    case Opaque::kSymbolic: return "a tensor with symbolic sizes";
+    case Opaque::kNested: return "a nested tensor";
+    case Opaque::kFunctorch: return "a tensor inside a functorch transform (vmap, grad, ...)";
+    case Opaque::kForwardGradient: return "a tensor with a forward-mode gradient";
+    case Opaque::kNoMeta: return "an undefined tensor";
+  }
+  return "";
+}
+
+// Autocast keys are on every tensor or on none, depending on how it was made; what autocast does is TorchState's matter.
+uint64_t comparable_keys(const c10::TensorImpl* impl) {
+  return (impl->key_set() - c10::autocast_dispatch_keyset).raw_repr();
+}
+
+struct Gradient {
+  bool requires_grad = false, is_leaf = true, is_view = false;
+};
+
+Gradient gradient_of(const c10::TensorImpl* impl) {
+  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  if (!meta) return {};
+  bool has_function = meta->grad_fn_.defined();
+  bool requires_grad = meta->requires_grad_ || has_function;
+  return {requires_grad, !has_function, requires_grad && meta->is_view_};
+}
+
+bool has_forward_gradient(const c10::TensorImpl* impl) {
+  auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  return meta && meta->fw_grad_ && !meta->fw_grad_->empty();
+}
+
+Opaque opaque_of(const c10::TensorImpl* impl) {
+  if (impl == c10::UndefinedTensorImpl::singleton()) return Opaque::kNoMeta;
+  if (impl->has_symbolic_sizes_strides()) return Opaque::kSymbolic;
+  auto keys = impl->key_set();
+  if (keys.has(c10::DispatchKey::NestedTensor)) return Opaque::kNested;
+  if (keys.has(c10::DispatchKey::FuncTorchBatched) || keys.has(c10::DispatchKey::FuncTorchGradWrapper)) {
+    return Opaque::kFunctorch;
+  }
+  return has_forward_gradient(impl) ? Opaque::kForwardGradient : Opaque::kNo;
+}
+
+struct Meta {
+  PyTypeObject* type = nullptr;  // owned
+  uint64_t keys = 0;
+  caffe2::TypeMeta dtype;
+  std::optional<c10::Device> device;
+  c10::Layout layout = c10::kStrided;
+  Opaque opaque = Opaque::kNo;
+  Gradient gradient;
+  bool is_conj = false, is_neg = false, is_inference = false;
+  bool compare_offset = false;
+  bool dense = false;        // the strides follow from the sizes and `order`
+  int64_t offset = 0;
+  uint64_t dynamic = 0;      // bit i: size i is not compared
+  std::vector<int64_t> sizes, strides;
+  std::vector<int> order;    // dimensions from the outermost stride to the innermost
+};
+
+// The dense strides that sizes have in this order of dimensions.
+void dense_strides(const int64_t* sizes, const std::vector<int>& order, std::vector<int64_t>& out) {
+  int64_t step = 1;
+  out.resize(order.size());
+  for (size_t k = order.size(); k-- > 0;) {
+    out[order[k]] = step;
+    step *= std::max<int64_t>(sizes[order[k]], 1);
+  }
+}
+
+void record_shape(Meta& meta, c10::TensorImpl* impl) {
+  auto& shape = impl->sizes_and_strides();
+  size_t n = shape.size();
+  meta.sizes.assign(shape.sizes_data(), shape.sizes_data() + n);
+  if (meta.layout != c10::kStrided) return;
+  meta.strides.assign(shape.strides_data(), shape.strides_data() + n);
+  meta.offset = impl->storage_offset();
+  meta.order.resize(n);
+  std::iota(meta.order.begin(), meta.order.end(), 0);
+  std::stable_sort(meta.order.begin(), meta.order.end(), [&](int a, int b) { return meta.strides[a] > meta.strides[b]; });
+  std::vector<int64_t> strides;
+  dense_strides(meta.sizes.data(), meta.order, strides);
+  meta.dense = strides == meta.strides;
+}
+
+bool record(Meta& meta, PyObject* object) {
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  meta.type = Py_TYPE(object);
+  Py_INCREF(meta.type);
+  meta.opaque = opaque_of(impl);
+  if (meta.opaque == Opaque::kNoMeta) return true;
+  meta.keys = comparable_keys(impl);
+  meta.dtype = impl->dtype();
+  meta.device = impl->device_type() == c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES ? std::nullopt
+                                                                                      : std::optional(impl->device());
+  meta.layout = impl->layout();
+  meta.gradient = gradient_of(impl);
+  meta.is_conj = tensor.is_conj();
+  meta.is_neg = tensor.is_neg();
+  meta.is_inference = tensor.is_inference();
+  if (meta.opaque == Opaque::kNo) record_shape(meta, impl);
+  return true;
+}
+
+bool strides_match(const Meta& meta, const int64_t* sizes, const int64_t* strides) {
+  size_t n = meta.sizes.size();
+  if (!meta.dynamic || !meta.dense) return std::equal(strides, strides + n, meta.strides.data());
+  // A dense tensor of other sizes has the strides of those sizes.
+  int64_t step = 1;
+  for (size_t k = n; k-- > 0;) {
+    int dim = meta.order[k];
+    if (strides[dim] != step && sizes[dim] != 1) return false;
+    step *= std::max<int64_t>(sizes[dim], 1);
+  }
+  return true;
+}
+
+bool shape_matches(const Meta& meta, c10::TensorImpl* impl) {
+  auto& shape = impl->sizes_and_strides();
+  size_t n = meta.sizes.size();
+  if (shape.size() != n) return false;
+  const int64_t* sizes = shape.sizes_data();
+  if (!meta.dynamic) {
+    if (!std::equal(sizes, sizes + n, meta.sizes.data())) return false;
+  } else {
+    for (size_t i = 0; i < n; i++) {
+      if (!(i < 64 && (meta.dynamic >> i & 1)) && sizes[i] != meta.sizes[i]) return false;
+    }
+  }
+  if (meta.layout != c10::kStrided) return true;
+  return strides_match(meta, sizes, shape.strides_data()) && (!meta.compare_offset || impl->storage_offset() == meta.offset);
+}
+
+bool same_gradient(const Gradient& a, const Gradient& b) {
+  return a.requires_grad == b.requires_grad && a.is_leaf == b.is_leaf && a.is_view == b.is_view;
+}
+
+bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
+  // The device, the layout, conj, neg and inference are in the dispatch keys except for the device's index.
+  if (meta.opaque != Opaque::kNo || comparable_keys(impl) != meta.keys || impl->dtype() != meta.dtype) return false;
+  if (impl->has_symbolic_sizes_strides()) return false;
+  if (meta.device && meta.device->has_index() && impl->device() != *meta.device) return false;
+  if (!same_gradient(gradient_of(impl), meta.gradient) || has_forward_gradient(impl)) return false;
+  return shape_matches(meta, impl);
+}
+
+template <typename List>
+std::string shape_text(const List& sizes) {
+  std::ostringstream out;
+  out << '[';
+  for (size_t i = 0; i < sizes.size(); i++) out << (i ? ", " : "") << sizes[i];
+  out << ']';
+  return out.str();
+}
+
+template <typename A, typename B>
+std::string instead(const char* what, const A& found, const B& expected) {
+  std::ostringstream out;
+  out << what << ' ' << found << " instead of " << expected;
+  return out.str();
+}
+
+const char* yes_no(bool value) { return value ? "True" : "False"; }
+
+std::string gradient_difference(const Gradient& found, const Gradient& expected) {
+  if (found.requires_grad != expected.requires_grad) {
+    return instead("requires_grad", yes_no(found.requires_grad), yes_no(expected.requires_grad));
+  }
+  if (found.is_leaf != expected.is_leaf) return instead("is_leaf", yes_no(found.is_leaf), yes_no(expected.is_leaf));
+  return found.is_view ? "a view instead of a tensor of its own" : "a tensor of its own instead of a view";
+}
+
+// The first difference in words; empty when there is none.
+std::string difference(const Meta& meta, PyObject* object) {
+  if (!is_tensor(object)) return instead("type", Py_TYPE(object)->tp_name, meta.type->tp_name);
+  if (Py_TYPE(object) != meta.type) return instead("class", Py_TYPE(object)->tp_name, meta.type->tp_name);
+  if (meta.opaque != Opaque::kNo) return std::string(opaque_text(meta.opaque)) + " cannot be compared";
+  Meta found;
+  record(found, object);
+  Py_CLEAR(found.type);
+  if (found.opaque != Opaque::kNo) return opaque_text(found.opaque);
+  if (found.dtype != meta.dtype) {
+    return instead("dtype", c10::toString(found.dtype.toScalarType()), c10::toString(meta.dtype.toScalarType()));
+  }
+  if (found.device != meta.device) {
+    return instead("device", found.device ? found.device->str() : "none", meta.device ? meta.device->str() : "none");
+  }
+  if (found.layout != meta.layout) return instead("layout", found.layout, meta.layout);
+  c10::TensorImpl* impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  if (!shape_matches(meta, impl)) {
+    bool same_sizes = found.sizes.size() == meta.sizes.size();
+    for (size_t i = 0; same_sizes && i < meta.sizes.size(); i++) {
+      same_sizes = found.sizes[i] == meta.sizes[i] || (i < 64 && (meta.dynamic >> i & 1));
+    }
+    if (!same_sizes) return instead("shape", shape_text(found.sizes), shape_text(meta.sizes));
+    if (!strides_match(meta, found.sizes.data(), found.strides.data())) {
+      return instead("strides", shape_text(found.strides), shape_text(meta.strides));
+    }
+    return instead("storage offset", found.offset, meta.offset);
+  }
+  if (!same_gradient(found.gradient, meta.gradient)) return gradient_difference(found.gradient, meta.gradient);
+  if (found.is_conj != meta.is_conj) return instead("is_conj", yes_no(found.is_conj), yes_no(meta.is_conj));
+  if (found.is_neg != meta.is_neg) return instead("is_neg", yes_no(found.is_neg), yes_no(meta.is_neg));
+  if (found.is_inference != meta.is_inference) {
+    return instead("is_inference", yes_no(found.is_inference), yes_no(meta.is_inference));
+  }
+  if (found.keys != meta.keys) {
+    return instead("dispatch keys", c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, found.keys)),
+                   c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, meta.keys)));
+  }
+  return "";
+}
+
+struct MetaObject {
+  PyObject_HEAD
+  Meta* meta;
+};
+
+const Meta& meta_of(PyObject* object) { return *((MetaObject*)object)->meta; }
+
+// ---------------------------------------------------------------------------------------------------------------- the Python type
+
+int parse_dims(PyObject* dims, Meta& meta) {
+  if (!dims || dims == Py_None) return 0;
+  if (PyLong_Check(dims)) {
+    meta.dynamic = PyLong_AsUnsignedLongLong(dims);
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  PyObject* fast = PySequence_Fast(dims, "dims must be a bit mask or a sequence of dimensions");
+  if (!fast) return -1;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
+    long dim = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
+    if (dim < 0 || dim >= 64) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a dimension must be between 0 and 63");
+      Py_DECREF(fast);
+      return -1;
+    }
+    meta.dynamic |= uint64_t(1) << dim;
+  }
+  Py_DECREF(fast);
+  return 0;
+}
+
+PyObject* meta_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"tensor", "offset", "dims", nullptr};
+  PyObject *tensor, *dims = nullptr;
+  int offset = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pO:TensorMeta", const_cast<char**>(names), &tensor, &offset, &dims)) {
+    return nullptr;
+  }
+  if (!is_tensor(tensor)) {
+    PyErr_Format(PyExc_TypeError, "a tensor is needed, not %.100s", Py_TYPE(tensor)->tp_name);
+    return nullptr;
+  }
+  auto* self = (MetaObject*)type->tp_alloc(type, 0);
+  if (!self) return nullptr;
+  self->meta = new (std::nothrow) Meta();
+  if (!self->meta) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  try {
+    record(*self->meta, tensor);
+  } catch (const std::exception& error) {
+    Py_DECREF(self);
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+  self->meta->compare_offset = offset != 0;
+  if (parse_dims(dims, *self->meta) < 0) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  return (PyObject*)self;
+}
+
+int meta_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* meta = ((MetaObject*)object)->meta;
+  if (meta) Py_VISIT(meta->type);
+  return 0;
+}
+
+int meta_clear(PyObject*) { return 0; }  // a class outlives its metas; whoever refers to both clears itself
+
+void meta_dealloc(PyObject* object) {
+  auto* self = (MetaObject*)object;
+  PyObject_GC_UnTrack(object);
+  if (self->meta) Py_XDECREF(self->meta->type);
+  delete self->meta;
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* meta_repr(PyObject* object) {
+  const Meta& meta = meta_of(object);
+  if (meta.opaque != Opaque::kNo) return PyUnicode_FromFormat("TensorMeta(%s)", opaque_text(meta.opaque));
+  std::string sizes;
+  for (size_t i = 0; i < meta.sizes.size(); i++) {
+    sizes += (i ? ", " : "") + (i < 64 && (meta.dynamic >> i & 1) ? std::string("*") : std::to_string(meta.sizes[i]));
+  }
+  return PyUnicode_FromFormat("TensorMeta(%s, [%s], %s, %s%s)", meta.type->tp_name, sizes.c_str(),
+                              c10::toString(meta.dtype.toScalarType()), meta.device ? meta.device->str().c_str() : "no device",
+                              meta.gradient.requires_grad ? ", requires_grad" : "");
+}
+
+PyObject* meta_py_matches(PyObject* self, PyObject* tensor) { return PyBool_FromLong(meta_matches(self, tensor)); }
+
+PyObject* meta_py_difference(PyObject* self, PyObject* tensor) {
+  PyObject* text = meta_difference(self, tensor);
+  if (!text && !PyErr_Occurred()) Py_RETURN_NONE;
+  return text;
+}
+
+PyObject* shape_tuple(const std::vector<int64_t>& values) {
+  PyObject* tuple = PyTuple_New((Py_ssize_t)values.size());
+  for (size_t i = 0; tuple && i < values.size(); i++) {
+    PyObject* value = PyLong_FromLongLong(values[i]);
+    if (!value) Py_CLEAR(tuple);
+    else PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
+  }
+  return tuple;
+}
+
+PyObject* get_shape(PyObject* self, void*) { return shape_tuple(meta_of(self).sizes); }
+PyObject* get_strides(PyObject* self, void*) { return shape_tuple(meta_of(self).strides); }
+PyObject* get_opaque(PyObject* self, void*) {
+  const Meta& meta = meta_of(self);
+  if (meta.opaque == Opaque::kNo) Py_RETURN_NONE;
+  return PyUnicode_FromString(opaque_text(meta.opaque));
+}
+
+PyMethodDef meta_methods[] = {
+    {"matches", meta_py_matches, METH_O, "matches(object) -> bool: is it a tensor like the one recorded?"},
+    {"difference", meta_py_difference, METH_O, "difference(object) -> str | None: how it differs."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef meta_getset[] = {
+    {"shape", get_shape, nullptr, "the sizes when it was recorded", nullptr},
+    {"strides", get_strides, nullptr, "the strides when it was recorded", nullptr},
+    {"opaque", get_opaque, nullptr, "why nothing ever matches, or None", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+// ---------------------------------------------------------------------------------------------------------------- packs
+
+struct PackItem {
+  PyObject* object;
+  const c10::TensorImpl* impl;
+  const Meta* meta;
+};
+
+struct Pack {
+  std::vector<PackItem> items;
+};
+
+// ---------------------------------------------------------------------------------------------------------------- memory
+
+struct Range {
+  const char *first = nullptr, *last = nullptr;  // of bytes, both inclusive; empty when first is nullptr
+  const void* storage = nullptr;
+  int64_t low = 0, high = -1;  // byte offsets within the storage
+};
+
+bool range_of(const at::Tensor& tensor, Range& range) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->has_symbolic_sizes_strides()) return false;
+  auto& shape = impl->sizes_and_strides();
+  int64_t size = (int64_t)impl->itemsize();
+  int64_t reach = 0;
+  for (size_t i = 0; i < shape.size(); i++) {
+    if (shape.size_at(i) == 0) return false;
+    reach += (shape.size_at(i) - 1) * shape.stride_at(i);
+  }
+  range.low = impl->storage_offset() * size;
+  range.high = range.low + reach * size + size - 1;
+  const at::Storage& storage = impl->unsafe_storage();
+  range.storage = storage.unsafeGetStorageImpl();
+  if (!range.storage) return false;
+  auto* data = (const char*)storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get();
+  if (data) {
+    range.first = data + range.low;
+    range.last = data + range.high;
+  }
+  return true;
+}
+
+// The tensors that hold the memory: a sparse tensor's parts, or the tensor itself.
+std::vector<at::Tensor> parts_of(const at::Tensor& tensor) {
+  switch (tensor.layout()) {
+    case c10::kSparse: return {tensor._indices(), tensor._values()};
+    case c10::kSparseCsr:
+    case c10::kSparseBsr: return {tensor.crow_indices(), tensor.col_indices(), tensor.values()};
+    case c10::kSparseCsc:
+    case c10::kSparseBsc: return {tensor.ccol_indices(), tensor.row_indices(), tensor.values()};
+    default: return {tensor};
+  }
+}
+
+bool strided_overlap(const at::Tensor& a, const at::Tensor& b) {
+  Range x, y;
+  if (!range_of(a, x) || !range_of(b, y)) return false;
+  if (x.storage == y.storage) return x.low <= y.high && y.low <= x.high;
+  // Two storages over one memory (torch.from_numpy twice).
+  return x.first && y.first && a.device() == b.device() && x.first <= y.last && y.first <= x.last;
+}
+
+}  // namespace
+
+PyTypeObject TensorMeta_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+// By the type's own mro: a class that pretends to be a tensor (__instancecheck__, __class__) is none.
+bool is_tensor(PyObject* object) {
+  return THPVariableClass && (THPVariable_CheckExact(object) ||
+                              PyType_IsSubtype(Py_TYPE(object), (PyTypeObject*)THPVariableClass));
+}
+
+bool meta_matches(PyObject* object, PyObject* tensor) {
+  const Meta& meta = meta_of(object);
+  if (Py_TYPE(tensor) != meta.type) return false;
+  try {
+    return impl_matches(meta, THPVariable_Unpack(tensor).unsafeGetTensorImpl());
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+PyObject* meta_difference(PyObject* object, PyObject* tensor) {
+  try {
+    std::string text = difference(meta_of(object), tensor);
+    if (text.empty()) return nullptr;
+    PyObject* result = PyUnicode_FromStringAndSize(text.data(), (Py_ssize_t)text.size());
+    if (!result) PyErr_Clear();
+    return result;
+  } catch (const std::exception& error) {
+    PyObject* result = PyUnicode_FromString(error.what());
+    if (!result) PyErr_Clear();
+    return result;
+  }
+}
+
+void* pack_tensors(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t n) {
+  auto* pack = new (std::nothrow) Pack();
+  if (!pack) return nullptr;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    if (!is_tensor(tensors[i]) || !PyObject_TypeCheck(metas[i], &TensorMeta_Type)) {
+      delete pack;
+      return nullptr;
+    }
+    pack->items.push_back({tensors[i], THPVariable_Unpack(tensors[i]).unsafeGetTensorImpl(), &meta_of(metas[i])});
+  }
+  return pack;
+}
+
+Py_ssize_t check_pack(void* opaque_pack) {
+  auto& items = ((Pack*)opaque_pack)->items;
+  constexpr size_t kAhead = 6, kLine = 64;
+  size_t n = items.size();
+  try {
+    for (size_t i = 0; i < n; i++) {
+      if (i + kAhead < n) {
+        auto* next = (const char*)items[i + kAhead].impl;
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + kLine);
+        __builtin_prefetch(next + 2 * kLine);
+        __builtin_prefetch(items[i + kAhead].object);
+      }
+      PackItem& item = items[i];
+      // The object can have been given another implementation (torch.utils.swap_tensors) or another class.
+      item.impl = THPVariable_Unpack(item.object).unsafeGetTensorImpl();
+      if (Py_TYPE(item.object) != item.meta->type) return (Py_ssize_t)i;
+      if (!impl_matches(*item.meta, const_cast<c10::TensorImpl*>(item.impl))) return (Py_ssize_t)i;
+    }
+  } catch (const std::exception&) {
+    return 0;
+  }
+  return -1;
+}
+
+void free_pack(void* pack) { delete (Pack*)pack; }
+
+bool tensors_overlap(PyObject* a, PyObject* b) {
+  if (!is_tensor(a) || !is_tensor(b)) return false;
+  if (a == b) return true;
+  try {
+    const at::Tensor &x = THPVariable_Unpack(a), &y = THPVariable_Unpack(b);
+    if (x.layout() == c10::kStrided && y.layout() == c10::kStrided) return strided_overlap(x, y);
+    for (const at::Tensor& p : parts_of(x)) {
+      for (const at::Tensor& q : parts_of(y)) {
+        if (strided_overlap(p, q)) return true;
+      }
+    }
+    return false;
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    return true;
+  }
+}
+
+int init_meta(PyObject* module) {
+  TensorMeta_Type.tp_name = "magpy._tensor.TensorMeta";
+  TensorMeta_Type.tp_basicsize = sizeof(MetaObject);
+  TensorMeta_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  TensorMeta_Type.tp_doc = "What a guard remembers of a tensor.";
+  TensorMeta_Type.tp_new = meta_new;
+  TensorMeta_Type.tp_dealloc = meta_dealloc;
+  TensorMeta_Type.tp_traverse = meta_traverse;
+  TensorMeta_Type.tp_clear = meta_clear;
+  TensorMeta_Type.tp_repr = meta_repr;
+  TensorMeta_Type.tp_methods = meta_methods;
+  TensorMeta_Type.tp_getset = meta_getset;
+  if (PyType_Ready(&TensorMeta_Type) < 0) return -1;
+  return PyModule_AddObjectRef(module, "TensorMeta", (PyObject*)&TensorMeta_Type);
+}
+
+}  // namespace magpy

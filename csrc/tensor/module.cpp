@@ -1,0 +1,71 @@
+// The extension module magpy._tensor: everything native that needs torch.
+//
+// Owns: the module object, the table for magpy._interp, small questions about single tensors.  Does not own: TensorMeta (meta),
+// TorchState (state), Observer (observer).  Loaded by Python, and by magpy._interp when a guard first speaks of tensors.
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "../interp/tensor_api.h"
+#include "meta.h"
+#include "observer.h"
+#include "state.h"
+
+namespace magpy {
+
+namespace {
+
+TensorApi api = {
+    kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, meta_matches,  meta_difference,  pack_tensors,
+    check_pack,        free_pack,        tensors_overlap,  state_matches, state_difference,
+};
+
+const at::Tensor* unpack(PyObject* object) {
+  if (is_tensor(object)) return &THPVariable_Unpack(object);
+  PyErr_Format(PyExc_TypeError, "a tensor is needed, not %.100s", Py_TYPE(object)->tp_name);
+  return nullptr;
+}
+
+PyObject* overlaps(PyObject*, PyObject* args) {
+  PyObject *a, *b;
+  if (!PyArg_ParseTuple(args, "OO:overlaps", &a, &b) || !unpack(a) || !unpack(b)) return nullptr;
+  return PyBool_FromLong(tensors_overlap(a, b));
+}
+
+PyObject* tensor_version(PyObject*, PyObject* object) {
+  const at::Tensor* tensor = unpack(object);
+  if (!tensor) return nullptr;
+  const auto& counter = tensor->unsafeGetTensorImpl()->version_counter();
+  return PyLong_FromLongLong(counter.enabled() ? (long long)counter.current_version() : -1);
+}
+
+PyObject* storage_id(PyObject*, PyObject* object) {
+  const at::Tensor* tensor = unpack(object);
+  if (!tensor) return nullptr;
+  c10::TensorImpl* impl = tensor->unsafeGetTensorImpl();
+  if (!impl->has_storage()) return PyLong_FromLong(0);
+  return PyLong_FromVoidPtr(impl->unsafe_storage().unsafeGetStorageImpl());
+}
+
+PyMethodDef methods[] = {
+    {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> bool: do their ranges of memory intersect?"},
+    {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
+    {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "magpy._tensor", "What magpy asks of tensors and of torch's state.", -1, methods};
+
+}  // namespace
+
+}  // namespace magpy
+
+PyMODINIT_FUNC PyInit__tensor() {
+  PyObject* module = PyModule_Create(&magpy::definition);
+  if (!module) return nullptr;
+  PyObject* capsule = PyCapsule_New(&magpy::api, magpy::kTensorApiName, nullptr);
+  bool complete = capsule && magpy::init_meta(module) == 0 && magpy::init_state(module) == 0 &&
+                  magpy::init_observer(module) == 0 && PyModule_AddObjectRef(module, "_api", capsule) == 0;
+  Py_XDECREF(capsule);
+  if (!complete) Py_CLEAR(module);
+  return module;
+}

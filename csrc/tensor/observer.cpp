@@ -1,0 +1,151 @@
+// See observer.h.  The callback runs for every operator of the thread, below autograd and inside composite operators too.
+#include "observer.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace magpy {
+
+namespace {
+
+enum Flag : unsigned {
+  kDataDependent = 1,  // tag data_dependent_output: item(), equal(), ...
+  kDynamicShape = 2,   // tag dynamic_output_shape: nonzero(), masked_select(), unique(), ...
+  kRandom = 4,         // tag nondeterministic_seeded: dropout, randn, ...
+  kMutates = 8,        // the schema writes to an argument
+};
+
+struct ObserverObject {
+  PyObject_HEAD
+  unsigned flags;
+  at::CallbackHandle handle;  // 0: not started
+};
+
+// The observers started on this thread; a nested one leaves the outer one watching.
+thread_local std::vector<ObserverObject*> observers;
+
+// Operators by the address of their schema's name, which lives as long as the operator.  An address may come to be used by another
+// operator, or by a range that is none, so the text is compared as well.
+struct Known {
+  std::string name, overload;
+  unsigned flags;
+};
+
+unsigned flags_of(const c10::OperatorName& name) {
+  auto found = c10::Dispatcher::singleton().findSchema(name);
+  if (!found) return 0;
+  unsigned flags = 0;
+  for (at::Tag tag : found->getTags()) {
+    if (tag == at::Tag::data_dependent_output) flags |= kDataDependent;
+    if (tag == at::Tag::dynamic_output_shape) flags |= kDynamicShape;
+    if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
+  }
+  return found->schema().is_mutable() ? flags | kMutates : flags;
+}
+
+std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& record) {
+  static thread_local std::unordered_map<const char*, Known> known;
+  const char *name = record.name(), *overload = record.overload_name();
+  unsigned flags;
+  auto it = known.find(name);
+  if (it != known.end() && it->second.name == name && it->second.overload == overload) {
+    flags = it->second.flags;
+  } else {
+    auto full = record.operator_name();
+    if (!full) return nullptr;
+    flags = flags_of(*full);
+    known[name] = {name, overload, flags};
+  }
+  for (ObserverObject* observer : observers) observer->flags |= flags;
+  return nullptr;
+}
+
+PyObject* observer_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Observer", const_cast<char**>(names))) return nullptr;
+  return type->tp_alloc(type, 0);
+}
+
+void stop(ObserverObject* self) {
+  auto it = std::find(observers.begin(), observers.end(), self);
+  if (it == observers.end()) return;
+  observers.erase(it);
+  at::CallbackHandle handle = self->handle;
+  self->handle = 0;
+  // The callback belongs to the observer that came first; hand it on while others watch.
+  if (!handle) return;
+  if (observers.empty()) {
+    at::removeCallback(handle);
+  } else {
+    observers.front()->handle = handle;
+  }
+}
+
+PyObject* observer_start(PyObject* object, PyObject*) {
+  auto* self = (ObserverObject*)object;
+  if (std::find(observers.begin(), observers.end(), self) != observers.end()) Py_RETURN_NONE;
+  try {
+    if (observers.empty()) {
+      self->handle = at::addThreadLocalCallback(
+          at::RecordFunctionCallback(on_operator).scopes({at::RecordScope::FUNCTION}));
+    }
+    observers.push_back(self);
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* observer_stop(PyObject* object, PyObject*) {
+  stop((ObserverObject*)object);
+  Py_RETURN_NONE;
+}
+
+PyObject* observer_take(PyObject* object, PyObject*) {
+  auto* self = (ObserverObject*)object;
+  unsigned flags = self->flags;
+  self->flags = 0;
+  return PyLong_FromUnsignedLong(flags);
+}
+
+void observer_dealloc(PyObject* object) {
+  stop((ObserverObject*)object);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyMethodDef observer_methods[] = {
+    {"start", observer_start, METH_NOARGS, "Watches the operators of this thread from now on."},
+    {"stop", observer_stop, METH_NOARGS, "Stops watching; to be called on the thread that started."},
+    {"take", observer_take, METH_NOARGS, "take() -> int: the flags seen since the last take, which are forgotten."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject Observer_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+}  // namespace
+
+int init_observer(PyObject* module) {
+  Observer_Type.tp_name = "magpy._tensor.Observer";
+  Observer_Type.tp_basicsize = sizeof(ObserverObject);
+  Observer_Type.tp_flags = Py_TPFLAGS_DEFAULT;
+  Observer_Type.tp_doc = "Watches what kinds of operators run on a thread.";
+  Observer_Type.tp_new = observer_new;
+  Observer_Type.tp_dealloc = observer_dealloc;
+  Observer_Type.tp_methods = observer_methods;
+  if (PyType_Ready(&Observer_Type) < 0 || PyModule_AddObjectRef(module, "Observer", (PyObject*)&Observer_Type) < 0) return -1;
+  if (PyModule_AddIntConstant(module, "DATA_DEPENDENT", kDataDependent) < 0 ||
+      PyModule_AddIntConstant(module, "DYNAMIC_SHAPE", kDynamicShape) < 0 ||
+      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0) {
+    return -1;
+  }
+  return PyModule_AddIntConstant(module, "MUTATES", kMutates);
+}
+
+}  // namespace magpy
