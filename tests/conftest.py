@@ -1,0 +1,38 @@
+"""Options and isolation for every test.
+
+Importing this must not import torch: the torch-free tests run where there is none.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="also run tests that take minutes")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        skip = pytest.mark.skip(reason="takes minutes: pass --long")
+        for item in items:
+            if "long" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def same_start():
+    """Every test starts from the same seeds, and leaves torch's global state as it was."""
+    random.seed(0)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    torch.manual_seed(0)
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    yield
+    torch.set_grad_enabled(grad)
+    torch.set_default_dtype(dtype)

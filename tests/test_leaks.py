@@ -1,0 +1,159 @@
+"""What was compiled can be collected, and calls and captures leave nothing behind."""
+
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+magpy = pytest.importorskip("magpy", exc_type=ImportError)
+
+X = torch.ones(2, 4)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+        self.b = nn.Linear(4, 4)
+        self.names = ["x", "y"]
+
+    def forward(self, x):
+        out = {}
+        for name in self.names:
+            x = torch.relu(self.a(x)) + self.b(x)
+            out[name] = x
+        return out
+
+
+def resident_bytes():
+    """Memory of the process that is in use now."""
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * 4096
+
+
+def objects():
+    gc.collect()
+    gc.collect()
+    return len(gc.get_objects())
+
+
+@pytest.mark.slow
+def test_thousand_captures_and_resets_leave_memory_and_objects():
+    net = Net().eval()
+    compiled = magpy.compile(net, backend="eager")
+
+    def captures(n):
+        for _ in range(n):
+            magpy.reset()
+            compiled(X)
+            compiled(X)
+        magpy.reset()
+
+    captures(150)  # caches fill, the allocator settles
+    before, memory = objects(), resident_bytes()
+    captures(1000)
+    assert objects() <= before * 1.02
+    assert resident_bytes() <= memory * 1.02 + 4 * 2**20
+
+
+def test_dropped_compiled_module_is_collected():
+    net = Net().eval()
+    compiled = magpy.compile(net, backend="eager")
+    compiled(X)
+    compiled(X)
+    refs = [weakref.ref(net), weakref.ref(net.a.weight), weakref.ref(compiled)]
+    del net, compiled
+    gc.collect()
+    gc.collect()
+    assert [r() is None for r in refs] == [True] * len(refs)
+
+
+def test_dropped_compiled_function_and_its_closure_are_collected():
+    class Thing:
+        k = 3.0
+
+    def make():
+        thing = Thing()
+        return magpy.compile(lambda x: x * thing.k, backend="eager"), weakref.ref(thing)
+
+    compiled, ref = make()
+    compiled(X)
+    compiled(X)
+    assert ref() is not None
+    del compiled
+    gc.collect()
+    gc.collect()
+    assert ref() is None
+
+
+def test_arguments_of_a_capture_are_not_kept():
+    compiled = magpy.compile(lambda x, d: x * d["k"], backend="eager")
+    x = torch.ones(1000)
+    big = torch.ones(1000)
+    d = {"k": big}
+    ref, ref_big = weakref.ref(x), weakref.ref(big)
+    compiled(x, d)
+    compiled(x, d)
+    del x, d, big
+    gc.collect()
+    assert ref() is None
+    assert ref_big() is None
+
+
+def test_intermediate_values_die_during_capture_as_in_eager():
+    class Noted:
+        def __init__(self, log):
+            self.log = log
+
+        def __del__(self):
+            self.log.append("gone")
+
+    def f(x, log):
+        n = Noted(log)
+        del n
+        log.append("after")
+        return x + 1
+
+    want, got = [], []
+    f(X, want)
+    magpy.compile(f, backend="eager")(X, got)
+    assert got == want == ["gone", "after"]
+
+
+@pytest.mark.slow
+def test_hundred_thousand_calls_do_not_grow():
+    net = nn.Linear(4, 4)
+    compiled = magpy.compile(lambda x: {"y": net(x), "n": [1, 2]}, backend="eager")
+    with torch.no_grad():
+        for _ in range(2000):
+            compiled(X)
+        before, memory = objects(), resident_bytes()
+        for _ in range(100_000):
+            compiled(X)
+        assert objects() <= before + 50
+        assert resident_bytes() <= memory * 1.02 + 2 * 2**20
+    assert magpy.stats(compiled).hits > 100_000
+
+
+def test_refused_program_does_not_keep_its_values():
+    class Big:
+        pass
+
+    def f(x, big):
+        big.mark = object()
+        raise ValueError("no")
+
+    compiled = magpy.compile(f, backend="eager")
+    big = Big()
+    ref = weakref.ref(big)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(5):
+            with pytest.raises(ValueError, match="no"):
+                compiled(X, big)
+    del big
+    gc.collect()
+    assert ref() is None

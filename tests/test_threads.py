@@ -1,0 +1,121 @@
+"""Threads that compile and call at the same time. A minute of it with --long."""
+
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+
+magpy = pytest.importorskip("magpy", exc_type=ImportError)
+
+from tests.comparison import difference  # noqa: E402
+
+
+def together(work, count):
+    """Runs `work(i)` in `count` threads; the first exception of any of them."""
+    errors = []
+    start = threading.Barrier(count)
+
+    def body(i):
+        try:
+            start.wait()
+            work(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=body, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+
+
+def same_function(seconds):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    compiled = magpy.compile(net, backend="eager")
+    wrong = []
+
+    def work(i):
+        end = time.monotonic() + seconds
+        n = 0
+        with torch.no_grad():
+            while time.monotonic() < end:
+                n += 1
+                x = torch.full((1 + (n + i) % 3, 4), float(i + n))
+                found = difference(compiled(x), net(x))
+                if found:
+                    wrong.append(found)
+
+    together(work, 2)
+    assert not wrong, wrong[:3]
+
+
+def own_functions(seconds):
+    wrong = []
+
+    def work(i):
+        end = time.monotonic() + seconds
+        n = 0
+        while time.monotonic() < end:
+            n += 1
+            f = eval(f"lambda x, log: (log.append({n}), x * {n} + {i})[1]")
+            compiled = magpy.compile(f, backend="eager")
+            log = []
+            for k in range(3):
+                x = torch.ones(3) * k
+                found = difference(compiled(x, log), x * n + i)
+                if found:
+                    wrong.append(found)
+            if log != [n] * 3:
+                wrong.append(f"log {log}")
+            if n % 50 == 0:
+                time.sleep(0)
+
+    together(work, 2)
+    assert not wrong, wrong[:3]
+
+
+def test_two_threads_call_the_same_function():
+    same_function(1.5)
+
+
+def test_two_threads_compile_their_own_functions():
+    own_functions(1.5)
+
+
+@pytest.mark.long
+def test_two_threads_call_the_same_function_for_a_minute():
+    same_function(60)
+
+
+@pytest.mark.long
+def test_two_threads_compile_their_own_functions_for_a_minute():
+    own_functions(60)
+
+
+def test_other_thread_runs_plain_while_one_captures():
+    """The hook belongs to the capturing thread; another thread's program is not watched."""
+    inside, done = threading.Event(), threading.Event()
+    seen = []
+
+    def other():
+        inside.wait(10)
+        for _ in range(100):
+            seen.append(torch.ones(2).sum().item())
+        done.set()
+
+    def f(x):
+        inside.set()
+        done.wait(10)
+        return x * 2
+
+    t = threading.Thread(target=other)
+    t.start()
+    compiled = magpy.compile(f, backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2) * 2)
+    t.join()
+    assert seen == [2.0] * 100
