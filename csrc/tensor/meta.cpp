@@ -367,15 +367,64 @@ PyGetSetDef meta_getset[] = {
 
 // ---------------------------------------------------------------------------------------------------------------- packs
 
+// One tensor of a pack: what is compared, side by side, so that a check reads this record, the object, its implementation and
+// its autograd metadata, and nothing else.
 struct PackItem {
+  static constexpr size_t kDims = 2;
   PyObject* object;
   const c10::TensorImpl* impl;
+  const PyTypeObject* type;
+  uint64_t keys;
+  int64_t sizes[kDims], strides[kDims];  // when there are no more dimensions than this
+  caffe2::TypeMeta dtype;
+  uint8_t ndim;
+  uint8_t gradient;  // requires_grad | has grad_fn << 1
+  bool simple;       // the fields above say all; otherwise `meta` does
   const Meta* meta;
 };
 
 struct Pack {
-  std::vector<PackItem> items;
+  std::vector<PackItem> items;       // by address
+  std::vector<Py_ssize_t> original;  // place of each item in the caller's order
 };
+
+PackItem pack_item(PyObject* object, const Meta& meta) {
+  PackItem item{};
+  item.object = object;
+  item.impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  item.type = meta.type;
+  item.keys = meta.keys;
+  item.dtype = meta.dtype;
+  item.ndim = (uint8_t)std::min<size_t>(meta.sizes.size(), UINT8_MAX);
+  item.gradient = (uint8_t)(meta.gradient.requires_grad | !meta.gradient.is_leaf << 1);
+  item.simple = meta.opaque == Opaque::kNo && meta.layout == c10::kStrided && meta.sizes.size() <= PackItem::kDims &&
+                !meta.dynamic && !meta.compare_offset && !meta.gradient.is_view &&
+                !(meta.device && meta.device->has_index());
+  if (item.simple) {
+    std::copy(meta.sizes.begin(), meta.sizes.end(), item.sizes);
+    std::copy(meta.strides.begin(), meta.strides.end(), item.strides);
+  }
+  item.meta = &meta;
+  return item;
+}
+
+// The usual case without calls and almost without branches.  False means only that the full comparison has to decide.
+bool matches_simply(const PackItem& item) {
+  auto* impl = const_cast<c10::TensorImpl*>(item.impl);
+  auto& shape = impl->sizes_and_strides();
+  if (!item.simple || shape.size() != item.ndim || impl->has_symbolic_sizes_strides()) return false;
+  uint64_t difference = comparable_keys(impl) ^ item.keys;
+  const int64_t *sizes = shape.sizes_data(), *strides = shape.strides_data();
+  for (size_t i = 0; i < item.ndim; i++) difference |= (uint64_t)(sizes[i] ^ item.sizes[i]) | (uint64_t)(strides[i] ^ item.strides[i]);
+  auto* autograd = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  uint8_t gradient = 0;
+  if (autograd) {
+    bool has_function = autograd->grad_fn_.defined();
+    gradient = (uint8_t)((autograd->requires_grad_ | has_function) | has_function << 1);
+    if (autograd->fw_grad_ || (gradient && autograd->is_view_)) return false;
+  }
+  return difference == 0 && impl->dtype() == item.dtype && gradient == item.gradient;
+}
 
 // ---------------------------------------------------------------------------------------------------------------- memory
 
@@ -470,29 +519,39 @@ void* pack_tensors(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t 
       delete pack;
       return nullptr;
     }
-    pack->items.push_back({tensors[i], THPVariable_Unpack(tensors[i]).unsafeGetTensorImpl(), &meta_of(metas[i])});
+    pack->original.push_back(i);
   }
+  std::sort(pack->original.begin(), pack->original.end(), [tensors](Py_ssize_t i, Py_ssize_t j) {
+    return THPVariable_Unpack(tensors[i]).unsafeGetTensorImpl() < THPVariable_Unpack(tensors[j]).unsafeGetTensorImpl();
+  });
+  for (Py_ssize_t i : pack->original) pack->items.push_back(pack_item(tensors[i], meta_of(metas[i])));
   return pack;
 }
 
 Py_ssize_t check_pack(void* opaque_pack) {
-  auto& items = ((Pack*)opaque_pack)->items;
-  constexpr size_t kAhead = 6, kLine = 64;
-  size_t n = items.size();
+  auto& pack = *(Pack*)opaque_pack;
+  PackItem* items = pack.items.data();
+  // Two distances: the implementation's lines first, then, through a pointer in them, the autograd metadata.
+  constexpr size_t kFar = 16, kNear = 8, kLine = 64;
+  size_t n = pack.items.size();
   try {
     for (size_t i = 0; i < n; i++) {
-      if (i + kAhead < n) {
-        auto* next = (const char*)items[i + kAhead].impl;
-        __builtin_prefetch(next);
-        __builtin_prefetch(next + kLine);
-        __builtin_prefetch(next + 2 * kLine);
-        __builtin_prefetch(items[i + kAhead].object);
+      if (i + kFar < n) {
+        auto* impl = (const char*)items[i + kFar].impl;  // perhaps gone by now: only an address
+        __builtin_prefetch(impl);
+        __builtin_prefetch(impl + kLine);
+        __builtin_prefetch(impl + 2 * kLine);
+        __builtin_prefetch(items[i + kFar].object);
+        auto* autograd = (const char*)THPVariable_Unpack(items[i + kNear].object).unsafeGetTensorImpl()->autograd_meta();
+        __builtin_prefetch(autograd);
+        __builtin_prefetch(autograd + 2 * kLine);
       }
       PackItem& item = items[i];
       // The object can have been given another implementation (torch.utils.swap_tensors) or another class.
-      item.impl = THPVariable_Unpack(item.object).unsafeGetTensorImpl();
-      if (Py_TYPE(item.object) != item.meta->type) return (Py_ssize_t)i;
-      if (!impl_matches(*item.meta, const_cast<c10::TensorImpl*>(item.impl))) return (Py_ssize_t)i;
+      auto* impl = THPVariable_Unpack(item.object).unsafeGetTensorImpl();
+      if (Py_TYPE(item.object) == item.type && impl == item.impl && matches_simply(item)) continue;
+      if (Py_TYPE(item.object) != item.type || !impl_matches(*item.meta, impl)) return pack.original[i];
+      item.impl = impl;
     }
   } catch (const std::exception&) {
     return 0;

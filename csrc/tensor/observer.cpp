@@ -29,6 +29,9 @@ struct ObserverObject {
 
 // The observers started on this thread; a nested one leaves the outer one watching.
 thread_local std::vector<ObserverObject*> observers;
+// How many operators are running.  What an operator writes to inside itself (x + 1 fills a tensor with the 1) is no argument of the
+// program's, so that kMutates counts at the outermost one only.
+thread_local int depth = 0;
 
 // Operators by the address of their schema's name, which lives as long as the operator.  An address may come to be used by another
 // operator, or by a range that is none, so the text is compared as well.
@@ -58,12 +61,20 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& recor
     flags = it->second.flags;
   } else {
     auto full = record.operator_name();
-    if (!full) return nullptr;
+    if (!full) {
+      depth++;
+      return nullptr;
+    }
     flags = flags_of(*full);
     known[name] = {name, overload, flags};
   }
+  if (depth++ > 0) flags &= ~(unsigned)kMutates;
   for (ObserverObject* observer : observers) observer->flags |= flags;
   return nullptr;
+}
+
+void on_operator_end(const at::RecordFunction&, at::ObserverContext*) {
+  if (depth > 0) depth--;
 }
 
 PyObject* observer_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -92,8 +103,9 @@ PyObject* observer_start(PyObject* object, PyObject*) {
   if (std::find(observers.begin(), observers.end(), self) != observers.end()) Py_RETURN_NONE;
   try {
     if (observers.empty()) {
+      depth = 0;
       self->handle = at::addThreadLocalCallback(
-          at::RecordFunctionCallback(on_operator).scopes({at::RecordScope::FUNCTION}));
+          at::RecordFunctionCallback(on_operator, on_operator_end).scopes({at::RecordScope::FUNCTION}));
     }
     observers.push_back(self);
   } catch (const std::exception& error) {

@@ -32,10 +32,10 @@ namespace {
 enum Field : uint8_t {
   kGradMode, kInferenceMode, kForwardGradMode, kMultithreading, kViewReplay, kGradLayout,
   kIncludedKeys, kExcludedKeys,
-  kAutocastCpuDtype, kAutocastCudaDtype, kAutocastCpu, kAutocastCuda, kAutocastCache,
+  kAutocastCpuDtype, kAutocastCudaDtype, kAutocastCache,
   kDefaultDtype,
   kFunctionDisabled, kFunctionModes, kDispatchModes, kInfraModes, kFunctorch,
-  kSavedTensorHooks, kSavedTensorHooksDisabled,
+  kSavedTensorHooks,
   kDeterministic, kDeterministicWarnOnly, kFillUninitialized,
   kTf32, kFp16Reduction, kBf16Reduction, kFp16Accumulation, kFp16ReductionCpu,
   kCudnn, kCudnnBenchmark, kCudnnBenchmarkLimit, kCudnnDeterministic, kMkldnn, kMkldnnDeterministic, kNnpack,
@@ -49,11 +49,11 @@ constexpr const char* kNames[kFieldCount] = {
     "grad mode (torch.no_grad, torch.enable_grad)", "inference mode", "forward-mode grad", "autograd multithreading",
     "autograd view replay", "gradient layout enforcement",
     "included dispatch keys", "excluded dispatch keys (autocast, inference mode, functorch)",
-    "autocast dtype (cpu)", "autocast dtype (cuda)", "autocast (cpu)", "autocast (cuda)", "autocast cache",
+    "autocast dtype (cpu)", "autocast dtype (cuda)", "autocast cache",
     "default dtype",
     "torch function disabled", "torch function modes (torch.set_default_device is one)", "torch dispatch modes",
     "built-in dispatch modes", "functorch transform (vmap, grad, ...)",
-    "saved tensor hooks", "saved tensor hooks being disabled",
+    "saved tensor hooks",
     "deterministic algorithms", "deterministic algorithms: warn only", "fill uninitialized memory",
     "float32 precision (matmul, TF32)", "fp16 reduction (cuBLAS)", "bf16 reduction (cuBLAS)",
     "fp16 accumulation (cuBLAS)", "fp16 reduction (CPU)",
@@ -71,8 +71,11 @@ uint64_t tf32_settings(const at::Context& context) {
   using B = at::Float32Backend;
   using O = at::Float32Op;
   auto word = (uint64_t)context.float32Precision(B::GENERIC, O::ALL);
-  for (B backend : {B::CUDA, B::MKLDNN}) {
-    for (O op : {O::ALL, O::CONV, O::RNN, O::MATMUL}) word = word * 5 + (uint64_t)context.float32Precision(backend, op);
+  constexpr uint64_t kBase = 8;  // more than there are precisions
+  static const bool has_cuda = at::Context::hasCUDA();
+  for (O op : {O::ALL, O::CONV, O::RNN, O::MATMUL}) {
+    word = word * kBase + (uint64_t)context.float32Precision(B::MKLDNN, op);
+    if (has_cuda) word = word * kBase + (uint64_t)context.float32Precision(B::CUDA, op);
   }
   return word;
 }
@@ -105,8 +108,8 @@ uint64_t functorch_transform(c10::DispatchKeySet included) {
 
 uint64_t saved_tensor_hooks() {
   const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
-  uint64_t word = state.stack.size();
-  if (word) word = word * 31 + (uint64_t)(uintptr_t)state.stack.top().first.ptr(getPyInterpreter());
+  uint64_t word = state.stack.size() * 2 + state.disabled_error_message.has_value();
+  if (!state.stack.empty()) word = word * 31 + (uint64_t)(uintptr_t)state.stack.top().first.ptr(getPyInterpreter());
   return word;
 }
 
@@ -127,20 +130,19 @@ void read_thread_state(F&& set) {
   set(kGradLayout, autograd.get_grad_layout_enforcement_enabled());
   auto keys = c10::impl::tls_local_dispatch_key_set();
   set(kIncludedKeys, keys.included_.raw_repr());
-  set(kExcludedKeys, keys.excluded_.raw_repr());
+  set(kExcludedKeys, keys.excluded_.raw_repr());  // says too for which devices autocast is on
   set(kAutocastCpuDtype, (uint64_t)at::autocast::get_autocast_dtype(c10::DeviceType::CPU));
   set(kAutocastCudaDtype, (uint64_t)at::autocast::get_autocast_dtype(c10::DeviceType::CUDA));
-  set(kAutocastCpu, at::autocast::is_autocast_enabled(c10::DeviceType::CPU));
-  set(kAutocastCuda, at::autocast::is_autocast_enabled(c10::DeviceType::CUDA));
   set(kAutocastCache, at::autocast::is_autocast_cache_enabled());
   set(kDefaultDtype, (uint64_t)c10::get_default_dtype_as_scalartype());
   set(kFunctionDisabled, (uint64_t)at::impl::PythonTorchFunctionTLS::get_disabled_state());
   set(kFunctionModes, (uint64_t)at::impl::PythonTorchFunctionTLS::stack_len());
-  set(kDispatchModes, (uint64_t)c10::impl::TorchDispatchModeTLS::stack_len());
-  set(kInfraModes, c10::impl::TorchDispatchModeTLS::any_modes_set() ? infra_modes() : 0);
+  // A mode on the stack includes this key, and most calls have none: that saves the look at the stack.
+  bool dispatch_modes = keys.included_.has(c10::DispatchKey::Python);
+  set(kDispatchModes, dispatch_modes ? (uint64_t)c10::impl::TorchDispatchModeTLS::stack_len() : 0);
+  set(kInfraModes, dispatch_modes ? infra_modes() : 0);
   set(kFunctorch, functorch_transform(keys.included_));
   set(kSavedTensorHooks, saved_tensor_hooks());
-  set(kSavedTensorHooksDisabled, !at::SavedTensorDefaultHooks::is_enabled());
 }
 
 template <typename F>
@@ -185,15 +187,12 @@ void read_state(Fields& fields) {
 
 // The objects on the mode stacks, bottom first; borrowed.
 template <typename F>
-bool each_mode(F&& visit) {
-  auto* interpreter = getPyInterpreter();
-  int64_t functions = at::impl::PythonTorchFunctionTLS::stack_len();
-  for (int64_t i = 0; i < functions; i++) {
-    if (!visit(at::impl::PythonTorchFunctionTLS::get_stack_at(i)->ptr(interpreter))) return false;
+bool each_mode(const Fields& fields, F&& visit) {
+  for (uint64_t i = 0; i < fields[kFunctionModes]; i++) {
+    if (!visit(at::impl::PythonTorchFunctionTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter()))) return false;
   }
-  int64_t dispatches = c10::impl::TorchDispatchModeTLS::stack_len();
-  for (int64_t i = 0; i < dispatches; i++) {
-    if (!visit(c10::impl::TorchDispatchModeTLS::get_stack_at(i)->ptr(interpreter))) return false;
+  for (uint64_t i = 0; i < fields[kDispatchModes]; i++) {
+    if (!visit(c10::impl::TorchDispatchModeTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter()))) return false;
   }
   return true;
 }
@@ -210,7 +209,7 @@ struct StateObject {
 
 bool modes_match(const State& state) {
   size_t i = 0;
-  return each_mode([&](PyObject* mode) { return i < state.modes.size() && state.modes[i++] == mode; }) &&
+  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && state.modes[i++] == mode; }) &&
          i == state.modes.size();
 }
 
@@ -239,7 +238,7 @@ PyObject* state_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   try {
     read_state(self->state->fields);
-    each_mode([self](PyObject* mode) {
+    each_mode(self->state->fields, [self](PyObject* mode) {
       self->state->modes.push_back(Py_NewRef(mode));
       return true;
     });
