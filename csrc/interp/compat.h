@@ -13,6 +13,8 @@
 #include <internal/pycore_frame.h>
 #undef Py_BUILD_CORE
 
+#include <cstring>
+
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #error "magpy supports CPython 3.11, 3.12 and 3.13"
 #endif
@@ -71,6 +73,49 @@ inline void raise_stacksize(PyCodeObject* code, int stacksize) {
 #if PY_VERSION_HEX >= 0x030C0000
   code->co_framesize += extra;
 #endif
+}
+
+// Runs `eval` on a copy of `frame` that has `slots` data-stack slots and starts at the first instruction of `code`.  For the
+// rare frame that cannot grow in place.  Afterwards `frame` is as `eval` would have left it.  MemoryError leaves it untouched
+// and returns false.
+template <class Eval>
+inline bool run_relocated(PyThreadState* ts, Frame* frame, PyCodeObject* code, Py_ssize_t slots, PyObject** result, Eval eval) {
+  const size_t used = sizeof(PyObject*) * (FRAME_SPECIALS_SIZE + static_cast<size_t>(code->co_nlocalsplus));
+#if PY_VERSION_HEX >= 0x030C0000
+  // The evaluation pops the frame it was given.  A frame at the start of a chunk takes its chunk with it, so the copy gets a
+  // chunk of its own, from the allocator that the interpreter gives it back to.
+  PyObjectArenaAllocator arena;
+  PyObject_GetArenaAllocator(&arena);
+  const size_t bytes = sizeof(PyObject*) * (static_cast<size_t>(slots) + 2048);
+  auto* chunk = static_cast<_PyStackChunk*>(arena.alloc(arena.ctx, bytes));
+  if (chunk == nullptr) return false;
+  _PyStackChunk* below = ts->datastack_chunk;
+  below->top = static_cast<size_t>(ts->datastack_top - &below->data[0]);
+  chunk->previous = below;
+  chunk->size = bytes;
+  chunk->top = 0;
+  auto* copy = reinterpret_cast<Frame*>(&chunk->data[0]);
+  memcpy(static_cast<void*>(copy), frame, used);
+  ts->datastack_chunk = chunk;
+  ts->datastack_limit = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(chunk) + bytes);
+  ts->datastack_top = &chunk->data[0] + slots;
+  frame_set_code(copy, code);
+  *result = eval(copy);
+  // The references went with the copy; of the frame only its place is left.
+  ts->datastack_top = reinterpret_cast<PyObject**>(frame);
+#else
+  // The caller of the evaluation clears and pops the frame, so what is in the copy goes back.
+  auto* copy = static_cast<Frame*>(PyMem_Malloc(sizeof(PyObject*) * static_cast<size_t>(slots)));
+  if (copy == nullptr) return false;
+  memcpy(static_cast<void*>(copy), frame, used);
+  frame_set_code(copy, code);
+  *result = eval(copy);
+  memcpy(static_cast<void*>(frame), copy, used);
+  if (frame->frame_obj != nullptr) frame->frame_obj->f_frame = frame;
+  PyMem_Free(copy);
+  (void)ts;
+#endif
+  return true;
 }
 
 // CPython 3.12 renamed these; the old names are deprecated macros there.

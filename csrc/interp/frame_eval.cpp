@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compat.h"
+#include "probes.h"
 #include "session.h"
 
 namespace magpy {
@@ -36,7 +37,9 @@ PyObject* instrument = nullptr;  // owned: the Python function code -> twin
 std::vector<std::string> skip_prefixes;
 unsigned skip_epoch = 1;
 int installed = 0;
+Py_ssize_t twins_made = 0, twin_frames = 0, failed_codes = 0, relocated = 0;  // for tests
 bool everywhere = false;  // test mode: every frame of every thread, session or not
+bool never_room = false;  // test mode: every frame is moved
 _PyFrameEvalFunction previous = nullptr;
 
 CodeInfo* get_info(PyCodeObject* code) {
@@ -122,6 +125,7 @@ bool make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
       of_twin->original = code;
       compat::raise_stacksize(code, twin->co_stacksize);
       info->twin = twin;
+      ++twins_made;
       made = nullptr;
       ok = true;
     } else if (info->twin != nullptr) {
@@ -131,6 +135,7 @@ bool make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
     if (getenv("MAGPY_DEBUG_INSTRUMENT") != nullptr) PyErr_WriteUnraisable(reinterpret_cast<PyObject*>(code));
   }
   info->state = ok ? State::kHasTwin : State::kFailed;
+  if (!ok) ++failed_codes;
   Py_XDECREF(made);
   PyErr_Clear();
   PyErr_Restore(type, value, traceback);
@@ -145,13 +150,24 @@ PyObject* run_plain(PyThreadState* ts, Frame* frame, int throwflag) {
 bool make_room(PyThreadState* ts, Frame* frame, Py_ssize_t slots) {
   PyObject** base = reinterpret_cast<PyObject**>(frame);
   PyObject** needed = base + slots;
+  if (never_room) return false;
   if (ts->datastack_top >= needed) return true;
   if (base >= ts->datastack_top || needed >= ts->datastack_limit) return false;
   ts->datastack_top = needed;
   return true;
 }
 
+// The frame of the function that a probe is calling has started, and has its own references to the arguments.
+void take_arguments() {
+  Handover* handover = tls_handover;
+  tls_handover = nullptr;
+  for (Py_ssize_t i = 0; i < handover->count; ++i) Py_CLEAR(handover->items[i]);
+}
+
 PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
+  if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) && !compat::is_generator_frame(frame)) {
+    take_arguments();
+  }
   const bool session = active();
   if ((!session && !(everywhere && tls_pause == 0)) || throwflag || compat::is_generator_frame(frame)) {
     return run_plain(ts, frame, throwflag);
@@ -173,15 +189,21 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
     if (session) on_uninstrumented(code, "the code could not be instrumented");
     return run_plain(ts, frame, throwflag);
   }
-  if (!make_room(ts, frame, compat::frame_slots(info->twin))) {
-    if (session) on_uninstrumented(code, "no room on the data stack; the next call will fit");
-    return run_plain(ts, frame, throwflag);
-  }
-  compat::frame_set_code(frame, info->twin);
+  ++twin_frames;
   if (session) {
     PyObject* first = code->co_argcount > 0 ? frame->localsplus[0] : nullptr;
     on_frame_enter(reinterpret_cast<PyFunctionObject*>(compat::frame_func(frame)), first);
   }
+  const Py_ssize_t slots = compat::frame_slots(info->twin);
+  if (make_room(ts, frame, slots)) {
+    compat::frame_set_code(frame, info->twin);
+    return run_plain(ts, frame, throwflag);
+  }
+  ++relocated;
+  PyObject* result = nullptr;
+  auto run = [ts, throwflag](Frame* copy) { return run_plain(ts, copy, throwflag); };
+  if (compat::run_relocated(ts, frame, info->twin, slots, &result, run)) return result;
+  if (session) on_uninstrumented(code, "no memory for its frame");
   return run_plain(ts, frame, throwflag);
 }
 
@@ -212,10 +234,11 @@ PyObject* py_set_skip_prefixes(PyObject*, PyObject* arg) {
 }
 
 PyObject* py_instrument_all(PyObject*, PyObject* arg) {
-  int on = PyObject_IsTrue(arg);
-  if (on < 0) return nullptr;
-  if (static_cast<bool>(on) != everywhere) {
-    everywhere = on;
+  long on = PyLong_AsLong(arg);
+  if (on == -1 && PyErr_Occurred()) return nullptr;
+  never_room = on == 2;
+  if ((on != 0) != everywhere) {
+    everywhere = on != 0;
     if (on) {
       if (hook_install() < 0) return nullptr;
     } else {
@@ -226,6 +249,11 @@ PyObject* py_instrument_all(PyObject*, PyObject* arg) {
 }
 
 PyObject* py_hook_installed(PyObject*, PyObject*) { return PyLong_FromLong(installed); }
+
+PyObject* py_hook_counts(PyObject*, PyObject*) {
+  return Py_BuildValue("{s:n,s:n,s:n,s:n}", "twins", twins_made, "twin_frames", twin_frames, "failed", failed_codes, "relocated",
+                       relocated);
+}
 
 // The twin of a code object, if it has one; of a twin: its original.
 PyObject* other_of(PyObject* arg, bool want_twin) {
@@ -242,8 +270,9 @@ PyMethodDef methods[] = {
     {"set_instrument", py_set_instrument, METH_O, "set_instrument(f): f(code) -> twin makes the twins."},
     {"set_skip_prefixes", py_set_skip_prefixes, METH_O,
      "set_skip_prefixes(prefixes): frames whose file starts with one of them run as they are."},
-    {"instrument_all", py_instrument_all, METH_O, "instrument_all(on): run every frame of the process with its twin."},
+    {"instrument_all", py_instrument_all, METH_O, "instrument_all(how): run every frame of the process as it is (0), with its twin (1), or with its twin in another place (2)."},
     {"hook_installed", py_hook_installed, METH_NOARGS, "How many times the hook is installed now."},
+    {"hook_counts", py_hook_counts, METH_NOARGS, "What the hook did since the process started."},
     {"twin_of", py_twin_of, METH_O, "The twin of a code object, or None."},
     {"original_of", py_original_of, METH_O, "The code object that a twin was made from, or None."},
     {nullptr, nullptr, 0, nullptr},

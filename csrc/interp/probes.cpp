@@ -1,4 +1,4 @@
-// See probes.h.  Every probe is METH_FASTCALL and is called by twins only, with arguments that magpy/capture/instrument.py put
+// See probes.h.  Every probe is called by twins only, with arguments that magpy/capture/instrument.py put
 // on the stack; so the number and the types of the arguments are not checked again.  The order of the arguments is the one that
 // a single SWAP below the operands gives: for operands [a, b, c] on the stack (c on top) a probe is called with (b, c, a).
 #include "probes.h"
@@ -24,16 +24,16 @@ PyObject* attr_load(PyObject* obj, PyObject* name) {
 }
 
 // (obj, name)
-PyObject* probe_attr_load(PyObject*, Args a, Py_ssize_t) { return attr_load(a[0], a[1]); }
+PyObject* probe_attr_load(PyObject*, Args a, size_t, PyObject*) { return attr_load(a[0], a[1]); }
 
 // (obj, value, name)
-PyObject* probe_attr_store(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_attr_store(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_attr_store(a[0], a[2], a[1]);
   return none_or_null(PyObject_SetAttr(a[0], a[2], a[1]));
 }
 
 // (obj, name)
-PyObject* probe_attr_delete(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_attr_delete(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_attr_store(a[0], a[1], nullptr);
   return none_or_null(PyObject_SetAttr(a[0], a[1], nullptr));
 }
@@ -41,7 +41,7 @@ PyObject* probe_attr_delete(PyObject*, Args a, Py_ssize_t) {
 // ---- names ----
 
 // (value, name)
-PyObject* probe_global_load(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_global_load(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     compat::Frame* f = caller();
     on_global_load(f->f_globals, f->f_builtins, a[1], a[0]);
@@ -50,14 +50,15 @@ PyObject* probe_global_load(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (name)
-PyObject* probe_global_store(PyObject*, Args a, Py_ssize_t n) {
+PyObject* probe_global_store(PyObject*, Args a, size_t nargsf, PyObject*) {
   // With a value on the stack: (value, name), and the value is given back.
+  const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   if (active()) on_global_store(caller()->f_globals, a[n - 1], n == 2 ? a[0] : nullptr);
   return Py_NewRef(n == 2 ? a[0] : Py_None);
 }
 
 // (name)
-PyObject* probe_name_access(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_name_access(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     PyObject* locals = caller()->f_locals;
     if (locals != nullptr) on_name_access(locals, a[0]);
@@ -66,7 +67,7 @@ PyObject* probe_name_access(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (value, name): a name of a class body or of exec'd code gave value; tells where from.
-PyObject* probe_name_load(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     compat::Frame* f = caller();
     // Looking into a mapping of the program's own class again could be noticed.
@@ -81,7 +82,7 @@ PyObject* probe_name_load(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (cell)
-PyObject* probe_cell_load(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_cell_load(PyObject*, Args a, size_t, PyObject*) {
   if (active() && PyCell_Check(a[0])) {
     PyObject* value = PyCell_Get(a[0]);
     on_cell_load(a[0], value);
@@ -91,7 +92,7 @@ PyObject* probe_cell_load(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (cell)
-PyObject* probe_cell_store(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_cell_store(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_cell_store(a[0]);
   Py_RETURN_NONE;
 }
@@ -113,14 +114,14 @@ PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
 }
 
 // (key, obj)
-PyObject* probe_item_load(PyObject*, Args a, Py_ssize_t) { return item_load(a[1], a[0]); }
+PyObject* probe_item_load(PyObject*, Args a, size_t, PyObject*) { return item_load(a[1], a[0]); }
 // (obj, key, value)
-PyObject* probe_item_store(PyObject*, Args a, Py_ssize_t) { return item_store(a[0], a[1], a[2]); }
+PyObject* probe_item_store(PyObject*, Args a, size_t, PyObject*) { return item_store(a[0], a[1], a[2]); }
 // (key, obj)
-PyObject* probe_item_delete(PyObject*, Args a, Py_ssize_t) { return item_store(a[1], a[0], nullptr); }
+PyObject* probe_item_delete(PyObject*, Args a, size_t, PyObject*) { return item_store(a[1], a[0], nullptr); }
 
 // (start, stop, obj)
-PyObject* probe_slice_load(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_slice_load(PyObject*, Args a, size_t, PyObject*) {
   PyObject* slice = PySlice_New(a[0], a[1], nullptr);
   if (slice == nullptr) return nullptr;
   PyObject* value = item_load(a[2], slice);
@@ -129,7 +130,7 @@ PyObject* probe_slice_load(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (obj, start, stop, value)
-PyObject* probe_slice_store(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
   PyObject* slice = PySlice_New(a[1], a[2], nullptr);
   if (slice == nullptr) return nullptr;
   PyObject* done = item_store(a[0], slice, a[3]);
@@ -138,7 +139,7 @@ PyObject* probe_slice_store(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (container, item, invert)
-PyObject* probe_contains(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_contains(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_contains_pre(a[0], a[1]);
   int outcome = PySequence_Contains(a[0], a[1]);
   if (outcome < 0) return nullptr;
@@ -165,7 +166,7 @@ constexpr binaryfunc kBinary[] = {
 };
 
 // (b, a, op)
-PyObject* probe_binary(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
   on_binary_pre(op, a[1], a[0]);
@@ -175,7 +176,7 @@ PyObject* probe_binary(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (b, a, op)
-PyObject* probe_compare(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
   on_compare_pre(op, a[1], a[0]);
@@ -185,7 +186,7 @@ PyObject* probe_compare(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (a, op)
-PyObject* probe_unary(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_unary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[1]);
   PyObject* result = nullptr;
   switch (op) {
@@ -203,7 +204,7 @@ PyObject* probe_unary(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (value): the truth of value is about to be taken; gives value back.
-PyObject* probe_truth(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_truth(PyObject*, Args a, size_t, PyObject*) {
   if (!PyBool_Check(a[0]) && active()) on_truth(a[0]);
   return Py_NewRef(a[0]);
 }
@@ -212,13 +213,13 @@ PyObject* probe_truth(PyObject*, Args a, Py_ssize_t) {
 
 // (value): gives value back.
 template <Touch how>
-PyObject* probe_touch(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], how);
   return Py_NewRef(a[0]);
 }
 
 // (obj)
-PyObject* probe_iter(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_iter(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], Touch::kIter);
   PyObject* iterator = PyObject_GetIter(a[0]);
   if (iterator != nullptr && active()) on_iter(a[0], iterator);
@@ -226,7 +227,7 @@ PyObject* probe_iter(PyObject*, Args a, Py_ssize_t) {
 }
 
 // (value, iterator)
-PyObject* probe_next(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_next(PyObject*, Args a, size_t, PyObject*) {
   if (!active()) return Py_NewRef(a[0]);
   return on_next(a[1], Py_NewRef(a[0]));
 }
@@ -243,36 +244,66 @@ PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* k
   return nullptr;
 }
 
+// Calls a Python function with items[1:] and lets its frame take the arguments over, as the interpreter's own call does: what
+// the callee drops dies then, not when the call returns.  items[0] is the function.
+PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
+  Handover handover = {items[0], items + 1, npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
+  Handover* outer = tls_handover;
+  tls_handover = &handover;
+  PyObject* result = PyObject_Vectorcall(items[0], items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  tls_handover = outer;
+  return result;
+}
+
 // The operands of a call as the interpreter lays them out on the stack, taken by BUILD_TUPLE: two slots, of which one may be
 // NULL, then the arguments.  The tuple is ours alone and must be invisible to the collector: it may hold NULL, and a callee may
 // borrow the slot before its first argument.
 PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
   if (PyObject_GC_IsTracked(packed)) PyObject_GC_UnTrack(packed);
   PyObject** item = &PyTuple_GET_ITEM(packed, 0);
-  Py_ssize_t nargs = nitems - 2;
-  PyObject* f;
-  PyObject** args = item + 2;
-#if PY_VERSION_HEX >= 0x030D0000
-  f = item[0];
-  if (item[1] != nullptr) {
-#else
-  f = item[0] != nullptr ? item[0] : item[1];
-  if (item[0] != nullptr) {
-#endif
-    --args;
-    ++nargs;
+  Py_ssize_t nargs = nitems - 2 - (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+#if PY_VERSION_HEX < 0x030D0000
+  if (item[0] == nullptr) {  // (NULL, callable) as later versions have it: (callable, NULL)
+    item[0] = item[1];
+    item[1] = nullptr;
   }
-  const Py_ssize_t nkw = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
-  return call(f, args, nargs - nkw, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+#endif
+  PyObject* f = item[0];
+  PyObject** args = item + (item[1] != nullptr ? 1 : 2);
+  if (item[1] != nullptr) ++nargs;
+  const bool method = Py_IS_TYPE(f, &PyMethod_Type) && item[1] == nullptr && PyFunction_Check(PyMethod_GET_FUNCTION(f));
+  if (!method && !PyFunction_Check(f)) return call(f, args, nargs, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  if (active()) {
+    PyObject* result = nullptr;
+    if (on_call_pre(f, args, nargs, kwnames, &result)) {
+      if (!active()) return result;
+      if (result != nullptr) return on_call(f, args, nargs, kwnames, result);
+      on_call_raised(f, args, nargs, kwnames);
+      return nullptr;
+    }
+  }
+  // The session has no use for the end of a Python function's call: its frame reports what it does.
+  if (method) {
+    PyObject* function = Py_NewRef(PyMethod_GET_FUNCTION(f));
+    item[1] = Py_NewRef(PyMethod_GET_SELF(f));
+    item[0] = function;
+    Py_DECREF(f);
+    ++nargs;
+  } else if (item[1] == nullptr) {
+    item[1] = item[0];
+    item[0] = nullptr;
+    ++item;
+  }
+  return call_function(item, nargs, kwnames);
 }
 
 // (packed) or (packed, kwnames)
-PyObject* probe_call(PyObject*, Args a, Py_ssize_t n) {
-  return call_packed(a[0], n == 2 ? a[1] : nullptr, PyTuple_GET_SIZE(a[0]));
+PyObject* probe_call(PyObject*, Args a, size_t nargsf, PyObject*) {
+  return call_packed(a[0], PyVectorcall_NARGS(nargsf) == 2 ? a[1] : nullptr, PyTuple_GET_SIZE(a[0]));
 }
 
 // (packed): the last item is kwnames.
-PyObject* probe_call_kw(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_call_kw(PyObject*, Args a, size_t, PyObject*) {
   const Py_ssize_t n = PyTuple_GET_SIZE(a[0]);
   return call_packed(a[0], PyTuple_GET_ITEM(a[0], n - 1), n - 1);
 }
@@ -319,8 +350,46 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
   return result;
 }
 
+#if PY_VERSION_HEX >= 0x030C0000
+// f(*args, **kwargs) of a Python function whose keys are strings: since 3.12 the frame takes the arguments over, as in a plain
+// call.  Takes `args` and `kwargs` from `packed` as soon as they are laid out.
+PyObject* call_function_ex(PyObject* packed, PyObject* f, PyObject* args, PyObject* kwargs) {
+  const Py_ssize_t npos = PyTuple_GET_SIZE(args);
+  const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
+  PyObject* flat = PyTuple_New(npos + nkw + 2);
+  PyObject* kwnames = nkw > 0 ? PyTuple_New(nkw) : nullptr;
+  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) {
+    Py_XDECREF(flat);
+    Py_XDECREF(kwnames);
+    return nullptr;
+  }
+  PyTuple_SET_ITEM(flat, 0, Py_NewRef(f));
+  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, 2 + i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+  PyObject *key, *value;
+  Py_ssize_t pos = 0;
+  for (Py_ssize_t i = 0; i < nkw && PyDict_Next(kwargs, &pos, &key, &value); ++i) {
+    PyTuple_SET_ITEM(kwnames, i, Py_NewRef(key));
+    PyTuple_SET_ITEM(flat, 2 + npos + i, Py_NewRef(value));
+  }
+  for (Py_ssize_t i = 2; i < PyTuple_GET_SIZE(packed); ++i) Py_CLEAR(PyTuple_GET_ITEM(packed, i));
+  PyObject* result = call_packed(flat, kwnames, npos + nkw + 2);
+  Py_DECREF(flat);
+  Py_XDECREF(kwnames);
+  return result;
+}
+
+bool string_keys(PyObject* dict) {
+  PyObject *key, *value;
+  Py_ssize_t pos = 0;
+  while (dict != nullptr && PyDict_Next(dict, &pos, &key, &value)) {
+    if (!PyUnicode_Check(key)) return false;
+  }
+  return true;
+}
+#endif
+
 // (packed): [NULL, f, args] or [NULL, f, args, kwargs] (3.13: f before NULL)
-PyObject* probe_call_ex(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
   PyObject* packed = a[0];
   if (PyObject_GC_IsTracked(packed)) PyObject_GC_UnTrack(packed);
 #if PY_VERSION_HEX >= 0x030D0000
@@ -330,25 +399,30 @@ PyObject* probe_call_ex(PyObject*, Args a, Py_ssize_t) {
 #endif
   PyObject* given = PyTuple_GET_ITEM(packed, 2);
   PyObject* kwargs = PyTuple_GET_SIZE(packed) == 4 ? PyTuple_GET_ITEM(packed, 3) : nullptr;
-  if (PyTuple_CheckExact(given)) return call_flat(f, given, kwargs);
-  if (active()) on_touch(given, Touch::kExtend);
-  if (Py_TYPE(given)->tp_iter == nullptr && !PySequence_Check(given)) {
-    PyObject* name = _PyObject_FunctionStr(f);
-    if (name != nullptr) {
-      PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", name, Py_TYPE(given)->tp_name);
-      Py_DECREF(name);
+  if (!PyTuple_CheckExact(given)) {
+    if (active()) on_touch(given, Touch::kExtend);
+    if (Py_TYPE(given)->tp_iter == nullptr && !PySequence_Check(given)) {
+      PyObject* name = _PyObject_FunctionStr(f);
+      if (name != nullptr) {
+        PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", name, Py_TYPE(given)->tp_name);
+        Py_DECREF(name);
+      }
+      return nullptr;
     }
-    return nullptr;
+    PyObject* args = PySequence_Tuple(given);
+    if (args == nullptr) return nullptr;
+    PyTuple_SET_ITEM(packed, 2, args);
+    Py_DECREF(given);
+    given = args;
   }
-  PyObject* args = PySequence_Tuple(given);
-  if (args == nullptr) return nullptr;
-  PyObject* result = call_flat(f, args, kwargs);
-  Py_DECREF(args);
-  return result;
+#if PY_VERSION_HEX >= 0x030C0000
+  if (PyFunction_Check(f) && string_keys(kwargs)) return call_function_ex(packed, f, given, kwargs);
+#endif
+  return call_flat(f, given, kwargs);
 }
 
 // (class, self, super, name, explicit): super().name of 3.12+, with `explicit` when the program wrote super(class, self).
-PyObject* probe_super_attr(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_super_attr(PyObject*, Args a, size_t, PyObject*) {
   PyObject* pair[] = {nullptr, a[0], a[1]};
   PyObject* super = call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (super == nullptr) return nullptr;
@@ -382,19 +456,19 @@ PyObject* format(PyObject* value, PyObject* spec, int conversion) {
 }
 
 // (value, conversion)
-PyObject* probe_format(PyObject*, Args a, Py_ssize_t) { return format(a[0], nullptr, as_int(a[1])); }
+PyObject* probe_format(PyObject*, Args a, size_t, PyObject*) { return format(a[0], nullptr, as_int(a[1])); }
 // (spec, value, conversion)
-PyObject* probe_format_spec(PyObject*, Args a, Py_ssize_t) { return format(a[1], a[0], as_int(a[2])); }
+PyObject* probe_format_spec(PyObject*, Args a, size_t, PyObject*) { return format(a[1], a[0], as_int(a[2])); }
 
 // (value, conversion): only the conversion (3.13).
-PyObject* probe_convert(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_convert(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], Touch::kFormat);
   PyObject* result = convert(a[0], as_int(a[1]));
   return result != nullptr && active() ? on_format(a[0], nullptr, as_int(a[1]), result) : result;
 }
 
 // (parts)
-PyObject* probe_build_string(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_build_string(PyObject*, Args a, size_t, PyObject*) {
   static PyObject* empty = PyUnicode_New(0, 0);
   PyObject* result = PyUnicode_Join(empty, a[0]);
   if (result == nullptr || !active()) return result;
@@ -404,62 +478,99 @@ PyObject* probe_build_string(PyObject*, Args a, Py_ssize_t) {
 // ---- the rest ----
 
 // (function)
-PyObject* probe_make_function(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_make_function(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_make_function(a[0]);
   return Py_NewRef(a[0]);
 }
 
 // (module or value)
-PyObject* probe_import(PyObject*, Args a, Py_ssize_t) {
+PyObject* probe_import(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_import(a[0]);
   return Py_NewRef(a[0]);
 }
 
-#define MAGPY_PROBE(name, function) \
-  { name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, nullptr }
+// ---- the probes as objects ----
 
-PyMethodDef methods[] = {
-    MAGPY_PROBE("probe_attr_load", probe_attr_load),
-    MAGPY_PROBE("probe_attr_store", probe_attr_store),
-    MAGPY_PROBE("probe_attr_delete", probe_attr_delete),
-    MAGPY_PROBE("probe_global_load", probe_global_load),
-    MAGPY_PROBE("probe_global_store", probe_global_store),
-    MAGPY_PROBE("probe_name_access", probe_name_access),
-    MAGPY_PROBE("probe_name_load", probe_name_load),
-    MAGPY_PROBE("probe_cell_load", probe_cell_load),
-    MAGPY_PROBE("probe_cell_store", probe_cell_store),
-    MAGPY_PROBE("probe_item_load", probe_item_load),
-    MAGPY_PROBE("probe_item_store", probe_item_store),
-    MAGPY_PROBE("probe_item_delete", probe_item_delete),
-    MAGPY_PROBE("probe_slice_load", probe_slice_load),
-    MAGPY_PROBE("probe_slice_store", probe_slice_store),
-    MAGPY_PROBE("probe_contains", probe_contains),
-    MAGPY_PROBE("probe_binary", probe_binary),
-    MAGPY_PROBE("probe_compare", probe_compare),
-    MAGPY_PROBE("probe_unary", probe_unary),
-    MAGPY_PROBE("probe_truth", probe_truth),
-    MAGPY_PROBE("probe_touch_iter", probe_touch<Touch::kIter>),
-    MAGPY_PROBE("probe_touch_unpack", probe_touch<Touch::kUnpack>),
-    MAGPY_PROBE("probe_touch_extend", probe_touch<Touch::kExtend>),
-    MAGPY_PROBE("probe_touch_match", probe_touch<Touch::kMatch>),
-    MAGPY_PROBE("probe_touch_with", probe_touch<Touch::kWith>),
-    MAGPY_PROBE("probe_iter", probe_iter),
-    MAGPY_PROBE("probe_next", probe_next),
-    MAGPY_PROBE("probe_call", probe_call),
-    MAGPY_PROBE("probe_call_kw", probe_call_kw),
-    MAGPY_PROBE("probe_call_ex", probe_call_ex),
-    MAGPY_PROBE("probe_super_attr", probe_super_attr),
-    MAGPY_PROBE("probe_format", probe_format),
-    MAGPY_PROBE("probe_format_spec", probe_format_spec),
-    MAGPY_PROBE("probe_convert", probe_convert),
-    MAGPY_PROBE("probe_build_string", probe_build_string),
-    MAGPY_PROBE("probe_make_function", probe_make_function),
-    MAGPY_PROBE("probe_import", probe_import),
-    {nullptr, nullptr, 0, nullptr},
+// A callable of its own type and not a builtin function: the interpreter then neither counts it against the recursion limit nor
+// tells a profiler about it.
+struct Probe {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  const char* name;
+};
+
+PyObject* probe_repr(PyObject* self) { return PyUnicode_FromFormat("<magpy %s>", reinterpret_cast<Probe*>(self)->name); }
+
+PyTypeObject probe_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+int add_probe(PyObject* module, const char* name, vectorcallfunc function) {
+  Probe* probe = PyObject_New(Probe, &probe_type);
+  if (probe == nullptr) return -1;
+  probe->vectorcall = function;
+  probe->name = name;
+  int err = PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(probe));
+  Py_DECREF(probe);
+  return err;
+}
+
+struct {
+  const char* name;
+  vectorcallfunc function;
+} const probes[] = {
+    {"probe_attr_load", probe_attr_load},
+    {"probe_attr_store", probe_attr_store},
+    {"probe_attr_delete", probe_attr_delete},
+    {"probe_global_load", probe_global_load},
+    {"probe_global_store", probe_global_store},
+    {"probe_name_access", probe_name_access},
+    {"probe_name_load", probe_name_load},
+    {"probe_cell_load", probe_cell_load},
+    {"probe_cell_store", probe_cell_store},
+    {"probe_item_load", probe_item_load},
+    {"probe_item_store", probe_item_store},
+    {"probe_item_delete", probe_item_delete},
+    {"probe_slice_load", probe_slice_load},
+    {"probe_slice_store", probe_slice_store},
+    {"probe_contains", probe_contains},
+    {"probe_binary", probe_binary},
+    {"probe_compare", probe_compare},
+    {"probe_unary", probe_unary},
+    {"probe_truth", probe_truth},
+    {"probe_touch_iter", probe_touch<Touch::kIter>},
+    {"probe_touch_unpack", probe_touch<Touch::kUnpack>},
+    {"probe_touch_extend", probe_touch<Touch::kExtend>},
+    {"probe_touch_match", probe_touch<Touch::kMatch>},
+    {"probe_touch_with", probe_touch<Touch::kWith>},
+    {"probe_iter", probe_iter},
+    {"probe_next", probe_next},
+    {"probe_call", probe_call},
+    {"probe_call_kw", probe_call_kw},
+    {"probe_call_ex", probe_call_ex},
+    {"probe_super_attr", probe_super_attr},
+    {"probe_format", probe_format},
+    {"probe_format_spec", probe_format_spec},
+    {"probe_convert", probe_convert},
+    {"probe_build_string", probe_build_string},
+    {"probe_make_function", probe_make_function},
+    {"probe_import", probe_import},
 };
 
 }  // namespace
 
-int init_probes(PyObject* module) { return PyModule_AddFunctions(module, methods); }
+thread_local Handover* tls_handover = nullptr;
+
+int init_probes(PyObject* module) {
+  probe_type.tp_name = "magpy._interp.Probe";
+  probe_type.tp_basicsize = sizeof(Probe);
+  probe_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  probe_type.tp_vectorcall_offset = offsetof(Probe, vectorcall);
+  probe_type.tp_call = PyVectorcall_Call;
+  probe_type.tp_repr = probe_repr;
+  if (PyType_Ready(&probe_type) < 0) return -1;
+  for (const auto& probe : probes) {
+    if (add_probe(module, probe.name, probe.function) < 0) return -1;
+  }
+  return 0;
+}
 
 }  // namespace magpy

@@ -13,6 +13,15 @@ namespace magpy {
 // The `op` of on_unary.  on_binary's are CPython's NB_* numbers (in-place ones included), on_compare's are Py_LT .. Py_GE.
 enum UnaryOp : int { kUnaryNegative = 100, kUnaryPositive = 101, kUnaryInvert = 102, kUnaryNot = 103 };
 
+// The arguments of a call of a Python function that the function's frame shall take over: once it has its own references, the
+// hook drops these.  The innermost call that waits for its frame, or nullptr.
+struct Handover {
+  PyObject* function;
+  PyObject** items;
+  Py_ssize_t count;
+};
+extern thread_local Handover* tls_handover;
+
 int init_probes(PyObject* module);
 
 }  // namespace magpy
