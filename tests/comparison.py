@@ -29,12 +29,21 @@ def assert_same(got: Any, want: Any, path: str = "result", tol: float = 0.0) -> 
     assert found is None, found
 
 
+def _same_class(a, b):
+    """One class, or the same local class made in two worlds."""
+    return a is b or (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__)
+
+
 def _difference(got, want, path, tol, memo_got, memo_want):
-    if type(got) is not type(want):
+    if not _same_class(type(got), type(want)):
         names = type(got).__name__, type(want).__name__
         return f"{path}: {names[0]} {got!r:.80} instead of {names[1]} {want!r:.80}"
-    if isinstance(want, ATOMS) or isinstance(want, SHARED):
+    if isinstance(want, ATOMS):
         return None if got == want else f"{path}: {got!r:.200} instead of {want!r:.200}"
+    if isinstance(want, SHARED):
+        local = "<locals>" in getattr(want, "__qualname__", "")
+        same = got is want or (local and got.__qualname__ == want.__qualname__)
+        return None if same else f"{path}: {got!r:.200} instead of {want!r:.200}"
     if isinstance(want, (float, complex)):
         return _number(got, want, path, tol)
     # Sharing: an object met before must be met at the same place in both.
@@ -45,7 +54,8 @@ def _difference(got, want, path, tol, memo_got, memo_want):
         return None
     memo_got[id(got)] = memo_want[id(want)] = path
     if isinstance(want, torch.Tensor):
-        return _tensor(got, want, path, tol)
+        with torch._C.DisableTorchFunctionSubclass():
+            return _tensor(got, want, path, tol)
     return _container(got, want, path, tol, memo_got, memo_want)
 
 

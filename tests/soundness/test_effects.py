@@ -1,0 +1,490 @@
+"""What a call does besides returning: objects it changes, what it prints, in which order.
+
+PYTEST_DONT_REWRITE: the programs must be what they look like.
+"""
+
+import collections
+import contextlib
+import copy
+import io
+import itertools
+import logging
+import sys
+import threading
+import warnings
+import weakref
+
+import torch
+from torch import nn
+
+from tests.soundness.worlds import attempt, case, check_all
+
+CASES = []
+x = torch.arange(3.0)
+
+
+@case(CASES)
+def containers_of_every_kind_are_changed(compile):
+    items, table, names = [1, 2, 3], {"z": 1}, {"x"}
+    queue = collections.deque([1, 2], maxlen=3)
+    counts, grouped = collections.Counter(), collections.defaultdict(list)
+    order = collections.OrderedDict(p=1, q=2)
+
+    def f(t, k):
+        items.append(t.sum())
+        items[0] = k
+        items.insert(1, "in")
+        del items[2]
+        table.setdefault(k, []).append(t)
+        table["last"] = t * 2
+        names.add(k)
+        queue.append(k)
+        counts[k] += 1
+        grouped[k].append(len(items))
+        order.move_to_end("p")
+        return len(items)
+
+    f = compile(f)
+    for k in ("a", "b", "b", "c"):
+        yield f(x, k), items, table, names, queue, counts, grouped, order
+
+
+@case(CASES)
+def attributes_are_set_deleted_and_counted(compile):
+    class Holder:
+        total = 0
+
+    h = Holder()
+
+    def f(t):
+        h.n = getattr(h, "n", 0) + 1
+        Holder.total += 1
+        h.last = t * h.n
+        if hasattr(h, "once"):
+            del h.once
+        return h.last + h.total
+
+    f = compile(f)
+    for i in range(4):
+        yield f(x + i), vars(h), Holder.total
+    h.once = 1
+    h.n = 100
+    yield f(x), vars(h), Holder.total
+
+
+@case(CASES)
+def globals_and_nonlocals_are_rebound(compile):
+    module = type(sys)("effects_world")
+    exec(
+        "count = 0\ndef f(t):\n    global count\n    count += 1\n    return t * count", vars(module)
+    )
+    total = 0.0
+
+    def g(t):
+        nonlocal total
+        total += 1.5
+        return module.f(t) + total
+
+    g = compile(g)
+    for _ in range(4):
+        yield g(x), module.count, total
+    module.count = 40
+    yield g(x), module.count
+
+
+@case(CASES)
+def state_read_back_within_the_call(compile):
+    class Cell:
+        pass
+
+    c = Cell()
+    c.h = torch.zeros(3)
+    c.log = []
+
+    def f(t):
+        c.h = c.h + t
+        c.log.append(c.h)
+        c.h = c.h * 2
+        return c.h, c.log[-1], len(c.log)
+
+    f = compile(f)
+    for _ in range(3):
+        yield f(x), c.h, c.log
+    c.h = torch.ones(3)
+    c.log.clear()
+    yield f(x), c.h, c.log
+
+
+@case(CASES)
+def printed_logged_and_warned_in_order(compile):
+    out, log = io.StringIO(), io.StringIO()
+    logger = logging.getLogger("soundness.effects")
+    handler = logging.StreamHandler(log)
+
+    def f(t):
+        print("first", t.shape)
+        logger.warning("value %d", 3)
+        t = t * 2
+        print("second", t, file=sys.stdout)
+        warnings.warn("third", stacklevel=1)
+        return t
+
+    f = compile(f)
+    logger.addHandler(handler)
+    try:
+        for i in range(3):
+            with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                result = f(x + i)
+            texts = [str(w.message) for w in caught if "magpy" not in str(w.message)]
+            yield result, out.getvalue(), log.getvalue(), texts
+    finally:
+        logger.removeHandler(handler)
+
+
+@case(CASES)
+def exceptions_after_effects(compile):
+    log = []
+
+    def f(t, bad):
+        log.append("begin")
+        t.mul_(2)
+        try:
+            if bad == "inner":
+                raise KeyError(bad)
+            if bad:
+                raise ValueError(bad)
+        except KeyError as error:
+            log.append(str(error))
+        finally:
+            log.append("end")
+        return t + 1
+
+    f = compile(f)
+    for bad in ("", "", "inner", "outer", "inner", "outer", ""):
+        t = x.clone()
+        yield attempt(f, t, bad), t, log
+
+
+@case(CASES)
+def context_managers_of_the_program(compile):
+    depth = []
+
+    @contextlib.contextmanager
+    def level(name):
+        depth.append(name)
+        try:
+            yield len(depth)
+        finally:
+            depth.pop()
+
+    class Swallow:
+        caught = None
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, value, tb):
+            self.caught = kind
+            return kind is ZeroDivisionError
+
+    s = Swallow()
+
+    def f(t, k):
+        with level("a") as n, level("b") as m:
+            t = t * n + m
+        with s:
+            t = t + 1 / k
+        return t, depth
+
+    f = compile(f)
+    for k in (1, 2, 0, 1, 0):
+        yield f(x, k), depth, s.caught
+
+
+@case(CASES)
+def returned_objects_are_new_each_time(compile):
+    Point = collections.namedtuple("Point", "a b")
+
+    class Node:
+        def __init__(self, value):
+            self.value, self.next = value, None
+
+    def f(t):
+        n, m = Node(t * 2), Node([t, 1])
+        n.next, m.next = m, n
+        shared = [t + 1]
+        return (
+            n,
+            Point(shared, {"s": shared}),
+            {1, 2},
+            collections.deque([t]),
+            range(2),
+            slice(1, 2),
+        )
+
+    f = compile(f)
+    results = [f(x + i) for i in range(3)]
+    yield [(r[0], r[1], r[2], r[3], r[4], r[5]) for r in results]
+    yield [r[0].next.next is r[0] for r in results], [r[1].a is r[1].b["s"] for r in results]
+    yield len({id(r[0]) for r in results}), results[0][0] is not results[1][0]
+
+
+@case(CASES)
+def returned_functions_and_generators(compile):
+    def f(t, k):
+        y = t * k
+
+        def later(z, k=k):
+            return y + z * k
+
+        return later, (v * 2 for v in [y, t]), iter([1, 2]), map(len, ["a", "bb"]), later.__name__
+
+    f = compile(f)
+    for k in (2, 2, 3):
+        later, gen, it, mapped, name = f(x, k)
+        yield later(1), list(gen), list(it), list(mapped), name
+
+
+@case(CASES)
+def iterators_from_outside_are_consumed(compile):
+    numbers, squares = iter([1.0, 2.0, 3.0, 4.0]), (i * i for i in range(10))
+    count = itertools.count(5)
+
+    def f(t):
+        return t * next(numbers) + next(squares) + next(count)
+
+    f = compile(f)
+    for _ in range(3):
+        yield f(x)
+    yield list(numbers), next(squares), next(count)
+
+
+@case(CASES)
+def generator_and_send(compile):
+    def accumulate():
+        total = 0.0
+        while True:
+            total += yield total
+
+    g = accumulate()
+    next(g)
+
+    def f(t):
+        return t + g.send(1.0)
+
+    f = compile(f)
+    for _ in range(4):
+        yield f(x)
+
+
+@case(CASES)
+def recursion_and_compiled_inside_compiled(compile):
+    def walk(t, n):
+        return t if n == 0 else walker(t * 2, n - 1) + n
+
+    walker = compile(walk)
+    inner = compile(lambda t: t + 1)
+    outer = compile(lambda t, n: inner(t) * 2 + walker(t, n))
+    for n in (3, 3, 1, 0, 3):
+        yield walker(x, n), outer(x, n), inner(x)
+
+
+@case(CASES)
+def copies_and_reductions_inside(compile):
+    config = {"a": [1, 2], "t": torch.ones(3)}
+
+    def f(t):
+        c = copy.deepcopy(config)
+        c["a"].append(3)
+        s = copy.copy(config)
+        s["b"] = t
+        return c, s, s["a"] is config["a"], c["t"] is config["t"]
+
+    f = compile(f)
+    for i in range(3):
+        yield f(x + i), config
+    config["a"].append(9)
+    yield f(x), config
+
+
+@case(CASES)
+def frames_locals_and_names(compile):
+    def f(t, k=1):
+        y = t + k
+        here = sys._getframe()
+        return sorted(locals()), here.f_code.co_name, here.f_lineno - here.f_code.co_firstlineno, y
+
+    f = compile(f)
+    yield f(x), f(x, 2)
+
+
+@case(CASES)
+def classes_made_inside(compile):
+    def f(t, k):
+        class Local:
+            gain = k
+
+            def apply(self, t):
+                return t * self.gain
+
+        return Local().apply(t), Local.__name__
+
+    f = compile(f)
+    for k in (1, 1, 2.5):
+        yield f(x, k)
+
+
+@case(CASES)
+def weak_references_and_finalizers(compile):
+    log = []
+
+    class Noted:
+        def __del__(self):
+            log.append("gone")
+
+    def f(t):
+        n = Noted()
+        r = weakref.ref(n)
+        alive = r() is n
+        del n
+        return t + 1, alive, r() is None
+
+    f = compile(f)
+    for _ in range(3):
+        yield f(x), log
+
+
+@case(CASES)
+def threads_inside_and_outside(compile):
+    m = nn.Linear(3, 3)
+    f = compile(m)
+    results = {}
+
+    def work(i):
+        with torch.no_grad():
+            results[i] = [f(x + i) for _ in range(5)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    yield dict(sorted(results.items()))
+
+
+@case(CASES)
+def coroutines_and_async_iteration(compile):
+    import asyncio
+
+    async def scale(t, k):
+        return t * k
+
+    async def f(t):
+        a = await scale(t, 2)
+        b = await scale(t, 3)
+        return a + b
+
+    g = compile(lambda t: asyncio.run(f(t)))
+    for i in range(2):
+        yield g(x + i)
+
+
+@case(CASES)
+def time_and_identifiers(compile):
+    import time
+
+    def f(t):
+        start = time.perf_counter()
+        y = t * 2
+        return y, time.perf_counter() >= start, isinstance(id(y), int), hash("a") == hash("a")
+
+    f = compile(f)
+    yield f(x), f(x)
+
+
+@case(CASES)
+def files_are_written(compile):
+    import os
+    import tempfile
+
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+
+    def f(t):
+        with open(path, "a") as out:
+            out.write(f"{t.sum().item()}\n")
+        return t + 1
+
+    try:
+        f = compile(f)
+        for i in range(3):
+            result = f(x + i)
+            with open(path) as written:
+                seen = written.read()
+            yield result, seen
+    finally:
+        os.unlink(path)
+
+
+@case(CASES)
+def callbacks_of_the_caller(compile):
+    log = []
+
+    class Observer:
+        def on(self, name, value):
+            log.append((name, value.sum()))
+
+    def f(t, observers):
+        for o in observers:
+            o.on("in", t)
+        y = t * 2
+        for o in observers:
+            o.on("out", y)
+        return y
+
+    f = compile(f)
+    for observers in ([], [Observer()], [Observer(), Observer()], [Observer()]):
+        yield f(x, observers), log
+
+
+@case(CASES)
+def modules_made_and_registered_inside(compile):
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = None
+
+        def forward(self, t):
+            if self.layer is None:
+                self.layer = nn.Linear(t.shape[-1], 2)
+            return self.layer(t)
+
+    m = Lazy()
+    f = compile(m)
+    for _ in range(4):
+        yield f(x), dict(m.state_dict())
+
+
+@case(CASES)
+def sorting_and_functional_tools(compile):
+    import functools
+    import operator
+
+    words = ["bb", "a", "ccc"]
+
+    def f(t, key):
+        best = sorted(words, key=key, reverse=True)
+        total = functools.reduce(operator.add, [t * len(w) for w in best])
+        pairs = list(zip(best, map(str.upper, best), strict=True))
+        words.sort(key=key)
+        return total, best, pairs, any(len(w) > 2 for w in words), max(words, key=len)
+
+    f = compile(f)
+    for key in (len, str, len):
+        yield f(x, key), words
+    words.append("dddd")
+    yield f(x, len), words
+
+
+test_effects = check_all(CASES)

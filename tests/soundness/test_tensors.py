@@ -1,0 +1,435 @@
+"""Tensors: metadata, aliasing, mutation, gradients, subclasses.
+
+PYTEST_DONT_REWRITE: the programs must be what they look like.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.soundness.worlds import attempt, case, check_all
+
+CASES = []
+
+
+def grid():
+    return torch.arange(6.0).reshape(2, 3)
+
+
+@case(CASES)
+def every_kind_of_metadata(compile):
+    f = compile(lambda t: (t + t, t.shape, t.stride(), t.dtype, t.is_contiguous(), t.numel()))
+    g = grid()
+    for t in (
+        g,
+        g.t(),
+        g[:, ::2],
+        g.expand(2, 2, 3),
+        g.double(),
+        g.half(),
+        g.int(),
+        g > 2,
+        g[:0],
+        g.sum(),
+        g.to(torch.complex64),
+        g.to(torch.complex64).conj(),
+        g.unsqueeze(-1).contiguous(memory_format=torch.contiguous_format),
+        g,
+    ):
+        yield attempt(f, t), attempt(f, t)
+
+
+@case(CASES)
+def gradients_of_arguments_and_parameters(compile):
+    w = torch.ones(3)
+    f = compile(lambda t: ((t * w).sum(), (t * w).requires_grad))
+    yield f(grid())
+    t = grid().requires_grad_()
+    for _ in range(2):
+        out, _ = f(t)
+        out.backward()
+        yield out, t.grad
+    w.requires_grad_()
+    f(grid())[0].backward()
+    yield w.grad
+    with torch.no_grad():
+        seen = f(t)
+    yield seen
+    yield f(t.detach()), f(t * 2)[0].grad_fn is not None
+
+
+@case(CASES)
+def leaves_and_results_know_their_graph(compile):
+    m = nn.Linear(3, 3)
+    f = compile(lambda t: (m(t), m.weight, m(t).detach(), t))
+    t = grid().requires_grad_()
+    for _ in range(2):
+        out, w, d, same = f(t)
+        yield out.requires_grad, w.is_leaf, d.requires_grad, same is t, w is m.weight
+        g = torch.autograd.grad(out.square().sum(), [t, m.weight], create_graph=True)
+        second = torch.autograd.grad(g[0].sum(), m.weight)
+        yield g, second
+
+
+@case(CASES)
+def same_object_or_different_objects(compile):
+    def f(a, b):
+        a.mul_(2)
+        return a + b, a is b
+
+    f = compile(f)
+    for _ in range(2):
+        t = grid()
+        yield f(t, t), t
+        u, v = grid(), grid()
+        yield f(u, v), u, v
+
+
+@case(CASES)
+def memory_overlaps_or_not(compile):
+    def f(a, b):
+        a.add_(10)
+        return b * 1
+
+    f = compile(f)
+    for first, second in (
+        (slice(0, 3), slice(3, 6)),
+        (slice(0, 4), slice(2, 6)),
+        (slice(0, 3), slice(3, 6)),
+        (slice(0, 6), slice(0, 6)),
+        (slice(2, 6), slice(0, 4)),
+    ):
+        t = torch.arange(6.0)
+        yield f(t[first], t[second]), t
+
+
+@case(CASES)
+def argument_overlaps_a_parameter(compile):
+    w = torch.arange(6.0)
+
+    def f(a):
+        a.add_(1)
+        return w * 2
+
+    f = compile(f)
+    yield f(torch.zeros(3)), f(torch.zeros(3))
+    yield f(w[:3]), w
+    yield f(w), w
+    yield f(torch.zeros(3)), w
+
+
+@case(CASES)
+def results_alias_arguments_and_each_other(compile):
+    def f(t):
+        y = t * 2
+        return t, t.view(-1), t[0], y, y.t(), y[1:], (y, y)
+
+    f = compile(f)
+    for _ in range(2):
+        t = grid()
+        same, flat, row, y, yt, tail, two = f(t)
+        yield same is t, two[0] is y, two[1] is y
+        flat[0] = 50.0
+        y.fill_(7.0)
+        yield t, row, yt, tail, two
+        yield flat.data_ptr() == t.data_ptr(), y.data_ptr() == yt.data_ptr(), row._base is t
+
+
+@case(CASES)
+def in_place_operations_of_every_kind(compile):
+    def f(t):
+        t[0] = 5.0
+        t[:, 1] += 2
+        t.view(-1)[3:] *= 3
+        t.t()[2].copy_(torch.tensor([8.0, 9.0]))
+        torch.add(t, 1, out=t)
+        t.clamp_(max=30)
+        t.index_fill_(1, torch.tensor([0]), -1.0)
+        return t.sum()
+
+    f = compile(f)
+    for _ in range(3):
+        t = grid()
+        version = t._version
+        yield f(t), t, t._version > version
+
+
+@case(CASES)
+def in_place_on_a_leaf_that_requires_grad(compile):
+    def f(w):
+        w.add_(1)
+        return w * 2
+
+    f = compile(f)
+    w = torch.ones(3, requires_grad=True)
+    for _ in range(3):
+        yield attempt(f, w), w
+    with torch.no_grad():
+        seen = f(w), f(w)
+    yield seen, w
+
+
+@case(CASES)
+def resize_and_storage_changes(compile):
+    def f(t):
+        t.unsqueeze_(0)
+        return t.shape
+
+    f = compile(f)
+    for _ in range(3):
+        t = grid()
+        yield f(t), t.shape, t
+
+
+@case(CASES)
+def data_and_set_on_outside_tensors(compile):
+    p = nn.Parameter(torch.ones(3))
+
+    def f(t):
+        p.data.mul_(2)
+        with torch.no_grad():
+            p.add_(1)
+        return t * p.detach()
+
+    f = compile(f)
+    for _ in range(4):
+        yield f(grid()), p
+    p.data = torch.zeros(3)
+    yield f(grid()), p, p.requires_grad
+
+
+@case(CASES)
+def buffers_are_updated_and_rebound(compile):
+    class Ema(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+            self.register_buffer("count", torch.zeros((), dtype=torch.long))
+            self.history = []
+
+        def forward(self, t):
+            self.count += 1
+            self.mean = self.mean * 0.9 + t.mean(0) * 0.1
+            self.history.append(self.mean)
+            return t - self.mean
+
+    m = Ema()
+    f = compile(m)
+    for i in range(4):
+        yield f(grid() + i), m.mean, m.count, m.history, m.history[-1] is m.mean
+    m.mean = torch.ones(3)
+    yield f(grid()), m.mean, list(m.state_dict())
+
+
+@case(CASES)
+def batch_norm_momentum_and_tracking(compile):
+    m = nn.BatchNorm1d(3, momentum=0.3)
+    f = compile(m)
+    for i in range(3):
+        yield f(grid() + i), dict(m.state_dict())
+    m.momentum = None
+    yield f(grid()), dict(m.state_dict())
+    m.eval()
+    yield f(grid()), dict(m.state_dict())
+
+
+@case(CASES)
+def accumulated_gradients_and_hooks_on_tensors(compile):
+    m = nn.Sequential(nn.Linear(3, 3), nn.GELU(), nn.Linear(3, 1))
+    f = compile(m)
+    log = []
+    m[0].weight.register_hook(lambda g: log.append(g.sum()) or g * 2)
+    for i in range(3):
+        f(grid() + i).sum().backward()
+        yield [p.grad for p in m.parameters()], log
+    m.zero_grad(set_to_none=True)
+    yield [p.grad for p in m.parameters()]
+
+
+@case(CASES)
+def hook_registered_inside(compile):
+    def f(t, log):
+        y = t * 2
+        y.register_hook(lambda g: log.append(g.sum().item()))
+        return (y * y).sum()
+
+    f = compile(f)
+    for _ in range(3):
+        t, log = grid().requires_grad_(), []
+        f(t, log).backward()
+        yield t.grad, log
+
+
+@case(CASES)
+def optimizers_step_between_calls(compile):
+    m = nn.Linear(3, 1)
+    opt = torch.optim.AdamW(m.parameters(), lr=0.1)
+    f = compile(lambda t: F.mse_loss(m(t), t.sum(1, keepdim=True)))
+    for i in range(4):
+        opt.zero_grad()
+        loss = f(grid() * (i + 1))
+        loss.backward()
+        opt.step()
+        yield loss, dict(m.state_dict())
+
+
+@case(CASES)
+def whole_training_step_inside(compile):
+    m = nn.Linear(3, 1)
+    opt = torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9)
+
+    def step(t):
+        opt.zero_grad()
+        loss = m(t).square().mean()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    step = compile(step)
+    for i in range(3):
+        yield step(grid() + i), dict(m.state_dict())
+
+
+@case(CASES)
+def functions_with_their_own_backward(compile):
+    class Sign(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, t, k):
+            ctx.save_for_backward(t)
+            ctx.k = k
+            return t.sign() * k
+
+        @staticmethod
+        def backward(ctx, g):
+            (t,) = ctx.saved_tensors
+            return g * ctx.k * (t.abs() < 2), None
+
+    f = compile(lambda t, k: Sign.apply(t * 2, k).sum())
+    for k in (1, 1, 3, 1):
+        t = (grid() - 2).requires_grad_()
+        out = f(t, k)
+        out.backward()
+        yield out, t.grad
+
+
+@case(CASES)
+def gradient_modes_inside(compile):
+    w = torch.ones(3, requires_grad=True)
+
+    def f(t):
+        with torch.no_grad():
+            a = t * w
+            with torch.enable_grad():
+                b = t * w
+        with torch.set_grad_enabled(False):
+            c = w + 1
+        return a, b, c, t * w, torch.is_grad_enabled()
+
+    f = compile(f)
+    yield f(grid()), f(grid())
+    with torch.no_grad():
+        seen = f(grid())
+    yield seen
+
+
+@case(CASES)
+def gradient_computed_inside(compile):
+    def f(t):
+        t = t.detach().requires_grad_()
+        y = (t**3).sum()
+        (g,) = torch.autograd.grad(y, t, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), t)
+        return g.detach(), h
+
+    f = compile(f)
+    yield f(grid()), f(grid() + 1)
+
+
+@case(CASES)
+def checkpointed_segment(compile):
+    from torch.utils.checkpoint import checkpoint
+
+    m = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    f = compile(lambda t: checkpoint(m, t, use_reentrant=False).sum())
+    for i in range(3):
+        t = (grid() + i).requires_grad_()
+        out = f(t)
+        out.backward()
+        yield out, t.grad, m[0].weight.grad
+
+
+@case(CASES)
+def tensor_subclass_arguments(compile):
+    class Tagged(torch.Tensor):
+        pass
+
+    f = compile(lambda t: (t * 2, type(t).__name__))
+    for t in (grid(), grid().as_subclass(Tagged), nn.Parameter(grid()), grid()):
+        yield f(t), f(t)
+
+
+@case(CASES)
+def attributes_on_tensors(compile):
+    def f(t):
+        t.seen = getattr(t, "seen", 0) + 1
+        return t * t.seen
+
+    f = compile(f)
+    t = grid()
+    for _ in range(4):
+        yield f(t), t.seen
+    t.seen = 10
+    yield f(t), t.seen
+
+
+@case(CASES)
+def lists_and_dicts_of_tensors(compile):
+    def f(batch):
+        out = {k: v * 2 for k, v in batch.items() if isinstance(v, torch.Tensor)}
+        out["n"] = len(batch["names"])
+        batch["seen"] = True
+        return out
+
+    f = compile(f)
+    for names in ([], ["a"], ["a", "b"], ["c", "d"]):
+        batch = {"a": grid(), "b": grid() + 1, "names": names}
+        yield f(batch), batch
+    batch = {"b": grid(), "a": grid(), "names": []}
+    yield f(batch), batch
+
+
+@case(CASES)
+def sizes_that_vary(compile):
+    m = nn.Linear(3, 2)
+
+    def f(t):
+        b, n = t.shape
+        return m(t).reshape(b * 2), torch.arange(b), torch.zeros(b, n), b
+
+    f = compile(f)
+    for b in (2, 2, 3, 4, 5, 1, 7, 0, 3):
+        t = torch.ones(b, 3)
+        yield f(t), f(t)
+
+
+@case(CASES)
+def numbers_that_vary(compile):
+    f = compile(lambda t, k: (t * k, k + 1, [k]))
+    for k in (1, 2, 3, 4, 0, -1, 1.5, 2.5, 3.5, True, 10**12):
+        yield f(grid(), k), f(grid(), k)
+
+
+@case(CASES)
+def sparse_quantized_and_meta(compile):
+    f = compile(lambda t: t + t)
+    for t in (
+        grid(),
+        grid().to_sparse(),
+        grid().to("meta"),
+        grid().to_sparse_csr(),
+        grid(),
+    ):
+        yield attempt(f, t), attempt(f, t)
+
+
+test_tensors = check_all(CASES)

@@ -1,0 +1,115 @@
+"""Runs a case in two worlds, eager and compiled, in step, and compares after every step.
+
+Owns: what a case is, and that each world has its own random state. Does not own: the comparison
+(`tests/comparison.py`). A case is a generator function of `compile`: it builds everything it needs,
+acts, and yields what a user can see at that moment. Its eager world gets the identity function.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import magpy
+from tests.comparison import assert_same
+
+
+def case(cases, *, refused=None):
+    """Registers a case in `cases`; `refused` says why some of its calls must run eagerly."""
+
+    def register(f):
+        marks = [pytest.mark.filterwarnings("ignore")]
+        cases.append(pytest.param(f, refused, id=f.__name__, marks=marks))
+        return f
+
+    return register
+
+
+class RandomState:
+    """The generators of one world."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)
+        self.save()
+
+    def save(self):
+        self.states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+    def load(self):
+        torch.set_rng_state(self.states[0])
+        random.setstate(self.states[1])
+        np.random.set_state(self.states[2])
+
+
+def steps(generator, states):
+    """The generator's steps, each under its world's random state."""
+    while True:
+        states.load()
+        try:
+            seen = next(generator)
+        except StopIteration:
+            return
+        finally:
+            states.save()
+        yield seen
+
+
+def run(f, refused):
+    """Runs a case and fails at the first difference, or if a call ran eagerly without reason."""
+    made = []
+
+    def compile(function, **options):
+        made.append(magpy.compile(function, backend="eager", **options))
+        return made[-1]
+
+    eager = steps(f(lambda function, **options: function), worlds := RandomState())
+    compiled = steps(f(compile), own := RandomState())
+    number = 0
+    missing = object()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while True:
+            want = next(eager, missing)
+            got = next(compiled, missing)
+            if want is missing or got is missing:
+                break
+            assert_same(got, want, f"step {number}")
+            number += 1
+    assert want is got, "the worlds differ in the number of steps"
+    assert number, "a case yields at least once"
+    assert torch.equal(own.states[0], worlds.states[0]), "torch's generator differs"
+    assert own.states[1] == worlds.states[1], "Python's generator differs"
+    assert own.states[2][2] == worlds.states[2][2], "numpy's generator differs"
+    assert made, "a case compiles something"
+    ran_eagerly = sum(magpy.stats(c).eager_calls for c in made)
+    if refused is None:
+        reasons = [reason for c in made for reason in magpy.stats(c).reasons]
+        assert ran_eagerly == 0, reasons
+
+
+def attempt(f, *args, **kwargs):
+    """The result, or the exception."""
+    try:
+        return f(*args, **kwargs)
+    except Exception as error:
+        return error.with_traceback(None)
+
+
+def check_all(cases):
+    """The parametrized test of a list of cases."""
+
+    @pytest.mark.parametrize(("f", "refused"), cases)
+    def test(f, refused):
+        run(f, refused)
+
+    return test
+
+
+quiet = functools.partial(warnings.catch_warnings, record=True)
