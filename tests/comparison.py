@@ -46,6 +46,9 @@ def _difference(got, want, path, tol, memo_got, memo_want):
         return None if same else f"{path}: {got!r:.200} instead of {want!r:.200}"
     if isinstance(want, (float, complex)):
         return _number(got, want, path, tol)
+    if isinstance(want, (tuple, frozenset)):
+        # Immutable: whether two equal ones are one object is the interpreter's choice.
+        return _container(got, want, path, tol, memo_got, memo_want)
     # Sharing: an object met before must be met at the same place in both.
     seen_got, seen_want = memo_got.get(id(got)), memo_want.get(id(want))
     if seen_got != seen_want:

@@ -248,7 +248,7 @@ def test_compiled_module_trains_with_an_optimizer():
 
 @pytest.mark.parametrize("value", [3, "f", [double], torch.ones(2)])
 def test_compile_what_is_not_callable_says_so(value):
-    with pytest.raises(TypeError, match=r"(?i)callable"):
+    with pytest.raises(TypeError, match="function, method or module"):
         magpy.compile(value)
 
 

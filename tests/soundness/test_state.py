@@ -368,7 +368,7 @@ def lists_tuples_and_their_items(compile):
         f,
         lambda: gains[1].__setitem__(0, 9),
         lambda: gains.__setitem__(2, (4, 5, 6)),
-        lambda: gains.reverse(),
+        lambda: gains.__setitem__(0, 7.5),
     )
     gains.append(1)
     yield attempt(f, x)

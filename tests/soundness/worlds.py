@@ -89,9 +89,12 @@ def run(f, refused):
     assert own.states[2][2] == worlds.states[2][2], "numpy's generator differs"
     assert made, "a case compiles something"
     ran_eagerly = sum(magpy.stats(c).eager_calls for c in made)
+    reasons = [reason for c in made for reason in magpy.stats(c).reasons]
+    # A call that raises is eager by design: nothing would be gained by an entry for it.
+    unexpected = [reason for reason in reasons if "the call raised" not in reason]
     if refused is None:
-        reasons = [reason for c in made for reason in magpy.stats(c).reasons]
-        assert ran_eagerly == 0, reasons
+        assert not unexpected, unexpected
+        assert ran_eagerly == 0 or reasons, "calls ran eagerly without a reason"
 
 
 def attempt(f, *args, **kwargs):
