@@ -46,6 +46,25 @@ int on_dict_event(PyDict_WatchEvent, PyObject* dict, PyObject*, PyObject*) {
   return 0;
 }
 
+// Will the watcher hear of every change to `dict`?  An instance's __dict__ that shares the values inlined into the instance (3.13)
+// does not tell watchers of `instance.x = 1`.  Adding and removing a key gives it a table of its own, for good.
+bool make_watchable(PyObject* dict) {
+#if PY_VERSION_HEX >= 0x030D0000
+  if (!((PyDictObject*)dict)->ma_values) return true;
+  PyObject* key = PyObject_CallNoArgs((PyObject*)&PyBaseObject_Type);
+  // A value that the cycle collector tracks, so that it tracks the dict too: until now the instance showed it the values.
+  PyObject* value = PyList_New(0);
+  bool done = key && value && PyDict_SetItem(dict, key, value) == 0 && PyDict_DelItem(dict, key) == 0;
+  Py_XDECREF(key);
+  Py_XDECREF(value);
+  if (!done) PyErr_Clear();
+  return done && !((PyDictObject*)dict)->ma_values;
+#else
+  (void)dict;
+  return true;
+#endif
+}
+
 // The id of the one watcher, or -1 when the interpreter has none left (then every check is precise).
 int watcher_id() {
   static int id = [] {
@@ -447,8 +466,10 @@ bool Anchors::check_dicts_cheaply() {
   for (size_t k = 0; k < dirty_.size(); k++) {
     uint32_t index = dirty_[k];
     DictCheck& check = dicts_[index];
+    // Before the check: making it watchable tells the watcher of a change.
+    bool cheap = holds && !check.always && make_watchable(check.dict);
     if (holds) holds = check_dict(check, nullptr);
-    if (holds && !check.always) {
+    if (holds && cheap) {
       check.dirty = false;
       watched_dicts()[check.dict].armed = true;
     } else {
