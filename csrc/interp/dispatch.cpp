@@ -256,11 +256,20 @@ PyObject* compiled_repr(PyObject* object) {
   return text;
 }
 
-PyObject* compiled_descr_get(PyObject* object, PyObject* instance, PyObject*) {
+PyObject* compiled_descr_get(PyObject* object, PyObject* instance, PyObject* owner) {
   PyObject* wrapped = ((CompiledObject*)object)->wrapped;
+  if (!instance || instance == Py_None) return Py_NewRef(object);
+  if (PyFunction_Check(wrapped)) return PyMethod_New(object, instance);
   // What does not bind by itself (a builtin, an instance with __call__) does not start to when it is compiled.
-  if (!instance || instance == Py_None || !Py_TYPE(wrapped)->tp_descr_get) return Py_NewRef(object);
-  return PyMethod_New(object, instance);
+  descrgetfunc get = Py_TYPE(wrapped)->tp_descr_get;
+  if (!get) return Py_NewRef(object);
+  PyObject* bound = get(wrapped, instance, owner);
+  if (!bound) return nullptr;
+  bool is_self = bound == wrapped;
+  bool is_method = PyMethod_Check(bound) && PyMethod_GET_FUNCTION(bound) == wrapped && PyMethod_GET_SELF(bound) == instance;
+  if (!is_self && !is_method) return bound;  // bound in its own way: that runs eagerly
+  Py_DECREF(bound);
+  return is_self ? Py_NewRef(object) : PyMethod_New(object, instance);
 }
 
 // Own attributes; all others are the wrapped callable's.  Filled from the type's dict in init.
