@@ -137,6 +137,15 @@ inline int code_set_extra(PyCodeObject* code, Py_ssize_t index, void* extra) {
 }
 #endif
 
+// A type's own attributes.  New reference.
+inline PyObject* type_dict(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyType_GetDict(type);
+#else
+  return Py_NewRef(type->tp_dict);
+#endif
+}
+
 // Gives (sign +1) or takes back (sign -1) recursion room, so that magpy's own Python code can run just below the limit.
 inline void recursion_credit(PyThreadState* ts, int sign) {
   constexpr int kRoom = 200;
@@ -147,5 +156,38 @@ inline void recursion_credit(PyThreadState* ts, int sign) {
   ts->recursion_remaining += sign * kRoom;
 #endif
 }
+
+// While it lives, the evaluation of a frame in a C call of its own does not count as C recursion.  3.11 has one limit for both.
+class CRecursionCredit {
+ public:
+#if PY_VERSION_HEX >= 0x030C0000
+  explicit CRecursionCredit(PyThreadState* ts) : ts_(ts) { ts_->c_recursion_remaining += kPerFrame; }
+  ~CRecursionCredit() { ts_->c_recursion_remaining -= kPerFrame; }
+
+ private:
+  static constexpr int kPerFrame = 2;
+  PyThreadState* ts_;
+#else
+  explicit CRecursionCredit(PyThreadState*) {}
+#endif
+};
+
+// While it lives, little C recursion is left.
+class CRecursionLimit {
+ public:
+#if PY_VERSION_HEX >= 0x030C0000
+  explicit CRecursionLimit(PyThreadState* ts) : ts_(ts), taken_(ts->c_recursion_remaining > kLeft ? ts->c_recursion_remaining - kLeft : 0) {
+    ts_->c_recursion_remaining -= taken_;
+  }
+  ~CRecursionLimit() { ts_->c_recursion_remaining += taken_; }
+
+ private:
+  static constexpr int kLeft = 200;
+  PyThreadState* ts_;
+  int taken_;
+#else
+  explicit CRecursionLimit(PyThreadState*) {}
+#endif
+};
 
 }  // namespace magpy::compat

@@ -1,4 +1,4 @@
-// See frame_eval.h.  Two facts the implementation rests on:
+// See frame_eval.h.  Facts the implementation rests on:
 //
 // A frame that reaches the hook for the first time was pushed on top of the thread's data stack a moment ago, and none of its
 // instructions has run.  So it is enough to exchange its code object for the twin, which has the same variables, and to make
@@ -6,8 +6,15 @@
 //
 // Later frames of the same code, and generator objects (whose size comes from the function's code), have the room from the
 // start, because making a twin also raises the original's co_stacksize.
+//
+// A program that looks at its frames shall find its own code objects: the attributes f_code, f_lasti, tb_lasti, gi_code, cr_code
+// and ag_code answer for the original, also after the capture (a generator keeps running its twin).
 #include "frame_eval.h"
 
+#include <pthread.h>
+
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -30,10 +37,12 @@ struct CodeInfo {
   unsigned skip_epoch = 0;            // of `skip`; a new list of prefixes makes it stale
   PyCodeObject* twin = nullptr;       // owned; of an original
   PyCodeObject* original = nullptr;   // borrowed, cleared when the original dies; of a twin
+  PyObject* offsets = nullptr;        // owned: for each code unit of a twin, that of the original (bytes of uint32), when asked for
 };
 
 Py_ssize_t extra_index = -1;
-PyObject* instrument = nullptr;  // owned: the Python function code -> twin
+PyObject* instrument = nullptr;     // owned: the Python function code -> twin
+PyObject* offsets_of = nullptr;     // owned: the Python function code -> CodeInfo::offsets of its twin
 std::vector<std::string> skip_prefixes;
 unsigned skip_epoch = 1;
 int installed = 0;
@@ -41,6 +50,8 @@ Py_ssize_t twins_made = 0, twin_frames = 0, failed_codes = 0, relocated = 0;  //
 bool everywhere = false;  // test mode: every frame of every thread, session or not
 bool never_room = false;  // test mode: every frame is moved
 _PyFrameEvalFunction previous = nullptr;
+
+PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag);
 
 CodeInfo* get_info(PyCodeObject* code) {
   void* extra = nullptr;
@@ -71,6 +82,7 @@ void free_info(void* p) {
     if (of_twin != nullptr) of_twin->original = nullptr;
     Py_DECREF(info->twin);
   }
+  Py_XDECREF(info->offsets);
   delete info;
 }
 
@@ -103,47 +115,102 @@ bool adopt(PyCodeObject* code, PyCodeObject* twin) {
   return true;
 }
 
-// Calls the registered function; false (no exception set) when there is no twin.
-bool make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
-  if (instrument == nullptr) return false;
+// Calls one of magpy's own Python functions so that the program does not notice.  New reference, or nullptr and no exception.
+PyObject* call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code) {
+  if (function == nullptr) return nullptr;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   ++tls_pause;
   // A trace function of the program shall not see magpy's own frames.
   PyThreadState_EnterTracing(ts);
   compat::recursion_credit(ts, +1);
-  PyObject* made = PyObject_CallOneArg(instrument, reinterpret_cast<PyObject*>(code));
+  PyObject* result = PyObject_CallOneArg(function, reinterpret_cast<PyObject*>(code));
   compat::recursion_credit(ts, -1);
   PyThreadState_LeaveTracing(ts);
   --tls_pause;
-  bool ok = false;
+  if (result == nullptr) {
+    static const bool debug = getenv("MAGPY_DEBUG_INSTRUMENT") != nullptr;
+    if (debug) PyErr_WriteUnraisable(reinterpret_cast<PyObject*>(code));
+    PyErr_Clear();
+  }
+  PyErr_Restore(type, value, traceback);
+  return result;
+}
+
+// Makes the twin of `code`; without one, info->state says so.
+void make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
+  PyObject* made = call_quietly(ts, instrument, code);
+  if (info->state != State::kNew) {  // another thread was faster
+    Py_XDECREF(made);
+    return;
+  }
+  info->state = State::kFailed;
   if (made != nullptr && PyCode_Check(made)) {
     auto* twin = reinterpret_cast<PyCodeObject*>(made);
     CodeInfo* of_twin = adopt(code, twin) ? get_or_make_info(twin) : nullptr;
-    if (of_twin != nullptr && info->twin == nullptr) {
+    if (of_twin != nullptr) {
       of_twin->state = State::kIsTwin;
       of_twin->original = code;
       compat::raise_stacksize(code, twin->co_stacksize);
       info->twin = twin;
+      info->state = State::kHasTwin;
       ++twins_made;
-      made = nullptr;
-      ok = true;
-    } else if (info->twin != nullptr) {
-      ok = true;  // another thread was faster
+      return;
     }
-  } else if (made == nullptr && PyErr_ExceptionMatches(PyExc_Exception)) {
-    if (getenv("MAGPY_DEBUG_INSTRUMENT") != nullptr) PyErr_WriteUnraisable(reinterpret_cast<PyObject*>(code));
   }
-  info->state = ok ? State::kHasTwin : State::kFailed;
-  if (!ok) ++failed_codes;
+  ++failed_codes;
   Py_XDECREF(made);
-  PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
-  return ok;
+}
+
+// ---- the C stack ----
+//
+// While any hook is installed the interpreter evaluates every Python call in a C call of its own: a recursion of Python functions
+// uses the C stack, and CPython 3.12+ counts it against a second, smaller limit.  A program shall not meet that limit because it
+// is being captured, so the hook takes the count back while there is stack left; near its end the hook steps aside and the calls
+// below are evaluated without C recursion again.
+
+constexpr size_t kStackReserve = 512 * 1024;
+
+// How many bytes of this thread's C stack are left.
+size_t stack_room() {
+#ifdef __linux__
+  static thread_local char* lowest = nullptr;
+  if (lowest == nullptr) {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+    void* address = nullptr;
+    size_t size = 0;
+    pthread_attr_getstack(&attributes, &address, &size);
+    pthread_attr_destroy(&attributes);
+    lowest = static_cast<char*>(address);
+  }
+  char* here = static_cast<char*>(__builtin_frame_address(0));
+  return here > lowest ? static_cast<size_t>(here - lowest) : 0;
+#else
+  return 0;
+#endif
+}
+
+PyObject* evaluate(PyThreadState* ts, Frame* frame, int throwflag) {
+  return previous != nullptr ? previous(ts, frame, throwflag) : _PyEval_EvalFrameDefault(ts, frame, throwflag);
 }
 
 PyObject* run_plain(PyThreadState* ts, Frame* frame, int throwflag) {
-  return previous != nullptr ? previous(ts, frame, throwflag) : _PyEval_EvalFrameDefault(ts, frame, throwflag);
+  if (stack_room() >= kStackReserve) {
+    compat::CRecursionCredit credit(ts);
+    return evaluate(ts, frame, throwflag);
+  }
+  if (active()) on_uninstrumented(compat::frame_code(frame), "the recursion is too deep to be watched");
+  if (installed > 1) {
+    // Another thread may be capturing and needs the hook.
+    compat::CRecursionLimit limit(ts);
+    return evaluate(ts, frame, throwflag);
+  }
+  PyInterpreterState* interp = PyInterpreterState_Get();
+  _PyInterpreterState_SetEvalFrameFunc(interp, _PyEval_EvalFrameDefault);
+  PyObject* result = _PyEval_EvalFrameDefault(ts, frame, throwflag);
+  if (installed > 0) _PyInterpreterState_SetEvalFrameFunc(interp, hook);
+  return result;
 }
 
 // Gives `frame`, the newest on the data stack, room for `slots`; false when the stack's current chunk is full.
@@ -207,11 +274,120 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
   return run_plain(ts, frame, throwflag);
 }
 
+// ---- what a program sees of its frames ----
+
+// `code` when it is not a twin.  New reference.
+PyObject* shown_code(PyObject* code) {
+  if (code == nullptr || !PyCode_Check(code)) return Py_XNewRef(code);
+  CodeInfo* info = get_info(reinterpret_cast<PyCodeObject*>(code));
+  PyObject* original = info == nullptr ? nullptr : reinterpret_cast<PyObject*>(info->original);
+  return Py_NewRef(original != nullptr ? original : code);
+}
+
+// The byte offset in the original that stands for a byte offset in `code`.
+int shown_offset(PyCodeObject* code, int offset) {
+  CodeInfo* info = get_info(code);
+  if (info == nullptr || info->original == nullptr || offset < 0) return offset;
+  if (info->offsets == nullptr) {
+    PyObject* offsets = call_quietly(PyThreadState_Get(), offsets_of, info->original);
+    if (offsets == nullptr || !PyBytes_Check(offsets)) {
+      Py_XDECREF(offsets);
+      return offset;
+    }
+    Py_XSETREF(info->offsets, offsets);
+  }
+  const auto unit = static_cast<size_t>(offset) / sizeof(_Py_CODEUNIT);
+  if ((unit + 1) * sizeof(uint32_t) > static_cast<size_t>(PyBytes_GET_SIZE(info->offsets))) return offset;
+  uint32_t original;
+  memcpy(&original, PyBytes_AS_STRING(info->offsets) + unit * sizeof(uint32_t), sizeof original);
+  return static_cast<int>(original * sizeof(_Py_CODEUNIT));
+}
+
+// An attribute of one of the interpreter's types whose getter is wrapped.
+struct Wrapped {
+  PyTypeObject* type;
+  const char* name;
+  getter get;
+  PyGetSetDef definition;  // ours
+  getter original;
+};
+
+PyObject* get_code(PyObject* self, void* closure);
+PyObject* get_frame_lasti(PyObject* self, void* closure);
+
+Wrapped wrapped[] = {
+    {&PyFrame_Type, "f_code", get_code, {}, nullptr},       {&PyFrame_Type, "f_lasti", get_frame_lasti, {}, nullptr},
+    {&PyGen_Type, "gi_code", get_code, {}, nullptr},        {&PyCoro_Type, "cr_code", get_code, {}, nullptr},
+    {&PyAsyncGen_Type, "ag_code", get_code, {}, nullptr},
+};
+
+PyObject* call_wrapped(PyObject* self, void* closure) {
+  auto* w = static_cast<Wrapped*>(closure);
+  return w->original(self, nullptr);
+}
+
+PyObject* get_code(PyObject* self, void* closure) {
+  PyObject* code = call_wrapped(self, closure);
+  PyObject* shown = shown_code(code);
+  Py_XDECREF(code);
+  return shown;
+}
+
+PyObject* get_frame_lasti(PyObject* self, void* closure) {
+  PyObject* value = call_wrapped(self, closure);
+  if (value == nullptr) return nullptr;
+  const long offset = PyLong_AsLong(value);
+  Py_DECREF(value);
+  PyCodeObject* code = PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(self));
+  const int shown = shown_offset(code, static_cast<int>(offset));
+  Py_DECREF(code);
+  return PyLong_FromLong(shown);
+}
+
+PyObject* get_traceback_lasti(PyObject* self, void*) {
+  auto* tb = reinterpret_cast<PyTracebackObject*>(self);
+  PyCodeObject* code = PyFrame_GetCode(tb->tb_frame);
+  const int shown = shown_offset(code, tb->tb_lasti);
+  Py_DECREF(code);
+  return PyLong_FromLong(shown);
+}
+
+PyGetSetDef traceback_lasti = {"tb_lasti", get_traceback_lasti, nullptr, nullptr, nullptr};
+
+int show_originals() {
+  for (Wrapped& w : wrapped) {
+    PyObject* dict = compat::type_dict(w.type);
+    PyObject* descr = PyDict_GetItemString(dict, w.name);  // borrowed
+    Py_DECREF(dict);
+    // A plain member shows the function's code, which is the original (gi_code in 3.11).
+    if (descr == nullptr || !Py_IS_TYPE(descr, &PyGetSetDescr_Type)) continue;
+    auto* getset = reinterpret_cast<PyGetSetDescrObject*>(descr);
+    if (getset->d_getset->closure != nullptr) continue;
+    w.definition = *getset->d_getset;
+    w.original = w.definition.get;
+    w.definition.get = w.get;
+    w.definition.closure = &w;
+    getset->d_getset = &w.definition;
+  }
+  PyObject* descr = PyDescr_NewGetSet(&PyTraceBack_Type, &traceback_lasti);
+  if (descr == nullptr) return -1;
+  PyObject* dict = compat::type_dict(&PyTraceBack_Type);
+  int err = PyDict_SetItemString(dict, "tb_lasti", descr);
+  Py_DECREF(dict);
+  Py_DECREF(descr);
+  PyType_Modified(&PyTraceBack_Type);
+  return err;
+}
+
 // ---- Python-visible functions ----
 
-PyObject* py_set_instrument(PyObject*, PyObject* f) {
-  Py_INCREF(f);
-  Py_XSETREF(instrument, f);
+PyObject* py_set_instrument(PyObject*, PyObject* args) {
+  PyObject *make, *offsets;
+  if (!PyArg_ParseTuple(args, "OO", &make, &offsets)) return nullptr;
+  Py_INCREF(make);
+  Py_XSETREF(instrument, make);
+  Py_INCREF(offsets);
+  Py_XSETREF(offsets_of, offsets);
   Py_RETURN_NONE;
 }
 
@@ -267,7 +443,8 @@ PyObject* py_twin_of(PyObject*, PyObject* arg) { return other_of(arg, true); }
 PyObject* py_original_of(PyObject*, PyObject* arg) { return other_of(arg, false); }
 
 PyMethodDef methods[] = {
-    {"set_instrument", py_set_instrument, METH_O, "set_instrument(f): f(code) -> twin makes the twins."},
+    {"set_instrument", py_set_instrument, METH_VARARGS,
+     "set_instrument(make, offsets): make(code) -> twin; offsets(code) -> for each code unit of the twin, the original's (uint32)."},
     {"set_skip_prefixes", py_set_skip_prefixes, METH_O,
      "set_skip_prefixes(prefixes): frames whose file starts with one of them run as they are."},
     {"instrument_all", py_instrument_all, METH_O, "instrument_all(how): run every frame of the process as it is (0), with its twin (1), or with its twin in another place (2)."},
@@ -304,6 +481,7 @@ int init_frame_eval(PyObject* module) {
     PyErr_SetString(PyExc_ImportError, "magpy: the interpreter has no room for another user of code objects (co_extra)");
     return -1;
   }
+  if (show_originals() < 0) return -1;
   return PyModule_AddFunctions(module, methods);
 }
 

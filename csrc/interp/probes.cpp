@@ -218,12 +218,40 @@ PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
+// Holds an iterator between probe_iter and the GET_ITER after it, whose iter() gives that very iterator.  GET_ITER stays in the
+// twin because a debugger that moves a frame to another line finds the loops by it.
+struct IteratorBox {
+  PyObject_HEAD
+  PyObject* iterator;  // owned; taken by iter()
+};
+
+void iterator_box_dealloc(PyObject* self) {
+  Py_XDECREF(reinterpret_cast<IteratorBox*>(self)->iterator);
+  PyObject_Free(self);
+}
+
+PyObject* iterator_box_iter(PyObject* self) {
+  PyObject* iterator = reinterpret_cast<IteratorBox*>(self)->iterator;
+  reinterpret_cast<IteratorBox*>(self)->iterator = nullptr;
+  if (iterator == nullptr) PyErr_SetString(PyExc_SystemError, "magpy: an iterator was taken twice");
+  return iterator;
+}
+
+PyTypeObject iterator_box_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
 // (obj)
 PyObject* probe_iter(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], Touch::kIter);
   PyObject* iterator = PyObject_GetIter(a[0]);
-  if (iterator != nullptr && active()) on_iter(a[0], iterator);
-  return iterator;
+  if (iterator == nullptr) return nullptr;
+  if (active()) on_iter(a[0], iterator);
+  auto* box = PyObject_New(IteratorBox, &iterator_box_type);
+  if (box == nullptr) {
+    Py_DECREF(iterator);
+    return nullptr;
+  }
+  box->iterator = iterator;
+  return reinterpret_cast<PyObject*>(box);
 }
 
 // (value, iterator)
@@ -566,7 +594,12 @@ int init_probes(PyObject* module) {
   probe_type.tp_vectorcall_offset = offsetof(Probe, vectorcall);
   probe_type.tp_call = PyVectorcall_Call;
   probe_type.tp_repr = probe_repr;
-  if (PyType_Ready(&probe_type) < 0) return -1;
+  iterator_box_type.tp_name = "magpy._interp.IteratorBox";
+  iterator_box_type.tp_basicsize = sizeof(IteratorBox);
+  iterator_box_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  iterator_box_type.tp_dealloc = iterator_box_dealloc;
+  iterator_box_type.tp_iter = iterator_box_iter;
+  if (PyType_Ready(&probe_type) < 0 || PyType_Ready(&iterator_box_type) < 0) return -1;
   for (const auto& probe : probes) {
     if (add_probe(module, probe.name, probe.function) < 0) return -1;
   }

@@ -12,6 +12,7 @@ same. Nested code objects stay originals: they get their own twins when they run
 
 from __future__ import annotations
 
+from array import array
 from types import CodeType
 
 from magpy import _interp
@@ -296,4 +297,17 @@ def instrument(code: CodeType) -> CodeType:
     )
 
 
-_interp.set_instrument(instrument)
+def offsets(code: CodeType) -> bytes:
+    """For each code unit of the twin of `code`, the unit of `code` it stands for, as native uint32."""
+    original = _Original(code)
+    twin = _Twin(code)
+    twin.add(original)
+    units = twin.resolve_jumps()
+    table = array("I", bytes(4 * units[-1]))
+    for here, owner in enumerate(twin.owners):
+        for unit in range(units[here], units[here + 1]):
+            table[unit] = original.units[owner]
+    return table.tobytes()
+
+
+_interp.set_instrument(instrument, offsets)
