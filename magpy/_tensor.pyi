@@ -1,0 +1,65 @@
+"""What magpy asks of tensors and of torch's state (csrc/tensor)."""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import torch
+
+DATA_DEPENDENT: Final[int]
+"""An operator whose result is a Python number that depends on tensor data (`item`, `equal`)."""
+DYNAMIC_SHAPE: Final[int]
+"""An operator whose result's shape depends on tensor data (`nonzero`, `masked_select`)."""
+RANDOM: Final[int]
+"""An operator that may draw from a torch generator."""
+MUTATES: Final[int]
+"""An operator called by the program that writes to one of its arguments."""
+
+_api: object
+
+@final
+class TensorMeta:
+    """What a guard remembers of a tensor: class, dtype, device, layout, sizes, strides, gradient flags, dispatch keys.
+
+    Args:
+        tensor: what to record.
+        offset: whether the storage offset is compared too.
+        dims: the dimensions whose sizes are not compared, as a bit mask or a sequence of indices.
+            The strides must then follow from the sizes in the recorded order of dimensions.
+    """
+
+    def __new__(
+        cls, tensor: torch.Tensor, *, offset: bool = False, dims: int | Sequence[int] | None = None
+    ) -> TensorMeta: ...
+    def matches(self, object: object, /) -> bool: ...
+    def difference(self, object: object, /) -> str | None: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def opaque(self) -> str | None:
+        """Why no tensor ever matches (symbolic sizes, nested, functorch, forward gradient), or None."""
+
+@final
+class TorchState:
+    """A snapshot of torch's global and thread-local state; takes 0.3 us to compare.
+
+    Never matches inside a functorch transform (vmap, grad, ...), whose own state is out of reach.
+    """
+
+    def __new__(cls) -> TorchState: ...
+    def matches(self) -> bool: ...
+    def difference(self) -> str | None: ...
+
+@final
+class Observer:
+    """Watches which kinds of operators run on the thread that started it."""
+
+    def __new__(cls) -> Observer: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def take(self) -> int: ...
+
+def overlaps(a: torch.Tensor, b: torch.Tensor, /) -> bool: ...
+def tensor_version(tensor: torch.Tensor, /) -> int: ...
+def storage_id(tensor: torch.Tensor, /) -> int: ...
