@@ -6,6 +6,7 @@ refusals.  Does not own: the calls and their comparison (`protocol`).  One class
 
 from __future__ import annotations
 
+import logging
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +28,14 @@ class Watch:
         graphs: operator graphs in each entry; None when the mode cannot say.
         reasons: why calls ran eagerly, in the mode's words.
         capture_seconds: time spent in captures so far, as the mode measured it.
+        captures: calls so far that were captured.
     """
 
     ran_eagerly: int | None = None
     graphs: list[int] | None = None
     reasons: tuple[str, ...] = ()
     capture_seconds: float | None = None
+    captures: int | None = None
 
 
 class Mode:
@@ -74,12 +77,34 @@ class _Tiny(torch.nn.Module):
         return torch.nn.functional.relu(self.linear(x))
 
 
+class _Misses(logging.Handler):
+    """Keeps what magpy logs about calls that no entry fitted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _, found, why = record.getMessage().partition("no entry holds: ")
+        if found:
+            self.texts.append(f"captured again: {why}")
+
+
 class Magpy(Mode):
-    """magpy.compile, watched through magpy.stats."""
+    """magpy.compile, watched through magpy.stats and its log of misses."""
 
     name = "magpy"
 
+    def __init__(self) -> None:
+        self.misses = _Misses()
+
     def warm_up(self) -> None:
+        import magpy
+
+        magpy.config.logs |= {"miss"}
+        log = logging.getLogger("magpy")
+        log.propagate = False
+        log.addHandler(self.misses)
         compiled = self.compile(_Tiny(), "eager")
         for _ in range(2):
             compiled(torch.ones(1, 2))
@@ -88,6 +113,7 @@ class Magpy(Mode):
         import magpy
 
         magpy.reset()
+        self.misses.texts.clear()
         return magpy.compile(module, backend=backend)
 
     def watch(self, compiled: Any) -> Watch:
@@ -97,8 +123,9 @@ class Magpy(Mode):
         return Watch(
             ran_eagerly=stats.eager_calls + stats.captures,
             graphs=list(stats.segments),
-            reasons=tuple(str(reason) for reason in stats.reasons),
-            capture_seconds=getattr(stats, "capture_seconds", None),
+            reasons=(*self.misses.texts, *(str(reason) for reason in stats.reasons)),
+            capture_seconds=stats.capture_seconds,
+            captures=stats.captures,
         )
 
 

@@ -85,7 +85,7 @@ class Check:
 
 def fresh_pair(case: Case, mode: Mode, backend: str, device: str) -> tuple[World, World]:
     """A pair of worlds, the other one compiled, both called as often as the check before did."""
-    eager, other = protocol.make_pair(case, device)
+    eager, other = protocol.warm_pair(case, device)
     other.callable = mode.compile(other.module, backend)
     for seed in (0, 0):
         eager.call(seed)

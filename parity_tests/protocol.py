@@ -3,8 +3,10 @@
 Owns: the paper's protocol, the verdict on a case and the record of it.  Does not own: equality (`compare`),
 mutations (`mutate`), processes and limits (`worker`).  Called in the forked child by `worker`.
 
-Two worlds are built from the same seed, one for eager and one for the compiled module; they are called in turn and
-compared after every call: result, arguments, random number generators, and the module with all that it holds.
+Two worlds are built from the same seed, one for eager and one for the compiled module.  Both are called twice eagerly,
+which shows whether eager repeats itself and lets lazy parts come into being, as in the paper.  Then one is compiled, and
+they are called in turn and compared after every call: result, arguments, random number generators, and the module with
+all that it holds.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ class Record:
         capture_seconds: the mode's own measure of capture, where it has one.
         mutations, skipped_mutations: how many were compared, and how many made eager fail or change nothing.
         seconds: wall time of the whole case.
+        captures: captures that the compiled calls took; more than one means that a later call ran eagerly once more.
+        graphs: operator graphs in each entry.
     """
 
     file: str
@@ -69,6 +73,7 @@ class Record:
     mutations: int = 0
     skipped_mutations: int = 0
     seconds: float = 0.0
+    captures: int | None = None
     graphs: list[int] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -164,9 +169,9 @@ def run_case(
     record = Record(case.file, case.index, case.name, mode.name)
     start = time.perf_counter()
     try:
-        check_eager(case, device, record)
+        pair = warm_pair(case, device, record)
         on_eager()
-        _check_compiled(case, mode, backend, device, record)
+        _check_compiled(pair, mode, backend, record)
         if mutate is not None and record.status == PASS:
             mutate(case, mode, backend, device, record)
     except LeftOut as error:
@@ -175,18 +180,21 @@ def run_case(
     return record
 
 
-def check_eager(case: Case, device: str, record: Record) -> None:
-    """Run eager twice with the same seed, in a world of its own.
+def warm_pair(case: Case, device: str, record: Record | None = None) -> tuple[World, World]:
+    """Two worlds that eager has been called in twice, with the same seed.
 
     Raises:
-        LeftOut: when it fails or does not repeat.
+        LeftOut: when eager fails or does not repeat.
     """
     try:
-        world = build(case, device)
-        first = world.call(0)[0]
-        record.eager_seconds = round(world.seconds, 6)
-        second = world.call(0)[0]
+        eager, other = make_pair(case, device)
+        first = eager.call(0)[0]
+        if record is not None:
+            record.eager_seconds = round(eager.seconds, 6)
+        second = eager.call(0)[0]
         found = compare.difference(first, second, compare.Rules(aliasing=False))
+        for _ in range(2):
+            other.call(0)
     except LeftOut:
         raise
     except compare.StandInUsed as error:
@@ -195,6 +203,7 @@ def check_eager(case: Case, device: str, record: Record) -> None:
         raise LeftOut(f"eager fails: {one_line(error)}") from error
     if found is not None:
         raise LeftOut(f"eager does not repeat: {found}")
+    return eager, other
 
 
 def make_pair(case: Case, device: str) -> tuple[World, World]:
@@ -207,6 +216,8 @@ def make_pair(case: Case, device: str) -> tuple[World, World]:
         eager, other = build(case, device), build(case, device)
         mine = (eager.module, eager.args, eager.kwargs)
         found = compare.difference(mine, (other.module, other.args, other.kwargs))
+    except (LeftOut, compare.StandInUsed):
+        raise
     except Exception as error:
         raise LeftOut(f"eager fails: {one_line(error)}") from error
     if found is not None:
@@ -214,8 +225,8 @@ def make_pair(case: Case, device: str) -> tuple[World, World]:
     return eager, other
 
 
-def _check_compiled(case: Case, mode: Mode, backend: str, device: str, record: Record) -> None:
-    eager, other = make_pair(case, device)
+def _check_compiled(pair: tuple[World, World], mode: Mode, backend: str, record: Record) -> None:
+    eager, other = pair
     start, cpu = time.perf_counter(), time.process_time()
     try:
         other.callable = mode.compile(other.module, backend)
@@ -287,6 +298,7 @@ def _name_roots(found: str | None) -> str | None:
 
 def _judge(after: Watch, before: Watch, record: Record) -> None:
     record.status = PASS
+    record.captures = after.captures
     record.graphs = list(after.graphs or [])
     record.capture_seconds = after.capture_seconds
     record.whole = after.ran_eagerly is None or after.ran_eagerly == before.ran_eagerly
