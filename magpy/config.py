@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 
-max_entries: int = 8
+max_entries: int = 16
 """Entries that a compiled callable keeps before calls that fit none run eagerly."""
 
-max_captures: int = 16
+max_captures: int = 64
 """Captures of a compiled callable that became entries, before calls that fit none run eagerly."""
 
 max_refusals: int = 3

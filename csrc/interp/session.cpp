@@ -58,6 +58,7 @@ enum Leaf : uint8_t {
   kLeafTorch = 10,
 };
 
+PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is never unloaded
 PyObject* g_absent = nullptr;        // the ABSENT sentinel
 PyTypeObject* g_tensor_type = nullptr;
 PyTypeObject* g_deque_type = nullptr;
@@ -1060,10 +1061,17 @@ namespace {
 
 PyTypeObject* g_session_type = nullptr;
 
+// The guards own the sentinel and add it to the module after this part was initialised.
+bool have_absent() {
+  if (g_absent == nullptr) g_absent = PyObject_GetAttrString(g_module, "ABSENT");
+  return g_absent != nullptr;
+}
+
 PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* handler;
   static const char* names[] = {"handler", nullptr};
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &handler)) return nullptr;
+  if (!have_absent()) return nullptr;
   auto* s = reinterpret_cast<Session*>(type->tp_alloc(type, 0));
   if (s == nullptr) return nullptr;
   s->handler = Py_NewRef(handler);
@@ -1324,7 +1332,7 @@ PyObject* py_forget_leaves(PyObject*, PyObject*) {
 }
 PyObject* py_type_lookup(PyObject*, PyObject* args) {
   PyObject *t, *name;
-  if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &t, &name)) return nullptr;
+  if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &t, &name) || !have_absent()) return nullptr;
   PyObject* v = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(t), name);
   return Py_NewRef(v ? v : g_absent);
 }
@@ -1349,12 +1357,7 @@ int init_session(PyObject* module) {
   g_str_getattr = PyUnicode_InternFromString("__getattr__");
   g_str_getattribute = PyUnicode_InternFromString("__getattribute__");
   g_str_call = PyUnicode_InternFromString("__call__");
-  g_absent = PyObject_GetAttrString(module, "ABSENT");
-  if (g_absent == nullptr) {
-    PyErr_Clear();
-    g_absent = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
-    if (g_absent == nullptr || PyModule_AddObjectRef(module, "ABSENT", g_absent) < 0) return -1;
-  }
+  g_module = module;
   g_session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
   if (g_session_type == nullptr || PyModule_AddType(module, g_session_type) < 0) return -1;
   return PyModule_AddFunctions(module, functions);

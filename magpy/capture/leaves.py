@@ -198,6 +198,9 @@ _DESCRIPTORS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wra
 
 def classify(f: Any) -> Leaf:
     """The verdict on a callable that is not a Python function or method."""
+    if type(f).__name__ == "Compiled" and type(f).__module__ == "magpy._interp":
+        # During a capture a compiled callable is what it wraps.
+        return Leaf.FRAME
     try:
         verdict = _VERDICTS.get(f)
     except TypeError:
@@ -214,7 +217,9 @@ def classify(f: Any) -> Leaf:
                 verdict = _BY_METHOD.get((cls, name))
                 if verdict is not None:
                     return verdict
-            if _pure_type(owner):
+            # A method that a Python class inherited from C is what the C class says.
+            definer = next((c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)), owner)
+            if _pure_type(definer):
                 return Leaf.TOUCH
     if isinstance(f, type):
         return _classify_type(f)

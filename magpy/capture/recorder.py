@@ -166,6 +166,7 @@ class Recorder(TorchFunctionMode):
         self.record.nvars += 1
         if tensor is not None:
             self._remember(tensor, var)
+            self.record.storages[var] = _storage(tensor)
         return var
 
     def _remember(self, tensor: Any, var: Var) -> None:
@@ -321,7 +322,7 @@ class Recorder(TorchFunctionMode):
     def _after(self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int) -> None:
         args, kwargs = plan
         outs: list[tuple[Any, Var]] = []
-        opaque = self._outputs(result, (), outs)
+        self._outputs(result, (), outs)
         if accessor is not None:
             kind, attr = accessor
             if kind == "get":
@@ -334,18 +335,19 @@ class Recorder(TorchFunctionMode):
         if flags & _RANDOM:
             self.record.random = True
         is_random = bool(flags & _RANDOM)
+        mutates = bool(flags & _MUTATES)
         if (accessor is not None and accessor[0] != "get") or name in _HOST_METHODS:
-            self._host(func, args, kwargs, result, outs, opaque, is_random, name)
+            self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
             return
         if not outs and result is not None and not self._only_known(result):
             if not _has_ref(args) and not _has_ref(kwargs):
                 return
-            self._host(func, args, kwargs, result, outs, True, is_random, name)
+            self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return
         if outs and flags & (_DATA | _DYNAMIC) and name not in _STATIC_RESULT:
-            self._host(func, args, kwargs, result, outs, opaque, is_random, name)
+            self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return
-        self._add(OpStep(func, args, kwargs, outs, is_random))
+        self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
 
     def _add(self, step: Step) -> None:
         self.record.steps.append(step)
@@ -358,6 +360,11 @@ class Recorder(TorchFunctionMode):
         return False
 
     def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
+        if len(path) > 5:
+            return True
+        return self._collect(result, path, outs)
+
+    def _collect(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
         """Collects the new tensors of a result; True when there is something else in it that follows from data."""
         if isinstance(result, torch.Tensor):
             if self.known(result) is None:
@@ -378,7 +385,7 @@ class Recorder(TorchFunctionMode):
         return True
 
     def _host(
-        self, func: Any, args: Any, kwargs: Any, result: Any, outs: list[tuple[Any, Var]], opaque: bool, is_random: bool, name: str
+        self, func: Any, args: Any, kwargs: Any, result: Any, outs: list[tuple[Any, Var]], is_random: bool, name: str, mutates: bool
     ) -> None:
         where = where_text(3)
         dirty = self.dirty()
@@ -396,7 +403,7 @@ class Recorder(TorchFunctionMode):
             raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
         else:
             raise refuse(f"{name} returns a {type(result).__name__}, which magpy cannot compare", "")
-        self._add(HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random))
+        self._add(HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random, mutates))
 
     # ------------------------------------------------------------- calls that no mode sees
 
@@ -450,16 +457,26 @@ class Recorder(TorchFunctionMode):
         return self._start
 
 
-def _fresh_tensors(v: Any, recorder: Recorder, out: list[Any]) -> None:
+def _storage(tensor: Any) -> int:
+    try:
+        return int(_tensor.storage_id(tensor))
+    except (RuntimeError, NotImplementedError, TypeError):
+        # Sparse and other tensors without one storage: as if all shared one.
+        return 0
+
+
+def _fresh_tensors(v: Any, recorder: Recorder, out: list[Any], depth: int = 0) -> None:
     if isinstance(v, torch.Tensor):
         if recorder.known(v) is None and not recorder._is_outside(v):
             out.append(v)
+    elif depth > 3:
+        return
     elif isinstance(v, (tuple, list)):
         for x in v:
-            _fresh_tensors(x, recorder, out)
+            _fresh_tensors(x, recorder, out, depth + 1)
     elif isinstance(v, dict):
         for x in v.values():
-            _fresh_tensors(x, recorder, out)
+            _fresh_tensors(x, recorder, out, depth + 1)
 
 
 def _has_ref(v: Any) -> bool:

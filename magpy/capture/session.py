@@ -143,7 +143,7 @@ class Handler:
         if effect is Effect.EFFECT:
             return self._effect(f, args, kwargs)
         if effect is Effect.WHOLE:
-            return recorder.whole_call(_whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs))
+            return self._whole_call(f, args, kwargs)
         if effect is Effect.VARS:
             if args:
                 self.session.attr_read(args[0], "__dict__", None)
@@ -168,6 +168,15 @@ class Handler:
             self.refuse(f"{_name(f)} is called")
             return ABSENT
         return self._unknown(f, args, kwargs)
+
+    def _whole_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One operation of the graph, in which Python may run: its reads are guarded, its changes cannot be."""
+        before = _state_picture(self.session)
+        result = self.recorder.whole_call(_whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs))
+        after = _state_picture(self.session)
+        if any(after[k] != v for k, v in before.items()) or any(v is not None for k, v in after.items() if k not in before):
+            self.refuse(f"{_name(f)}, which is called as a whole, changes an object from outside")
+        return result
 
     def _unknown(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         before = len(self.recorder.record.steps)
@@ -213,6 +222,8 @@ class Handler:
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""
+        if self.recorder._depth or self.refusal is not None:
+            return
         owner = getattr(f, "__self__", None)
         try:
             if owner is not None and not isinstance(owner, (types.ModuleType, type)) and not self.session.is_outside(owner):
@@ -226,14 +237,32 @@ class Handler:
                 self.refusal = r
 
 
-def _fresh(v: Any, handler: Handler) -> bool:
+def _state_picture(session: Any) -> dict[int, Any]:
+    """What outside containers that were looked at hold now; None for those that are as they were."""
+    picture: dict[int, Any] = {}
+    for obj, pre, _ in session.containers():
+        now = tuple(obj.items()) if isinstance(obj, dict) else tuple(obj)
+        old = tuple(pre.items()) if isinstance(pre, dict) else tuple(pre)
+        flat_now = [id(y) for x in now for y in (x if isinstance(obj, dict) else (x,))]
+        flat_old = [id(y) for x in old for y in (x if isinstance(obj, dict) else (x,))]
+        picture[id(obj)] = None if flat_now == flat_old or isinstance(obj, (set, bytearray)) else flat_now
+    return picture
+
+
+def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
     if isinstance(v, torch.Tensor):
         return handler.recorder.known(v) is None and not handler.session.is_outside(v)
+    if depth > _DEPTH:
+        return False
     if isinstance(v, (tuple, list)):
-        return any(_fresh(x, handler) for x in v)
+        return any(_fresh(x, handler, depth + 1) for x in v)
     if isinstance(v, dict):
-        return any(_fresh(x, handler) for x in v.values())
+        return any(_fresh(x, handler, depth + 1) for x in v.values())
     return False
+
+
+# A C function returns tensors themselves or in a small structure of its own, never deeper.
+_DEPTH = 3
 
 
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
@@ -268,7 +297,7 @@ def prepare() -> None:
     if _prepared:
         return
     _interp.set_types(torch.Tensor, collections.deque)
-    _interp.set_instrument(instrument_checked)
+    _interp.set_instrument(instrument_checked, instrument.offsets)
     _interp.set_tensor_api(_tensor._api)
     import os
 

@@ -43,6 +43,7 @@ class OpStep:
     kwargs: dict[str, Any]
     outs: list[tuple[Path, Var]]
     random: bool = False
+    mutates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class HostStep:
     where: str
     dirty: frozenset[Var] = frozenset()
     random: bool = False
+    mutates: bool = False
     result: Var | None = None
 
 
@@ -111,6 +113,7 @@ class Record:
         inputs: outside tensors by variable, held.
         mutated: variables of outside tensors that were changed in place.
         random: whether an operation drew from torch's generators.
+        storages: which memory each variable had, to know what an in-place operation can have changed.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -118,3 +121,4 @@ class Record:
     mutated: frozenset[Var] = frozenset()
     random: bool = False
     nvars: int = 0
+    storages: dict[Var, int] = field(default_factory=dict)

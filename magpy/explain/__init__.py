@@ -1,0 +1,1 @@
+"""explain: what was captured, as text and pictures."""

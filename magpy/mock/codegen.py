@@ -19,7 +19,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.session import AttrEffect, Capture, ContainerEffect
-from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Ref, Var
+from magpy.capture.steps import EffectStep, HostStep, OpStep, OutsideRef, Ref, Var
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment
 from magpy.mock.spec import Const, New, Outside, Spec, Value
@@ -311,6 +311,15 @@ class Code:
         self.lines.append(f"({targets}) = {call}" if targets else call)
         self._made.update(segment.outputs)
 
+    def ahead(self, step: OpStep) -> None:
+        """An operation that a check in front of the graph needs."""
+        args = ", ".join([self.tree(a) for a in step.args] + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()])
+        result = self.temp()
+        self.lines.append(f"{result} = {self.constant(step.func)}({args})")
+        for path, var in step.outs:
+            self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
+            self._made.add(var)
+
     def host(self, step: HostStep, modes: Any, fail: str) -> None:
         """A host step and its check."""
         args = ", ".join([self.tree(a) for a in step.args] + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()])
@@ -348,6 +357,11 @@ class Code:
         segments = iter(runners)
         calls: list[str] = []
         pending: list[EffectStep] = []
+        for step in self.plan.prelude:
+            if isinstance(step, HostStep):
+                self.host(step, c.start_modes, "return MISS")
+            else:
+                self.ahead(step)
         for item in self.plan.items:
             if isinstance(item, Segment):
                 self.segment(item, next(segments))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from magpy.capture.steps import ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
+from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
 
 _SAFE = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, range)
 
@@ -41,10 +41,15 @@ class Segment:
 
 @dataclass(slots=True)
 class Plan:
-    """The steps in order: segments (of graph steps) and single host or effect steps."""
+    """The steps in order: segments (of graph steps) and single host or effect steps.
+
+    Attributes:
+        prelude: operations and checks that are done one by one ahead of everything else.
+    """
 
     items: list[Any] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    prelude: list[Any] = field(default_factory=list)
 
 
 def refs(v: Any, out: set[Var]) -> None:
@@ -206,14 +211,110 @@ def _nameable(func: Any) -> Any:
     return call
 
 
-def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var]) -> Plan:
+# A check is computed ahead of the graph if that repeats at most this many operations.
+_MAX_REPEATED = 24
+
+
+class _Hoist:
+    """Moves checks that follow from the inputs by few operations in front of the graph, so that they do not cut it."""
+
+    def __init__(self, steps: list[Step], needed: set[Var], start: TorchModes, storages: dict[Var, int]) -> None:
+        self.steps = steps
+        self.start = start
+        self.storages = storages
+        self.maker: dict[Var, int] = {}
+        self.users: dict[Var, set[int]] = {}
+        self.needed = needed
+        self.modes: list[TorchModes] = []
+        self.hoisted: list[int] = []
+        self.ahead: set[int] = set()
+        self.changed: list[set[int]] = []
+        now = start
+        changed: set[int] = set()
+        for i, s in enumerate(steps):
+            if isinstance(s, ModeStep):
+                now = s.modes
+            self.modes.append(now)
+            self.changed.append(changed)
+            if isinstance(s, (OpStep, HostStep)):
+                found: set[Var] = set()
+                refs((s.args, s.kwargs), found)
+                for v in found:
+                    self.users.setdefault(v, set()).add(i)
+                for _, v in s.outs:
+                    self.maker[v] = i
+                if s.mutates:
+                    changed = changed | {storages.get(v, 0) for v in found}
+
+    def slice_of(self, k: int) -> list[int] | None:
+        """The steps that step k needs, in order, if they can be done ahead of everything else."""
+        todo, seen = [k], {k}
+        variables: set[Var] = set()
+        while todo:
+            s = self.steps[todo.pop()]
+            assert isinstance(s, (OpStep, HostStep))
+            if s.random or (s.mutates and s is not self.steps[k]):
+                return None
+            refs((s.args, s.kwargs), variables)
+            for v in variables:
+                i = self.maker.get(v)
+                if i is not None and i not in seen:
+                    if isinstance(self.steps[i], HostStep) and i not in self.ahead:
+                        return None
+                    seen.add(i)
+                    todo.append(i)
+        changed = self.changed[k]
+        if changed and (0 in changed or changed & {self.storages.get(v, 0) for v in variables}):
+            return None
+        if any(self.modes[i] != self.start for i in seen):
+            return None
+        return sorted(seen)
+
+    def run(self) -> None:
+        """Chooses the checks and the operations that go ahead."""
+        for k, s in enumerate(self.steps):
+            if not isinstance(s, HostStep) or s.kind == "none" or s.mutates:
+                continue
+            ahead = self.slice_of(k)
+            if ahead is None:
+                continue
+            repeated = [i for i in ahead if i not in self.ahead and isinstance(self.steps[i], OpStep) and self._used_elsewhere(i, set(ahead))]
+            if len(repeated) <= _MAX_REPEATED:
+                self.ahead.update(ahead)
+                self.hoisted.append(k)
+
+    def _used_elsewhere(self, i: int, inside: set[int]) -> bool:
+        s = self.steps[i]
+        assert isinstance(s, OpStep)
+        return any(v in self.needed or self.users.get(v, set()) - inside for _, v in s.outs)
+
+    def result(self) -> tuple[list[Step], list[Step]]:
+        """(the steps done ahead, the steps that remain)."""
+        if not self.hoisted:
+            return [], self.steps
+        prelude = [self.steps[i] for i in sorted(self.ahead)]
+        # What only the checks needed is not done a second time.
+        gone = set(self.hoisted)
+        for i in sorted(self.ahead, reverse=True):
+            s = self.steps[i]
+            if isinstance(s, OpStep) and not any(v in self.needed or self.users.get(v, set()) - gone for _, v in s.outs):
+                gone.add(i)
+        return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
+
+
+def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var], storages: dict[Var, int] | None = None) -> Plan:
     """Cuts the steps into segments.
 
     Args:
         needed: variables that the result and the effects use.
         start: torch's modes when the call begins.
+        storages: memory of each variable; None forbids moving checks ahead.
         fixed: inputs that are the same tensor objects in every call; they come first among a segment's inputs.
     """
+    hoist = _Hoist(steps, needed, start, storages or {})
+    if storages is not None:
+        hoist.run()
+    prelude, steps = hoist.result()
     runs: list[Any] = []
     current: list[Step] = []
     modes = start
@@ -230,7 +331,7 @@ def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var])
             current = []
     runs.append(("graph", current))
     # Which variables are used after each point, from the end.
-    plan = Plan()
+    plan = Plan(prelude=prelude)
     later = set(needed)
     uses: list[set[Var]] = []
     for item in reversed(runs):

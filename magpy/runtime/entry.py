@@ -144,7 +144,7 @@ def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseExcept
     guard = analysis.guard()
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
-    plan = segments.cut(capture.record.steps, _needed(capture), capture.start_modes, fixed)
+    plan = segments.cut(capture.record.steps, _needed(capture), capture.start_modes, fixed, capture.record.storages)
     late, dirty = _checks_after_change(capture.record)
     if late:
         for v in dirty:

@@ -1,0 +1,149 @@
+"""Everything native that deals with the interpreter and not with torch (csrc/interp)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# ---------------------------------------------------------------------------- guards
+
+@final
+class Absent:
+    """The type of ABSENT."""
+
+ABSENT: Final[Absent]
+"""In anchors: the key, attribute or cell content must be missing."""
+
+@final
+class Guard:
+    """The checks of one entry: a flat program over the arguments, and anchored objects.
+
+    Registers hold the positional arguments, then the keyword arguments in the order of `kwnames`, then temporaries.
+    An operand is a register or `("a", object)`.  No check raises, and none runs code of the user's classes.
+
+    Args:
+        npos: how many positional arguments the call has.
+        kwnames: the names of its keyword arguments, in the caller's order.
+        nregs: how many registers there are (more are made when a check writes beyond).
+        checks: tuples that begin with the name of a check::
+
+            ("type", o, cls)                 ("is", o, object)            ("leaf", o, value)
+            ("same", o1, o2)                 ("distinct", (o, ...), (object, ...))
+            ("dict_get", dst, o, key)        ("dict_absent", o, key)      ("dict_keys", o, (key, ...))
+            ("inst_dict", dst, o)            ("attr", dst, o, name)       ("attr_absent", o, name)
+            ("len", o, n)                    ("item", dst, o, i)          ("set", o, frozenset)
+            ("deque", first_dst, o, n)       ("cell", dst, o)             ("cell_empty", o)
+            ("func", o, code, defaults, kwdefaults)                       ("method", func_dst, self_dst, o)
+            ("tensor", o, TensorMeta)        ("overlap", (o, ...), ((i, j), ...))
+            ("py", function, (o, ...))
+
+        anchors: lists of records about long-lived objects, checked before `checks`; `mode` is "is" or "leaf"::
+
+            dicts       (dict, [(key, value or ABSENT, mode), ...])
+            dict_keys   (dict, (key, ...))           exactly these, in this order
+            inst_dicts  (object, dict)               object.__dict__ is this dict
+            objtypes    (object, cls)
+            types       (cls, [(name, value or ABSENT), ...])
+            supers      (cls, after, name, value or ABSENT)
+            lists       (list, (item, ...))          deques      (deque, (item, ...))
+            sets        (set, (element, ...))        cells       (cell, value or ABSENT, mode)
+            funcs       (function, code, defaults, kwdefaults)
+            attrs       (object, name, value or ABSENT, mode)
+            tensors     (tensor, TensorMeta)         state       TorchState or None
+            redo        (callable, args, expected, mode)
+
+    Raises:
+        TypeError: a value of the wrong kind.
+        ValueError: an unknown check, or a register that is read before it is written.
+    """
+
+    def __new__(
+        cls,
+        npos: int,
+        kwnames: tuple[str, ...],
+        nregs: int,
+        checks: Sequence[tuple[Any, ...]],
+        anchors: Mapping[str, Any],
+    ) -> Guard: ...
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> bool: ...
+    def explain(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
+    ) -> tuple[int | tuple[str, int, int], str] | None:
+        """Which check fails first, and why.
+
+        Returns:
+            None when every check holds, else where and a text.  `where` is an index into `checks`, or
+            `(section, i, j)` for `anchors[section][i]` and its j-th part (-1: none), or `("args", -1, -1)`.
+        """
+    def describe(self) -> list[str]: ...
+
+def add_leaf_type(cls: type, /) -> None:
+    """Makes values of exactly this class compare with `==` wherever "leaf" is said; its `==` must be harmless."""
+
+def leaf_equal(a: object, b: object, /) -> bool:
+    """Same object, or the same exact leaf type and value (0.0 is not -0.0, nan is nan, 1 is not True)."""
+
+def set_tensor_api(capsule: object, /) -> None: ...
+
+# ---------------------------------------------------------------------------- dispatch
+
+@final
+class Miss:
+    """The type of MISS."""
+
+MISS: Final[Miss]
+"""What a mock function returns when a value that it computed went another way: the next entry is tried."""
+
+@final
+class Entry:
+    """A guard and the mock function that may run while it holds.
+
+    Args:
+        guard: the checks.
+        mock: called with exactly the caller's arguments.
+        needs_memo: whether a dict, fresh in each call and shared by the entries tried in it, comes before them.
+        tag: whatever the maker of the entry wants to find again.
+    """
+
+    def __new__(
+        cls, guard: Guard, mock: Callable[..., Any], needs_memo: bool = False, tag: object = None
+    ) -> Entry: ...
+    @property
+    def guard(self) -> Guard: ...
+    @property
+    def mock(self) -> Callable[..., Any]: ...
+    @property
+    def needs_memo(self) -> bool: ...
+    tag: Any
+    hits: int
+
+@final
+class Compiled(Generic[P, R]):
+    """A callable that runs the first entry whose guard holds, and `on_miss(self, args, kwargs)` when none does.
+
+    While a capture runs on this thread, or with `_magpy_plain`, it calls the wrapped function and nothing else.
+    Attributes that do not begin with `_magpy_` are those of the wrapped function, for reading and writing.
+    """
+
+    def __new__(
+        cls,
+        wrapped: Callable[P, R],
+        on_miss: Callable[[Compiled[P, R], tuple[Any, ...], dict[str, Any]], R],
+    ) -> Compiled[P, R]: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+    def __getattr__(self, name: str) -> Any: ...
+    @property
+    def __wrapped__(self) -> Callable[P, R]: ...
+    @property
+    def _magpy_wrapped(self) -> Callable[P, R]: ...
+    @property
+    def _magpy_on_miss(self) -> Callable[..., Any]: ...
+    _magpy_entries: list[Entry]
+    _magpy_hits: int
+    _magpy_misses: int
+    _magpy_calls: int
+    _magpy_plain: bool
+    _magpy_options: Any
+    _magpy_owner: Any
