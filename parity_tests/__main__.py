@@ -79,7 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, SettingsDifferError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    run_files(files, modes, settings, results, arguments.jobs)
+    try:
+        run_files(files, modes, settings, results, arguments.jobs)
+    finally:
+        results.close()
     sys.stdout.write(report.as_table([arguments.out]) + "\n")
     if arguments.report:
         report.write_report([arguments.out], arguments.report)

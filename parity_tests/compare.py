@@ -85,17 +85,20 @@ class _Walk:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.todo: list[tuple[Any, Any, str]] = []
+        self.found: list[tuple[Any, Any, str]] = []
         self.partner: dict[int, int] = {}
         self.reverse: dict[int, int] = {}
         self.alive: list[Any] = []
 
     def push(self, a: Any, b: Any, path: str) -> None:
-        self.todo.append((a, b, path))
+        self.found.append((a, b, path))
 
     def run(self) -> None:
-        while self.todo:
-            a, b, path = self.todo.pop()
-            self.one(a, b, path)
+        """Compare depth first, in the order in which objects hold their parts."""
+        while self.found or self.todo:
+            self.todo.extend(reversed(self.found))
+            self.found.clear()
+            self.one(*self.todo.pop())
 
     def one(self, a: Any, b: Any, path: str) -> None:
         """Compare one pair and push what it holds."""

@@ -310,7 +310,11 @@ def _flip_requires_grad(path: str, name: str) -> Callable[[World], Undo]:
             raise CannotMutate
         before = tensor.requires_grad
         tensor.requires_grad_(not before)
-        return lambda: tensor.requires_grad_(before) and None
+
+        def undo() -> None:
+            tensor.requires_grad_(before)
+
+        return undo
 
     return apply
 

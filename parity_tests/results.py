@@ -65,6 +65,9 @@ class Results:
         self.files[file, mode] = entry
         self.append(entry)
 
+    def close(self) -> None:
+        self.stream.close()
+
     def append(self, line: dict[str, Any]) -> None:
         self.stream.write(json.dumps(line) + "\n")
         self.stream.flush()

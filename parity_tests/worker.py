@@ -252,6 +252,7 @@ def _child(job: Job, settings: Settings, write_end: int) -> None:
 def _confine(job: Job, settings: Settings) -> None:
     """Take a child's terminal, directory, memory and core dumps away."""
     os.setpgid(0, 0)
+    torch.set_num_threads(1)  # the parent's thread pool does not exist here
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(job.directory)

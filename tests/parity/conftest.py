@@ -1,0 +1,47 @@
+"""The misbehaving compilers as modes, and a runner over hand-made files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parity_tests import worker
+from parity_tests.modes import MODES
+from parity_tests.results import Results
+from tests.parity.hand_made import FakeMode, dying, hanging, hoarding, remembering
+
+
+@pytest.fixture(autouse=True)
+def _fake_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = {
+        "shifted": lambda module: lambda x: module(x) + 1,
+        "raising": lambda module: lambda x: [][0],
+        "drawing": lambda module: lambda x: (module(x), torch.rand(1))[0],
+        "scribbling": lambda module: lambda x: (module(x), setattr(module, "scale", 3.0))[0],
+        "remembering": remembering,
+        "dying": dying,
+        "hanging": hanging,
+        "hoarding": hoarding,
+    }
+    for name, make in fakes.items():
+        monkeypatch.setitem(MODES, name, FakeMode(name, make))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Results]:
+    """Run a directory's files under modes; returns the results."""
+
+    def runner(files: list[Path], *modes: str, **settings: Any) -> Results:
+        from parity_tests.__main__ import run_files
+
+        chosen = worker.Settings(**settings)
+        results = Results(tmp_path / "results.jsonl", chosen)
+        run_files(files, list(modes), chosen, results, jobs=1)
+        results.close()
+        return results
+
+    return runner
