@@ -1,7 +1,8 @@
 """Everything native that deals with the interpreter and not with torch (csrc/interp)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final
+from types import CodeType
+from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,8 +20,9 @@ ABSENT: Final[Absent]
 class Guard:
     """The checks of one entry: a flat program over the arguments, and anchored objects.
 
-    Registers hold the positional arguments, then the keyword arguments in the order of `kwnames`, then temporaries.
-    An operand is a register or `("a", object)`.  No check raises, and none runs code of the user's classes.
+    Registers hold the positional arguments, then the keyword arguments in the order of `kwnames`,
+    then temporaries.  An operand is a register or `("a", object)`.  No check raises, and none runs
+    code of the user's classes.
 
     Args:
         npos: how many positional arguments the call has.
@@ -28,17 +30,19 @@ class Guard:
         nregs: how many registers there are (more are made when a check writes beyond).
         checks: tuples that begin with the name of a check::
 
-            ("type", o, cls)                 ("is", o, object)            ("leaf", o, value)
-            ("same", o1, o2)                 ("distinct", (o, ...), (object, ...))
-            ("dict_get", dst, o, key)        ("dict_absent", o, key)      ("dict_keys", o, (key, ...))
-            ("inst_dict", dst, o)            ("attr", dst, o, name)       ("attr_absent", o, name)
-            ("len", o, n)                    ("item", dst, o, i)          ("set", o, frozenset)
-            ("deque", first_dst, o, n)       ("cell", dst, o)             ("cell_empty", o)
-            ("func", o, code, defaults, kwdefaults)                       ("method", func_dst, self_dst, o)
-            ("tensor", o, TensorMeta)        ("overlap", (o, ...), ((i, j), ...))
+            ("type", o, cls)            ("is", o, object)       ("leaf", o, value)
+            ("same", o1, o2)            ("distinct", (o, ...), (object, ...))
+            ("dict_get", dst, o, key)   ("dict_absent", o, key) ("dict_keys", o, (key, ...))
+            ("inst_dict", dst, o)       ("attr", dst, o, name)  ("attr_absent", o, name)
+            ("len", o, n)               ("item", dst, o, i)     ("set", o, frozenset)
+            ("deque", first_dst, o, n)  ("cell", dst, o)        ("cell_empty", o)
+            ("func", o, code, defaults, kwdefaults)
+            ("method", func_dst, self_dst, o)
+            ("tensor", o, TensorMeta)   ("overlap", (o, ...), ((i, j), ...))
             ("py", function, (o, ...))
 
-        anchors: lists of records about long-lived objects, checked before `checks`; `mode` is "is" or "leaf"::
+        anchors: lists of records about long-lived objects, checked before `checks`; `mode` is
+            "is" or "leaf"::
 
             dicts       (dict, [(key, value or ABSENT, mode), ...])
             dict_keys   (dict, (key, ...))           exactly these, in this order
@@ -73,16 +77,20 @@ class Guard:
         """Which check fails first, and why.
 
         Returns:
-            None when every check holds, else where and a text.  `where` is an index into `checks`, or
-            `(section, i, j)` for `anchors[section][i]` and its j-th part (-1: none), or `("args", -1, -1)`.
+            None when every check holds, else where and a text.  `where` is an index into `checks`,
+            or `(section, i, j)` for `anchors[section][i]` and its j-th part (-1: none), or
+            `("args", -1, -1)`.
         """
     def describe(self) -> list[str]: ...
 
 def add_leaf_type(cls: type, /) -> None:
-    """Makes values of exactly this class compare with `==` wherever "leaf" is said; its `==` must be harmless."""
+    """Makes values of exactly this class compare with `==` wherever "leaf" is said.
+
+    Its `==` must be harmless C code.
+    """
 
 def leaf_equal(a: object, b: object, /) -> bool:
-    """Same object, or the same exact leaf type and value (0.0 is not -0.0, nan is nan, 1 is not True)."""
+    """Same object, or the same exact leaf type and value: nan is nan, 0.0 is not -0.0 nor 0."""
 
 def set_tensor_api(capsule: object, /) -> None: ...
 
@@ -93,7 +101,10 @@ class Miss:
     """The type of MISS."""
 
 MISS: Final[Miss]
-"""What a mock function returns when a value that it computed went another way: the next entry is tried."""
+"""What a mock function returns when a value that it computed went another way.
+
+The next entry is tried.
+"""
 
 @final
 class Entry:
@@ -102,7 +113,8 @@ class Entry:
     Args:
         guard: the checks.
         mock: called with exactly the caller's arguments.
-        needs_memo: whether a dict, fresh in each call and shared by the entries tried in it, comes before them.
+        needs_memo: whether a dict, fresh in each call and shared by the entries tried in it, comes
+            before them.
         tag: whatever the maker of the entry wants to find again.
     """
 
@@ -120,10 +132,11 @@ class Entry:
 
 @final
 class Compiled(Generic[P, R]):
-    """A callable that runs the first entry whose guard holds, and `on_miss(self, args, kwargs)` when none does.
+    """A callable that runs the first entry whose guard holds.
 
-    While a capture runs on this thread, or with `_magpy_plain`, it calls the wrapped function and nothing else.
-    Attributes that do not begin with `_magpy_` are those of the wrapped function, for reading and writing.
+    When none does, it calls `on_miss(self, args, kwargs)`.  While a capture runs on this thread, or
+    with `_magpy_plain`, it calls the wrapped function and nothing else.  Attributes that do not
+    begin with `_magpy_` are those of the wrapped function, for reading and writing.
     """
 
     def __new__(
@@ -147,3 +160,48 @@ class Compiled(Generic[P, R]):
     _magpy_plain: bool
     _magpy_options: Any
     _magpy_owner: Any
+
+# ---------------------------------------------------------------------------- the session
+
+@final
+class Session:
+    """The native side of one capture; `magpy.capture.session` owns it."""
+
+    def __new__(cls, owner: Any) -> Session: ...
+    def run(self, *args: Any) -> Any: ...
+    def log(self) -> Any: ...
+    def is_outside(self, object: object, /) -> bool: ...
+    def reach(self, object: object, /) -> Any: ...
+    def touch(self, object: object, /) -> Any: ...
+    def made(self, object: object, /) -> Any: ...
+    def attr_read(self, *args: Any) -> Any: ...
+    def containers(self) -> Any: ...
+    def written_cells(self) -> Any: ...
+    def clear(self) -> None: ...
+    @property
+    def failure(self) -> Any: ...
+    @property
+    def events(self) -> Any: ...
+
+def pause() -> None: ...
+def resume() -> None: ...
+def watched(function: Callable[..., R], args: tuple[Any, ...], kwargs: Any, /) -> R: ...
+def session_active() -> bool: ...
+def set_types(*types: type) -> None: ...
+def set_leaf_code(code: CodeType, verdict: int, /) -> None: ...
+def forget_leaves() -> None: ...
+def type_lookup(cls: type, name: str, /) -> Any: ...
+
+# ---------------------------------------------------------------------------- the hook
+
+def set_instrument(
+    make: Callable[[CodeType], CodeType], offsets: Callable[[CodeType], Any], /
+) -> None: ...
+def set_skip_prefixes(prefixes: Sequence[str], /) -> None: ...
+def instrument_all(how: int, /) -> None: ...
+def hook_installed() -> int: ...
+def hook_counts() -> Any: ...
+def twin_of(code: CodeType, /) -> CodeType | None: ...
+def original_of(code: CodeType, /) -> CodeType | None: ...
+def __getattr__(name: str) -> Any:
+    """The probes: `magpy.capture.instrument` puts them into twins by name."""

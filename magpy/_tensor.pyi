@@ -18,7 +18,9 @@ _api: object
 
 @final
 class TensorMeta:
-    """What a guard remembers of a tensor: class, dtype, device, layout, sizes, strides, gradient flags, dispatch keys.
+    """What a guard remembers of a tensor.
+
+    That is its class, dtype, device, layout, sizes, strides, gradient flags and dispatch keys.
 
     Args:
         tensor: what to record.
@@ -38,7 +40,7 @@ class TensorMeta:
     def strides(self) -> tuple[int, ...]: ...
     @property
     def opaque(self) -> str | None:
-        """Why no tensor ever matches (symbolic sizes, nested, functorch, forward gradient), or None."""
+        """Why no tensor ever matches (symbolic sizes, nested, functorch, ...), or None."""
 
 @final
 class TorchState:

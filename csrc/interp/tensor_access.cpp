@@ -1,6 +1,8 @@
 // See tensor_access.h.
 #include "tensor_access.h"
 
+#include "leaf.h"
+
 namespace magpy {
 
 namespace {
@@ -16,7 +18,7 @@ int install(PyObject* capsule) {
     return -1;
   }
   table = found;
-  return 0;
+  return add_leaf_type(found->device_type);
 }
 
 }  // namespace

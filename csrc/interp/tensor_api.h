@@ -9,7 +9,7 @@
 
 namespace magpy {
 
-constexpr int kTensorApiVersion = 1;
+constexpr int kTensorApiVersion = 2;
 constexpr const char* kTensorApiName = "magpy._tensor._api";
 
 // None of these raises.  Objects are borrowed.
@@ -17,6 +17,7 @@ struct TensorApi {
   int version;
   PyTypeObject* meta_type;
   PyTypeObject* state_type;
+  PyTypeObject* device_type;  // torch.device: compares by value
   bool (*matches)(PyObject* meta, PyObject* object);
   // A new str saying how object differs from meta, or nullptr when it does not.
   PyObject* (*difference)(PyObject* meta, PyObject* object);

@@ -3,6 +3,7 @@
 // Owns: the module object, the table for magpy._interp, small questions about single tensors.  Does not own: TensorMeta (meta),
 // TorchState (state), Observer (observer).  Loaded by Python, and by magpy._interp when a guard first speaks of tensors.
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/Device.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "../interp/tensor_api.h"
@@ -15,8 +16,8 @@ namespace magpy {
 namespace {
 
 TensorApi api = {
-    kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, meta_matches,  meta_difference,  pack_tensors,
-    check_pack,        free_pack,        tensors_overlap,  state_matches, state_difference,
+    kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, &THPDeviceType, meta_matches,  meta_difference,
+    pack_tensors,      check_pack,       free_pack,        tensors_overlap, state_matches, state_difference,
 };
 
 const at::Tensor* unpack(PyObject* object) {

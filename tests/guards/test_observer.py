@@ -63,7 +63,10 @@ def test_operator_gives_its_flags(
     run()
     seen = observer.take()
     assert seen & flags == flags
-    wrong = {0: MUTATES | RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT, MUTATES: RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT}
+    wrong = {
+        0: MUTATES | RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT,
+        MUTATES: RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT,
+    }
     assert not seen & wrong.get(flags, RANDOM & ~flags)
 
 

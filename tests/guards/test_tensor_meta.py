@@ -1,7 +1,8 @@
-"""`_tensor.TensorMeta`, overlap, packs: which tensors are like the recorded one, and how a difference is told.
+"""`_tensor.TensorMeta`, packs, overlap: which tensors are like the recorded one.
 
-Owns: what `csrc/tensor/meta` compares, alone and through `_interp.Guard`.  Does not own: torch's global state
-(`test_torch_state.py`), checks without tensors (`tests/interp`).
+Owns: what `csrc/tensor/meta` compares, alone and through `_interp.Guard`, and how a difference is
+told.  Does not own: torch's global state (`test_torch_state.py`), checks without tensors
+(`tests/interp`).
 """
 
 from __future__ import annotations
@@ -160,7 +161,9 @@ def test_dynamic_dims_keep_the_order_of_strides() -> None:
     meta = _tensor.TensorMeta(x, dims=(0, 2, 3))
     assert meta.matches(torch.zeros(3, 3, 7, 8).to(memory_format=torch.channels_last))
     assert not meta.matches(torch.zeros(3, 3, 7, 8))
-    assert not meta.matches(torch.zeros(3, 3, 7, 8).to(memory_format=torch.channels_last)[:, :, ::2])
+    assert not meta.matches(
+        torch.zeros(3, 3, 7, 8).to(memory_format=torch.channels_last)[:, :, ::2]
+    )
 
 
 def test_many_dimensions() -> None:
@@ -232,7 +235,7 @@ def test_bad_options_are_refused(kwargs: Any) -> None:
         _tensor.TensorMeta(base(), **kwargs)
 
 
-# ------------------------------------------------------------------------------------------ packs of parameters
+# ------------------------------------------------ packs of parameters
 
 
 def pack_of(tensors: list[torch.Tensor]) -> _interp.Guard:
@@ -300,7 +303,14 @@ def test_pack_survives_new_values_and_equal_data() -> None:
 
 def test_pack_of_other_kinds_of_tensors() -> None:
     p = torch.nn.Parameter(base())
-    tensors = [base(), p * 2, (p * 2)[0], base().to_sparse(), torch.zeros(2, 3, 4).to("meta"), torch.tensor(3)]
+    tensors = [
+        base(),
+        p * 2,
+        (p * 2)[0],
+        base().to_sparse(),
+        torch.zeros(2, 3, 4).to("meta"),
+        torch.tensor(3),
+    ]
     g = pack_of(tensors)
     assert g.check(())
     tensors[4].unsqueeze_(0)
@@ -320,7 +330,7 @@ def test_guard_keeps_tensors_until_it_dies() -> None:
     assert ref() is None
 
 
-# ------------------------------------------------------------------------------------------ shared memory
+# ------------------------------------------------ shared memory
 
 
 def test_overlap_is_by_bytes() -> None:

@@ -1,4 +1,4 @@
-"""`_tensor.TorchState`: every switch that changes what an operation does is seen, and is seen to be back.
+"""`_tensor.TorchState`: every switch that changes what an operation does is seen, and seen back.
 
 Owns: the list of switches.  Does not own: what an entry does when one changed (`magpy/runtime`).
 """
@@ -54,14 +54,25 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], str]] = {
     "inference_mode": (torch.inference_mode, "grad mode"),
     "autocast": (lambda: torch.autocast("cpu"), "autocast"),
     "autocast dtype": (
-        lambda: setting(lambda d: torch.set_autocast_dtype("cpu", d), torch.float16, torch.get_autocast_dtype("cpu")),
+        lambda: setting(
+            lambda d: torch.set_autocast_dtype("cpu", d),
+            torch.float16,
+            torch.get_autocast_dtype("cpu"),
+        ),
         "autocast dtype (cpu)",
     ),
     "autocast cache": (
-        lambda: setting(torch.set_autocast_cache_enabled, not torch.is_autocast_cache_enabled(), torch.is_autocast_cache_enabled()),
+        lambda: setting(
+            torch.set_autocast_cache_enabled,
+            not torch.is_autocast_cache_enabled(),
+            torch.is_autocast_cache_enabled(),
+        ),
         "autocast cache",
     ),
-    "default dtype": (lambda: setting(torch.set_default_dtype, torch.float64, torch.float32), "default dtype"),
+    "default dtype": (
+        lambda: setting(torch.set_default_dtype, torch.float64, torch.float32),
+        "default dtype",
+    ),
     "default device": (lambda: torch.device("cpu"), "torch function modes"),
     "function mode": (FunctionMode, "torch function modes"),
     "dispatch mode": (DispatchMode, "dispatch"),
@@ -79,7 +90,10 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], str]] = {
         "float32 precision",
     ),
     "cudnn": (lambda: attribute(torch.backends.cudnn, "enabled", False), "cudnn enabled"),
-    "cudnn benchmark": (lambda: attribute(torch.backends.cudnn, "benchmark", True), "cudnn benchmark"),
+    "cudnn benchmark": (
+        lambda: attribute(torch.backends.cudnn, "benchmark", True),
+        "cudnn benchmark",
+    ),
     "cudnn deterministic": (
         lambda: attribute(torch.backends.cudnn, "deterministic", True),
         "cudnn deterministic",
@@ -94,7 +108,9 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], str]] = {
     ),
     "anomaly": (torch.autograd.detect_anomaly, "anomaly mode"),
     "threads": (
-        lambda: setting(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()),
+        lambda: setting(
+            torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()
+        ),
         "number of threads",
     ),
     "saved tensor hooks": (
@@ -109,7 +125,10 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], str]] = {
         lambda: torch.autograd.set_multithreading_enabled(False),
         "autograd multithreading",
     ),
-    "forward grad": (lambda: torch.autograd.forward_ad._set_fwd_grad_enabled(False), "forward-mode grad"),
+    "forward grad": (
+        lambda: torch.autograd.forward_ad._set_fwd_grad_enabled(False),
+        "forward-mode grad",
+    ),
 }
 
 
@@ -118,7 +137,9 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], str]] = {
 def test_switch_is_seen_and_seen_back(
     change: Callable[[], AbstractContextManager[Any]], text: str
 ) -> None:
-    torch.set_float32_matmul_precision("highest")  # unset is a state of its own that nothing goes back to
+    torch.set_float32_matmul_precision(
+        "highest"
+    )  # unset is a state of its own that nothing goes back to
     state = _tensor.TorchState()
     g = _interp.Guard(0, (), 0, [], {"state": state})
     assert state.matches()

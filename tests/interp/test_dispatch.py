@@ -1,6 +1,6 @@
-"""`_interp.Compiled`: which entry answers a call, what is passed on, and how it passes for the wrapped function.
+"""`_interp.Compiled`: which entry answers a call, and how it passes for the wrapped function.
 
-Owns: dispatch without torch.  Does not own: guards (`test_guards.py`), what a miss does (`tests/runtime`).
+Owns: dispatch without torch.  Does not own: guards (`test_guards.py`), what a miss does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def make(wrapped: Callable[..., Any] = lambda *a, **k: ("wrapped", a, k)) -> _in
     return _interp.Compiled(wrapped, lambda c, a, k: ("miss", a, k))
 
 
-def entry(value: Any, mock: Callable[..., Any], *, needs_memo: bool = False, tag: object = None) -> _interp.Entry:
+def entry(
+    value: Any, mock: Callable[..., Any], *, needs_memo: bool = False, tag: object = None
+) -> _interp.Entry:
     """An entry for one positional argument that equals `value`."""
     return _interp.Entry(_interp.Guard(1, (), 1, [("leaf", 0, value)], {}), mock, needs_memo, tag)
 
@@ -215,7 +217,7 @@ def test_threads_share_one_compiled() -> None:
     assert c._magpy_calls == 16000
 
 
-# ---------------------------------------------------------------------------------------------------------------- passing for the function
+# ------------------------------------------------ passing for the function
 
 
 def sample(a: int, b: int = 2, *, c: int = 3) -> int:
@@ -386,26 +388,30 @@ def test_cycle_through_guard_and_mock_is_collected() -> None:
     class Model:
         pass
 
-    m: Any = Model()
-    c = make(lambda x: m)
-    g = _interp.Guard(1, (), 1, [("is", 0, m)], {"dicts": [(m.__dict__, [("c", c, "is")])]})
-    m.c = c
-    c._magpy_entries = [_interp.Entry(g, lambda x: m, False, c)]
-    c._magpy_owner = m
-    c._magpy_options = {"self": c}
-    assert c(m) is m
-    ref, other = weakref.ref(m), weakref.ref(c)
-    del m, c, g
+    def build() -> tuple[weakref.ref[Any], weakref.ref[Any]]:
+        m: Any = Model()
+        c = make(lambda x: m)
+        g = _interp.Guard(1, (), 1, [("is", 0, m)], {"dicts": [(m.__dict__, [("c", c, "is")])]})
+        m.c = c
+        c._magpy_entries = [_interp.Entry(g, lambda x: m, False, c)]
+        c._magpy_owner = m
+        c._magpy_options = {"self": c}
+        assert c(m) is m
+        return weakref.ref(m), weakref.ref(c)
+
+    refs = build()
     gc.collect()
-    assert ref() is None
-    assert other() is None
+    assert [r() for r in refs] == [None, None]
 
 
 def test_calls_leak_nothing() -> None:
     argument, value = object(), object()
     c = _interp.Compiled(lambda *a, **k: value, lambda c, a, k: value)
     g = _interp.Guard(1, (), 1, [("is", 0, argument)], {})
-    c._magpy_entries = [_interp.Entry(g, lambda memo, x: MISS, True), _interp.Entry(g, lambda x: value, False)]
+    c._magpy_entries = [
+        _interp.Entry(g, lambda memo, x: MISS, True),
+        _interp.Entry(g, lambda x: value, False),
+    ]
 
     def run() -> None:
         for _ in range(10):

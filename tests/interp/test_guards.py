@@ -1,7 +1,7 @@
 """Each check of a guard program: where it holds, where it fails, and what it says.
 
-Owns: the relative checks and the anchors of `csrc/interp` that need no torch.  Does not own: tensor checks (`tests/guards`),
-dispatch (`test_dispatch.py`).  Runs on every supported CPython without torch.
+Owns: the relative checks and the anchors of `csrc/interp` that need no torch.  Does not own: tensor
+checks (`tests/guards`), dispatch (`test_dispatch.py`).  Runs on every supported CPython.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from magpy import _interp
 ABSENT = _interp.ABSENT
 
 
-def guard(*checks: tuple[Any, ...], npos: int = 1, kwnames: tuple[str, ...] = (), nregs: int = 8, **anchors: Any) -> _interp.Guard:
+def guard(
+    *checks: tuple[Any, ...],
+    npos: int = 1,
+    kwnames: tuple[str, ...] = (),
+    nregs: int = 8,
+    **anchors: Any,
+) -> _interp.Guard:
     return _interp.Guard(npos, kwnames, nregs, list(checks), anchors)
 
 
@@ -168,8 +174,18 @@ SIMPLE: list[tuple[str, tuple[Any, ...], Any, list[Any]]] = [
     ("is", ("is", 0, X), X, [Plain(), Hostile(), None]),
     ("dict_get", ("dict_get", 1, 0, "a"), {"a": 1}, [{}, {"b": 1}, [], Hostile()]),
     ("dict_absent", ("dict_absent", 0, "a"), {"b": 1}, [{"a": 1}, [], Hostile()]),
-    ("dict_keys", ("dict_keys", 0, ("a", 1)), {"a": 0, 1: 2}, [{1: 2, "a": 0}, {"a": 0}, {"a": 0, 1: 1, 2: 2}, {"a": 0, 1.0: 2}, ()]),
-    ("ordered_keys", ("dict_keys", 0, ("a", "b")), ORDERED, [collections.OrderedDict(b=2, a=1), collections.OrderedDict(a=1)]),
+    (
+        "dict_keys",
+        ("dict_keys", 0, ("a", 1)),
+        {"a": 0, 1: 2},
+        [{1: 2, "a": 0}, {"a": 0}, {"a": 0, 1: 1, 2: 2}, {"a": 0, 1.0: 2}, ()],
+    ),
+    (
+        "ordered_keys",
+        ("dict_keys", 0, ("a", "b")),
+        ORDERED,
+        [collections.OrderedDict(b=2, a=1), collections.OrderedDict(a=1)],
+    ),
     ("inst_dict", ("inst_dict", 1, 0), Plain(a=1), [3, [], Slotted()]),
     ("attr", ("attr", 1, 0, "__class__"), Plain(), []),
     ("len_list", ("len", 0, 2), [1, 2], [[1], (1, 2, 3), 3, Hostile()]),
@@ -191,7 +207,9 @@ SIMPLE: list[tuple[str, tuple[Any, ...], Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("check", "good", "bad"), [s[1:] for s in SIMPLE], ids=[s[0] for s in SIMPLE])
+@pytest.mark.parametrize(
+    ("check", "good", "bad"), [s[1:] for s in SIMPLE], ids=[s[0] for s in SIMPLE]
+)
 def test_check_holds_and_fails(check: tuple[Any, ...], good: Any, bad: list[Any]) -> None:
     g = guard(check)
     assert g.check((good,))
@@ -206,7 +224,14 @@ def test_check_holds_and_fails(check: tuple[Any, ...], good: Any, bad: list[Any]
 
 
 def test_registers_chain_loads() -> None:
-    g = guard(("dict_get", 1, 0, "list"), ("item", 2, 1, 0), ("type", 2, Plain), ("inst_dict", 3, 2), ("dict_get", 4, 3, "x"), ("leaf", 4, 7))
+    g = guard(
+        ("dict_get", 1, 0, "list"),
+        ("item", 2, 1, 0),
+        ("type", 2, Plain),
+        ("inst_dict", 3, 2),
+        ("dict_get", 4, 3, "x"),
+        ("leaf", 4, 7),
+    )
     assert g.check(({"list": [Plain(x=7)]},))
     assert not g.check(({"list": [Plain(x=8)]},))
     assert g.explain(({"list": [Plain(x=8)]},)) == (5, "8 instead of 7")
@@ -393,7 +418,7 @@ def test_malformed_anchors_are_refused(anchors: Any) -> None:
         _interp.Guard(0, (), 0, [], anchors)
 
 
-# ---------------------------------------------------------------------------------------------------------------- anchors
+# ------------------------------------------------ anchors
 
 
 def anchored(**anchors: Any) -> _interp.Guard:
@@ -449,7 +474,15 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-@pytest.mark.parametrize("make", [dict, collections.OrderedDict, lambda x: collections.defaultdict(list, x), lambda x: Plain(**x).__dict__])
+@pytest.mark.parametrize(
+    "make",
+    [
+        dict,
+        collections.OrderedDict,
+        lambda x: collections.defaultdict(list, x),
+        lambda x: Plain(**x).__dict__,
+    ],
+)
 def test_dict_anchor_sees_every_way_to_change(change: Any, make: Any) -> None:
     d = make({"a": 1, "b": 2})
     g = anchored(dicts=[(d, [("a", 1, "is")])])
@@ -621,7 +654,7 @@ def test_type_anchor_sees_class_and_base_changes() -> None:
 
 
 def test_type_anchor_survives_many_changes() -> None:
-    # CPython gives one class only so many versions (1000 on 3.13); after that the check is precise every time.
+    # CPython 3.13 gives one class 1000 versions; after that the check is precise every time.
     class Local:
         x = 0
 
@@ -774,7 +807,7 @@ def test_user_values_are_never_compared_or_printed() -> None:
     assert g.describe()
 
 
-# ---------------------------------------------------------------------------------------------------------------- memory
+# ------------------------------------------------ memory
 
 
 def test_guard_and_its_cycle_are_collected() -> None:
@@ -784,7 +817,15 @@ def test_guard_and_its_cycle_are_collected() -> None:
     def build() -> weakref.ref[Any]:
         m = Model()
         m.guard = _interp.Guard(  # type: ignore[attr-defined]
-            1, (), 4, [("is", 0, m), ("same", 0, ("a", m))], {"dicts": [(m.__dict__, [("guard", ABSENT, "is")])], "objtypes": [(m, Model)], "lists": [([m], (m,))]}
+            1,
+            (),
+            4,
+            [("is", 0, m), ("same", 0, ("a", m))],
+            {
+                "dicts": [(m.__dict__, [("guard", ABSENT, "is")])],
+                "objtypes": [(m, Model)],
+                "lists": [([m], (m,))],
+            },
         )
         m.guard.check((m,))  # type: ignore[attr-defined]
         return weakref.ref(m)
@@ -824,7 +865,14 @@ def test_checks_leak_nothing() -> None:
             dicts=[(o.__dict__, [("y", o.y, "is"), ("q", ABSENT, "leaf")])],  # type: ignore[attr-defined]
             types=[(Local, [("x", 1)])],
             objtypes=[(o, Local)],
-            funcs=[(plain_function, plain_function.__code__, plain_function.__defaults__, plain_function.__kwdefaults__)],
+            funcs=[
+                (
+                    plain_function,
+                    plain_function.__code__,
+                    plain_function.__defaults__,
+                    plain_function.__kwdefaults__,
+                )
+            ],
             redo=[(len, (ONE_LIST,), 2, "leaf")],
         )
         for _ in range(10):
