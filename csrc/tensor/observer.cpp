@@ -44,9 +44,11 @@ unsigned flags_of(const c10::OperatorName& name) {
   auto found = c10::Dispatcher::singleton().findSchema(name);
   if (!found) return 0;
   unsigned flags = 0;
+  const bool is_index = name.name == "aten::index" || name.name == "aten::_unsafe_index";
   for (at::Tag tag : found->getTags()) {
     if (tag == at::Tag::data_dependent_output) flags |= kDataDependent;
-    if (tag == at::Tag::dynamic_output_shape) flags |= kDynamicShape;
+    // Indexing has the tag for the sake of masks; a mask shows itself by the nonzero() it is turned into.
+    if (tag == at::Tag::dynamic_output_shape && !is_index) flags |= kDynamicShape;
     if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
   }
   return found->schema().is_mutable() ? flags | kMutates : flags;
