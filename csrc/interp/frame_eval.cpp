@@ -8,7 +8,8 @@
 // start, because making a twin also raises the original's co_stacksize.
 //
 // A program that looks at its frames shall find its own code objects: the attributes f_code, f_lasti, tb_lasti, gi_code, cr_code
-// and ag_code answer for the original, also after the capture (a generator keeps running its twin).
+// and ag_code answer for the original, also after the capture (a generator keeps running its twin).  The
+// interpreter itself, in C, works with the twin and the offsets in it, which carry the original's locations.
 #include "frame_eval.h"
 
 #include <pthread.h>
@@ -151,6 +152,8 @@ void make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
     if (of_twin != nullptr) {
       of_twin->state = State::kIsTwin;
       of_twin->original = code;
+      // Nothing in it refers back; and a program that counts the collector's objects shall not find one more.
+      if (PyObject_GC_IsTracked(twin->co_consts)) PyObject_GC_UnTrack(twin->co_consts);
       compat::raise_stacksize(code, twin->co_stacksize);
       info->twin = twin;
       info->state = State::kHasTwin;
@@ -284,23 +287,47 @@ PyObject* shown_code(PyObject* code) {
   return Py_NewRef(original != nullptr ? original : code);
 }
 
-// The byte offset in the original that stands for a byte offset in `code`.
-int shown_offset(PyCodeObject* code, int offset) {
+struct Offsets {
+  const uint32_t* data = nullptr;
+  size_t size = 0;
+};
+
+// For each code unit of the twin `code`, its original's; empty when `code` is no twin.
+Offsets twin_offsets(PyCodeObject* code) {
   CodeInfo* info = get_info(code);
-  if (info == nullptr || info->original == nullptr || offset < 0) return offset;
+  if (info == nullptr || info->original == nullptr) return {};
   if (info->offsets == nullptr) {
     PyObject* offsets = call_quietly(PyThreadState_Get(), offsets_of, info->original);
     if (offsets == nullptr || !PyBytes_Check(offsets)) {
       Py_XDECREF(offsets);
-      return offset;
+      return {};
     }
     Py_XSETREF(info->offsets, offsets);
   }
-  const auto unit = static_cast<size_t>(offset) / sizeof(_Py_CODEUNIT);
-  if ((unit + 1) * sizeof(uint32_t) > static_cast<size_t>(PyBytes_GET_SIZE(info->offsets))) return offset;
-  uint32_t original;
-  memcpy(&original, PyBytes_AS_STRING(info->offsets) + unit * sizeof(uint32_t), sizeof original);
-  return static_cast<int>(original * sizeof(_Py_CODEUNIT));
+  // The data of a bytes object is aligned to 32 bytes from its start.
+  const auto* data = reinterpret_cast<const uint32_t*>(PyBytes_AS_STRING(info->offsets));
+  return {data, static_cast<size_t>(PyBytes_GET_SIZE(info->offsets)) / sizeof(uint32_t)};
+}
+
+constexpr int kUnit = sizeof(_Py_CODEUNIT);
+
+// The byte offset in the original that a byte offset in `code` stands for.
+int shown_offset(PyCodeObject* code, int offset) {
+  if (offset < 0) return offset;
+  const auto offsets = twin_offsets(code);
+  const auto unit = static_cast<size_t>(offset / kUnit);
+  return unit < offsets.size ? static_cast<int>(offsets.data[unit]) * kUnit + offset % kUnit : offset;
+}
+
+// The byte offset in `code` that shows as `offset`.
+int hidden_offset(PyCodeObject* code, int offset) {
+  if (offset < 0) return offset;
+  const auto offsets = twin_offsets(code);
+  const auto unit = static_cast<uint32_t>(offset / kUnit);
+  for (size_t i = 0; i < offsets.size; ++i) {
+    if (offsets.data[i] >= unit) return static_cast<int>(i) * kUnit + offset % kUnit;
+  }
+  return offset;
 }
 
 // An attribute of one of the interpreter's types whose getter is wrapped.
@@ -352,6 +379,19 @@ PyObject* get_traceback_lasti(PyObject* self, void*) {
   return PyLong_FromLong(shown);
 }
 
+newfunc traceback_new = nullptr;
+
+// types.TracebackType(next, frame, lasti, lineno): the program gives the offset as it sees it.
+PyObject* new_traceback(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  PyObject* self = traceback_new(type, args, kwargs);
+  if (self == nullptr) return nullptr;
+  auto* tb = reinterpret_cast<PyTracebackObject*>(self);
+  PyCodeObject* code = PyFrame_GetCode(tb->tb_frame);
+  tb->tb_lasti = hidden_offset(code, tb->tb_lasti);
+  Py_DECREF(code);
+  return self;
+}
+
 PyGetSetDef traceback_lasti = {"tb_lasti", get_traceback_lasti, nullptr, nullptr, nullptr};
 
 int show_originals() {
@@ -368,6 +408,10 @@ int show_originals() {
     w.definition.get = w.get;
     w.definition.closure = &w;
     getset->d_getset = &w.definition;
+  }
+  if (traceback_new == nullptr) {
+    traceback_new = PyTraceBack_Type.tp_new;
+    PyTraceBack_Type.tp_new = new_traceback;
   }
   PyObject* descr = PyDescr_NewGetSet(&PyTraceBack_Type, &traceback_lasti);
   if (descr == nullptr) return -1;

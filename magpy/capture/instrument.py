@@ -64,7 +64,15 @@ class _Twin:
     """The instructions of a twin being put together."""
 
     __slots__ = (
-        "args", "const_index", "consts", "extended", "jumps", "names", "ops", "owners", "starts",
+        "args",
+        "const_index",
+        "consts",
+        "extended",
+        "jumps",
+        "names",
+        "ops",
+        "owners",
+        "starts",
     )
 
     def __init__(self, code: CodeType) -> None:
@@ -180,9 +188,10 @@ def _replacement(op: int, arg: int) -> list[Item] | None:
     return items
 
 
-# NOTE: [Location table]. Entries of one to eight code units each, in order: a byte 1cccclll (c the form,
-# l the units less one), then the location: forms 0-9 one line, small columns; 10-12 same line or one
-# of the next two; 13 no columns; 14 everything; 15 no location. See CPython's Objects/locations.md.
+# NOTE: [Location table]. Entries of one to eight code units each, in order: a byte 1cccclll (c the
+# form, l the units less one), then the location: forms 0-9 one line, small columns; 10-12 the same
+# line or one of the next two; 13 no columns; 14 everything; 15 no location. See CPython's
+# Objects/locations.md.
 
 
 def _varint(value: int) -> bytes:
@@ -298,7 +307,7 @@ def instrument(code: CodeType) -> CodeType:
 
 
 def offsets(code: CodeType) -> bytes:
-    """For each code unit of the twin of `code`, the unit of `code` it stands for, as native uint32."""
+    """For each code unit of the twin of `code`, the one of `code` it stands for (native uint32)."""
     original = _Original(code)
     twin = _Twin(code)
     twin.add(original)

@@ -3,10 +3,10 @@
 Owns: everything in Python that depends on the interpreter's version. Does not own: how a twin is
 put together from it (`magpy/capture/instrument.py`, the only user).
 
-`REWRITES` says for each probed opcode name what replaces it. A rewrite is a function of the
-instruction's argument and gives the replacement: a list of items `(opcode name, argument)`, where an
-argument is an int, or a `Const` whose value is put into the twin's constants, or `Name(i)`, the
-`i`-th name of the code object as a constant. `ORIGINAL` stands for the instruction itself.
+`REWRITES` says for each probed opcode what replaces it. A rewrite is a function of the
+instruction's argument and gives the replacement: a list of `Item(opcode, argument)`, where an
+argument is an int, or `Const(value)`, the index of a value put into the twin's constants, or
+`Name(i)`, the index of the code object's `i`-th name put there.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ class Item(NamedTuple):
 
     op: int
     arg: int | Const | Name
-    jump: bool = False  # the argument is the original jump's
+    jump: bool = False  # its target is the original jump's
 
 
 Rewrite = Callable[[int], list[Item]]
 
 OP: Final = opcode.opmap
-CACHES: Final[list[int]] = [0] * 256
-"""How many cache units follow each opcode."""
 
-if VERSION >= (3, 13):
-    for _name, _count in opcode._inline_cache_entries.items():  # type: ignore[attr-defined]
-        CACHES[OP[_name]] = _count
-else:
-    CACHES[:] = list(opcode._inline_cache_entries[:256])  # type: ignore[attr-defined]
-    CACHES += [0] * (256 - len(CACHES))
+
+def _cache_counts() -> list[int]:
+    counts: dict[str, int] | list[int] = opcode._inline_cache_entries  # type: ignore[attr-defined]
+    if isinstance(counts, dict):  # 3.13
+        return [counts.get(name, 0) for name in opcode.opname[:256]]
+    return [*counts[:256], *[0] * (256 - len(counts))]
+
+
+CACHES: Final = _cache_counts()
+"""How many cache units follow each opcode."""
 
 EXTENDED_ARG: Final = OP["EXTENDED_ARG"]
 KW_NAMES: Final = OP.get("KW_NAMES", -1)

@@ -1,0 +1,1 @@
+"""CPython's own regression tests, run with every frame instrumented."""

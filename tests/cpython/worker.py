@@ -1,0 +1,92 @@
+"""Runs one of CPython's test modules and writes each test's outcome as JSON.
+
+Owns: what happens inside the subprocess. Does not own: which modules run and what is expected of
+them (`tests/cpython/__main__.py`, the caller). Run as a script:
+`worker.py MODULE OUTPUT MODE`, with the repository root on `PYTHONPATH`; modes are those of
+`_interp.instrument_all`, 0 being CPython alone.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import sys
+import traceback
+import unittest
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+Failure = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+
+class Outcomes(unittest.TestResult):
+    """Keeps one word for each test id; a failed subtest fails its test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcomes: dict[str, str] = {}
+        self.details: dict[str, str] = {}
+
+    def _failed(self, test: unittest.TestCase, outcome: str, err: Failure) -> None:
+        self.outcomes[test.id()] = outcome
+        self.details[test.id()] = "".join(traceback.format_exception(*err))
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        self.outcomes.setdefault(test.id(), "ok")
+
+    def addError(self, test: unittest.TestCase, err: Failure) -> None:
+        self._failed(test, "error", err)
+
+    def addFailure(self, test: unittest.TestCase, err: Failure) -> None:
+        self._failed(test, "fail", err)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self.outcomes[test.id()] = "skip"
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Failure) -> None:
+        self.outcomes[test.id()] = "expected failure"
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        self.outcomes[test.id()] = "unexpected success"
+
+    def addSubTest(
+        self, test: unittest.TestCase, subtest: unittest.TestCase, err: Failure | None
+    ) -> None:
+        if err is not None:
+            self._failed(test, "fail", err)
+
+
+def main() -> None:
+    """Runs the module named on the command line."""
+    module, output, mode = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    faulthandler.enable()
+    from test import support
+
+    support.use_resources = []  # no network, no audio, nothing that takes minutes
+    support.verbose = 0
+    counts: dict[str, int] = {}
+    result = Outcomes()
+    loader = unittest.defaultTestLoader
+    interp: Any = None
+    if mode:
+        from magpy import _interp
+        from magpy.capture import instrument  # noqa: F401 - registers itself
+
+        interp = _interp
+        interp.instrument_all(mode)
+    loader.loadTestsFromModule(importlib.import_module(f"test.{module}")).run(result)
+    if interp is not None:
+        interp.instrument_all(0)
+        counts = interp.hook_counts()
+    report = {"outcomes": result.outcomes, "details": result.details, "counts": counts}
+    Path(output).write_text(json.dumps(report))
+    sys.stdout.flush()
+    # Threads and exit functions that a test left behind are not the subject.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
