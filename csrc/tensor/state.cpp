@@ -113,10 +113,25 @@ uint64_t saved_tensor_hooks() {
   return word;
 }
 
-// The device of new CUDA tensors; 0 where there is no CUDA.
+// Whether torch has started CUDA (torch.cuda._initialized).  To ask CUDA itself would start its driver, after which a forked child
+// could not use it.
+bool cuda_started() {
+  static PyObject* names = [] {
+    PyObject* module = PyImport_ImportModule("torch.cuda");
+    PyObject* dict = module ? Py_NewRef(PyModule_GetDict(module)) : nullptr;
+    Py_XDECREF(module);
+    if (!dict) PyErr_Clear();
+    return dict;
+  }();
+  static PyObject* key = PyUnicode_InternFromString("_initialized");
+  return names && key && PyDict_GetItemWithError(names, key) == Py_True;
+}
+
+// The device of new CUDA tensors: 0 until something else was chosen.
 uint64_t cuda_device() {
-  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return 0;
-  return (uint64_t)c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice().index() + 1;
+  static const bool has_cuda = at::Context::hasCUDA();
+  if (!has_cuda || !cuda_started()) return 0;
+  return (uint64_t)c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice().index();
 }
 
 template <typename F>
