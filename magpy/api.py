@@ -121,7 +121,7 @@ def stats(c: Any) -> Stats:
         TypeError: `c` was not made by `magpy.compile`.
     """
     compiled = find(c)
-    result: Stats = compiled.options.stats(compiled)
+    result: Stats = compiled._magpy_options.stats(compiled)
     return result
 
 
@@ -131,7 +131,7 @@ def reset(c: Any = None) -> None:
         runtime.reset_all()
     else:
         compiled = find(c)
-        compiled.options.reset(compiled)
+        compiled._magpy_options.reset(compiled)
 
 
 def disable(f: Any) -> Any:
@@ -144,7 +144,7 @@ def disable(f: Any) -> Any:
         f.forward = disable(f.forward)  # type: ignore[method-assign]
         return f
     if isinstance(f, _interp.Compiled):
-        return f.wrapped
+        return f._magpy_wrapped
     if not callable(f):
         raise TypeError(f"magpy.disable needs a function, not {type(f).__name__}")
 

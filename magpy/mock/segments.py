@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import _get_qualified_name
 
 from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
 
@@ -193,14 +194,26 @@ def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Call
     return call
 
 
+def _resolves(func: Any) -> bool:
+    """Whether torch.fx, which prints a function of torch by its qualified name, would find this very object."""
+    try:
+        name = _get_qualified_name(func)
+    except (RuntimeError, AttributeError):
+        return False
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    if not name.startswith("torch."):
+        return True  # bound by object in the generated module
+    found: Any = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found is func
+
+
 def _nameable(func: Any) -> Any:
     """torch.fx prints a function by its name; what has none is wrapped."""
-    if isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) and func.__name__.isidentifier():
-        owner = getattr(func, "__self__", None)
-        if owner is None or isinstance(owner, types.ModuleType) or func.__module__ is not None:
-            return func
-        if isinstance(owner, type) and owner.__module__.startswith("torch"):
-            return func
+    if isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) and _resolves(func):
+        return func
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)

@@ -94,11 +94,11 @@ class Manager:
 
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """No entry holds: capture, or run eagerly when there is no use in that."""
-        wrapped = compiled.wrapped
-        if len(compiled.entries) >= config.max_entries or self.captures >= config.max_captures:
+        wrapped = compiled._magpy_wrapped
+        if len(compiled._magpy_entries) >= config.max_entries or self.captures >= config.max_captures:
             self._give_up(compiled, self._limit_text(compiled, args, kwargs))
             return wrapped(*args, **kwargs)
-        if "miss" in config.logs and compiled.entries:
+        if "miss" in config.logs and compiled._magpy_entries:
             log.warning("%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs))
         start = time.perf_counter()
         outcome = session.run(wrapped, args, kwargs)
@@ -141,7 +141,7 @@ class Manager:
         else:
             self.captures += 1
             self.row = 0
-            compiled.entries = [new, *compiled.entries]
+            compiled._magpy_entries = [new, *compiled._magpy_entries]
             if "capture" in config.logs:
                 log.warning("%s: captured %d operations in %.3f s", self.name, info.nodes, info.capture_seconds)
 
@@ -166,7 +166,7 @@ class Manager:
             elif not isinstance(error, BackendError) and info.failed:
                 raise error
             info.failed = True
-            compiled.entries = [e for e in compiled.entries if e.tag is not info]
+            compiled._magpy_entries = [e for e in compiled._magpy_entries if e.tag is not info]
             if isinstance(error, BackendError):
                 self._backend_failed(compiled, error)
             elif saved is None:
@@ -198,7 +198,7 @@ class Manager:
             log.warning("%s: refused: %s", self.name, text)
         if self.options.fullgraph and not raised:
             raise CaptureError(f"magpy cannot capture {self.name} as one graph: {text}") from refusal
-        if self.row >= config.max_refusals and not compiled.entries:
+        if self.row >= config.max_refusals and not compiled._magpy_entries:
             self._give_up(compiled, text)
 
     def _failed(self, compiled: Any, error: BaseException, outcome: session.Outcome) -> None:
@@ -211,34 +211,34 @@ class Manager:
         if self.options.fullgraph:
             raise CaptureError(text) from InternalError(str(error)).with_traceback(error.__traceback__)
         self.warn(f"{text}. {self.name} runs eagerly; please report this")
-        if self.row >= config.max_refusals and not compiled.entries:
-            compiled.plain = True
+        if self.row >= config.max_refusals and not compiled._magpy_entries:
+            compiled._magpy_plain = True
 
     def _backend_failed(self, compiled: Any, error: BackendError) -> None:
         text = f"the backend {_backend_name(self.options.backend)} failed for {self.name}: {error}"
         self._note(text)
         self.refused += 1
-        compiled.plain = True
+        compiled._magpy_plain = True
         if self.options.fullgraph:
             cause = error.__cause__ or error
             raise cause
         self.warn(f"{text}. It runs eagerly from now on")
 
     def _give_up(self, compiled: Any, why: str) -> None:
-        if compiled.entries:
+        if compiled._magpy_entries:
             # Entries go on serving; only misses are left alone.
             self.warn(f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly")
             return
-        compiled.plain = True
+        compiled._magpy_plain = True
         self.warn(f"{self.name} runs eagerly from now on: {why}")
 
     def _limit_text(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        text = f"{len(compiled.entries)} entries were made and none fits ({self._why_missed(compiled, args, kwargs)})"
+        text = f"{len(compiled._magpy_entries)} entries were made and none fits ({self._why_missed(compiled, args, kwargs)})"
         self._note(text)
         return text
 
     def _why_missed(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        for e in compiled.entries[:1]:
+        for e in compiled._magpy_entries[:1]:
             why = e.guard.explain(args, kwargs)
             return str(why[1]) if why is not None else "a value that depends on data differs"
         return ""
@@ -247,9 +247,9 @@ class Manager:
 
     def stats(self, compiled: Any) -> Stats:
         """The figures of `magpy.stats`."""
-        kept = compiled.entries
-        hits = compiled.hits - self.base_hits
-        calls = compiled.calls - self.base_calls
+        kept = compiled._magpy_entries
+        hits = compiled._magpy_hits - self.base_hits
+        calls = compiled._magpy_calls - self.base_calls
         return Stats(
             captures=self.captures,
             hits=hits,
@@ -264,10 +264,10 @@ class Manager:
 
     def reset(self, compiled: Any) -> None:
         """Drops all entries and starts anew."""
-        compiled.entries = []
-        compiled.plain = False
+        compiled._magpy_entries = []
+        compiled._magpy_plain = False
         self.reset_counts()
-        self.base_calls, self.base_hits, self.base_misses = compiled.calls, compiled.hits, compiled.misses
+        self.base_calls, self.base_hits, self.base_misses = compiled._magpy_calls, compiled._magpy_hits, compiled._magpy_misses
 
 
 def _first_host_step(capture: session.Capture) -> str:
@@ -285,7 +285,7 @@ def make(wrapped: Any, options: Options) -> Any:
     """An `_interp.Compiled` around a callable."""
     manager = Manager(wrapped, options)
     compiled = _interp.Compiled(wrapped, manager.miss)
-    compiled.options = manager
+    compiled._magpy_options = manager
     _all.add(compiled)
     return compiled
 
@@ -293,4 +293,4 @@ def make(wrapped: Any, options: Options) -> Any:
 def reset_all() -> None:
     """Drops the entries of every compiled callable of the process."""
     for compiled in list(_all):
-        compiled.options.reset(compiled)
+        compiled._magpy_options.reset(compiled)

@@ -36,15 +36,15 @@ class CompiledModuleMixin:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickles the module and the options; entries are not kept."""
-        return rebuild, (_originals[self], callable_of(self).options.options)
+        return rebuild, (_originals[self], callable_of(self)._magpy_options.options)
 
     def __copy__(self) -> Any:
         """A compiled shallow copy of the module."""
-        return compile_module(copy.copy(_originals[self]), callable_of(self).options.options)
+        return compile_module(copy.copy(_originals[self]), callable_of(self)._magpy_options.options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A compiled deep copy of the module, with no entries."""
-        return compile_module(copy.deepcopy(_originals[self], memo), callable_of(self).options.options)
+        return compile_module(copy.deepcopy(_originals[self], memo), callable_of(self)._magpy_options.options)
 
 
 def callable_of(module: Any) -> Any:

@@ -12,7 +12,7 @@ from magpy.runtime import compiled as runtime
 
 def reduce(compiled: Any) -> Any:
     """What pickle needs to make a compiled callable again."""
-    wrapped = compiled.wrapped
+    wrapped = compiled._magpy_wrapped
     module = getattr(wrapped, "__module__", None)
     qualname = getattr(wrapped, "__qualname__", None)
     if isinstance(module, str) and isinstance(qualname, str):
@@ -24,4 +24,4 @@ def reduce(compiled: Any) -> Any:
         if found is compiled:
             # A decorated function: pickled by name, as functions are.
             return qualname
-    return runtime.make, (wrapped, compiled.options.options)
+    return runtime.make, (wrapped, compiled._magpy_options.options)
