@@ -453,6 +453,16 @@ PyObject* py_set_skip_prefixes(PyObject*, PyObject* arg) {
   Py_RETURN_NONE;
 }
 
+PyObject* py_skip_prefixes(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  for (const std::string& prefix : skip_prefixes) {
+    PyObject* s = list == nullptr ? nullptr : PyUnicode_FromStringAndSize(prefix.data(), static_cast<Py_ssize_t>(prefix.size()));
+    if (s == nullptr || PyList_Append(list, s) < 0) Py_CLEAR(list);
+    Py_XDECREF(s);
+  }
+  return list;
+}
+
 PyObject* py_instrument_all(PyObject*, PyObject* arg) {
   long on = PyLong_AsLong(arg);
   if (on == -1 && PyErr_Occurred()) return nullptr;
@@ -491,6 +501,7 @@ PyMethodDef methods[] = {
      "set_instrument(make, offsets): make(code) -> twin; offsets(code) -> for each code unit of the twin, the original's (uint32)."},
     {"set_skip_prefixes", py_set_skip_prefixes, METH_O,
      "set_skip_prefixes(prefixes): frames whose file starts with one of them run as they are."},
+    {"skip_prefixes", py_skip_prefixes, METH_NOARGS, "The prefixes of the files that run as they are."},
     {"instrument_all", py_instrument_all, METH_O, "instrument_all(how): run every frame of the process as it is (0), with its twin (1), or with its twin in another place (2)."},
     {"hook_installed", py_hook_installed, METH_NOARGS, "How many times the hook is installed now."},
     {"hook_counts", py_hook_counts, METH_NOARGS, "What the hook did since the process started."},

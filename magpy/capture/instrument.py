@@ -225,6 +225,9 @@ def _location_form(delta: int, location: Location) -> tuple[int, bytes]:
 
 def _location_table(code: CodeType, original: _Original, twin: _Twin, units: list[int]) -> bytes:
     positions: list[Location] = list(code.co_positions())
+    # Code that a program put together may have a table that ends early.
+    missing = len(code.co_code) // 2 - len(positions)
+    positions += [(None, None, None, None)] * missing
     out = bytearray()
     previous_line = code.co_firstlineno
     index, count = 0, len(original.ops)
