@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 # ---------------------------------------------------------------------------- guards
 
@@ -131,7 +131,7 @@ class Entry:
     hits: int
 
 @final
-class Compiled(Generic[P, R]):
+class Compiled(Generic[_P, _R]):
     """A callable that runs the first entry whose guard holds.
 
     When none does, it calls `on_miss(self, args, kwargs)`.  While a capture runs on this thread, or
@@ -141,16 +141,16 @@ class Compiled(Generic[P, R]):
 
     def __new__(
         cls,
-        wrapped: Callable[P, R],
-        on_miss: Callable[[Compiled[P, R], tuple[Any, ...], dict[str, Any]], R],
-    ) -> Compiled[P, R]: ...
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+        wrapped: Callable[_P, _R],
+        on_miss: Callable[[Compiled[_P, _R], tuple[Any, ...], dict[str, Any]], _R],
+    ) -> Compiled[_P, _R]: ...
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
     @property
-    def __wrapped__(self) -> Callable[P, R]: ...
+    def __wrapped__(self) -> Callable[_P, _R]: ...
     @property
-    def _magpy_wrapped(self) -> Callable[P, R]: ...
+    def _magpy_wrapped(self) -> Callable[_P, _R]: ...
     @property
     def _magpy_on_miss(self) -> Callable[..., Any]: ...
     _magpy_entries: list[Entry]
@@ -185,7 +185,7 @@ class Session:
 
 def pause() -> None: ...
 def resume() -> None: ...
-def watched(function: Callable[..., R], args: tuple[Any, ...], kwargs: Any, /) -> R: ...
+def watched(function: Callable[..., _R], args: tuple[Any, ...], kwargs: Any, /) -> _R: ...
 def session_active() -> bool: ...
 def set_types(*types: type) -> None: ...
 def set_leaf_code(code: CodeType, verdict: int, /) -> None: ...
@@ -204,5 +204,43 @@ def hook_installed() -> int: ...
 def hook_counts() -> Any: ...
 def twin_of(code: CodeType, /) -> CodeType | None: ...
 def original_of(code: CodeType, /) -> CodeType | None: ...
-def __getattr__(name: str) -> Any:
-    """The probes: `magpy.capture.instrument` puts them into twins by name."""
+
+# ---------------------------------------------------------------------------- the probes
+# Called by twins only (magpy.capture.instrument), with the operands of the instruction.
+
+probe_attr_delete: Any
+probe_attr_load: Any
+probe_attr_store: Any
+probe_binary: Any
+probe_build_string: Any
+probe_call: Any
+probe_call_ex: Any
+probe_call_kw: Any
+probe_cell_load: Any
+probe_cell_store: Any
+probe_compare: Any
+probe_contains: Any
+probe_convert: Any
+probe_format: Any
+probe_format_spec: Any
+probe_global_load: Any
+probe_global_store: Any
+probe_import: Any
+probe_item_delete: Any
+probe_item_load: Any
+probe_item_store: Any
+probe_iter: Any
+probe_make_function: Any
+probe_name_access: Any
+probe_name_load: Any
+probe_next: Any
+probe_slice_load: Any
+probe_slice_store: Any
+probe_super_attr: Any
+probe_touch_extend: Any
+probe_touch_iter: Any
+probe_touch_match: Any
+probe_touch_unpack: Any
+probe_touch_with: Any
+probe_truth: Any
+probe_unary: Any

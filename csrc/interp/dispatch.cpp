@@ -321,6 +321,7 @@ int set_entries(PyObject* object, PyObject* value, void*) {
 
 PyObject* get_wrapped(PyObject* object, void*) { return Py_NewRef(((CompiledObject*)object)->wrapped); }
 
+// Named apart from what people put on functions: `f.calls += 1` is the function's own.
 PyMemberDef compiled_members[] = {
     {"_magpy_on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY, "called when no entry holds"},
     {"_magpy_options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
@@ -329,21 +330,12 @@ PyMemberDef compiled_members[] = {
     {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0, "calls that went to on_miss"},
     {"_magpy_calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
     {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0, "call the wrapped function and nothing else"},
-    {"on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY, "called when no entry holds"},
-    {"options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
-    {"owner", T_OBJECT, offsetof(CompiledObject, owner), 0, "the module whose forward this is, or None"},
-    {"hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},
-    {"misses", T_LONGLONG, offsetof(CompiledObject, misses), 0, "calls that went to on_miss"},
-    {"calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
-    {"plain", T_BOOL, offsetof(CompiledObject, plain), 0, "call the wrapped function and nothing else"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyGetSetDef compiled_getset[] = {
     {"_magpy_entries", get_entries, set_entries, "the entries, most recently hit first", nullptr},
     {"_magpy_wrapped", get_wrapped, nullptr, "what was compiled", nullptr},
-    {"entries", get_entries, set_entries, "the entries, most recently hit first", nullptr},
-    {"wrapped", get_wrapped, nullptr, "what was compiled", nullptr},
     {"__wrapped__", get_wrapped, nullptr, "what was compiled", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -425,6 +417,7 @@ int init_dispatch(PyObject* module) {
   if (collect_own_names() < 0) return -1;
   miss = PyObject_New(PyObject, &Miss_Type);
   if (!miss || PyModule_AddObjectRef(module, "MISS", miss) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "Miss", (PyObject*)&Miss_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Entry", (PyObject*)&Entry_Type) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", (PyObject*)&Compiled_Type);
 }

@@ -816,6 +816,7 @@ int init_guards(PyObject* module) {
   if (PyType_Ready(&Absent_Type) < 0 || PyType_Ready(&Guard_Type) < 0) return -1;
   absent = PyObject_New(PyObject, &Absent_Type);
   if (!absent || PyModule_AddObjectRef(module, "ABSENT", absent) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "Absent", (PyObject*)&Absent_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Guard", (PyObject*)&Guard_Type) < 0) return -1;
   return PyModule_AddFunctions(module, module_methods);
 }

@@ -255,6 +255,19 @@ def test_attribute_writes_forward_to_the_wrapped_function() -> None:
     assert not hasattr(c, "counter")
 
 
+def test_common_names_are_the_functions_own() -> None:
+    def f() -> None:
+        c.calls += 1
+        c.hits = c.misses = c.entries = c.plain = c.options = "mine"
+
+    c = _interp.Compiled(f, lambda c, a, k: c.__wrapped__(*a, **k))
+    f.calls = 0  # type: ignore[attr-defined]
+    c()
+    assert c.calls == 1
+    assert f.hits == "mine"  # type: ignore[attr-defined]
+    assert counters(c) == (0, 1, 1)
+
+
 def test_signature_is_the_wrapped_ones() -> None:
     assert inspect.signature(make(sample)) == inspect.signature(sample)
 
