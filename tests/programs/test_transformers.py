@@ -20,6 +20,8 @@ pytestmark = [
 def worlds(entry, train=False):
     """The same model twice: (eager, to be compiled, compiled)."""
     eager = entry.build()
+    if entry.settles:
+        run(eager, entry.example())
     model = copy.deepcopy(eager)
     if train:
         eager.train()
