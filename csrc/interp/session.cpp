@@ -62,6 +62,7 @@ PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is never unl
 PyObject* g_absent = nullptr;        // the ABSENT sentinel
 PyTypeObject* g_tensor_type = nullptr;
 PyTypeObject* g_deque_type = nullptr;
+PyTypeObject* g_method_wrapper_type = nullptr;  // has no public name on every version
 PyObject* g_str_dict = nullptr;
 PyObject* g_str_class = nullptr;
 PyObject* g_str_getattr = nullptr;
@@ -142,6 +143,7 @@ struct Session {
   std::unordered_map<PyObject*, Container>* containers;  // keys are in `outside`
   std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
   std::unordered_set<PyObject*>* written_cells;
+  std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
@@ -293,7 +295,52 @@ PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr
   return r;
 }
 
+inline bool tracked(Session* s, PyObject* o) {
+  return !s->tracked->empty() && o != nullptr && s->tracked->find(o) != s->tracked->end();
+}
+
+// Whether a tracked value is in an argument, where a C function would find it.
+bool has_tracked(Session* s, PyObject* v, int depth = 0) {
+  if (s->tracked->empty()) return false;
+  if (tracked(s, v)) return true;
+  if (depth > 3) return false;
+  if (PyTuple_Check(v) || PyList_Check(v)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i)
+      if (has_tracked(s, PySequence_Fast_GET_ITEM(v, i), depth + 1)) return true;
+  } else if (PyDict_Check(v)) {
+    PyObject *k, *x;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(v, &pos, &k, &x))
+      if (has_tracked(s, x, depth + 1)) return true;
+  } else if (PySlice_Check(v)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(v);
+    return tracked(s, slice->start) || tracked(s, slice->stop) || tracked(s, slice->step);
+  }
+  return false;
+}
+
+// From here on the run relies on the value being what it was: the handler adds a check.
+void rely_on(Session* s, PyObject* o) {
+  if (!has_tracked(s, o)) return;
+  PyObject* r = ask(s, "rely_on", o);
+  Py_XDECREF(r);
+}
+
+// A value came of an operation with tracked operands.  Steals result.
+PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b, PyObject* result) {
+  PauseGuard pause;
+  ErrorGuard error;
+  PyObject* r = PyObject_CallMethod(s->handler, method, "iOOO", op, a, b ? b : Py_None, result);
+  if (r == nullptr) {
+    fail(s, method);
+    return result;
+  }
+  Py_DECREF(result);
+  return r;
+}
+
 void touch(Session* s, PyObject* o, bool deep, int depth = 0) {
+  if (depth == 0 && !s->tracked->empty()) rely_on(s, o);
   if (is_leaf(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o)) return;
   if (!known_outside(s, o)) {
     // A container of the program may hold outside containers, which a C function then looks into.
@@ -607,7 +654,7 @@ PyObject* bound_self(PyObject* f) {
     PyObject* self = PyCFunction_GET_SELF(f);
     return self != nullptr && !PyModule_Check(self) ? self : nullptr;
   }
-  if (Py_TYPE(f) == &_PyMethodWrapper_Type) return reinterpret_cast<WrapperObject*>(f)->self;
+  if (Py_TYPE(f) == g_method_wrapper_type) return reinterpret_cast<WrapperObject*>(f)->self;
   return nullptr;
 }
 
@@ -692,6 +739,11 @@ void on_uninstrumented(PyCodeObject* code, const char* why) {
 void on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
   ++tls_session->events;
   ErrorGuard error;
+  if (value != nullptr && tracked(tls_session, obj)) {
+    PyObject* r = derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value));
+    Py_XDECREF(r);
+    return;
+  }
   attr_load(tls_session, obj, name, value);
 }
 
@@ -756,7 +808,11 @@ void on_cell_store(PyObject* cell) {
 void on_item_load_pre(PyObject* obj, PyObject* key) {
   Session* s = tls_session;
   ++s->events;
-  (void)key;
+  if (!s->tracked->empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
+    // A tracked key chooses an element: the choice must be the same again.
+    ErrorGuard error;
+    rely_on(s, key);
+  }
   if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
@@ -769,6 +825,8 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   Session* s = tls_session;
+  if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || has_tracked(s, key)))
+    return derive(s, "item", 0, obj, key, result);
   if (PyDict_Check(obj) && known_outside(s, obj)) {
     ErrorGuard error;
     PyObject* now = result;
@@ -781,6 +839,15 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
 void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
+  if (!s->tracked->empty() && !is_tensor(obj)) {
+    ErrorGuard error;
+    if (tracked(s, obj)) {
+      PyObject* r = derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent));
+      Py_XDECREF(r);
+      return;
+    }
+    rely_on(s, key);
+  }
   if (!known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
@@ -799,6 +866,11 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   ++s->events;
+  if (!s->tracked->empty() && !is_tensor(c)) {
+    ErrorGuard error;
+    rely_on(s, item);
+    rely_on(s, c);
+  }
   if (is_leaf(c) || PyTuple_Check(c) || !known_outside(s, c)) return;
   ErrorGuard error;
   if (PyDict_Check(c) && plain_key(item)) return;
@@ -817,12 +889,19 @@ void on_touch(PyObject* obj, Touch how) {
   Session* s = tls_session;
   ++s->events;
   ErrorGuard error;
+  if (how == Touch::kFormat && tracked(s, obj)) return;
   touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
 }
 
 void on_truth(PyObject* obj) {
   Session* s = tls_session;
   ++s->events;
+  if (tracked(s, obj)) {
+    ErrorGuard error;
+    PyObject* r = ask(s, "truth", obj);
+    Py_XDECREF(r);
+    return;
+  }
   if (is_leaf(obj)) return;
   ErrorGuard error;
   PyTypeObject* t = Py_TYPE(obj);
@@ -839,15 +918,14 @@ void on_binary_pre(int op, PyObject* a, PyObject* b) {
   (void)op;
   if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
   ErrorGuard error;
-  touch(s, a, false);
-  touch(s, b, false);
+  if (!tracked(s, a)) touch(s, a, false);
+  if (!tracked(s, b)) touch(s, b, false);
 }
 
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) {
-  (void)op;
-  (void)a;
-  (void)b;
-  return result;
+  Session* s = tls_session;
+  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b)) return result;
+  return derive(s, "binary", op, a, b, result);
 }
 
 void on_compare_pre(int op, PyObject* a, PyObject* b) {
@@ -856,21 +934,21 @@ void on_compare_pre(int op, PyObject* a, PyObject* b) {
   (void)op;
   if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
   ErrorGuard error;
-  touch(s, a, true);
-  touch(s, b, true);
+  if (!tracked(s, a)) touch(s, a, true);
+  if (!tracked(s, b)) touch(s, b, true);
 }
 
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) {
-  (void)op;
-  (void)a;
-  (void)b;
-  return result;
+  Session* s = tls_session;
+  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b)) return result;
+  return derive(s, "compare", op, a, b, result);
 }
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
-  (void)op;
-  (void)a;
-  return result;
+  Session* s = tls_session;
+  // The truth of a tracked value was checked when it was taken.
+  if (result == nullptr || PyBool_Check(result) || !tracked(s, a)) return result;
+  return derive(s, "unary", op, a, nullptr, result);
 }
 
 bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
@@ -879,16 +957,23 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
   uint8_t leaf;
   PyObject* self = nullptr;
+  bool use_handler = false;
   {
     ErrorGuard error;
     leaf = classify(s, f, nullptr);
     Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     self = bound_self(f);
+    if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
+      bool any = self != nullptr && tracked(s, self);
+      for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i) any = has_tracked(s, args[i]);
+      // What stores its arguments without looking at them keeps their identity, which is how they are known.
+      if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
+    }
     // Normal form: first = receiver or first argument.
     PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
     PyObject* const* rest = self ? args : args + 1;
     Py_ssize_t nrest = self ? npos : npos - 1;
-    switch (leaf) {
+    if (!use_handler) switch (leaf) {
       case kLeafFrame: {
         PyTypeObject* t = Py_TYPE(f);
         if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t))
@@ -946,7 +1031,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   PyObject* r;
   {
     PauseGuard pause;
-    r = PyObject_CallMethod(s->handler, "call", "OOO", f, tuple, kwargs);
+    r = PyObject_CallMethod(s->handler, use_handler ? "tracked_call" : "call", "OOO", f, tuple, kwargs);
   }
   Py_DECREF(tuple);
   Py_DECREF(kwargs);
@@ -1037,15 +1122,29 @@ PyObject* on_next(PyObject* iterator, PyObject* value) {
 }
 
 PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* result) {
-  (void)value;
-  (void)spec;
-  (void)conversion;
-  return result;
+  Session* s = tls_session;
+  if (result == nullptr || s->tracked->empty()) return result;
+  if (tracked(s, spec)) {
+    ErrorGuard error;
+    rely_on(s, spec);
+  }
+  return tracked(s, value) ? derive(s, "format", conversion, value, spec, result) : result;
 }
 
 PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result) {
-  (void)parts;
-  (void)n;
+  Session* s = tls_session;
+  if (result == nullptr || s->tracked->empty()) return result;
+  bool any = false;
+  for (Py_ssize_t i = 0; i < n; ++i) any = any || tracked(s, parts[i]);
+  if (!any) return result;
+  PyObject* tuple = PyTuple_New(n);
+  if (tuple == nullptr) {
+    fail(s, "build_string");
+    return result;
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(parts[i]));
+  result = derive(s, "join", 0, tuple, nullptr, result);
+  Py_DECREF(tuple);
   return result;
 }
 
@@ -1082,6 +1181,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   s->cells = new std::unordered_map<PyObject*, PyObject*>();
   s->written_cells = new std::unordered_set<PyObject*>();
   s->made = new std::unordered_set<PyObject*>();
+  s->tracked = new std::unordered_map<PyObject*, long>();
   s->outside->reserve(2048);
   s->seen->reserve(8192);
   s->log->reserve(8192);
@@ -1099,6 +1199,7 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
     Py_VISIT(e.value);
   }
   for (auto& [o, c] : *s->containers) Py_VISIT(c.pre);
+  for (auto& [o, _] : *s->tracked) Py_VISIT(o);
   for (auto& [o, v] : *s->cells) {
     Py_VISIT(o);
     Py_VISIT(v);
@@ -1118,6 +1219,8 @@ int session_clear(Session* s) {
     drop.push_back(e.value);
   }
   for (auto& [o, c] : *s->containers) drop.push_back(c.pre);
+  for (auto& [o, _] : *s->tracked) drop.push_back(o);
+  s->tracked->clear();
   for (auto& [o, v] : *s->cells) {
     drop.push_back(o);
     drop.push_back(v);
@@ -1143,6 +1246,7 @@ void session_dealloc(Session* s) {
   delete s->cells;
   delete s->written_cells;
   delete s->made;
+  delete s->tracked;
   PyTypeObject* t = Py_TYPE(s);
   t->tp_free(reinterpret_cast<PyObject*>(s));
   Py_DECREF(t);
@@ -1205,6 +1309,20 @@ PyObject* session_touch(Session* s, PyObject* o) {
   Py_RETURN_NONE;
 }
 
+PyObject* session_track(Session* s, PyObject* args) {
+  PyObject* o;
+  long var;
+  if (!PyArg_ParseTuple(args, "Ol", &o, &var)) return nullptr;
+  if (s->tracked->emplace(o, var).second) Py_INCREF(o);
+  Py_RETURN_NONE;
+}
+
+PyObject* session_tracked(Session* s, PyObject* o) {
+  auto it = s->tracked->find(o);
+  if (it == s->tracked->end()) Py_RETURN_NONE;
+  return PyLong_FromLong(it->second);
+}
+
 PyObject* session_made(Session* s, PyObject* o) { return PyBool_FromLong(s->made->count(o) != 0); }
 
 // [(container, content before, read as a whole)] of the outside containers that were written or read as a whole.
@@ -1259,6 +1377,8 @@ PyMethodDef session_methods[] = {
     {"is_outside", reinterpret_cast<PyCFunction>(session_is_outside), METH_O, nullptr},
     {"reach", reinterpret_cast<PyCFunction>(session_reach), METH_O, nullptr},
     {"touch", reinterpret_cast<PyCFunction>(session_touch), METH_O, nullptr},
+    {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
+    {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
     {"attr_read", reinterpret_cast<PyCFunction>(session_attr_read), METH_VARARGS, nullptr},
     {"containers", reinterpret_cast<PyCFunction>(session_containers), METH_NOARGS, nullptr},
@@ -1330,6 +1450,45 @@ PyObject* py_forget_leaves(PyObject*, PyObject*) {
   g_leaves.clear();
   Py_RETURN_NONE;
 }
+// fresh(v): an object equal to v that nothing else refers to, so that its identity says where it came from.  The interpreter
+// shares small ints; the copy made here is not the shared one.
+PyObject* py_fresh(PyObject*, PyObject* v) {
+  if (PyFloat_CheckExact(v)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(v));
+  if (PyComplex_CheckExact(v)) return PyComplex_FromCComplex(PyComplex_AsCComplex(v));
+  if (PyLong_CheckExact(v)) {
+    int overflow = 0;
+    long long value = PyLong_AsLongLongAndOverflow(v, &overflow);
+    if (overflow != 0 || value >= (1ll << 29) || value <= -(1ll << 29)) {
+      // Not a shared small int: arithmetic makes a new object.
+      size_t bits = _PyLong_NumBits(v);
+      std::vector<unsigned char> bytes(bits / 8 + 2);
+#if PY_VERSION_HEX >= 0x030D0000
+      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1, 1) < 0) return nullptr;
+#else
+      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1) < 0) return nullptr;
+#endif
+      return _PyLong_FromByteArray(bytes.data(), bytes.size(), 1, 1);
+    }
+    PyLongObject* copy = _PyLong_New(1);
+    if (copy == nullptr) return nullptr;
+    auto magnitude = static_cast<digit>(value < 0 ? -value : value);
+#if PY_VERSION_HEX >= 0x030C0000
+    copy->long_value.ob_digit[0] = magnitude;
+    copy->long_value.lv_tag = value == 0 ? 1 : (static_cast<uintptr_t>(1) << 3) | (value < 0 ? 2 : 0);
+#else
+    copy->ob_digit[0] = magnitude;
+    Py_SET_SIZE(copy, value == 0 ? 0 : (value < 0 ? -1 : 1));
+#endif
+    return reinterpret_cast<PyObject*>(copy);
+  }
+  if (PyUnicode_CheckExact(v) && PyUnicode_GET_LENGTH(v) > 1) {
+    PyObject* copy = PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v));
+    if (copy == nullptr || PyUnicode_CopyCharacters(copy, 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0) return nullptr;
+    return copy;
+  }
+  return Py_NewRef(v);
+}
+
 PyObject* py_type_lookup(PyObject*, PyObject* args) {
   PyObject *t, *name;
   if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &t, &name) || !have_absent()) return nullptr;
@@ -1345,6 +1504,7 @@ PyMethodDef functions[] = {
     {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor, deque)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
+    {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
     {"type_lookup", py_type_lookup, METH_VARARGS, "The raw class attribute along the MRO, or ABSENT."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -1358,6 +1518,11 @@ int init_session(PyObject* module) {
   g_str_getattribute = PyUnicode_InternFromString("__getattribute__");
   g_str_call = PyUnicode_InternFromString("__call__");
   g_module = module;
+  PyObject* wrapper = PyObject_GetAttrString(Py_None, "__str__");
+  if (wrapper == nullptr) return -1;
+  g_method_wrapper_type = Py_TYPE(wrapper);
+  Py_INCREF(g_method_wrapper_type);
+  Py_DECREF(wrapper);
   g_session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
   if (g_session_type == nullptr || PyModule_AddType(module, g_session_type) < 0) return -1;
   return PyModule_AddFunctions(module, functions);

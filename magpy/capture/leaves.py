@@ -47,6 +47,8 @@ class Effect(IntEnum):
     REDUCE = 5  # reads the state of its receiver
     STATE = 6  # changes torch's state; noted at the next operation
     VARS = 7
+    MEMO = 9  # functools.lru_cache: remembers results
+    NUMBER = 10  # float() and int(): they may take a tensor's value
     NEUTRAL = 8  # has an effect that an entry need not redo
 
 
@@ -113,6 +115,8 @@ for _name in "isinstance issubclass callable id globals locals eval exec compile
 
 
 def _effects() -> None:
+    _EFFECTS[float] = Effect.NUMBER
+    _EFFECTS[int] = Effect.NUMBER
     _EFFECTS[builtins.print] = Effect.EFFECT
     _EFFECTS[builtins.input] = Effect.REFUSE
     _EFFECTS[builtins.open] = Effect.REFUSE
@@ -126,6 +130,24 @@ def _effects() -> None:
 
 
 _effects()
+
+# Functions of numbers, strings and arrays: their result follows from their arguments' values.
+SCALAR_FUNCTIONS = frozenset({float, int, complex, abs, round, min, max, sum, divmod, pow, str, repr, format, bool})
+
+
+def scalar_function(f: Any) -> bool:
+    """Whether a C function computes a value from values, so that it can be computed again."""
+    try:
+        if f in SCALAR_FUNCTIONS:
+            return True
+    except TypeError:
+        return False
+    module = _module_of(f)
+    if module in ("math", "cmath", "_operator", "operator") or _numpy_pure(module):
+        return True
+    owner = _owner_of(f)
+    return owner is not None and (owner in (float, int, str, complex) or _numpy_pure(owner.__module__))
+
 
 # Python functions that are called as a whole: looking into them would meet locks, clocks and the interpreter's own tables.
 _WHOLE_PYTHON: dict[types.CodeType, Effect] = {}
@@ -276,6 +298,8 @@ def effect_of(f: Any) -> Effect:
         effect = None
     if effect is not None:
         return effect
+    if isinstance(f, functools._lru_cache_wrapper) or isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
+        return Effect.MEMO
     name = getattr(f, "__name__", "")
     owner = _owner_of(f)
     module = _module_of(f)

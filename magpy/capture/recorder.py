@@ -64,6 +64,17 @@ _STATIC_RESULT = frozenset(
 )
 
 
+# Operations whose result has the same metadata whatever the value of their Python numbers.
+_ARITHMETIC = frozenset(
+    """add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__
+    __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne
+    __lt__ __gt__ __le__ __ge__ __eq__ __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum
+    __setitem__ floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu""".split()
+)
+# Operations that take a value and give a tensor of fixed shape: done between segments.
+_HOST_SCALARS = frozenset("tensor as_tensor scalar_tensor asarray from_numpy".split())
+
+
 def _autocast_devices() -> tuple[str, ...]:
     return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
@@ -141,11 +152,21 @@ class Recorder(TorchFunctionMode):
 
     Args:
         is_outside: says whether an object existed before the call and was reached by it.
+        session: the C++ session, which knows the values that differ from call to call by their identity.
+        scalars: whether a graph may take Python numbers as inputs.
     """
 
-    def __init__(self, is_outside: Callable[[Any], bool]) -> None:
+    def __init__(self, is_outside: Callable[[Any], bool], session: Any = None, scalars: bool = True) -> None:
         """Starts empty."""
         super().__init__()
+        self._session = session
+        self._scalars = scalars
+        self._relied: set[Var] = set()
+        self._rely = False
+        self._on_host = False
+        self.any_tracked = False
+        self.direct = False
+        self.operations = 0
         self.record = Record()
         self._is_outside = is_outside
         self._known: dict[int, tuple[weakref.ref[Any], Var]] = {}
@@ -215,6 +236,10 @@ class Recorder(TorchFunctionMode):
         if isinstance(v, torch.Tensor):
             return Ref(self.var_of(v))
         t = type(v)
+        if self.any_tracked:
+            var = self._session.tracked(v)
+            if var is not None:
+                return self._tracked_argument(v, t, Var(var))
         if t in (int, float, str, bool, type(None)):
             return v
         if t is tuple or t is torch.Size:
@@ -238,6 +263,56 @@ class Recorder(TorchFunctionMode):
         if isinstance(v, dict):
             return {k: self.convert(x) for k, x in v.items()}
         return v
+
+    # ------------------------------------------------------------- values that differ from call to call
+
+    def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
+        if t in (int, float, complex):
+            if self._rely:
+                self.rely_on(v, var)
+                return v
+            return Ref(var)
+        self._on_host = True
+        return Ref(var)
+
+    def rely_on(self, v: Any, var: Var) -> None:
+        """From here on the run relies on a tracked value being what it is: adds the check."""
+        if var in self._relied:
+            return
+        self._relied.add(var)
+        kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
+        self._add(HostStep(identity, (Ref(var),), {}, kind, expected, [], where_text(2), self.dirty()))
+
+    def track(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, owner: Any = None) -> Any:
+        """Notes that `result` came of `func(*args, **kwargs)` with arguments already converted; returns it, or its equal."""
+        t = type(result)
+        where = where_text(3)
+        if t in (int, float, complex) or (t is str and len(result) > 1):
+            result = _interp.fresh(result)
+            kind, expected = "bind", t
+        elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
+            kind, expected = ("bind_array", (result.dtype, result.shape)) if t.__name__ == "ndarray" else ("bind", t)
+        elif is_leaf(result):
+            self._add(HostStep(func, args, kwargs, "leaf", result, [], where, self.dirty(), owner=owner))
+            return result
+        elif t.__module__ == "numpy":
+            self._add(HostStep(func, args, kwargs, "array", result, [], where, self.dirty(), owner=owner))
+            return result
+        else:
+            raise refuse(f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from call to call")
+        var = self.new_var()
+        self._add(HostStep(func, args, kwargs, kind, expected, [], where, self.dirty(), result=var, owner=owner))
+        self._session.track(result, var)
+        self.any_tracked = True
+        return result
+
+    def convert_all(self, values: Any) -> Any:
+        """Arguments of a host step: tracked values stay what they are."""
+        rely, self._rely = self._rely, False
+        try:
+            return self.convert(values)
+        finally:
+            self._rely = rely
 
     # ------------------------------------------------------------- the mode
 
@@ -288,7 +363,7 @@ class Recorder(TorchFunctionMode):
         if result is NotImplemented:
             return result
         try:
-            self._after(func, name, accessor, plan, result, flags)
+            return self._after(func, name, accessor, plan, result, flags)
         except Refusal as r:
             self.refusal = r
         except Exception as e:  # noqa: BLE001 - as above
@@ -310,6 +385,10 @@ class Recorder(TorchFunctionMode):
 
     def _before(self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         # Arguments are written down before the operation: it may change them.
+        self.operations += 1
+        self._on_host = False
+        if self.any_tracked:
+            self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
         return tuple(self.convert(a) for a in args), {k: self.convert(v) for k, v in kwargs.items()}
 
     def note_modes(self) -> None:
@@ -319,8 +398,9 @@ class Recorder(TorchFunctionMode):
             self._modes = modes
             self.record.steps.append(ModeStep(modes))
 
-    def _after(self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int) -> None:
+    def _after(self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int) -> Any:
         args, kwargs = plan
+        on_host = self._on_host or (self.any_tracked and not self._scalars and self._has_number((args, kwargs)))
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
         if accessor is not None:
@@ -338,16 +418,28 @@ class Recorder(TorchFunctionMode):
         mutates = bool(flags & _MUTATES)
         if (accessor is not None and accessor[0] != "get") or name in _HOST_METHODS:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
-            return
+            return result
+        if name in _HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
+            on_host = True
         if not outs and result is not None and not self._only_known(result):
             if not _has_ref(args) and not _has_ref(kwargs):
-                return
+                return result
+            if type(result) in (int, float, complex) and (name == "item" or self.direct):
+                return self.track(func, args, kwargs, result)
+            if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
+                return self.track(func, args, kwargs, result)
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
-            return
-        if outs and flags & (_DATA | _DYNAMIC) and name not in _STATIC_RESULT:
+            return result
+        if on_host or outs and flags & (_DATA | _DYNAMIC) and name not in _STATIC_RESULT:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
-            return
+            return result
         self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
+        return result
+
+    def _has_number(self, v: Any) -> bool:
+        found: set[Var] = set()
+        _collect_refs(v, found)
+        return any(var not in self.record.storages for var in found)
 
     def _add(self, step: Step) -> None:
         self.record.steps.append(step)
@@ -397,8 +489,6 @@ class Recorder(TorchFunctionMode):
             kind, expected = "meta", _tensor_meta(result)
         elif is_leaf(result):
             kind, expected = "leaf", result
-        elif type(result).__module__ == "numpy":
-            kind, expected = "array", result.copy()
         elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
             raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
         else:
@@ -441,6 +531,9 @@ class Recorder(TorchFunctionMode):
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
         self.note_modes()
+        if self._on_host or _has_array(args):
+            self._host(func, plan[0], plan[1], result, outs, False, "", False)
+            return
         self._add(OpStep(func, plan[0], plan[1], outs, False))
 
     def finish(self) -> Record:
@@ -477,6 +570,26 @@ def _fresh_tensors(v: Any, recorder: Recorder, out: list[Any], depth: int = 0) -
     elif isinstance(v, dict):
         for x in v.values():
             _fresh_tensors(x, recorder, out, depth + 1)
+
+
+def identity(v: Any) -> Any:
+    """The value itself: what a check of a value computed earlier calls."""
+    return v
+
+
+def _collect_refs(v: Any, out: set[Var]) -> None:
+    if isinstance(v, Ref):
+        out.add(v.var)
+    elif isinstance(v, (tuple, list)):
+        for x in v:
+            _collect_refs(x, out)
+    elif isinstance(v, dict):
+        for x in v.values():
+            _collect_refs(x, out)
+
+
+def _has_array(args: Any) -> bool:
+    return any(type(a).__module__ == "numpy" for a in args)
 
 
 def _has_ref(v: Any) -> bool:

@@ -8,6 +8,8 @@ state says: specs of the result and of every change.  Does not own the meaning o
 from __future__ import annotations
 
 import collections
+import operator
+import random
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from magpy import _interp, _tensor
 from magpy.capture import instrument, leaves
 from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.recorder import Recorder, is_leaf, user_location, where_text
-from magpy.capture.steps import EffectStep, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, Record, Var
 from magpy.errors import Refusal
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults
@@ -69,6 +71,7 @@ class Capture:
     effects: list[ContainerEffect | AttrEffect]
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     arrays: list[tuple[Any, Any]]
+    memos: list[tuple[Any, int]]
     start_modes: Any
     events: int
 
@@ -88,12 +91,13 @@ class Outcome:
 class Handler:
     """What the C++ session asks while the program runs.  Every method runs with events paused."""
 
-    def __init__(self) -> None:
+    def __init__(self, scalars: bool = True) -> None:
         """Starts an empty session."""
         self.session = _interp.Session(self)
-        self.recorder = Recorder(self.session.is_outside)
+        self.recorder = Recorder(self.session.is_outside, self.session, scalars)
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         self.arrays: list[tuple[Any, Any]] = []
+        self.memos: list[tuple[Any, int]] = []
         self.refusal: Refusal | None = None
 
     def refuse(self, reason: str, remedy: str = "") -> None:
@@ -113,6 +117,9 @@ class Handler:
                 return var
             if self.session.is_outside(v):
                 return self.recorder.var_of(v)
+        elif self.recorder.any_tracked:
+            number = self.session.tracked(v)
+            return Var(number) if number is not None else None
         return None
 
     # ------------------------------------------------------------- asked by the session
@@ -162,8 +169,11 @@ class Handler:
         if effect is Effect.NEUTRAL:
             return ABSENT
         if effect is Effect.RANDOM:
-            self.refuse(f"{_name(f)} draws a random number from Python's or numpy's generator")
-            return ABSENT
+            return self._random(f, args, kwargs)
+        if effect is Effect.NUMBER:
+            return self._number(f, args, kwargs)
+        if effect is Effect.MEMO:
+            return self._memo(f, args, kwargs)
         if effect is Effect.REFUSE:
             self.refuse(f"{_name(f)} is called")
             return ABSENT
@@ -193,6 +203,190 @@ class Handler:
             self.refuse(
                 f"{_name(f)} is called, a C function whose effects magpy does not know",
                 f"Say what it is with magpy.pure({_name(f)}) or magpy.effect({_name(f)})",
+            )
+        return result
+
+    # ------------------------------------------------------------- values that differ from call to call
+
+    def _derive(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder._depth:
+            return result
+        try:
+            return recorder.track(f, recorder.convert_all(args), recorder.convert_all(kwargs), result)
+        except Refusal as r:
+            self.refusal = self.refusal or r
+            return result
+
+    def rely_on(self, v: Any) -> None:
+        """Something is about to look at tracked values in a way that cannot be redone: their values are checked."""
+        var = self.session.tracked(v)
+        if var is not None:
+            self.recorder.rely_on(v, Var(var))
+        elif isinstance(v, (tuple, list)):
+            for x in v:
+                self.rely_on(x)
+        elif isinstance(v, dict):
+            for x in v.values():
+                self.rely_on(x)
+        elif isinstance(v, slice):
+            self.rely_on((v.start, v.stop, v.step))
+
+    def truth(self, v: Any) -> None:
+        """The truth of a tracked value decides a jump."""
+        self._derive(bool, (v,), {}, bool(v))
+
+    def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
+        """A binary operation with a tracked operand."""
+        if result is a or result is b:
+            if type(result).__module__ == "numpy":
+                # In place: redone where it stands.
+                self._host_only(BINARY[op], (a, b))
+                return result
+        return self._derive(BINARY[op], (a, b), {}, result)
+
+    def compare(self, op: int, a: Any, b: Any, result: Any) -> Any:
+        """A comparison with a tracked operand."""
+        return self._derive(COMPARE[op], (a, b), {}, result)
+
+    def unary(self, op: int, a: Any, b: Any, result: Any) -> Any:
+        """A unary operation on a tracked value."""
+        return self._derive(UNARY[op], (a,), {}, result)
+
+    def item(self, op: int, obj: Any, key: Any, result: Any) -> Any:
+        """obj[key] of a tracked array or string, or with a tracked key."""
+        if self.session.tracked(obj) is None:
+            self.rely_on(key)
+            return result
+        return self._derive(operator.getitem, (obj, key), {}, result)
+
+    def item_store(self, op: int, obj: Any, key: Any, value: Any) -> Any:
+        """obj[key] = value in a tracked array."""
+        if value is ABSENT:
+            self._host_only(operator.delitem, (obj, key))
+        else:
+            self._host_only(operator.setitem, (obj, key, value))
+        return None
+
+    def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
+        """obj.name of a tracked value."""
+        if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+            self._derive(getattr, (obj, name), {}, value)
+        elif not callable(value) and type(obj).__name__ != "ndarray":
+            self.rely_on(obj)
+        return None
+
+    def format(self, conversion: int, value: Any, spec: Any, result: Any) -> Any:
+        """A tracked value in an f-string."""
+        return self._derive(format_value, (value, spec or "", conversion), {}, result)
+
+    def join(self, op: int, parts: Any, unused: Any, result: Any) -> Any:
+        """The parts of an f-string, some of them tracked."""
+        return self._derive("".join, (parts,), {}, result)
+
+    def _host_only(self, f: Any, args: tuple[Any, ...]) -> None:
+        recorder = self.recorder
+        if recorder.refusal is None and not recorder._depth:
+            recorder._add(HostStep(f, recorder.convert_all(args), {}, "none", None, [], where_text(2), recorder.dirty()))
+
+    def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C function is called with tracked values."""
+        owner = getattr(f, "__self__", None)
+        if leaves.scalar_function(f):
+            if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+                name = f.__name__
+                result = f(*args, **kwargs)
+                unbound = getattr(type(owner), name)
+                if result is None:
+                    self._host_only(unbound, (owner, *args))
+                    return result
+                return self._derive(unbound, (owner, *args), kwargs, result)
+            if f is int or f is float:
+                self.recorder.direct = True
+            try:
+                result = f(*args, **kwargs)
+            finally:
+                self.recorder.direct = False
+            if any(isinstance(a, torch.Tensor) for a in args):
+                return result
+            return self._derive(f, args, kwargs, result)
+        if leaves.classify(f) is Leaf.TORCH:
+            before = self.recorder.operations
+            result = f(*args, **kwargs)
+            if self.recorder.operations == before:
+                fresh: list[Any] = []
+                if not _fresh(result, self):
+                    self.rely_on((args, kwargs))
+                del fresh
+            return result
+        self.rely_on((args, kwargs, owner))
+        for a in (*args, *kwargs.values()):
+            self.session.touch(a)
+        return ABSENT
+
+    def _number(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and type(args[0]) in (int, float, bool, str) and self.session.tracked(args[0]) is None:
+            return f(*args, **kwargs)
+        if args and self.session.tracked(args[0]) is not None:
+            return self.tracked_call(f, args, kwargs)
+        if args and isinstance(args[0], torch.Tensor):
+            self.recorder.direct = True
+            try:
+                return f(*args, **kwargs)
+            finally:
+                self.recorder.direct = False
+        for a in args:
+            self.session.touch(a)
+        return ABSENT
+
+    def _random(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A draw from Python's or numpy's generator: redone in order, its value bound."""
+        owner = getattr(f, "__self__", None)
+        name = f.__name__
+        recorder = self.recorder
+        if recorder._depth or recorder.refusal is not None or self.refusal is not None:
+            return ABSENT
+        if owner is None or isinstance(owner, type) or not self._outside_generator(owner):
+            self.refuse(f"{_name(f)} draws from a generator that the call made")
+            return ABSENT
+        if name == "choice" and isinstance(owner, random.Random) and len(args) == 1 and not kwargs and len(args[0]):
+            self.session.touch(args[0])
+            draw = owner._randbelow
+            i = draw(len(args[0]))
+            recorder._add(HostStep(draw, (len(args[0]),), {}, "leaf", i, [], where_text(), recorder.dirty(), owner=owner))
+            return args[0][i]
+        if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
+            self.refuse(f"{_name(f)} is called")
+            return ABSENT
+        for a in (*args, *kwargs.values()):
+            self.session.touch(a)
+        converted = recorder.convert_all(args), recorder.convert_all(kwargs)
+        result = f(*args, **kwargs)
+        try:
+            return recorder.track(f, converted[0], converted[1], result, owner)
+        except Refusal as r:
+            self.refusal = self.refusal or r
+            return result
+
+    def _outside_generator(self, owner: Any) -> bool:
+        return self.session.is_outside(owner) or owner is getattr(random.random, "__self__", None) or _is_numpy_global(owner)
+
+    def _memo(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of an lru_cache: what it remembers is outside state; filling it cannot be redone."""
+        memo = getattr(f, "__func__", f)
+        before = memo.cache_info().misses
+        result = _interp.watched(f, args, kwargs)
+        misses = memo.cache_info().misses
+        if misses != before:
+            self.refuse(f"{_name(memo)} fills its lru_cache", "The next call finds the result there and is captured")
+            return result
+        if not self.session.is_outside(result):
+            self.session.reach(result)
+        recorder = self.recorder
+        if recorder.refusal is None and not recorder._depth:
+            self.memos.append((memo, misses))
+            recorder._add(
+                HostStep(f, recorder.convert_all(args), recorder.convert_all(kwargs), "none", None, [], where_text(), recorder.dirty())
             )
         return result
 
@@ -265,6 +459,29 @@ def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
 _DEPTH = 3
 
 
+def _is_numpy_global(owner: Any) -> bool:
+    import numpy as np
+
+    return owner is np.random.mtrand._rand
+
+
+def format_value(value: Any, spec: str, conversion: int) -> str:
+    """What an f-string makes of a value (https://docs.python.org/3/reference/lexical_analysis.html#f-strings)."""
+    if conversion in _CONVERSIONS:
+        value = _CONVERSIONS[conversion](value)
+    return format(value, spec)
+
+
+# FORMAT_VALUE's and CONVERT_VALUE's numbers, and the character codes of the syntax tree.
+_CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+UNARY = {100: operator.neg, 101: operator.pos, 102: operator.invert, 103: operator.not_}
+COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+# In the order of CPython's NB_* numbers (Include/opcode.h).
+BINARY = [
+    getattr(operator, name)
+    for name in """add and_ floordiv lshift matmul mul mod or_ pow rshift sub truediv xor
+    iadd iand ifloordiv ilshift imatmul imul imod ior ipow irshift isub itruediv ixor""".split()
+]
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -321,8 +538,11 @@ def instrument_checked(code: types.CodeType) -> types.CodeType:
     return instrument.instrument(code)
 
 
-def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = True) -> Outcome:
     """Calls `f(*args, **kwargs)` for real, watched.
+
+    Args:
+        scalars: whether graphs may take Python numbers as inputs.
 
     Returns:
         The program's result or exception, and either a capture or the reason why there is none.  Never raises on the
@@ -331,7 +551,7 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
     out = Outcome()
     try:
         prepare()
-        handler = Handler()
+        handler = Handler(scalars)
         state = _tensor.TorchState()
         metas = {id(v): _tensor.TensorMeta(v) for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)}
         recorder = handler.recorder
@@ -392,7 +612,7 @@ def _finish(out: Outcome, handler: Handler, f: Any, args: tuple[Any, ...], kwarg
     effects = _effects(session, log, builder)
     metas.update(recorder.metas)
     out.capture = Capture(
-        f, args, kwargs, log, record, metas, state, result, effects, handler.redo, handler.arrays, recorder.start_modes, session.events
+        f, args, kwargs, log, record, metas, state, result, effects, handler.redo, handler.arrays, handler.memos, recorder.start_modes, session.events
     )
 
 

@@ -83,8 +83,7 @@ class Code:
         """The expression of a variable."""
         if var in self._made:
             return f"v{var}"
-        tensor = self.capture.record.inputs[var]
-        return self.outside(tensor)
+        return self.outside(self.capture.record.inputs[var])
 
     def tree(self, v: Any) -> str:
         """The expression of an argument tree of a step."""
@@ -330,6 +329,16 @@ class Code:
         if step.kind == "none":
             self.lines.append(f"{func}({args})")
             return
+        if step.result is not None:
+            self.lines.append(f"v{step.result} = {func}({args})")
+            self._made.add(step.result)
+            if step.kind == "bind_array":
+                self.lines.append(
+                    f"if not {self.constant(support.same_array_form)}(v{step.result}, {self.constant(step.expected)}): {fail}"
+                )
+            elif step.kind == "bind":
+                self.lines.append(f"if v{step.result}.__class__ is not {self.constant(step.expected)}: {fail}")
+            return
         result = self.temp()
         self.lines.append(f"{result} = {func}({args})")
         test = {"leaf": support.same_leaf, "array": support.same_array, "meta": support.same_meta}[step.kind]
@@ -348,10 +357,11 @@ class Code:
         self.globals["recover"] = recover
         fail = "return MISS"
         if transactional:
-            dirty = self.constant(tuple(c.record.inputs[v] for v in ()), "D")
-            self.globals[dirty] = support.save
+            dirty = self.constant(support.save)
             mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
-            self.lines.append(f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random})")
+            owners = {id(s.owner): s.owner for s in c.record.steps if isinstance(s, HostStep) and s.owner is not None}
+            generators = self.constant(tuple(owners.values()), "R")
+            self.lines.append(f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, {generators})")
             self.globals["undo"] = support.undo
             fail = "return undo(saved)"
         segments = iter(runners)
@@ -359,7 +369,7 @@ class Code:
         pending: list[EffectStep] = []
         for step in self.plan.prelude:
             if isinstance(step, HostStep):
-                self.host(step, c.start_modes, "return MISS")
+                self.host(step, c.start_modes, fail)
             else:
                 self.ahead(step)
         for item in self.plan.items:

@@ -256,6 +256,8 @@ class _Hoist:
                     self.users.setdefault(v, set()).add(i)
                 for _, v in s.outs:
                     self.maker[v] = i
+                if isinstance(s, HostStep) and s.result is not None:
+                    self.maker[s.result] = i
                 if s.mutates:
                     changed = changed | {storages.get(v, 0) for v in found}
 
@@ -266,14 +268,12 @@ class _Hoist:
         while todo:
             s = self.steps[todo.pop()]
             assert isinstance(s, (OpStep, HostStep))
-            if s.random or (s.mutates and s is not self.steps[k]):
+            if s.random or (s.mutates and s is not self.steps[k]) or (isinstance(s, HostStep) and (s.owner is not None or s.kind == "none")):
                 return None
             refs((s.args, s.kwargs), variables)
             for v in variables:
                 i = self.maker.get(v)
                 if i is not None and i not in seen:
-                    if isinstance(self.steps[i], HostStep) and i not in self.ahead:
-                        return None
                     seen.add(i)
                     todo.append(i)
         changed = self.changed[k]
@@ -286,7 +286,7 @@ class _Hoist:
     def run(self) -> None:
         """Chooses the checks and the operations that go ahead."""
         for k, s in enumerate(self.steps):
-            if not isinstance(s, HostStep) or s.kind == "none" or s.mutates:
+            if not isinstance(s, HostStep) or s.kind == "none" or s.mutates or k in self.hoisted:
                 continue
             ahead = self.slice_of(k)
             if ahead is None:
@@ -294,7 +294,7 @@ class _Hoist:
             repeated = [i for i in ahead if i not in self.ahead and isinstance(self.steps[i], OpStep) and self._used_elsewhere(i, set(ahead))]
             if len(repeated) <= _MAX_REPEATED:
                 self.ahead.update(ahead)
-                self.hoisted.append(k)
+                self.hoisted.extend(i for i in ahead if isinstance(self.steps[i], HostStep) and i not in self.hoisted)
 
     def _used_elsewhere(self, i: int, inside: set[int]) -> bool:
         s = self.steps[i]
@@ -315,6 +315,68 @@ class _Hoist:
         return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
 
 
+class _Schedule:
+    """Lets host steps wait until an operation needs them, so that they cut the graph as late and as rarely as possible."""
+
+    def __init__(self, storages: dict[Var, int]) -> None:
+        self.storages = storages
+        self.runs: list[Any] = []
+        self.graph: list[Step] = []
+        self.waiting: list[HostStep] = []
+        self.blocked: set[Var] = set()
+        self.read: set[int] = set()
+        self.draws = False
+
+    def flush(self) -> None:
+        self.runs.append(("graph", self.graph))
+        self.runs.extend(self.waiting)
+        self.graph, self.waiting = [], []
+        self.blocked, self.read, self.draws = set(), set(), False
+
+    def op(self, step: OpStep) -> None:
+        found: set[Var] = set()
+        refs((step.args, step.kwargs), found)
+        memory = {self.storages.get(v, 0) for v in found}
+        if found & self.blocked or (step.mutates and (0 in memory or 0 in self.read or memory & self.read)) or (step.random and self.draws):
+            self.flush()
+        self.graph.append(step)
+
+    def host(self, step: HostStep) -> None:
+        if step.mutates or (step.kind == "none"):
+            self.flush()
+            self.runs.append(step)
+            return
+        found: set[Var] = set()
+        refs((step.args, step.kwargs), found)
+        self.waiting.append(step)
+        self.read |= {self.storages[v] for v in found if v in self.storages}
+        self.blocked |= {v for _, v in step.outs}
+        self.draws = self.draws or step.random
+        if step.result is not None:
+            self.blocked.add(step.result)
+
+
+def _schedule(steps: list[Step], storages: dict[Var, int]) -> list[Any]:
+    schedule = _Schedule(storages)
+    modes: ModeStep | None = None
+    host_modes: TorchModes | None = None
+    for step in steps:
+        if isinstance(step, ModeStep):
+            modes = step
+            if schedule.waiting and host_modes != step.modes:
+                schedule.flush()  # a waiting step runs under the modes of its own place
+            schedule.graph.append(step)
+        elif isinstance(step, OpStep):
+            schedule.op(step)
+        elif isinstance(step, HostStep):
+            host_modes = modes.modes if modes is not None else None
+            schedule.host(step)
+        else:
+            schedule.runs.append(step)  # effects wait for the end: they do not cut
+    schedule.flush()
+    return schedule.runs
+
+
 def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var], storages: dict[Var, int] | None = None) -> Plan:
     """Cuts the steps into segments.
 
@@ -328,21 +390,8 @@ def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var],
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs: list[Any] = []
-    current: list[Step] = []
+    runs = _schedule(steps, storages or {})
     modes = start
-    for step in steps:
-        if isinstance(step, ModeStep):
-            current.append(step)
-        elif isinstance(step, OpStep):
-            current.append(step)
-        elif type(step).__name__ == "EffectStep":
-            runs.append(step)  # effects wait for the end: they do not cut
-        else:
-            runs.append(("graph", current))
-            runs.append(step)
-            current = []
-    runs.append(("graph", current))
     # Which variables are used after each point, from the end.
     plan = Plan(prelude=prelude)
     later = set(needed)

@@ -99,6 +99,10 @@ class Builder:
         """
         t = type(v)
         if t in _CONST_TYPES:
+            if t in (int, float, complex, str):
+                number = self._var_of(v)
+                if number is not None:
+                    return Value(number)
             return Const(v)
         spec = self._memo.get(id(v))
         if spec is not None:

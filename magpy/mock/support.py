@@ -123,13 +123,29 @@ def under(modes: TorchModes, func: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def save(tensors: tuple[Any, ...], rng: bool) -> Any:
-    """Copies of the tensors that the entry changes before its last check, and torch's generator states."""
+def same_array_form(a: Any, form: Any) -> bool:
+    """A numpy array of this dtype and shape."""
+    return bool((a.dtype, a.shape) == form)
+
+
+def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:
+    if hasattr(owner, "getstate"):
+        return owner.setstate, owner.getstate()
+    if hasattr(owner, "get_state"):
+        return owner.set_state, owner.get_state()
+    bits = owner.bit_generator
+    return lambda state: setattr(bits, "state", state), bits.state
+
+
+def save(tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = ()) -> Any:
+    """Copies of the tensors that the entry changes, and the states of the generators that it draws from."""
     with torch.no_grad():
         copies = [(t, t.detach().clone()) for t in tensors]
-    states = None
+    states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
-        states = (torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None)
+        states.append((torch.set_rng_state, torch.get_rng_state()))
+        if torch.cuda.is_initialized():
+            states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     return copies, states
 
 
@@ -139,8 +155,6 @@ def undo(saved: Any) -> Any:
     with torch.no_grad():
         for t, copy in copies:
             t.detach().copy_(copy)
-    if states is not None:
-        torch.set_rng_state(states[0])
-        if states[1] is not None:
-            torch.cuda.set_rng_state_all(states[1])
+    for put_back, state in states:
+        put_back(state)
     return _interp.MISS

@@ -155,6 +155,8 @@ class Analyzer:
             self.anchors["redo"].append((f, args, value, mode_of(value)))
         for array, copy in c.arrays:
             self.checks.append(("py", array_unchanged(copy), (self.operand(array),)))
+        for memo, misses in c.memos:
+            self.checks.append(("py", memo_unchanged(misses), (("a", memo),)))
         anchors: dict[str, Any] = dict(self.anchors)
         anchors["dicts"] = list(self.dicts.values())
         anchors["types"] = list(self.types.values())
@@ -342,6 +344,11 @@ class Analyzer:
                     if _tensor.overlaps(operands[i], operands[j])
                 )
                 self.checks.append(("overlap", tuple(self.operand(t) for t in operands), pairs))
+
+
+def memo_unchanged(misses: int) -> Any:
+    """A check that an lru_cache has remembered nothing new."""
+    return lambda memo: memo.cache_info().misses == misses
 
 
 def bytearray_equal(expected: bytes) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 from magpy import _interp, backends, config
 from magpy.capture import session
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal
+from magpy.mock.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.entry import BackendError, EntryInfo
 
@@ -101,7 +102,7 @@ class Manager:
         if "miss" in config.logs and compiled._magpy_entries:
             log.warning("%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs))
         start = time.perf_counter()
-        outcome = session.run(wrapped, args, kwargs)
+        outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager")
         try:
             self._take(compiled, outcome, start)
         finally:
@@ -160,17 +161,14 @@ class Manager:
             if compiled is None:
                 raise error
             if saved is not None:
-                from magpy.mock.support import undo
-
                 undo(saved)
-            elif not isinstance(error, BackendError) and info.failed:
+            elif info.mutates and not isinstance(error, BackendError):
+                # Part of the call may have happened and cannot be taken back.
                 raise error
-            info.failed = True
-            compiled._magpy_entries = [e for e in compiled._magpy_entries if e.tag is not info]
             if isinstance(error, BackendError):
+                compiled._magpy_entries = [e for e in compiled._magpy_entries if e.tag is not info]
                 self._backend_failed(compiled, error)
-            elif saved is None:
-                raise error
+            # Eager raises what there is to raise, at the user's line.
             return _interp.MISS
 
         return recover

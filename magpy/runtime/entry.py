@@ -16,7 +16,7 @@ from typing import Any
 from magpy import _interp, config
 from magpy.backends import Backend
 from magpy.capture.session import Capture
-from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, Record, Var
 from magpy.errors import Refusal
 from magpy.mock import segments
 from magpy.mock.codegen import Code
@@ -45,7 +45,7 @@ class EntryInfo:
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
     runners: list[Any] = field(default_factory=list)
-    failed: bool = False
+    mutates: bool = False
 
 
 def spec_vars(spec: Any, out: set[Var], seen: set[int]) -> None:
@@ -114,19 +114,17 @@ class Runner:
         return compiled(*inputs)
 
 
-def _checks_after_change(record: Record) -> tuple[bool, frozenset[Var]]:
-    """Whether a check comes after a random draw or a change of an outside tensor, and which tensors those are."""
-    random = False
-    dirty: frozenset[Var] = frozenset()
-    late = False
-    for step in record.steps:
+def _needs_undo(plan: segments.Plan, record: Record) -> bool:
+    """Whether a check can fail after something that the outside sees was changed."""
+    changes = bool(record.mutated) or record.random
+    drawn = False
+    for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
-            dirty |= step.dirty
-            late = late or random or bool(step.dirty)
-            random = random or step.random
-        elif isinstance(step, OpStep):
-            random = random or step.random
-    return late, dirty
+            checks = step.kind not in ("none", "bind")
+            if checks and (drawn or step.owner is not None or (changes and step not in plan.prelude)):
+                return True
+            drawn = drawn or step.owner is not None
+    return False
 
 
 def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]) -> tuple[Any, EntryInfo]:
@@ -145,13 +143,14 @@ def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseExcept
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
     plan = segments.cut(capture.record.steps, _needed(capture), capture.start_modes, fixed, capture.record.storages)
-    late, dirty = _checks_after_change(capture.record)
+    late = _needs_undo(plan, capture.record)
     if late:
-        for v in dirty:
+        for v in capture.record.mutated:
             t = capture.record.inputs[v]
             if t.requires_grad:
                 raise Refusal("a tensor that requires grad is changed in place before a value is read that depends on data")
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
+    info.mutates = bool(capture.record.mutated) or capture.record.random
     runners = [Runner(s, backend, info) for s in plan.segments]
     info.runners = runners
     code = Code(capture, analysis, plan)
