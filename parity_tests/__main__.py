@@ -1,14 +1,21 @@
 """The command line of the ParityBench runner: `python -m parity_tests --paritybench PATH`.
 
-Owns: options, the order of files and modes, the exit status.  Does not own: anything that is measured.
+Owns: options, the order of files and modes, the exit status.  Does not own: anything that is
+measured.
 """
 
 from __future__ import annotations
 
 import os
 
-# One thread a process: the parent forks, and forked children must not wait for threads that they do not have.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
+# One thread a process: the parent forks, and forked children must not wait for threads that they do
+# not have.
+for _name in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "TORCHINDUCTOR_COMPILE_THREADS",
+):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -24,27 +31,66 @@ from parity_tests.results import Results, SettingsDifferError  # noqa: E402
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; exits with a message when they make no sense."""
     parser = argparse.ArgumentParser(
         prog="python -m parity_tests",
         description="Run ParityBench's test cases compiled and compare every call with eager.",
     )
-    parser.add_argument("--paritybench", type=Path, metavar="PATH", help="a checkout or bare repository of ParityBench")
-    parser.add_argument("--mode", action="append", choices=list(MODES), help="may be repeated; magpy when left out")
+    parser.add_argument(
+        "--paritybench",
+        type=Path,
+        metavar="PATH",
+        help="a checkout or bare repository of ParityBench",
+    )
+    parser.add_argument(
+        "--mode", action="append", choices=list(MODES), help="may be repeated; magpy when left out"
+    )
     parser.add_argument("--split", choices=["open", "held", "all"], default="open")
-    parser.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N", help="every N-th file, from the I-th")
+    parser.add_argument(
+        "--shard", type=_shard, default=(1, 1), metavar="I/N", help="every N-th file, from the I-th"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--backend", choices=["eager", "aot_eager", "inductor"], default="eager")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--filter", metavar="NAME", help="files whose name holds NAME, the class NAME, or file:class")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one case under one mode")
+    parser.add_argument(
+        "--filter",
+        metavar="NAME",
+        help="files whose name holds NAME, the class NAME, or file:class",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, help="seconds for one case under one mode"
+    )
     parser.add_argument("--memory", type=float, default=6.0, help="GiB for one process")
-    parser.add_argument("--mutate", action="store_true", help="change what a program could change, and compare again")
-    parser.add_argument("--mutate-seconds", type=float, default=30.0, help="for the changes of one case")
-    parser.add_argument("--mutations", type=int, default=0, help="at most so many changes for one case (0: no limit)")
-    parser.add_argument("--out", type=Path, default=Path("parity_results.jsonl"), help="JSON lines; resumed when there")
+    parser.add_argument(
+        "--mutate",
+        action="store_true",
+        help="change what a program could change, and compare again",
+    )
+    parser.add_argument(
+        "--mutate-seconds", type=float, default=30.0, help="for the changes of one case"
+    )
+    parser.add_argument(
+        "--mutations",
+        type=int,
+        default=0,
+        help="at most so many changes for one case (0: no limit)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("parity_results.jsonl"),
+        help="JSON lines; resumed when there",
+    )
     parser.add_argument("--fresh", action="store_true", help="start --out over")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="write parity.md, parity.html and a plot into DIR")
-    parser.add_argument("--only-report", nargs="+", type=Path, metavar="JSONL", help="no run: report these results")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="DIR",
+        help="write parity.md, parity.html and a plot into DIR",
+    )
+    parser.add_argument(
+        "--only-report", nargs="+", type=Path, metavar="JSONL", help="no run: report these results"
+    )
     arguments = parser.parse_args(argv)
     if not arguments.paritybench and not arguments.only_report:
         parser.error("--paritybench PATH is needed (a checkout of pytorch-jit-paritybench)")
@@ -61,19 +107,26 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the arguments ask for; 1 when a result was wrong or stale or something crashed under magpy."""
+    """Run what the arguments ask for; 1 when something was wrong, stale or crashed under magpy."""
     arguments = parse_arguments(argv)
     if arguments.only_report:
         report.write_report(arguments.only_report, arguments.report or Path())
         return 0
     settings = worker.Settings(
-        backend=arguments.backend, device=arguments.device, timeout=arguments.timeout, memory=arguments.memory,
-        mutate=arguments.mutate, mutate_seconds=arguments.mutate_seconds, mutations=arguments.mutations,
+        backend=arguments.backend,
+        device=arguments.device,
+        timeout=arguments.timeout,
+        memory=arguments.memory,
+        mutate=arguments.mutate,
+        mutate_seconds=arguments.mutate_seconds,
+        mutations=arguments.mutations,
         name_filter=arguments.filter,
-    )  # fmt: skip
+    )
     modes = arguments.mode or ["magpy"]
     try:
-        files = corpus.list_files(arguments.paritybench.resolve(), arguments.split, arguments.shard, arguments.filter)
+        files = corpus.list_files(
+            arguments.paritybench.resolve(), arguments.split, arguments.shard, arguments.filter
+        )
         worker.warm_up(modes)
         results = Results(arguments.out, settings, fresh=arguments.fresh)
     except (FileNotFoundError, SettingsDifferError) as error:
@@ -86,7 +139,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(report.as_table([arguments.out]) + "\n")
     if arguments.report:
         report.write_report([arguments.out], arguments.report)
-    bad = [r for r in results.records if r["mode"] == "magpy" and r["status"] in ("wrong", "stale", "crash")]
+    bad = [
+        r
+        for r in results.records
+        if r["mode"] == "magpy" and r["status"] in ("wrong", "stale", "crash")
+    ]
     return 1 if bad else 0
 
 

@@ -1,8 +1,8 @@
 """Are two worlds the same?  Walks eager's objects and the compiled program's side by side.
 
-Owns: equality of values, types, structure, tensor metadata and aliasing between two object graphs that should
-be copies of each other; equality of random number generators' states.  Does not own: what is compared when
-(`protocol`, `mutate`).  Pure: changes neither graph.
+Owns: equality of values, types, structure, tensor metadata and aliasing between two object graphs
+that should be copies of each other; equality of random number generators' states.  Does not own:
+what is compared when (`protocol`, `mutate`).  Pure: changes neither graph.
 """
 
 from __future__ import annotations
@@ -23,11 +23,38 @@ import torch
 from parity_tests.standins import StandIn, StandInUsed
 
 #: Attributes that compilers may leave on a module and that no program reads.
-COMPILER_ATTRIBUTES = ("_magpy", "_dynamo", "_torchdynamo", "_compiled_call_impl", "_is_torch_compile")
+COMPILER_ATTRIBUTES = (
+    "_magpy",
+    "_dynamo",
+    "_torchdynamo",
+    "_compiled_call_impl",
+    "_is_torch_compile",
+)
 
-_PLAIN = (bool, int, str, bytes, type(None), enum.Enum, torch.dtype, torch.device, torch.layout, torch.memory_format,
-          range, slice, type(...), type(NotImplemented), torch.Size)  # fmt: skip
-_BY_IDENTITY = (types.ModuleType, type, types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType)
+_PLAIN = (
+    bool,
+    int,
+    str,
+    bytes,
+    type(None),
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    range,
+    slice,
+    type(...),
+    type(NotImplemented),
+    torch.Size,
+)
+_BY_IDENTITY = (
+    types.ModuleType,
+    type,
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+)
 _BY_TYPE = (unittest.mock.NonCallableMock, types.GeneratorType, types.CodeType, types.FrameType)
 
 
@@ -52,7 +79,7 @@ class Rules:
 EXACT = Rules()
 
 
-class Different(Exception):  # noqa: N818 - found by a comparison, which catches it
+class Different(Exception):
     """Where two worlds differ, in words."""
 
 
@@ -73,7 +100,11 @@ def difference(expected: Any, actual: Any, rules: Rules = EXACT) -> str | None:
 
 def rng_state() -> dict[str, Any]:
     """The state of every random number generator that a program can draw from."""
-    state = {"torch": torch.get_rng_state(), "random": random.getstate(), "numpy": np.random.get_state()}
+    state = {
+        "torch": torch.get_rng_state(),
+        "random": random.getstate(),
+        "numpy": np.random.get_state(),
+    }
     if torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
     return state
@@ -122,11 +153,20 @@ class _Walk:
             self._objects(a, b, path)
 
     def _same_type(self, a: Any, b: Any) -> bool:
-        if type(a) is type(b) or (isinstance(a, tuple) and isinstance(b, list) and not self.rules.types):
+        if type(a) is type(b) or (
+            isinstance(a, tuple) and isinstance(b, list) and not self.rules.types
+        ):
             return True
         if not self.rules.types and isinstance(a, (tuple, list, dict)):
-            return isinstance(b, (tuple, list)) if isinstance(a, (tuple, list)) else isinstance(b, dict)
-        return type(a).__qualname__ == type(b).__qualname__ and type(a).__module__ == type(b).__module__
+            return (
+                isinstance(b, (tuple, list))
+                if isinstance(a, (tuple, list))
+                else isinstance(b, dict)
+            )
+        return (
+            type(a).__qualname__ == type(b).__qualname__
+            and type(a).__module__ == type(b).__module__
+        )
 
     def _first_visit(self, a: Any, b: Any, path: str) -> bool:
         """Note that `b` stands for `a`; False when that is known already."""
@@ -137,9 +177,13 @@ class _Walk:
             return True
         if known == id(b) and back == id(a):
             return False
-        if self.rules.aliasing and not isinstance(a, (tuple, types.FunctionType, functools.partial)):
+        if self.rules.aliasing and not isinstance(
+            a, (tuple, types.FunctionType, functools.partial)
+        ):
             what = "is one object in two places" if known is not None else "is a separate object"
-            raise Different(f"{path or 'result'}: {type(a).__name__} {what}, which the compiled program does not keep")
+            raise Different(
+                f"{path or 'result'}: {type(a).__name__} {what}, and is not in the compiled program"
+            )
         return (id(a), id(b)) not in self.partner and self._remember(a, b)
 
     def _remember(self, a: Any, b: Any) -> bool:
@@ -149,12 +193,13 @@ class _Walk:
         return True
 
     def _numbers(self, a: Any, b: Any, path: str) -> None:
-        if a == b or (a != a and b != b):  # noqa: PLR0124 - NaN
+        if a == b or (a != a and b != b):
             return
         close = self.rules.atol or self.rules.rtol
-        if close and isinstance(a, (float, np.floating)):
-            if math.isclose(float(a), float(b), rel_tol=self.rules.rtol, abs_tol=self.rules.atol):
-                return
+        real = isinstance(a, (float, np.floating))
+        rules = self.rules
+        if close and real and math.isclose(a, b, rel_tol=rules.rtol, abs_tol=rules.atol):
+            return
         raise Different(f"{path or 'result'}: {_short(a)}, got {_short(b)}")
 
     def _tensors(self, a: torch.Tensor, b: torch.Tensor, path: str) -> None:
@@ -165,7 +210,12 @@ class _Walk:
         for name in names:
             if getattr(a, name) != getattr(b, name):
                 raise Different(f"{where}: {name} {getattr(a, name)}, got {getattr(b, name)}")
-        if self.rules.layout and a.layout == torch.strided and a.numel() > 1 and a.stride() != b.stride():
+        if (
+            self.rules.layout
+            and a.layout == torch.strided
+            and a.numel() > 1
+            and a.stride() != b.stride()
+        ):
             raise Different(f"{where}: stride {a.stride()}, got {b.stride()}")
         if a.grad is not None or b.grad is not None:
             self.push(a.grad, b.grad, f"{where}.grad")
@@ -206,7 +256,9 @@ class _Walk:
         if a.dtype == object:
             self._sequences(a.ravel().tolist(), b.ravel().tolist(), path)
         elif not np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
-            close = a.dtype.kind in "fc" and np.allclose(a, b, self.rules.rtol, self.rules.atol, equal_nan=True)
+            close = a.dtype.kind in "fc" and np.allclose(
+                a, b, self.rules.rtol, self.rules.atol, equal_nan=True
+            )
             if not ((self.rules.atol or self.rules.rtol) and close):
                 raise Different(f"{path or 'result'}: array values differ")
 
@@ -219,7 +271,9 @@ class _Walk:
     def _functions(self, a: Any, b: Any, path: str) -> None:
         if a.__qualname__ != b.__qualname__:
             raise Different(f"{path or 'result'}: {_short(a)}, got {_short(b)}")
-        for name, x, y in zip(a.__code__.co_freevars, a.__closure__ or (), b.__closure__ or (), strict=False):
+        for name, x, y in zip(
+            a.__code__.co_freevars, a.__closure__ or (), b.__closure__ or (), strict=False
+        ):
             self.push(_cell(x), _cell(y), f"{path}.<{name}>")
 
     def _attributes(self, a: Any, b: Any, path: str) -> None:
@@ -231,7 +285,9 @@ class _Walk:
             odd = sorted(set(mine) ^ set(other))
             raise Different(f"{path or type(a).__name__}: attributes {odd} are in one world only")
         for name, value in mine.items():
-            if name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")) and isinstance(value, dict):
+            if name.endswith(
+                ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
+            ) and isinstance(value, dict):
                 self._sequences(list(value.values()), list(other[name].values()), f"{path}.{name}")
             else:
                 self.push(value, other[name], f"{path}.{name}")
@@ -248,7 +304,11 @@ def _state(thing: Any) -> dict[str, Any]:
             for name in (slots,) if isinstance(slots, str) else slots:
                 if hasattr(thing, name) and name not in ("__dict__", "__weakref__"):
                     state[name] = getattr(thing, name)
-    return {name: value for name, value in state.items() if not str(name).startswith(COMPILER_ATTRIBUTES)}
+    return {
+        name: value
+        for name, value in state.items()
+        if not str(name).startswith(COMPILER_ATTRIBUTES)
+    }
 
 
 def _cell(cell: Any) -> Any:
@@ -278,7 +338,7 @@ def _same_values(a: torch.Tensor, b: torch.Tensor, rules: Rules) -> bool:
         return False
     if rules.atol or rules.rtol:
         return torch.allclose(a, b, rtol=rules.rtol, atol=rules.atol, equal_nan=True)
-    return bool(((a == b) | ((a != a) & (b != b))).all())  # noqa: PLR0124 - NaN
+    return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def _largest(a: torch.Tensor, b: torch.Tensor) -> str:

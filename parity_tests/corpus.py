@@ -1,7 +1,9 @@
 """Which ParityBench files a run looks at, and how one of them becomes test cases.
 
-Owns: the open and the held half, shards, filters, reading a checkout or a bare repository, executing a file.
-Does not own: running a case (`protocol`), processes (`worker`).  Called by `worker` and the command line.
+Owns: the open and the held half, shards, filters, reading a checkout or a bare repository,
+executing a file.
+Does not own: running a case (`protocol`), processes (`worker`).  Called by `worker` and the command
+line.
 """
 
 from __future__ import annotations
@@ -47,25 +49,35 @@ def wanted(basename: str, split: str) -> bool:
     return split == "all" or in_open_half(basename) == (split == "open")
 
 
-def list_files(root: Path, split: str, shard: tuple[int, int], name_filter: str | None = None) -> list[Path]:
+def list_files(
+    root: Path, split: str, shard: tuple[int, int], name_filter: str | None = None
+) -> list[Path]:
     """The test files of a run, in a fixed order.
 
     Args:
-        root: a checkout of ParityBench, its `generated` directory, a directory of files in its style, or a bare
-            git repository of it (of which only the wanted files are unpacked, into a temporary directory).
+        root: a checkout of ParityBench, its `generated` directory, a directory of files in its
+            style, or a bare git repository of it (of which only the wanted files are unpacked, into
+            a temporary directory).
         split: open, held or all.
         shard: (i, n) with 1 <= i <= n: every n-th file, from the i-th.
-        name_filter: only files whose name holds this text; a `file.py:Class` filter names the file before the colon.
+        name_filter: only files whose name holds this text; a `file.py:Class` filter names the file
+            before the colon.
     """
     if not root.exists():
         raise FileNotFoundError(f"--paritybench: {root} does not exist")
-    directory = _unpack(root, split) if (root / "HEAD").is_file() and not (root / ".git").exists() else root
+    directory = (
+        _unpack(root, split) if (root / "HEAD").is_file() and not (root / ".git").exists() else root
+    )
     if (directory / "generated").is_dir():
         directory = directory / "generated"
     files = [path for path in sorted(directory.glob("*.py")) if not path.name.startswith("_")]
     files = [path for path in files if wanted(path.name, split)]
     if name_filter:
-        files = [path for path in files if name_filter.partition(":")[0] in path.stem or _mentions(path, name_filter)]
+        files = [
+            path
+            for path in files
+            if name_filter.partition(":")[0] in path.stem or _mentions(path, name_filter)
+        ]
     index, count = shard
     return files[index - 1 :: count]
 
@@ -77,7 +89,9 @@ def _mentions(path: Path, class_name: str) -> bool:
 def _unpack(git_directory: Path, split: str) -> Path:
     target = Path(tempfile.mkdtemp(prefix="parity_tests_"))
     git = ["git", f"--git-dir={git_directory}"]
-    listed = subprocess.run([*git, "ls-tree", "--name-only", "HEAD", "generated/"], check=True, capture_output=True)
+    listed = subprocess.run(
+        [*git, "ls-tree", "--name-only", "HEAD", "generated/"], check=True, capture_output=True
+    )
     names = [name for name in listed.stdout.decode().split() if wanted(Path(name).name, split)]
     archive = subprocess.run([*git, "archive", "HEAD", *names], check=True, capture_output=True)
     subprocess.run(["tar", "-x", "-C", str(target)], input=archive.stdout, check=True)
@@ -98,12 +112,15 @@ def load_cases(path: Path) -> list[Case]:
         sys.modules[path.stem] = module
         argv = sys.argv
         try:
-            exec(code, vars(module))  # noqa: S102 - running these programs is the purpose
+            exec(code, vars(module))
         except (ImportError, AttributeError) as error:
             if not standins.supply_missing(error):
                 raise
             continue
         finally:
             sys.argv = argv
-        return [Case(path.stem, index, *entry[:3]) for index, entry in enumerate(getattr(module, "TESTCASES", []))]
+        return [
+            Case(path.stem, index, *entry[:3])
+            for index, entry in enumerate(getattr(module, "TESTCASES", []))
+        ]
     raise ImportError(f"{path.name}: still missing a name after {MAX_IMPORT_REPAIRS} stand-ins")

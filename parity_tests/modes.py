@@ -1,7 +1,8 @@
 """What can run a test case: eager, magpy, torch.compile, TorchScript.
 
-Owns: how each compiles a module, what it says about the calls that followed, which of its exceptions are
-refusals.  Does not own: the calls and their comparison (`protocol`).  One class a mode, in one table.
+Owns: how each compiles a module, what it says about the calls that followed, which of its
+exceptions are refusals.  Does not own: the calls and their comparison (`protocol`).  One class a
+mode, in one table.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Watch:
     """What a mode knows of a compiled module at one moment.
 
     Attributes:
-        ran_eagerly: calls so far that ran eagerly, captures included; None when the mode cannot say.
+        ran_eagerly: calls so far that ran eagerly, captures included; None when the mode cannot
+            say.
         graphs: operator graphs in each entry; None when the mode cannot say.
         reasons: why calls ran eagerly, in the mode's words.
         capture_seconds: time spent in captures so far, as the mode measured it.

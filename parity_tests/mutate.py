@@ -1,11 +1,12 @@
-"""The mutation check: change, between calls, what a program could change, and compare with eager again.
+"""The mutation check: change between calls what a program could change, and compare again.
 
-Owns: the list of changes, applying and undoing each in both worlds, the verdict `stale`.  Does not own: the first
-verdict on a case (`protocol`).  Called by `protocol.run_case` after a case has passed.
+Owns: the list of changes, applying and undoing each in both worlds, the verdict `stale`.  Does not
+own: the first verdict on a case (`protocol`).  Called by `protocol.run_case` after a case has
+passed.
 
-A compiled module that answers with what was true before the change is *stale*, the worst result there is.  What
-makes eager fail is skipped.  The pair of worlds is built anew every few changes, so that a compiler's limit on
-captures does not hide later ones behind plain eager calls.
+A compiled module that answers with what was true before the change is *stale*, the worst result
+there is.  What makes eager fail is skipped.  The pair of worlds is built anew every few changes, so
+that a compiler's limit on captures does not hide later ones behind plain eager calls.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change: its kind, what it changes in words, and how to make it in a world (returns how to undo it)."""
+    """One change: its kind, what it changes in words, how to make it (returns how to undo it)."""
 
     kind: str
     label: str
     apply: Callable[[World], Undo]
 
 
-class CannotMutate(Exception):  # noqa: N818 - an outcome
+class CannotMutate(Exception):
     """The change does not apply to this value."""
 
 
@@ -102,11 +103,12 @@ def try_mutation(
 ) -> tuple[str, str] | None:
     """Make a change in both worlds, call both once, compare and undo.
 
-    Returns: None when the change does not apply or makes eager fail, else the status (empty when all is well) and
-        the difference.
+    Returns: None when the change does not apply or makes eager fail, else the status (empty when
+        all is well) and the difference.
 
     Raises:
-        LeftOut: when eager failed half-way and the worlds are no longer equal; the pair must be built anew.
+        LeftOut: when eager failed half-way and the worlds are no longer equal; the pair must be
+            built anew.
     """
     try:
         undo_eager = mutation.apply(eager)
@@ -134,8 +136,8 @@ def try_mutation(
 def eager_agrees(mutation: Mutation, case: Case, device: str) -> bool:
     """Whether eager gives one answer in separate worlds after the change.
 
-    Some changes make an operation read memory that holds anything (an LSTM told that it has other weights than it
-    has); what eager does then is no measure.
+    Some changes make an operation read memory that holds anything (an LSTM told that it has other
+    weights than it has); what eager does then is no measure.
     """
     for _ in range(3):
         try:
@@ -148,7 +150,7 @@ def eager_agrees(mutation: Mutation, case: Case, device: str) -> bool:
 
 
 def spread(changes: Iterator[Mutation]) -> Iterator[Mutation]:
-    """The same changes, one of each kind in turn, so that a budget that ends early has seen every kind."""
+    """The same changes, one of each kind in turn: a budget that ends early saw every kind."""
     kinds: dict[str, list[Mutation]] = {}
     for change in changes:
         kinds.setdefault(change.kind, []).append(change)
@@ -168,7 +170,11 @@ def mutations(world: World) -> Iterator[Mutation]:
             yield from _parameter_changes(path, where, part)
             yield Mutation("hook", f"a forward hook on {where}", _add_hook(path))
             if path:
-                yield Mutation("submodule", f"another {type(part).__name__} as {where}", _replace_submodule(path))
+                yield Mutation(
+                    "submodule",
+                    f"another {type(part).__name__} as {where}",
+                    _replace_submodule(path),
+                )
             if type(part) not in seen_types:
                 seen_types.add(type(part))
                 yield Mutation("mode of one", f"{where}.train()", _train_one(path))
@@ -181,7 +187,11 @@ def _attribute_changes(path: str, where: str, part: torch.nn.Module) -> Iterator
             continue
         kind = type(value).__name__
         for number in range(len(_other_values(value))):
-            yield Mutation(f"{kind} attribute {number}", f"{where}.{name} changed", _set_attribute(path, name, number))
+            yield Mutation(
+                f"{kind} attribute {number}",
+                f"{where}.{name} changed",
+                _set_attribute(path, name, number),
+            )
         if isinstance(value, (list, dict)):
             for number, what in enumerate(("shortened", "extended", "an item changed")):
                 label = f"{where}.{name} {what}"
@@ -210,12 +220,24 @@ def _parameter_changes(path: str, where: str, part: torch.nn.Module) -> Iterator
                 continue
             label = f"{where}.{name}"
             kind = store[1:-1]
-            yield Mutation(f"{kind} values", f"{label} changed in place", _tensor_in_place(path, store, name))
-            yield Mutation(f"{kind} replaced", f"{label} replaced", _tensor_replaced(path, store, name, None))
+            yield Mutation(
+                f"{kind} values", f"{label} changed in place", _tensor_in_place(path, store, name)
+            )
+            yield Mutation(
+                f"{kind} replaced", f"{label} replaced", _tensor_replaced(path, store, name, None)
+            )
             if value.is_floating_point():
-                yield Mutation(f"{kind} dtype", f"{label} as float64", _tensor_replaced(path, store, name, torch.float64))
+                yield Mutation(
+                    f"{kind} dtype",
+                    f"{label} as float64",
+                    _tensor_replaced(path, store, name, torch.float64),
+                )
             if store == "_parameters":
-                yield Mutation("requires_grad", f"{label}.requires_grad flipped", _flip_requires_grad(path, name))
+                yield Mutation(
+                    "requires_grad",
+                    f"{label}.requires_grad flipped",
+                    _flip_requires_grad(path, name),
+                )
     if not path:
         yield Mutation("module dtype", "module.double()", _all_double)
 
@@ -266,11 +288,19 @@ def _change_container(path: str, name: str, number: int) -> Callable[[World], Un
         if not value:
             raise CannotMutate
         if isinstance(value, list):
-            [value.pop, lambda: value.append(value[-1]), lambda: value.__setitem__(0, _changed_item(value[0]))][number]()
+            [
+                value.pop,
+                lambda: value.append(value[-1]),
+                lambda: value.__setitem__(0, _changed_item(value[0])),
+            ][number]()
         else:
             key = next(reversed(value))
             extend = lambda: value.__setitem__("another", value[key])  # noqa: E731
-            [lambda: value.pop(key), extend, lambda: value.__setitem__(key, _changed_item(value[key]))][number]()
+            [
+                lambda: value.pop(key),
+                extend,
+                lambda: value.__setitem__(key, _changed_item(value[key])),
+            ][number]()
 
         def undo() -> None:
             value.clear()
@@ -309,15 +339,23 @@ def _tensor_in_place(path: str, store: str, name: str) -> Callable[[World], Undo
 def _changed_tensor(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype == torch.bool:
         return ~tensor
-    return tensor.detach() * 2 + 1 if not tensor.is_floating_point() else tensor.detach() * 1.25 + 0.0625
+    return (
+        tensor.detach() * 2 + 1
+        if not tensor.is_floating_point()
+        else tensor.detach() * 1.25 + 0.0625
+    )
 
 
-def _tensor_replaced(path: str, store: str, name: str, dtype: torch.dtype | None) -> Callable[[World], Undo]:
+def _tensor_replaced(
+    path: str, store: str, name: str, dtype: torch.dtype | None
+) -> Callable[[World], Undo]:
     def apply(world: World) -> Undo:
         tensors = getattr(_part(world, path), store)
         before = tensors[name]
         value = _changed_tensor(before) if dtype is None else before.detach().to(dtype)
-        tensors[name] = torch.nn.Parameter(value, before.requires_grad) if store == "_parameters" else value
+        tensors[name] = (
+            torch.nn.Parameter(value, before.requires_grad) if store == "_parameters" else value
+        )
         return lambda: tensors.__setitem__(name, before)
 
     return apply
@@ -341,7 +379,9 @@ def _flip_requires_grad(path: str, name: str) -> Callable[[World], Undo]:
 
 def _all_double(world: World) -> Undo:
     states = {key: value.clone() for key, value in world.module.state_dict().items()}
-    dtypes = [(tensor, tensor.dtype) for tensor in (*world.module.parameters(), *world.module.buffers())]
+    dtypes = [
+        (tensor, tensor.dtype) for tensor in (*world.module.parameters(), *world.module.buffers())
+    ]
     args, kwargs = world.args, world.kwargs
     world.module.double()
     world.args, world.kwargs = _map_tensors(args, _to_double), _map_tensors(kwargs, _to_double)
@@ -395,19 +435,35 @@ def _replace_submodule(path: str) -> Callable[[World], Undo]:
 
 def _input_changes(world: World) -> Iterator[Mutation]:
     """Changes to the arguments: all tensors at once, each alone, and plain numbers."""
-    yield Mutation("batch", "one more row in every tensor argument", _change_inputs(None, _one_more_row))
+    yield Mutation(
+        "batch", "one more row in every tensor argument", _change_inputs(None, _one_more_row)
+    )
     count = len(_tensors_of(world.args)) + len(_tensors_of(world.kwargs))
     for position in range(count):
         where = f"tensor argument {position}"
-        yield Mutation("input batch", f"one more row in {where}", _change_inputs(position, _one_more_row))
-        yield Mutation("input size", f"{where} with a longer last dimension", _change_inputs(position, _longer_last))
-        yield Mutation("input dtype", f"{where} as another dtype", _change_inputs(position, _other_dtype))
-        yield Mutation("input stride", f"{where} with other strides", _change_inputs(position, _other_stride))
+        yield Mutation(
+            "input batch", f"one more row in {where}", _change_inputs(position, _one_more_row)
+        )
+        yield Mutation(
+            "input size",
+            f"{where} with a longer last dimension",
+            _change_inputs(position, _longer_last),
+        )
+        yield Mutation(
+            "input dtype", f"{where} as another dtype", _change_inputs(position, _other_dtype)
+        )
+        yield Mutation(
+            "input stride", f"{where} with other strides", _change_inputs(position, _other_stride)
+        )
         yield Mutation("input grad", f"{where} requires grad", _change_inputs(position, _with_grad))
-        yield Mutation("input values", f"{where} with other values", _change_inputs(position, _negated))
+        yield Mutation(
+            "input values", f"{where} with other values", _change_inputs(position, _negated)
+        )
     for index, value in enumerate(world.args):
         if isinstance(value, (bool, int, float, str)):
-            yield Mutation("input number", f"argument {index} changed", _change_plain("args", index))
+            yield Mutation(
+                "input number", f"argument {index} changed", _change_plain("args", index)
+            )
     for key, value in world.kwargs.items():
         if isinstance(value, (bool, int, float, str)):
             yield Mutation("input number", f"argument {key} changed", _change_plain("kwargs", key))
@@ -423,8 +479,10 @@ def _change_plain(store: str, key: Any) -> Callable[[World], Undo]:
     return apply
 
 
-def _change_inputs(position: int | None, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[World], Undo]:
-    """Replace the tensor at `position` among the arguments (all of them for None) by `change` of it."""
+def _change_inputs(
+    position: int | None, change: Callable[[torch.Tensor], torch.Tensor]
+) -> Callable[[World], Undo]:
+    """Replace the tensor at `position` among the arguments (None: each) by `change` of it."""
 
     def apply(world: World) -> Undo:
         args, kwargs = world.args, world.kwargs
@@ -476,7 +534,7 @@ def _other_dtype(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _other_stride(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values over a transposed storage; a copy of it by `copy_inputs` keeps the strides."""
+    """The same values over a transposed storage; `copy_inputs` keeps the strides."""
     if tensor.dim() < 2 or tensor.numel() < 2:
         raise CannotMutate
     return tensor.transpose(0, -1).contiguous().transpose(0, -1)
@@ -492,4 +550,3 @@ def _negated(tensor: torch.Tensor) -> torch.Tensor:
     if not (tensor.is_floating_point() or tensor.is_complex()):
         raise CannotMutate
     return -tensor
-

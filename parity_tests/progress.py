@@ -1,6 +1,7 @@
 """The progress bar of a run, on standard error.
 
-Owns: how far a run is, what it found so far, when it will end.  Does not own: the counting of results (`report`).
+Owns: how far a run is, what it found so far, when it will end.  Does not own: the counting of
+results (`report`).
 """
 
 from __future__ import annotations
@@ -48,9 +49,12 @@ class Progress:
         elapsed = time.monotonic() - self.start
         left = elapsed / self.done * (self.total - self.done) if self.done else 0
         judged = sum(count for status, count in self.counts.items() if status != "left_out")
-        bad = " ".join(f"{name} {self.counts.get(name, 0)}" for name in ("wrong", "stale", "crash", "timeout"))
+        bad = " ".join(
+            f"{name} {self.counts.get(name, 0)}" for name in ("wrong", "stale", "crash", "timeout")
+        )
         return (
-            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {self.done}/{self.total} files, {judged} cases, "
+            f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] "
+            f"{self.done}/{self.total} files, {judged} cases, "
             f"whole {self.whole}, {bad}, {_clock(elapsed)} gone, {_clock(left)} left"
         )
 

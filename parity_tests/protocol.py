@@ -1,12 +1,14 @@
 """One test case under one mode: eager twice, then the compiled module three times beside eager.
 
-Owns: the paper's protocol, the verdict on a case and the record of it.  Does not own: equality (`compare`),
-mutations (`mutate`), processes and limits (`worker`).  Called in the forked child by `worker`.
+Owns: the paper's protocol, the verdict on a case and the record of it.  Does not own: equality
+(`compare`), mutations (`mutate`), processes and limits (`worker`).  Called in the forked child by
+`worker`.
 
-Two worlds are built from the same seed, one for eager and one for the compiled module.  Both are called twice eagerly,
-which shows whether eager repeats itself and lets lazy parts come into being, as in the paper.  Then one is compiled, and
-they are called in turn and compared after every call: result, arguments, random number generators, and the module with
-all that it holds.
+Two worlds are built from the same seed, one for eager and one for the compiled module.  Both are
+called twice eagerly, which shows whether eager repeats itself and lets lazy parts come into being,
+as in the paper.  Then one is compiled, and
+they are called in turn and compared after every call: result, arguments, random number generators,
+and the module with all that it holds.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from parity_tests import compare
 from parity_tests.corpus import Case
 from parity_tests.modes import Mode, Watch
 
-#: The seeds of the calls: the second repeats the first, the third would show a random number kept as a constant.
+#: The seeds of the calls: the second repeats the first, the third would show a random number kept
+#: as a constant.
 CALL_SEEDS = (0, 0, 1)
 
 #: Directories in messages, which are nobody else's business and differ between machines.
@@ -43,17 +46,22 @@ class Record:
     """What a run says about one case under one mode; one line of the results file.
 
     Attributes:
-        status: pass, refused, left_out (eager cannot run or repeat it), wrong, stale, crash or timeout.
+        status: pass, refused, left_out (eager cannot run or repeat it), wrong, stale, crash or
+            timeout.
         whole: no call after the first ran eagerly.
         one_graph: whole, and the entry has at most one operator graph.
         reason: why it is not whole, was left out or failed, in one line.
         detail: the end of the traceback, for failures.
-        eager_seconds, first_seconds: wall time of eager's first call, and of compiling plus the first call.
-        first_cpu_seconds: the same in processor time of this process, which other processes disturb less.
+        eager_seconds, first_seconds: wall time of eager's first call, and of compiling plus the
+            first call.
+        first_cpu_seconds: the same in processor time of this process, which other processes disturb
+            less.
         capture_seconds: the mode's own measure of capture, where it has one.
-        mutations, skipped_mutations: how many were compared, and how many made eager fail or change nothing.
+        mutations, skipped_mutations: how many were compared, and how many made eager fail or change
+            nothing.
         seconds: wall time of the whole case.
-        captures: captures that the compiled calls took; more than one means that a later call ran eagerly once more.
+        captures: captures that the compiled calls took; more than one means that a later call ran
+            eagerly once more.
         graphs: operator graphs in each entry.
     """
 
@@ -80,7 +88,7 @@ class Record:
         return asdict(self)
 
 
-class LeftOut(Exception):  # noqa: N818 - an outcome, not an error
+class LeftOut(Exception):
     """Eager cannot run the case, or cannot repeat it."""
 
 
@@ -96,7 +104,7 @@ class World:
     cpu_seconds: float = 0.0
 
     def call(self, seed: int) -> tuple[Any, Any, Any]:
-        """Call on fresh copies of the inputs; returns the result and the arguments as the call left them."""
+        """Call on fresh copies of the inputs; returns the result and those copies afterwards."""
         args, kwargs = copy_inputs(self.args), copy_inputs(self.kwargs)
         seed_all(seed)
         start, cpu = time.perf_counter(), time.process_time()
@@ -106,13 +114,14 @@ class World:
 
 
 def seed_all(seed: int) -> None:
+    """Seed every generator that a program can draw from."""
     torch.manual_seed(seed)
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - the programs draw from the global generator
+    np.random.seed(seed)
 
 
 def copy_inputs(value: Any) -> Any:
-    """Fresh copies of tensors and containers; modules and functions stay the objects that they are."""
+    """Fresh copies of tensors and containers; modules and functions stay what they are."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if type(value) in (list, tuple):
@@ -151,7 +160,9 @@ def build(case: Case, device: str) -> World:
             del error
     seed_all(0)
     args, kwargs = case.forward_args()
-    return World(module, list(to_device(list(args), device)), to_device(dict(kwargs), device), module)
+    return World(
+        module, list(to_device(list(args), device)), to_device(dict(kwargs), device), module
+    )
 
 
 def run_case(
@@ -162,9 +173,10 @@ def run_case(
     mutate: Callable[[Case, Mode, str, str, Record], None] | None = None,
     on_eager: Callable[[], None] = lambda: None,
 ) -> Record:
-    """Judge one case; never raises for what the case or the mode does (a process's death is `worker`'s).
+    """Judge one case; never raises for what the case or the mode does.
 
-    `on_eager` is called once eager has run and repeated the case, so that a later death is not eager's.
+    `on_eager` is called once eager has run and repeated the case, so that a later death is not
+    eager's.
     """
     record = Record(case.file, case.index, case.name, mode.name)
     start = time.perf_counter()
@@ -251,7 +263,7 @@ def _check_compiled(pair: tuple[World, World], mode: Mode, backend: str, record:
 
 
 def call_eager(eager: World, seed: int) -> tuple[Any, Any]:
-    """Call eager's world; returns its result and arguments, and the random number generators' state after it.
+    """Call eager's world; returns its result and arguments, and the generators' state after it.
 
     Raises:
         LeftOut: when eager fails.
@@ -302,9 +314,13 @@ def _judge(after: Watch, before: Watch, record: Record) -> None:
     record.graphs = list(after.graphs or [])
     record.capture_seconds = after.capture_seconds
     record.whole = after.ran_eagerly is None or after.ran_eagerly == before.ran_eagerly
-    record.one_graph = record.whole and (after.graphs is None or (len(after.graphs) == 1 and after.graphs[0] <= 1))
+    record.one_graph = record.whole and (
+        after.graphs is None or (len(after.graphs) == 1 and after.graphs[0] <= 1)
+    )
     if not record.whole:
-        record.reason = one_line(after.reasons[-1]) if after.reasons else "captured again, without a reason"
+        record.reason = (
+            one_line(after.reasons[-1]) if after.reasons else "captured again, without a reason"
+        )
     elif not record.one_graph:
         record.reason = f"{after.graphs} graphs"
 
@@ -313,5 +329,3 @@ def one_line(error: BaseException | str) -> str:
     """An exception's class and message, in one short line."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return " ".join(_DIRECTORY.sub("", text).split())[:400]
-
-

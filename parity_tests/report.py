@@ -1,7 +1,7 @@
 """The report: a table of the modes side by side, the reasons of refusals, capture times.
 
-Owns: counting records into a table, grouping reasons, Markdown, HTML and the plot.  Does not own: the records
-(`protocol`) or their file (`results`).  Called by the command line.
+Owns: counting records into a table, grouping reasons, Markdown, HTML and the plot.  Does not own:
+the records (`protocol`) or their file (`results`).  Called by the command line.
 """
 
 from __future__ import annotations
@@ -72,9 +72,21 @@ def summarise(paths: Sequence[Path]) -> Summary:
     return Summary(
         runs=runs,
         rows=ordered,
-        reasons={row.mode: group(r for r in mine if r["mode"] == row.mode and _needs_reason(r)) for row in ordered},
-        bad=[r for r in mine if r["status"] in ("wrong", "stale", "crash", "timeout") and r["mode"] in ("magpy", "eager")],
-        left_out=group(r for r in mine if r["status"] == "left_out" and r["mode"] == ordered[0].mode) if ordered else [],
+        reasons={
+            row.mode: group(r for r in mine if r["mode"] == row.mode and _needs_reason(r))
+            for row in ordered
+        },
+        bad=[
+            r
+            for r in mine
+            if r["status"] in ("wrong", "stale", "crash", "timeout")
+            and r["mode"] in ("magpy", "eager")
+        ],
+        left_out=group(
+            r for r in mine if r["status"] == "left_out" and r["mode"] == ordered[0].mode
+        )
+        if ordered
+        else [],
         unimportable=sorted({(e["complete"], e["error"]) for e in files.values() if e["error"]}),
         capture=capture_times(records, "first_seconds"),
         capture_cpu=capture_times(records, "first_cpu_seconds"),
@@ -107,7 +119,7 @@ def _count(row: Row, record: dict[str, Any]) -> None:
 def capture_times(
     records: dict[tuple[str, str, int], dict[str, Any]], measure: str
 ) -> list[tuple[str, float, float]]:
-    """(case, magpy's seconds, torch.compile's) for the cases that both capture: compiling and the first call."""
+    """(case, magpy's seconds, torch.compile's) of compiling and first call, where both capture."""
     pairs = []
     for (file, mode, index), record in records.items():
         other = records.get((file, "dynamo", index))
@@ -126,7 +138,7 @@ def normalise(reason: str) -> str:
 
 
 def group(records: Iterable[dict[str, Any]]) -> list[tuple[str, int, str]]:
-    """(reason, count, an example) by falling count; the example is the shortest case name with its own reason."""
+    """(reason, count, an example with its own reason) by falling count."""
     groups: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
     for record in records:
         prefix = "" if record["status"] in ("pass", "left_out") else f"{record['status']}: "
@@ -134,12 +146,29 @@ def group(records: Iterable[dict[str, Any]]) -> list[tuple[str, int, str]]:
     listed = []
     for reason, members in groups.items():
         example = min(members, key=lambda r: (r["seconds"], r["file"], r["index"]))
-        listed.append((reason, len(members), f"{example['file']}:{example['name']} - {example['reason']}"))
+        listed.append(
+            (reason, len(members), f"{example['file']}:{example['name']} - {example['reason']}")
+        )
     return sorted(listed, key=lambda entry: (-entry[1], entry[0]))
 
 
-HEADERS = ("mode", "cases", "projects", "whole", "whole projects", "one graph", "one-graph projects", "refused",
-           "wrong", "stale", "crash", "time-out", "left out", "changes tried", "seconds")  # fmt: skip
+HEADERS = (
+    "mode",
+    "cases",
+    "projects",
+    "whole",
+    "whole projects",
+    "one graph",
+    "one-graph projects",
+    "refused",
+    "wrong",
+    "stale",
+    "crash",
+    "time-out",
+    "left out",
+    "changes tried",
+    "seconds",
+)
 
 
 def cells(row: Row) -> list[str]:
@@ -169,13 +198,17 @@ def _markdown_lines(summary: Summary) -> list[str]:
     lines = ["# ParityBench", "", *_describe_runs(summary), "", *_table(summary)]
     lines += [
         "",
-        "*whole*: every call equals eager and no call after the first ran eagerly.  *One graph*: whole, with one operator",
-        "graph.  *Left out*: eager cannot run the case or does not repeat it.  A project counts when all its cases do.",
+        "*whole*: every call equals eager and no call after the first ran eagerly.  *One graph*:",
+        "whole, with one operator graph.  *Left out*: eager cannot run the case or does not repeat",
+        "it.  A project counts when all its cases do.",
     ]
     lines += ["", "## Capture time", "", capture_text(summary)]
     if summary.bad:
         lines += ["", "## Wrong, stale, crashed, timed out", ""]
-        lines += [f"- {r['mode']} **{r['status']}** `{r['file']}:{r['name']}` {_escape(r['reason'])}" for r in summary.bad]
+        lines += [
+            f"- {r['mode']} **{r['status']}** `{r['file']}:{r['name']}` {_escape(r['reason'])}"
+            for r in summary.bad
+        ]
     for mode, reasons in summary.reasons.items():
         lines += _reason_table(f"What {mode} did not take whole or in one graph", reasons)
     lines += _reason_table("Left out", summary.left_out)
@@ -201,7 +234,8 @@ def _describe_runs(summary: Summary) -> list[str]:
     texts = []
     for run in summary.runs:
         text = (
-            f"Backend {run.get('backend')}, {run.get('device')}; torch {run.get('torch')}, Python {run.get('python')}, "
+            f"Backend {run.get('backend')}, {run.get('device')}; "
+            f"torch {run.get('torch')}, Python {run.get('python')}, "
             f"magpy {run.get('magpy') or '-'}; {run.get('machine')}; {run.get('started')} UTC."
         )
         if text not in texts:
@@ -213,7 +247,8 @@ def capture_text(summary: Summary) -> str:
     """Capture times on the wall clock and in processor time."""
     if not summary.capture:
         return "Needs results of both magpy and dynamo."
-    return f"{capture_sentence(summary.capture)}  In processor time: {capture_sentence(summary.capture_cpu)}"
+    wall, processor = capture_sentence(summary.capture), capture_sentence(summary.capture_cpu)
+    return f"{wall}  In processor time: {processor}"
 
 
 def capture_sentence(pairs: Sequence[tuple[str, float, float]]) -> str:
@@ -221,8 +256,9 @@ def capture_sentence(pairs: Sequence[tuple[str, float, float]]) -> str:
     mine, other = sum(pair[1] for pair in pairs), sum(pair[2] for pair in pairs)
     median = statistics.median(pair[1] / pair[2] for pair in pairs if pair[2])
     return (
-        f"{len(pairs):,} cases that both take whole: compiling and first call {mine:.1f} s under magpy, {other:.1f} s under "
-        f"torch.compile, ratio {mine / max(other, 1e-9):.3f} (median of the cases' ratios {median:.3f})."
+        f"{len(pairs):,} cases that both take whole: compiling and first call "
+        f"{mine:.1f} s under magpy, {other:.1f} s under torch.compile, "
+        f"ratio {mine / max(other, 1e-9):.3f} (median of the cases' ratios {median:.3f})."
     )
 
 
@@ -243,7 +279,7 @@ def _escape(text: str) -> str:
 
 
 def write_report(paths: Sequence[Path], directory: Path) -> None:
-    """Write parity.md, parity.html and, where matplotlib is installed, parity_capture.svg into `directory`."""
+    """Write parity.md, parity.html and, with matplotlib, parity_capture.svg into `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     summary = summarise(paths)
     lines = _markdown_lines(summary)
@@ -256,7 +292,7 @@ def write_report(paths: Sequence[Path], directory: Path) -> None:
 
 
 def plot_capture(pairs: Sequence[tuple[str, float, float]], path: Path) -> Path | None:
-    """A scatter of capture times, both axes logarithmic; None without matplotlib or without pairs."""
+    """A scatter of capture times on logarithmic axes; None without matplotlib or pairs."""
     if not pairs:
         return None
     try:
@@ -273,9 +309,16 @@ def plot_capture(pairs: Sequence[tuple[str, float, float]], path: Path) -> Path 
     low, high = min(theirs + mine), max(theirs + mine)
     for share, style in ((1, "-"), (1 / 3, "--")):
         label = "equal" if share == 1 else "a third"
-        axes.plot([low, high], [low * share, high * share], style, color="grey", linewidth=1, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="torch.compile: compile and first call, s",
-             ylabel="magpy: compile and first call, s", title=f"Capture time, {len(pairs):,} cases")  # fmt: skip
+        axes.plot(
+            [low, high], [low * share, high * share], style, color="grey", linewidth=1, label=label
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="torch.compile: compile and first call, s",
+        ylabel="magpy: compile and first call, s",
+        title=f"Capture time, {len(pairs):,} cases",
+    )
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=150, metadata={"Date": None})
@@ -284,9 +327,11 @@ def plot_capture(pairs: Sequence[tuple[str, float, float]], path: Path) -> Path 
 
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24 }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24 }
+body { max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto }
-th, td { border-bottom: 1px solid #d8dee4; padding: .35rem .7rem; text-align: left; vertical-align: top }
+th, td { border-bottom: 1px solid #d8dee4; padding: .35rem .7rem }
+th, td { text-align: left; vertical-align: top }
 th { background: #f3f5f7 } td.n { text-align: right; font-variant-numeric: tabular-nums }
 .bad { color: #b3261e; font-weight: 600 } code { background: #f3f5f7; padding: .1rem .3rem }
 """
@@ -294,37 +339,57 @@ th { background: #f3f5f7 } td.n { text-align: right; font-variant-numeric: tabul
 
 def as_html(summary: Summary, plot: Path | None = None) -> str:
     """The report as one HTML page that needs nothing beside it."""
-    body = ["<h1>ParityBench</h1>", *(f"<p>{html.escape(text)}</p>" for text in _describe_runs(summary))]
+    body = [
+        "<h1>ParityBench</h1>",
+        *(f"<p>{html.escape(text)}</p>" for text in _describe_runs(summary)),
+    ]
     rows = []
     for row in summary.rows:
         columns = []
         for header, text in zip(HEADERS, cells(row), strict=True):
-            bad = " bad" if header in ("wrong", "stale", "crash", "time-out") and text != "0" else ""
-            columns.append(f'<td class="{"" if header == "mode" else "n"}{bad}">{html.escape(text)}</td>')
+            bad = (
+                " bad" if header in ("wrong", "stale", "crash", "time-out") and text != "0" else ""
+            )
+            columns.append(
+                f'<td class="{"" if header == "mode" else "n"}{bad}">{html.escape(text)}</td>'
+            )
         rows.append("".join(columns))
     body.append(_html_table(HEADERS, rows))
     body.append(f"<h2>Capture time</h2><p>{html.escape(capture_text(summary))}</p>")
     if plot is not None:
         data = base64.b64encode(plot.read_bytes()).decode()
-        body.append(f'<img alt="capture time against torch.compile" src="data:image/svg+xml;base64,{data}">')
+        body.append(
+            f'<img alt="capture time against torch.compile" src="data:image/svg+xml;base64,{data}">'
+        )
     if summary.bad:
         items = (
-            f"<li><b class=bad>{r['status']}</b> {r['mode']} <code>{html.escape(r['file'] + ':' + r['name'])}</code> "
+            f"<li><b class=bad>{r['status']}</b> {r['mode']} "
+            f"<code>{html.escape(r['file'] + ':' + r['name'])}</code> "
             f"{html.escape(r['reason'])}</li>"
             for r in summary.bad
         )
         body.append("<h2>Wrong, stale, crashed, timed out</h2><ul>" + "".join(items) + "</ul>")
-    named = {f"What {mode} did not take whole or in one graph": reasons for mode, reasons in summary.reasons.items()}
+    named = {
+        f"What {mode} did not take whole or in one graph": reasons
+        for mode, reasons in summary.reasons.items()
+    }
     for title, reasons in {**named, "Left out": summary.left_out}.items():
         if reasons:
             body.append(f"<h2>{html.escape(title)}</h2>")
-            body.append(_html_table(("count", "reason", "example"), [_html_reason(*entry) for entry in reasons]))
+            body.append(
+                _html_table(
+                    ("count", "reason", "example"), [_html_reason(*entry) for entry in reasons]
+                )
+            )
     page = "\n".join(body)
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>ParityBench</title><style>{_STYLE}</style>{page}</html>\n'
+    head = f'<meta charset="utf-8"><title>ParityBench</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en">{head}{page}</html>\n'
 
 
 def _html_reason(reason: str, count: int, example: str) -> str:
-    return f'<td class="n">{count}</td><td>{html.escape(reason)}</td><td>{html.escape(example)}</td>'
+    return (
+        f'<td class="n">{count}</td><td>{html.escape(reason)}</td><td>{html.escape(example)}</td>'
+    )
 
 
 def _html_table(headers: Sequence[str], rows: Sequence[str]) -> str:

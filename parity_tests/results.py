@@ -1,10 +1,11 @@
 """The results file: JSON lines that a stopped run resumes from.
 
-Owns: the file's format, appending, reading back, refusing to mix settings.  Does not own: what a record means
-(`protocol.Record`) or how it is shown (`report`).
+Owns: the file's format, appending, reading back, refusing to mix settings.  Does not own: what a
+record means (`protocol.Record`) or how it is shown (`report`).
 
-The first line describes the run; each further line is a case's record, or says that a file is complete under a mode.
-A line is written at once, and a last line that was cut off by a kill is dropped on reading.
+The first line describes the run; each further line is a case's record, or says that a file is
+complete under a mode. A line is written at once, and a last line that was cut off by a kill is
+dropped on reading.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Results:
         for name in _DECIDING:
             if run.get(name) != header[name]:
                 raise SettingsDifferError(
-                    f"{path} holds results with {name}={run.get(name)!r}, this run has {header[name]!r}; "
+                    f"{path} holds results with {name}={run.get(name)!r}, "
+                    f"this run has {header[name]!r}; "
                     f"name another file with --out, or pass --fresh to start over"
                 )
         _drop_cut_line(path)
@@ -54,7 +56,11 @@ class Results:
 
     def finished(self, file: str, mode: str) -> set[int]:
         """The cases of a file that a mode has been judged on."""
-        return {record["index"] for record in self.records if record["file"] == file and record["mode"] == mode}
+        return {
+            record["index"]
+            for record in self.records
+            if record["file"] == file and record["mode"] == mode
+        }
 
     def add_record(self, record: dict[str, Any]) -> None:
         self.records.append(record)
@@ -105,7 +111,9 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} processors"
 
 
-def read_results(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
+def read_results(
+    path: Path,
+) -> tuple[dict[str, Any], list[dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
     """A results file's run description, records (the last of each case) and completed files."""
     run: dict[str, Any] = {}
     records: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -125,7 +133,7 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict
 
 
 def _drop_cut_line(path: Path) -> None:
-    """Cut a file back to its last whole line, so that the next line starts at a line's beginning."""
+    """Cut a file back to its last whole line, so that the next one starts a line."""
     content = path.read_bytes()
     if content and not content.endswith(b"\n"):
         with path.open("r+b") as stream:

@@ -1,10 +1,13 @@
 """Stand-ins for what ParityBench files import and this machine lacks.
 
-Owns: permissive stand-ins for packages and names that cannot be installed, names that Python and NumPy
-removed, torchvision's operators beside a torch without them, the helper module that the files import.
-Does not own: running the files (`corpus`).  Called by `corpus` and, once, by the warm parent process.
+Owns: permissive stand-ins for packages and names that cannot be installed, names that Python and
+NumPy removed, torchvision's operators beside a torch without them, the helper module that the files
+import.
+Does not own: running the files (`corpus`).  Called by `corpus` and, once, by the warm parent
+process.
 
-A stand-in lets a file *import*; a test case that computes with one is left out, as one that eager cannot run.
+A stand-in lets a file *import*; a test case that computes with one is left out, as one that eager
+cannot run.
 """
 
 from __future__ import annotations
@@ -22,12 +25,21 @@ import time
 import types
 import unittest
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-STAND_IN_ROOTS = ("tensorflow", "torchaudio", "torchtext", "torchvision", "sklearn", "scipy", "pandas", "matplotlib")
+STAND_IN_ROOTS = (
+    "tensorflow",
+    "torchaudio",
+    "torchtext",
+    "torchvision",
+    "sklearn",
+    "scipy",
+    "pandas",
+    "matplotlib",
+)
 
 
 class StandInUsed(RuntimeError):
@@ -35,7 +47,7 @@ class StandInUsed(RuntimeError):
 
 
 class _StandInType(type):
-    """Classes that answer every attribute with another stand-in class, and decorate by doing nothing."""
+    """Classes whose attributes are stand-in classes too, and which decorate by doing nothing."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -77,19 +89,25 @@ class StandIn(metaclass=_StandInType):
 
 
 def make_stand_in(qualname: str) -> type[StandIn]:
-    """A fresh stand-in class called `qualname`, usable as a base class, a function or a constant."""
-    return _StandInType(qualname.rpartition(".")[2], (StandIn,), {"__qualname__": qualname, "__module__": "stand_in"})
+    """A fresh stand-in class called `qualname`: a base class, a function or a constant."""
+    return _StandInType(
+        qualname.rpartition(".")[2],
+        (StandIn,),
+        {"__qualname__": qualname, "__module__": "stand_in"},
+    )
 
 
 class StandInModule(types.ModuleType):
     """A module that holds whatever is asked of it."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = sys.modules.get(f"{self.__name__}.{name}") or make_stand_in(f"{self.__name__}.{name}")
+        value = sys.modules.get(f"{self.__name__}.{name}") or make_stand_in(
+            f"{self.__name__}.{name}"
+        )
         setattr(self, name, value)
         return value
 
@@ -109,16 +127,20 @@ def install_module(name: str) -> None:
 
 
 def supply_missing(error: Exception) -> bool:
-    """Supply what an import failed for, in this process only; False when the error is about something else.
+    """Supply what an import failed for, in this process; False when the error is another.
 
-    The files name thousands of things in packages' older versions; rather than a table of them, whatever an
-    import asks for and does not get is stood in for, and the file is executed again.
+    The files name thousands of things in packages' older versions; rather than a table of them,
+    whatever an import asks for and does not get is stood in for, and the file is executed again.
     """
     text = str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         install_module(error.name)
         return True
-    found = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", text) if isinstance(error, ImportError) else None
+    found = (
+        re.match(r"cannot import name '(\w+)' from '([\w.]+)'", text)
+        if isinstance(error, ImportError)
+        else None
+    )
     if found is None and isinstance(error, AttributeError):
         swapped = re.match(r"module '([\w.]+)' has no attribute '(\w+)'", text)
         if swapped and swapped[1] in sys.modules:
@@ -134,12 +156,21 @@ def supply_missing(error: Exception) -> bool:
 def _argspec(func: Any) -> Any:
     """`inspect.getargspec`, removed in Python 3.11."""
     spec = inspect.getfullargspec(func)
-    return collections.namedtuple("ArgSpec", "args varargs keywords defaults")(*spec[:4])  # noqa: PYI024
+    return collections.namedtuple("ArgSpec", "args varargs keywords defaults")(*spec[:4])
 
 
 def restore_removed_names() -> None:
-    """Give Python, NumPy and torch back the names that the files use and that later versions dropped."""
-    for name in ("Mapping", "MutableMapping", "Sequence", "Iterable", "Iterator", "Callable", "Hashable", "Sized"):
+    """Give Python, NumPy and torch back the names that later versions dropped."""
+    for name in (
+        "Mapping",
+        "MutableMapping",
+        "Sequence",
+        "Iterable",
+        "Iterator",
+        "Callable",
+        "Hashable",
+        "Sized",
+    ):
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
     removed: list[tuple[Any, dict[str, Any]]] = [
@@ -149,15 +180,37 @@ def restore_removed_names() -> None:
         (
             np,
             {
-                "float": float, "int": int, "bool": bool, "object": object, "str": str, "complex": complex,
-                "long": int, "unicode": str, "float_": np.float64, "complex_": np.complex128, "Inf": np.inf,
-                "infty": np.inf, "NaN": np.nan, "NAN": np.nan, "PINF": np.inf, "NINF": -np.inf,
-                "product": np.prod, "cumproduct": np.cumprod, "alltrue": np.all, "sometrue": np.any,
-                "asscalar": lambda a: a.item(), "in1d": np.isin, "row_stack": np.vstack, "string_": np.bytes_,
-                "unicode_": np.str_, "round_": np.round, "float96": np.longdouble, "trapz": np.trapezoid,
+                "float": float,
+                "int": int,
+                "bool": bool,
+                "object": object,
+                "str": str,
+                "complex": complex,
+                "long": int,
+                "unicode": str,
+                "float_": np.float64,
+                "complex_": np.complex128,
+                "Inf": np.inf,
+                "infty": np.inf,
+                "NaN": np.nan,
+                "NAN": np.nan,
+                "PINF": np.inf,
+                "NINF": -np.inf,
+                "product": np.prod,
+                "cumproduct": np.cumprod,
+                "alltrue": np.all,
+                "sometrue": np.any,
+                "asscalar": lambda a: a.item(),
+                "in1d": np.isin,
+                "row_stack": np.vstack,
+                "string_": np.bytes_,
+                "unicode_": np.str_,
+                "round_": np.round,
+                "float96": np.longdouble,
+                "trapz": np.trapezoid,
             },
         ),
-    ]  # fmt: skip
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for module, names in removed:
@@ -166,18 +219,26 @@ def restore_removed_names() -> None:
                     setattr(module, name, value)
     six = types.ModuleType("torch._six")
     vars(six).update(
-        container_abcs=collections.abc, string_classes=(str, bytes), int_classes=int, inf=math.inf, nan=math.nan,
-        FileNotFoundError=FileNotFoundError, PY3=True, PY37=True, moves=types.SimpleNamespace(zip=zip, map=map),
-    )  # fmt: skip
+        container_abcs=collections.abc,
+        string_classes=(str, bytes),
+        int_classes=int,
+        inf=math.inf,
+        nan=math.nan,
+        FileNotFoundError=FileNotFoundError,
+        PY3=True,
+        PY37=True,
+        moves=types.SimpleNamespace(zip=zip, map=map),
+    )
     sys.modules.setdefault("torch._six", six)
     torch._six = sys.modules["torch._six"]
 
 
 def declare_torchvision_operators() -> None:
-    """Let torchvision import where its compiled operators do not load (its wheel needs a torch with CUDA).
+    """Let torchvision import where its compiled operators do not load.
 
-    Its Python part describes two operators while it is imported, which must exist by then; the declared ones
-    raise when called, as a missing kernel does, and the test case is then one that eager cannot run.
+    Its wheel wants a torch with CUDA.  Its Python part describes two operators while it is
+    imported, which must exist by then; the declared ones raise when called, as a missing kernel
+    does, and the test case is then one that eager cannot run.
     """
     if importlib.util.find_spec("torchvision") is None:
         return
@@ -212,7 +273,9 @@ class _MockLayer(torch.nn.ReLU):
     __repr__ = __str__
 
 
-def _mock_layer(in_features: Any = None, out_features: Any = None, *_args: Any, **kwargs: Any) -> torch.nn.Module:
+def _mock_layer(
+    in_features: Any = None, out_features: Any = None, *_args: Any, **kwargs: Any
+) -> torch.nn.Module:
     if in_features and out_features:
         return torch.nn.Linear(in_features, out_features, **kwargs)
     return _MockLayer()
@@ -220,7 +283,7 @@ def _mock_layer(in_features: Any = None, out_features: Any = None, *_args: Any, 
 
 @functools.cache
 def _patch_functional() -> None:
-    """Make `torch.functional` and `torch.nn.functional` hold each other's functions: projects call both F."""
+    """Make torch's two `functional` modules hold each other's functions: projects call both F."""
     first, second = torch.functional, torch.nn.functional
     for source, target in ((first, second), (second, first)):
         for name in dir(source):
@@ -229,7 +292,7 @@ def _patch_functional() -> None:
 
 
 def install_helpers() -> None:
-    """Supply `_paritybench_helpers`, which every file imports, without the machinery of ParityBench's own runner."""
+    """Supply `_paritybench_helpers`, which every file imports, without ParityBench's own runner."""
     module = types.ModuleType("_paritybench_helpers")
     vars(module).update(
         _mock_config=_MockConfig,

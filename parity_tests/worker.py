@@ -1,9 +1,12 @@
 """Processes: a warm parent that forks for each file, with limits on time and memory for each case.
 
-Owns: the fork, the pipe with its events, the limits, what is known when a child dies, how many children run at once.
-Does not own: what a child runs (`protocol`), what is kept of it (`results`).  Called by the command line.
+Owns: the fork, the pipe with its events, the limits, what is known when a child dies, how many
+children run at once.
+Does not own: what a child runs (`protocol`), what is kept of it (`results`).  Called by the command
+line.
 
-A child runs the cases of one file under one mode, in order, and says before each which one it starts.  When it dies
+A child runs the cases of one file under one mode, in order, and says before each which one it
+starts.  When it dies
 or is killed, only that case is lost: the parent notes why and forks again for the rest of the file.
 """
 
@@ -46,7 +49,8 @@ class Settings:
         timeout: wall seconds for one case.
         memory: GiB that a child may grow by.
         mutate: whether the mutation check follows a case that passes.
-        mutate_seconds, mutations: budget of the mutation check for one case (0 mutations: no limit on their number).
+        mutate_seconds, mutations: budget of the mutation check for one case (0 mutations: no limit
+            on their number).
         name_filter: `Class` or `file:Class`, or None.
     """
 
@@ -94,7 +98,8 @@ class Pool:
 
     Args:
         on_record: called with each case's record.
-        on_file: called with (job, number of cases or None when the file cannot be imported) when a job is complete.
+        on_file: called with (job, number of cases or None when the file cannot be imported) when a
+            job is complete.
     """
 
     def __init__(
@@ -165,7 +170,11 @@ class Pool:
             self.counts[id(job)] = event["cases"]
             self.import_errors[id(job)] = event["error"]
         elif kind == "start":
-            job.running, job.running_name, job.started = event["index"], event["name"], time.monotonic()
+            job.running, job.running_name, job.started = (
+                event["index"],
+                event["name"],
+                time.monotonic(),
+            )
             job.eager_done = False
         elif kind == "eager":
             job.eager_done = True
@@ -180,7 +189,9 @@ class Pool:
         """Kill a child that is past a limit; its pipe then ends."""
         if job.killed_for:
             return
-        allowed = self.settings.timeout + (self.settings.mutate_seconds if self.settings.mutate else 0)
+        allowed = self.settings.timeout + (
+            self.settings.mutate_seconds if self.settings.mutate else 0
+        )
         if time.monotonic() - job.started > allowed:
             job.killed_for = "time"
         elif _resident(job.pid) > self.settings.memory * 2**30:
@@ -287,7 +298,12 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
             continue
         send(event="start", index=case.index, name=case.name)
         record = protocol.run_case(
-            case, mode, settings.backend, settings.device, check, on_eager=lambda: send(event="eager")
+            case,
+            mode,
+            settings.backend,
+            settings.device,
+            check,
+            on_eager=lambda: send(event="eager"),
         )
         send(event="result", **record.as_json())
     send(event="done")

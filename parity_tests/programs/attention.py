@@ -38,7 +38,9 @@ class CausalWithBuffer(nn.Module):
     def __init__(self, dim, block=16):
         super().__init__()
         self.qkv = nn.Linear(dim, 3 * dim, bias=False)
-        self.register_buffer("bias", torch.tril(torch.ones(block, block)).view(1, block, block), persistent=False)
+        self.register_buffer(
+            "bias", torch.tril(torch.ones(block, block)).view(1, block, block), persistent=False
+        )
 
     def forward(self, x):
         t = x.size(1)
@@ -58,8 +60,15 @@ class Sdpa(nn.Module):
 
     def forward(self, x):
         b, t, d = x.shape
-        q, k, v = self.proj(x).reshape(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=0.1 if self.training else 0.0)
+        q, k, v = (
+            self.proj(x)
+            .reshape(b, t, 3, self.heads, d // self.heads)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
+        y = F.scaled_dot_product_attention(
+            q, k, v, is_causal=self.causal, dropout_p=0.1 if self.training else 0.0
+        )
         return y.transpose(1, 2).flatten(2)
 
 
@@ -97,7 +106,11 @@ class Rotary(nn.Module):
         seq_len = x.shape[1]
         if seq_len != self.seq_len_cached:
             self.seq_len_cached = seq_len
-            freqs = torch.einsum("i,j->ij", torch.arange(seq_len, device=x.device).type_as(self.inv_freq), self.inv_freq)
+            freqs = torch.einsum(
+                "i,j->ij",
+                torch.arange(seq_len, device=x.device).type_as(self.inv_freq),
+                self.inv_freq,
+            )
             emb = torch.cat((freqs, freqs), dim=-1)
             self.cos_cached, self.sin_cached = emb.cos()[None], emb.sin()[None]
         x1, x2 = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
@@ -272,21 +285,43 @@ class AttentionPool(nn.Module):
 
     def forward(self, x):
         q = self.query.expand(len(x), -1, -1)
-        return self.norm(torch.baddbmm(torch.zeros(1, 1, 1), q, x.transpose(1, 2)).softmax(-1) @ x)[:, 0]
+        return self.norm(torch.baddbmm(torch.zeros(1, 1, 1), q, x.transpose(1, 2)).softmax(-1) @ x)[
+            :, 0
+        ]
 
 
 TESTCASES = [
-    (ManualMultiHead, lambda: ([8, 2], {}), lambda: ([torch.rand(2, 5, 8), torch.ones(2, 5)], {}), True),
+    (
+        ManualMultiHead,
+        lambda: ([8, 2], {}),
+        lambda: ([torch.rand(2, 5, 8), torch.ones(2, 5)], {}),
+        True,
+    ),
     (CausalWithBuffer, lambda: ([8], {}), lambda: ([torch.rand(2, 7, 8)], {}), True),
     (Sdpa, lambda: ([8, 2], {"causal": True}), lambda: ([torch.rand(2, 4, 8)], {}), True),
     (RelativeBias, lambda: ([2, 3], {}), lambda: ([torch.rand(2, 3, 4, 4)], {}), True),
     (Rotary, lambda: ([8], {}), lambda: ([torch.rand(2, 6, 8)], {}), True),
     (LinearAttention, lambda: ([8], {}), lambda: ([torch.rand(2, 6, 8)], {}), True),
-    (CrossAttention, lambda: ([8, 6], {}), lambda: ([torch.rand(2, 3, 8), torch.rand(2, 5, 6)], {"return_weights": True}), True),
+    (
+        CrossAttention,
+        lambda: ([8, 6], {}),
+        lambda: ([torch.rand(2, 3, 8), torch.rand(2, 5, 6)], {"return_weights": True}),
+        True,
+    ),
     (Alibi, lambda: ([6], {}), lambda: ([torch.rand(2, 6, 5, 5)], {}), True),
     (GroupedQuery, lambda: ([8, 4, 2], {}), lambda: ([torch.rand(2, 3, 8)], {}), True),
-    (KeyValueCache, lambda: ([4, 2], {}), lambda: ([torch.rand(2, 1, 4), [(torch.rand(2, 3, 4), torch.rand(2, 3, 4))] * 2], {}), True),
-    (AdditiveScore, lambda: ([4], {}), lambda: ([torch.rand(2, 4), torch.rand(2, 5, 4), torch.tensor([3, 5])], {}), True),
+    (
+        KeyValueCache,
+        lambda: ([4, 2], {}),
+        lambda: ([torch.rand(2, 1, 4), [(torch.rand(2, 3, 4), torch.rand(2, 3, 4))] * 2], {}),
+        True,
+    ),
+    (
+        AdditiveScore,
+        lambda: ([4], {}),
+        lambda: ([torch.rand(2, 4), torch.rand(2, 5, 4), torch.tensor([3, 5])], {}),
+        True,
+    ),
     (LocalWindows, lambda: ([4, 3], {}), lambda: ([torch.rand(1, 5, 6, 4)], {}), True),
     (TransformerStack, lambda: ([8], {}), lambda: ([torch.rand(2, 4, 8)], {}), True),
     (AttentionPool, lambda: ([8], {}), lambda: ([torch.rand(2, 4, 8)], {}), True),

@@ -1,4 +1,4 @@
-"""Programs: containers of modules, tensors and plain values, as arguments, attributes and results."""
+"""Programs: containers as arguments, attributes and results."""
 
 import collections
 import dataclasses
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 
 class ModuleOutput(collections.OrderedDict):
-    """A dictionary that is read by key, by attribute and by position, as libraries of models return."""
+    """A dictionary read by key, by attribute and by position, as libraries of models return."""
 
     def __init__(self, **kwargs):
         super().__init__((key, value) for key, value in kwargs.items() if value is not None)
@@ -88,7 +88,9 @@ class DictOfHeads(nn.Module):
 
     def __init__(self, classes):
         super().__init__()
-        self.heads = nn.ModuleDict({name: nn.Linear(4, count) for name, count in sorted(classes.items())})
+        self.heads = nn.ModuleDict(
+            {name: nn.Linear(4, count) for name, count in sorted(classes.items())}
+        )
 
     def forward(self, x, only=None):
         wanted = self.heads.keys() if only is None else only
@@ -196,7 +198,9 @@ class SequentialSurgery(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 2))
+        self.net = nn.Sequential(
+            nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 2)
+        )
         self.net.add_module("final", nn.Softmax(dim=-1))
 
     def forward(self, x):
@@ -264,17 +268,56 @@ TESTCASES = [
     (ReturnsDataclass, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (ReturnsNamedTuple, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (ListOfLayers, lambda: ([4, (0, 2, -1)], {}), lambda: ([torch.rand(2, 4)], {}), True),
-    (DictOfHeads, lambda: ([{"b": 2, "a": 3, "c": 1}], {}), lambda: ([torch.rand(2, 4)], {"only": ("a", "c")}), True),
+    (
+        DictOfHeads,
+        lambda: ([{"b": 2, "a": 3, "c": 1}], {}),
+        lambda: ([torch.rand(2, 4)], {"only": ("a", "c")}),
+        True,
+    ),
     (ParameterContainers, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
-    (NestedArguments, lambda: ([], {}), lambda: ([{"a": torch.rand(2), "b": [torch.rand(3), (torch.rand(1),)]}], {}), True),
-    (SortedByKey, lambda: ([], {}), lambda: ([{"p3": torch.rand(1, 2, 8, 8), "p5": torch.rand(1, 2, 2, 2), "p4": torch.rand(1, 2, 4, 4)}], {}), True),
+    (
+        NestedArguments,
+        lambda: ([], {}),
+        lambda: ([{"a": torch.rand(2), "b": [torch.rand(3), (torch.rand(1),)]}], {}),
+        True,
+    ),
+    (
+        SortedByKey,
+        lambda: ([], {}),
+        lambda: (
+            [
+                {
+                    "p3": torch.rand(1, 2, 8, 8),
+                    "p5": torch.rand(1, 2, 2, 2),
+                    "p4": torch.rand(1, 2, 4, 4),
+                }
+            ],
+            {},
+        ),
+        True,
+    ),
     (ZipLongLists, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
-    (DefaultDictGroups, lambda: ([["x", "y", "x"]], {}), lambda: ([torch.rand(2), torch.rand(2), torch.rand(2)], {}), True),
+    (
+        DefaultDictGroups,
+        lambda: ([["x", "y", "x"]], {}),
+        lambda: ([torch.rand(2), torch.rand(2), torch.rand(2)], {}),
+        True,
+    ),
     (DequeWindow, lambda: ([2], {}), lambda: ([torch.rand(2, 4, 3)], {}), True),
     (SetOfNames, lambda: ([["body"]], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (SequentialSurgery, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
-    (TupleUnpacking, lambda: ([], {}), lambda: ([((torch.rand(2), torch.rand(2), torch.rand(2)), {"scale": 3, "name": "n"})], {}), True),
+    (
+        TupleUnpacking,
+        lambda: ([], {}),
+        lambda: ([((torch.rand(2), torch.rand(2), torch.rand(2)), {"scale": 3, "name": "n"})], {}),
+        True,
+    ),
     (MutatesArgument, lambda: ([], {}), lambda: ([torch.rand(2, 2), {"old": 1}, []], {}), True),
     (SameObjectTwice, lambda: ([], {}), lambda: ([torch.rand(2)], {}), True),
-    (TakesBatchObject, lambda: ([], {}), lambda: ([torch.randint(0, 10, (2, 5)), torch.rand(2, 5)], {}), True),
+    (
+        TakesBatchObject,
+        lambda: ([], {}),
+        lambda: ([torch.randint(0, 10, (2, 5)), torch.rand(2, 5)], {}),
+        True,
+    ),
 ]

@@ -131,7 +131,7 @@ class GreedySuppression(nn.Module):
 
 class AssertsOnValues(nn.Module):
     def forward(self, x, target):
-        assert target.min() >= 0 and target.max() < x.size(1), "labels out of range"
+        assert target.min() >= 0 and target.max() < x.size(1), "labels out of range"  # noqa: PT018
         if torch.isnan(x).any():
             raise ValueError("not a number")
         assert torch.isfinite(x).all()
@@ -190,7 +190,7 @@ class FormatsValue(nn.Module):
     """A value ends in a string."""
 
     def forward(self, x):
-        return x + 1, f"mean {x.mean():.3f}", "{:.1f}".format(x.max().item())
+        return x + 1, f"mean {x.mean():.3f}", f"{x.max().item():.1f}"
 
 
 class IntOfParameter(nn.Module):
@@ -242,9 +242,24 @@ TESTCASES = [
     (EarlyExit, lambda: ([0.4], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (UntilConverged, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (ExpertChoice, lambda: ([3], {}), lambda: ([torch.rand(5, 4)], {}), True),
-    (GreedySuppression, lambda: ([0.3], {}), lambda: ([torch.tensor([[0.0, 0, 2, 2], [0, 0, 2.1, 2], [3, 3, 4, 4]]), torch.rand(3)], {}), True),
-    (AssertsOnValues, lambda: ([], {}), lambda: ([torch.rand(3, 4), torch.tensor([0, 3, 1])], {}), True),
-    (UniqueLabels, lambda: ([], {}), lambda: ([torch.rand(4, 2), torch.tensor([1, 0, 1, 2])], {}), True),
+    (
+        GreedySuppression,
+        lambda: ([0.3], {}),
+        lambda: ([torch.tensor([[0.0, 0, 2, 2], [0, 0, 2.1, 2], [3, 3, 4, 4]]), torch.rand(3)], {}),
+        True,
+    ),
+    (
+        AssertsOnValues,
+        lambda: ([], {}),
+        lambda: ([torch.rand(3, 4), torch.tensor([0, 3, 1])], {}),
+        True,
+    ),
+    (
+        UniqueLabels,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4, 2), torch.tensor([1, 0, 1, 2])], {}),
+        True,
+    ),
     (PythonRandom, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (NumpyRandom, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (TeacherForcing, lambda: ([0.5], {}), lambda: ([torch.rand(2, 4, 3)], {}), True),

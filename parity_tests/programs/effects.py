@@ -202,7 +202,11 @@ class CopiesConfig(nn.Module):
         options = copy.deepcopy(self.defaults)
         options["nested"]["keep"].append(x.dim())
         options.update(dim=0)
-        return x.mean(options["dim"], keepdim=options["nested"]["keep"][0]), options, len(self.defaults["nested"]["keep"])
+        return (
+            x.mean(options["dim"], keepdim=options["nested"]["keep"][0]),
+            options,
+            len(self.defaults["nested"]["keep"]),
+        )
 
 
 class ReturnsClosure(nn.Module):
@@ -233,7 +237,12 @@ class AddsModule(nn.Module):
         total = sum(p.numel() for p in self.parameters() if p.requires_grad)
         for layer in linear:
             x = layer(x)
-        return x, total, dict(self.named_parameters())["body.0.bias"].shape, type(self.body[1]).__name__
+        return (
+            x,
+            total,
+            dict(self.named_parameters())["body.0.bias"].shape,
+            type(self.body[1]).__name__,
+        )
 
 
 class HasNoForward(nn.Module):

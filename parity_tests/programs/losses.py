@@ -15,13 +15,20 @@ class DiceLoss(nn.Module):
     def one(self, score, target):
         target = target.float()
         intersection = torch.sum(score * target)
-        return 1 - (2 * intersection + self.smooth) / (torch.sum(score * score) + torch.sum(target * target) + self.smooth)
+        return 1 - (2 * intersection + self.smooth) / (
+            torch.sum(score * score) + torch.sum(target * target) + self.smooth
+        )
 
     def forward(self, logits, target):
         probs = torch.softmax(logits, dim=1)
-        hot = torch.cat([(target == i * torch.ones_like(target)).unsqueeze(1) for i in range(logits.size(1))], dim=1)
+        hot = torch.cat(
+            [(target == i * torch.ones_like(target)).unsqueeze(1) for i in range(logits.size(1))],
+            dim=1,
+        )
         weights = self.weights if self.weights is not None else [1] * logits.size(1)
-        return sum(self.one(probs[:, i], hot[:, i]) * weights[i] for i in range(logits.size(1))) / logits.size(1)
+        return sum(
+            self.one(probs[:, i], hot[:, i]) * weights[i] for i in range(logits.size(1))
+        ) / logits.size(1)
 
 
 class FocalLoss(nn.Module):
@@ -161,9 +168,15 @@ class Ssim(nn.Module):
         self.window = self.make(1)
 
     def make(self, channel):
-        g = torch.Tensor([2.718 ** (-((x - self.window_size // 2) ** 2) / 4.5) for x in range(self.window_size)])
+        g = torch.Tensor(
+            [2.718 ** (-((x - self.window_size // 2) ** 2) / 4.5) for x in range(self.window_size)]
+        )
         g = (g / g.sum()).unsqueeze(1)
-        return g.mm(g.t())[None, None].expand(channel, 1, self.window_size, self.window_size).contiguous()
+        return (
+            g.mm(g.t())[None, None]
+            .expand(channel, 1, self.window_size, self.window_size)
+            .contiguous()
+        )
 
     def forward(self, a, b):
         channel = a.size(1)
@@ -175,7 +188,10 @@ class Ssim(nn.Module):
         blur = lambda t: F.conv2d(t, window, padding=self.window_size // 2, groups=channel)  # noqa: E731
         mu1, mu2 = blur(a), blur(b)
         s1, s2, s12 = blur(a * a) - mu1**2, blur(b * b) - mu2**2, blur(a * b) - mu1 * mu2
-        return (((2 * mu1 * mu2 + 1e-4) * (2 * s12 + 9e-4)) / ((mu1**2 + mu2**2 + 1e-4) * (s1 + s2 + 9e-4))).mean()
+        return (
+            ((2 * mu1 * mu2 + 1e-4) * (2 * s12 + 9e-4))
+            / ((mu1**2 + mu2**2 + 1e-4) * (s1 + s2 + 9e-4))
+        ).mean()
 
 
 class TotalVariation(nn.Module):
@@ -234,19 +250,54 @@ class MixupCriterion(nn.Module):
 
 
 TESTCASES = [
-    (DiceLoss, lambda: ([], {}), lambda: ([torch.rand(2, 3, 4, 4), torch.randint(0, 3, (2, 4, 4))], {}), True),
-    (FocalLoss, lambda: ([], {"alpha": 0.25}), lambda: ([torch.rand(4, 2), torch.tensor([0, 1, 1, 0])], {}), True),
-    (BatchHardTriplet, lambda: ([0.3], {}), lambda: ([torch.rand(4, 3), torch.tensor([0, 0, 1, 1])], {}), True),
-    (LoopTriplet, lambda: ([], {}), lambda: ([torch.rand(4, 3), torch.tensor([0, 0, 1, 1])], {}), True),
+    (
+        DiceLoss,
+        lambda: ([], {}),
+        lambda: ([torch.rand(2, 3, 4, 4), torch.randint(0, 3, (2, 4, 4))], {}),
+        True,
+    ),
+    (
+        FocalLoss,
+        lambda: ([], {"alpha": 0.25}),
+        lambda: ([torch.rand(4, 2), torch.tensor([0, 1, 1, 0])], {}),
+        True,
+    ),
+    (
+        BatchHardTriplet,
+        lambda: ([0.3], {}),
+        lambda: ([torch.rand(4, 3), torch.tensor([0, 0, 1, 1])], {}),
+        True,
+    ),
+    (
+        LoopTriplet,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4, 3), torch.tensor([0, 0, 1, 1])], {}),
+        True,
+    ),
     (Contrastive, lambda: ([0.5], {}), lambda: ([torch.rand(3, 4), torch.rand(3, 4)], {}), True),
     (Variational, lambda: ([4, 2], {}), lambda: ([torch.rand(3, 4)], {}), True),
     (DistributionObjects, lambda: ([], {}), lambda: ([torch.rand(3, 4)], {}), True),
     (PolicySample, lambda: ([], {}), lambda: ([torch.rand(3, 4)], {}), True),
     (GumbelSelect, lambda: ([0.7, True], {}), lambda: ([torch.rand(2, 3)], {}), True),
-    (LabelSmoothing, lambda: ([3], {}), lambda: ([torch.rand(4, 3), torch.tensor([0, 1, 2, 1])], {}), True),
+    (
+        LabelSmoothing,
+        lambda: ([3], {}),
+        lambda: ([torch.rand(4, 3), torch.tensor([0, 1, 2, 1])], {}),
+        True,
+    ),
     (Ssim, lambda: ([], {}), lambda: ([torch.rand(1, 2, 5, 5), torch.rand(1, 2, 5, 5)], {}), True),
     (TotalVariation, lambda: ([], {}), lambda: ([torch.rand(2, 1, 4, 4)], {}), True),
     (GradientPenalty, lambda: ([], {}), lambda: ([torch.rand(3, 4)], {}), True),
-    (MultiLoss, lambda: ([["a", "b"]], {}), lambda: ([{"b": torch.rand(()), "a": torch.rand(())}], {}), True),
-    (MixupCriterion, lambda: ([], {}), lambda: ([torch.rand(4, 4), torch.tensor([0, 1, 2, 1])], {}), True),
+    (
+        MultiLoss,
+        lambda: ([["a", "b"]], {}),
+        lambda: ([{"b": torch.rand(()), "a": torch.rand(())}], {}),
+        True,
+    ),
+    (
+        MixupCriterion,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4, 4), torch.tensor([0, 1, 2, 1])], {}),
+        True,
+    ),
 ]

@@ -130,7 +130,7 @@ class TryExcept(nn.Module):
         except AttributeError:
             scale = 2.0
         try:
-            part = [x][3]
+            part = [x][3]  # noqa: PLE0643
         except (IndexError, KeyError) as error:
             part = x + len(str(error))
         else:
@@ -165,7 +165,9 @@ class RecursiveTree(nn.Module):
     def __init__(self, depth):
         super().__init__()
         self.value = nn.Linear(4, 4)
-        self.children_ = nn.ModuleList([RecursiveTree(depth - 1) for _ in range(2)]) if depth else None
+        self.children_ = (
+            nn.ModuleList([RecursiveTree(depth - 1) for _ in range(2)]) if depth else None
+        )
 
     def forward(self, x):
         x = torch.tanh(self.value(x))
@@ -352,7 +354,7 @@ class StringBuilding(nn.Module):
         self.depth = depth
         for i in range(depth):
             setattr(self, f"conv{i}_{'even' if i % 2 == 0 else 'odd'}", nn.Conv1d(2, 2, 1))
-            self.add_module("norm%d" % i, nn.BatchNorm1d(2))
+            self.add_module("norm%d" % i, nn.BatchNorm1d(2))  # noqa: UP031
 
     def forward(self, x):
         names = []
@@ -453,7 +455,11 @@ class Decorated(nn.Module):
 
 class KeywordOnly(nn.Module):
     def merge(self, first, /, *rest, scale=1.0, **named):
-        return first * scale + sum(rest) + sum(value * len(key) for key, value in sorted(named.items()))
+        return (
+            first * scale
+            + sum(rest)
+            + sum(value * len(key) for key, value in sorted(named.items()))
+        )
 
     def forward(self, *args, **kwargs):
         return self.merge(*args, **{"scale": 2.0, **kwargs})
@@ -486,6 +492,7 @@ class ConditionalImport(nn.Module):
 
     def forward(self, x):
         import math
+
         from torch.nn.functional import softplus
 
         return softplus(x) * math.pi
@@ -498,7 +505,7 @@ class DelAndGlobals(nn.Module):
         y, z = x + 1, x + 2
         del z
         try:
-            z  # noqa: B018
+            z  # noqa: B018, F821
         except UnboundLocalError:
             y = y * 3
         return y * len(LAST_SHAPE)
@@ -516,19 +523,49 @@ TESTCASES = [
     (RecursiveTree, lambda: ([2], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (MixedIn, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (GetAttrFallback, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
-    (CallOverride, lambda: ([], {}), lambda: ([torch.rand(2, 2, 2)], {"extra": torch.rand(4)}), True),
+    (
+        CallOverride,
+        lambda: ([], {}),
+        lambda: ([torch.rand(2, 2, 2)], {"extra": torch.rand(4)}),
+        True,
+    ),
     (Indexable, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (OperatorObjects, lambda: ([], {}), lambda: ([torch.rand(2), torch.rand(2)], {}), True),
     (ContextManagers, lambda: ([], {}), lambda: ([torch.rand(2)], {}), True),
-    (Itertools, lambda: ([], {}), lambda: ([torch.rand(2), torch.rand(2), torch.rand(2)], {}), True),
-    (FunctionalTools, lambda: ([], {}), lambda: ([[torch.rand(2, 2), torch.rand(1, 3), torch.rand(2, 4)]], {}), True),
-    (MatchStatement, lambda: ([{"kind": "scale", "by": 3}], {}), lambda: ([torch.rand(2, 2, 4)], {}), True),
+    (
+        Itertools,
+        lambda: ([], {}),
+        lambda: ([torch.rand(2), torch.rand(2), torch.rand(2)], {}),
+        True,
+    ),
+    (
+        FunctionalTools,
+        lambda: ([], {}),
+        lambda: ([[torch.rand(2, 2), torch.rand(1, 3), torch.rand(2, 4)]], {}),
+        True,
+    ),
+    (
+        MatchStatement,
+        lambda: ([{"kind": "scale", "by": 3}], {}),
+        lambda: ([torch.rand(2, 2, 4)], {}),
+        True,
+    ),
     (StringBuilding, lambda: ([3], {}), lambda: ([torch.rand(2, 2, 4)], {}), True),
     (Walrus, lambda: ([], {}), lambda: ([torch.rand(4)], {}), True),
     (AbstractStrategy, lambda: (["halve"], {}), lambda: ([torch.rand(4)], {}), True),
-    (SingleDispatch, lambda: ([], {}), lambda: ([torch.rand(4), [torch.rand(2), [torch.rand(1)]]], {}), True),
+    (
+        SingleDispatch,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4), [torch.rand(2), [torch.rand(1)]]], {}),
+        True,
+    ),
     (Decorated, lambda: ([], {}), lambda: ([torch.rand(4)], {}), True),
-    (KeywordOnly, lambda: ([], {}), lambda: ([torch.rand(4), torch.rand(4)], {"ab": torch.rand(4), "c": 2}), True),
+    (
+        KeywordOnly,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4), torch.rand(4)], {"ab": torch.rand(4), "c": 2}),
+        True,
+    ),
     (UsesDescriptor, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (ConditionalImport, lambda: ([], {}), lambda: ([torch.rand(4)], {}), True),
     (DelAndGlobals, lambda: ([], {}), lambda: ([torch.rand(4)], {}), True),

@@ -101,7 +101,9 @@ class CrfForward(nn.Module):
     def forward(self, emissions, mask):
         score = self.start + emissions[:, 0]
         for i in range(1, emissions.size(1)):
-            following = torch.logsumexp(score.unsqueeze(2) + self.transitions + emissions[:, i].unsqueeze(1), dim=1)
+            following = torch.logsumexp(
+                score.unsqueeze(2) + self.transitions + emissions[:, i].unsqueeze(1), dim=1
+            )
             score = torch.where(mask[:, i].unsqueeze(1), following, score)
         return torch.logsumexp(score, dim=1)
 
@@ -113,7 +115,11 @@ class CausalTcn(nn.Module):
         super().__init__()
         self.convs = nn.ModuleList()
         for i in range(levels):
-            self.convs.append(nn.utils.parametrizations.weight_norm(nn.Conv1d(channels, channels, 2, padding=2**i, dilation=2**i)))
+            self.convs.append(
+                nn.utils.parametrizations.weight_norm(
+                    nn.Conv1d(channels, channels, 2, padding=2**i, dilation=2**i)
+                )
+            )
 
     def forward(self, x):
         for i, conv in enumerate(self.convs):
@@ -254,17 +260,42 @@ TESTCASES = [
     (RnnLoop, lambda: ([3, 4], {}), lambda: ([torch.rand(5, 2, 3)], {}), True),
     (LstmCells, lambda: ([4, 2], {}), lambda: ([torch.rand(2, 3, 4)], {}), True),
     (LibraryLstm, lambda: ([], {}), lambda: ([torch.rand(2, 3, 4)], {}), True),
-    (PackedGru, lambda: ([], {}), lambda: ([torch.rand(3, 5, 4), torch.tensor([2, 5, 3])], {}), True),
+    (
+        PackedGru,
+        lambda: ([], {}),
+        lambda: ([torch.rand(3, 5, 4), torch.tensor([2, 5, 3])], {}),
+        True,
+    ),
     (BahdanauDecoder, lambda: ([6, 4, 3], {}), lambda: ([torch.rand(2, 4)], {}), True),
-    (CrfForward, lambda: ([3], {}), lambda: ([torch.rand(2, 4, 3), torch.ones(2, 4, dtype=torch.bool)], {}), True),
+    (
+        CrfForward,
+        lambda: ([3], {}),
+        lambda: ([torch.rand(2, 4, 3), torch.ones(2, 4, dtype=torch.bool)], {}),
+        True,
+    ),
     (CausalTcn, lambda: ([2, 2], {}), lambda: ([torch.rand(2, 2, 6)], {}), True),
     (GatedWavenet, lambda: ([], {}), lambda: ([torch.rand(2, 2, 6)], {}), True),
-    (PositionalEmbedding, lambda: ([10, 4], {}), lambda: ([torch.randint(0, 10, (2, 5))], {"past": 2}), True),
-    (BagOfWords, lambda: ([], {}), lambda: ([torch.randint(0, 10, (6,)), torch.tensor([0, 2, 5])], {}), True),
+    (
+        PositionalEmbedding,
+        lambda: ([10, 4], {}),
+        lambda: ([torch.randint(0, 10, (2, 5))], {"past": 2}),
+        True,
+    ),
+    (
+        BagOfWords,
+        lambda: ([], {}),
+        lambda: ([torch.randint(0, 10, (6,)), torch.tensor([0, 2, 5])], {}),
+        True,
+    ),
     (CharCnn, lambda: ([], {}), lambda: ([torch.randint(0, 12, (2, 6))], {}), True),
     (Highway, lambda: ([4, 2], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (MaskedMean, lambda: ([], {}), lambda: ([torch.rand(2, 4, 3), torch.tensor([2, 4])], {}), True),
-    (PadsList, lambda: ([], {}), lambda: ([[torch.rand(2, 3), torch.rand(4, 3), torch.rand(1, 3)]], {}), True),
+    (
+        PadsList,
+        lambda: ([], {}),
+        lambda: ([[torch.rand(2, 3), torch.rand(4, 3), torch.rand(1, 3)]], {}),
+        True,
+    ),
     (BidirectionalByFlip, lambda: ([], {}), lambda: ([torch.rand(4, 2, 3)], {}), True),
     (MinGru, lambda: ([3], {}), lambda: ([torch.rand(2, 4, 3)], {}), True),
     (ReverseEncoder, lambda: ([], {}), lambda: ([torch.rand(2, 4, 3)], {}), True),

@@ -72,7 +72,11 @@ class EinsumMix(nn.Module):
     def forward(self, a, b):
         bilinear = torch.einsum("bi,ijk,bj->bk", a, self.core, b)
         outer = torch.einsum("bi,bj->bij", a, b)
-        return bilinear, outer.diagonal(dim1=1, dim2=2), torch.tensordot(a, self.core, dims=([1], [0]))
+        return (
+            bilinear,
+            outer.diagonal(dim1=1, dim2=2),
+            torch.tensordot(a, self.core, dims=([1], [0])),
+        )
 
 
 class WhereAndMasks(nn.Module):
@@ -89,7 +93,12 @@ class ComplexNumbers(nn.Module):
         spectrum = torch.fft.rfft(x, dim=-1, norm="ortho")
         rotated = spectrum * torch.polar(torch.ones(spectrum.shape), torch.angle(spectrum))
         z = torch.view_as_complex(torch.stack([x, x.flip(-1)], -1))
-        return torch.fft.irfft(rotated, n=x.size(-1)), z.abs(), z.real, torch.view_as_real(z.conj().resolve_conj())
+        return (
+            torch.fft.irfft(rotated, n=x.size(-1)),
+            z.abs(),
+            z.real,
+            torch.view_as_real(z.conj().resolve_conj()),
+        )
 
 
 class DtypeDance(nn.Module):
@@ -97,7 +106,13 @@ class DtypeDance(nn.Module):
         half = x.half().float()
         ints = (x * 10).int()
         packed = ints.to(torch.uint8) << 1
-        return half + ints, packed, x.double().sum().to(x), (ints % 3 == 0).type(torch.LongTensor), x.bfloat16()
+        return (
+            half + ints,
+            packed,
+            x.double().sum().to(x),
+            (ints % 3 == 0).type(torch.LongTensor),
+            x.bfloat16(),
+        )
 
 
 class SplitAndStack(nn.Module):
@@ -125,14 +140,27 @@ class Properties(nn.Module):
     def forward(self, x):
         scale = 2 if x.is_floating_point() and not x.is_cuda else 3
         y = x.T * scale + x.mT.data
-        return y.contiguous(), x.grad is None, x.is_leaf, x.ndim, tuple(x.stride()), x.element_size() * x.nelement()
+        return (
+            y.contiguous(),
+            x.grad is None,
+            x.is_leaf,
+            x.ndim,
+            tuple(x.stride()),
+            x.element_size() * x.nelement(),
+        )
 
 
 class Statistics(nn.Module):
     def forward(self, x):
         var, mean = torch.var_mean(x, dim=0, unbiased=False)
         quantiles = torch.quantile(x, torch.tensor([0.25, 0.75]), dim=0)
-        return (x - mean) / var.sqrt(), quantiles, torch.histc(x, bins=4, min=0, max=1), x.norm(p=1, dim=1), torch.std(x)
+        return (
+            (x - mean) / var.sqrt(),
+            quantiles,
+            torch.histc(x, bins=4, min=0, max=1),
+            x.norm(p=1, dim=1),
+            torch.std(x),
+        )
 
 
 class LinearAlgebra(nn.Module):
@@ -140,14 +168,26 @@ class LinearAlgebra(nn.Module):
         gram = x @ x.t() + torch.eye(x.size(0)) * 2
         chol = torch.linalg.cholesky(gram)
         solved = torch.linalg.solve(gram, x)
-        return chol, solved, torch.logdet(gram), torch.linalg.norm(x, dim=1), torch.cdist(x, x).fill_diagonal_(9)
+        return (
+            chol,
+            solved,
+            torch.logdet(gram),
+            torch.linalg.norm(x, dim=1),
+            torch.cdist(x, x).fill_diagonal_(9),
+        )
 
 
 class RollFlipPad(nn.Module):
     def forward(self, x):
         shifted = torch.roll(x, shifts=(-1, 2), dims=(0, 1))
         padded = F.pad(x[None], (1, 1), mode="circular")[0]
-        return shifted + x.flip(0), padded, torch.rot90(x), x.repeat_interleave(2, 0), x.repeat(1, 2)
+        return (
+            shifted + x.flip(0),
+            padded,
+            torch.rot90(x),
+            x.repeat_interleave(2, 0),
+            x.repeat(1, 2),
+        )
 
 
 class BroadcastGames(nn.Module):
@@ -168,8 +208,12 @@ class AsStrided(nn.Module):
 
     def forward(self, x):
         count = 1 + (x.size(-1) - self.frame) // self.hop
-        frames = x.contiguous().as_strided((x.size(0), count, self.frame), (x.size(-1), self.hop, 1))
-        return (frames * self.window).abs().sum(-1), torch.stft(x, 4, 2, 4, torch.ones(4), return_complex=True).abs()
+        frames = x.contiguous().as_strided(
+            (x.size(0), count, self.frame), (x.size(-1), self.hop, 1)
+        )
+        return (frames * self.window).abs().sum(-1), torch.stft(
+            x, 4, 2, 4, torch.ones(4), return_complex=True
+        ).abs()
 
 
 class OneHotAndBins(nn.Module):
@@ -235,8 +279,18 @@ TESTCASES = [
     (InPlaceChain, lambda: ([], {}), lambda: ([torch.rand(3, 4) * 3], {}), True),
     (ChangesInput, lambda: ([], {}), lambda: ([torch.rand(3, 4)], {}), True),
     (ReturnsInputAndView, lambda: ([], {}), lambda: ([torch.rand(2, 3)], {}), True),
-    (FancyIndexing, lambda: ([], {}), lambda: ([torch.rand(3, 4), torch.randint(0, 4, (3, 2))], {}), True),
-    (ScatterGather, lambda: ([], {}), lambda: ([torch.rand(3, 4), torch.randint(0, 3, (3, 2))], {}), True),
+    (
+        FancyIndexing,
+        lambda: ([], {}),
+        lambda: ([torch.rand(3, 4), torch.randint(0, 4, (3, 2))], {}),
+        True,
+    ),
+    (
+        ScatterGather,
+        lambda: ([], {}),
+        lambda: ([torch.rand(3, 4), torch.randint(0, 3, (3, 2))], {}),
+        True,
+    ),
     (TopKSelect, lambda: ([2], {}), lambda: ([torch.rand(3, 4)], {}), True),
     (EinsumMix, lambda: ([], {}), lambda: ([torch.rand(2, 2), torch.rand(2, 3)], {}), True),
     (WhereAndMasks, lambda: ([], {}), lambda: ([torch.rand(4, 4)], {}), True),
@@ -250,9 +304,19 @@ TESTCASES = [
     (RollFlipPad, lambda: ([], {}), lambda: ([torch.rand(3, 4)], {}), True),
     (BroadcastGames, lambda: ([], {}), lambda: ([torch.rand(2, 3), torch.rand(4, 3)], {}), True),
     (AsStrided, lambda: ([4, 2], {}), lambda: ([torch.rand(2, 10)], {}), True),
-    (OneHotAndBins, lambda: ([], {}), lambda: ([torch.randint(0, 4, (3, 2)), torch.rand(5)], {}), True),
+    (
+        OneHotAndBins,
+        lambda: ([], {}),
+        lambda: ([torch.randint(0, 4, (3, 2)), torch.rand(5)], {}),
+        True,
+    ),
     (InPlaceOnAttribute, lambda: ([], {}), lambda: ([torch.rand(2, 3)], {}), True),
     (ChannelsLast, lambda: ([], {}), lambda: ([torch.rand(2, 2, 5, 5)], {}), True),
     (SparseMatmul, lambda: ([], {}), lambda: ([torch.rand(3, 2)], {}), True),
-    (GraphMessages, lambda: ([], {}), lambda: ([torch.rand(4, 2), torch.tensor([[0, 1, 2, 3], [1, 2, 0, 2]])], {}), True),
+    (
+        GraphMessages,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4, 2), torch.tensor([[0, 1, 2, 3], [1, 2, 0, 2]])], {}),
+        True,
+    ),
 ]

@@ -8,7 +8,11 @@ import torch.nn.functional as F
 
 
 def conv_bn(inp, out, stride=1, groups=1):
-    return nn.Sequential(nn.Conv2d(inp, out, 3, stride, 1, groups=groups, bias=False), nn.BatchNorm2d(out), nn.ReLU6(inplace=True))
+    return nn.Sequential(
+        nn.Conv2d(inp, out, 3, stride, 1, groups=groups, bias=False),
+        nn.BatchNorm2d(out),
+        nn.ReLU6(inplace=True),
+    )
 
 
 class Residual(nn.Module):
@@ -16,7 +20,9 @@ class Residual(nn.Module):
 
     def __init__(self, inp, out, stride):
         super().__init__()
-        self.body = nn.Sequential(conv_bn(inp, out, stride), nn.Conv2d(out, out, 3, 1, 1), nn.BatchNorm2d(out))
+        self.body = nn.Sequential(
+            conv_bn(inp, out, stride), nn.Conv2d(out, out, 3, 1, 1), nn.BatchNorm2d(out)
+        )
         self.downsample = None
         if stride != 1 or inp != out:
             self.downsample = nn.Conv2d(inp, out, 1, stride)
@@ -34,7 +40,12 @@ class SqueezeExcite(nn.Module):
     def __init__(self, channels, reduction=2):
         super().__init__()
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Sequential(nn.Linear(channels, channels // reduction), nn.ReLU(True), nn.Linear(channels // reduction, channels), nn.Hardsigmoid())
+        self.fc = nn.Sequential(
+            nn.Linear(channels, channels // reduction),
+            nn.ReLU(True),
+            nn.Linear(channels // reduction, channels),
+            nn.Hardsigmoid(),
+        )
 
     def forward(self, x):
         b, c, *_ = x.size()
@@ -50,7 +61,9 @@ class InvertedResidual(nn.Module):
         layers = []
         if expand != 1:
             layers.append(conv_bn(inp, hidden))
-        layers.extend([conv_bn(hidden, hidden, stride, groups=hidden), nn.Conv2d(hidden, out, 1, bias=False)])
+        layers.extend(
+            [conv_bn(hidden, hidden, stride, groups=hidden), nn.Conv2d(hidden, out, 1, bias=False)]
+        )
         self.conv = nn.Sequential(*layers)
 
     def forward(self, x):
@@ -89,7 +102,9 @@ class FeaturePyramid(nn.Module):
     def forward(self, feats):
         laterals = [conv(f) for conv, f in zip(self.lateral, feats)]
         for i in range(len(laterals) - 1, 0, -1):
-            laterals[i - 1] = laterals[i - 1] + F.interpolate(laterals[i], size=laterals[i - 1].shape[-2:], mode="nearest")
+            laterals[i - 1] = laterals[i - 1] + F.interpolate(
+                laterals[i], size=laterals[i - 1].shape[-2:], mode="nearest"
+            )
         return tuple(smooth(item) for smooth, item in zip(self.smooth, laterals))
 
 
@@ -102,7 +117,9 @@ class PixelShuffleUp(nn.Module):
         self.up = nn.Sequential(*stages)
 
     def forward(self, x):
-        return torch.clamp(self.up(x), 0, 1) + F.interpolate(x, scale_factor=4, mode="bilinear", align_corners=False)
+        return torch.clamp(self.up(x), 0, 1) + F.interpolate(
+            x, scale_factor=4, mode="bilinear", align_corners=False
+        )
 
 
 class SpatialTransformer(nn.Module):
@@ -161,7 +178,9 @@ class AtrousPyramid(nn.Module):
     def forward(self, x):
         size = x.shape[2:]
         results = [branch(x) for branch in self.branches]
-        results.append(F.interpolate(self.image_pool(x), size=size, mode="bilinear", align_corners=True))
+        results.append(
+            F.interpolate(self.image_pool(x), size=size, mode="bilinear", align_corners=True)
+        )
         return torch.cat(results, dim=1)
 
 
@@ -196,7 +215,9 @@ class BlurPool(nn.Module):
         super().__init__()
         kernel = torch.tensor([1.0, 2.0, 1.0])
         kernel = kernel[:, None] * kernel[None, :]
-        self.register_buffer("kernel", (kernel / kernel.sum())[None, None].repeat(channels, 1, 1, 1))
+        self.register_buffer(
+            "kernel", (kernel / kernel.sum())[None, None].repeat(channels, 1, 1, 1)
+        )
         self.pad = nn.ReflectionPad2d(1)
 
     def forward(self, x):
@@ -215,7 +236,9 @@ class StochasticDepth(nn.Module):
         y = self.conv(x)
         if self.training and self.p > 0.0:
             keep = 1 - self.p
-            mask = keep + torch.rand((x.shape[0],) + (1,) * (x.ndim - 1), dtype=x.dtype, device=x.device)
+            mask = keep + torch.rand(
+                (x.shape[0],) + (1,) * (x.ndim - 1), dtype=x.dtype, device=x.device
+            )
             mask.floor_()
             y = y.div(keep) * mask
         return x + y
@@ -265,7 +288,11 @@ class AnchorGrid(nn.Module):
 
     def __init__(self, sizes=(1, 2), ratios=(0.5, 1.0)):
         super().__init__()
-        self.base = [[-s * math.sqrt(r), -s / math.sqrt(r), s * math.sqrt(r), s / math.sqrt(r)] for s in sizes for r in ratios]
+        self.base = [
+            [-s * math.sqrt(r), -s / math.sqrt(r), s * math.sqrt(r), s / math.sqrt(r)]
+            for s in sizes
+            for r in ratios
+        ]
         self.head = nn.Conv2d(2, len(self.base) * 4, 1)
 
     def forward(self, x):
@@ -302,7 +329,9 @@ class MixedKernels(nn.Module):
             self.add_module(f"branch{size}", nn.Conv2d(2, 2, size, padding=size // 2))
 
     def forward(self, x):
-        return torch.cat([module(x) for name, module in self.named_children() if name.startswith("branch")], 1)
+        return torch.cat(
+            [module(x) for name, module in self.named_children() if name.startswith("branch")], 1
+        )
 
 
 TESTCASES = [
@@ -310,7 +339,12 @@ TESTCASES = [
     (SqueezeExcite, lambda: ([4], {}), lambda: ([torch.rand(2, 4, 5, 5)], {}), True),
     (InvertedResidual, lambda: ([4, 4, 1, 2], {}), lambda: ([torch.rand(2, 4, 5, 5)], {}), True),
     (TinyUnet, lambda: ([], {}), lambda: ([torch.rand(1, 1, 10, 9)], {}), True),
-    (FeaturePyramid, lambda: ([(2, 3, 4), 2], {}), lambda: ([[torch.rand(1, 2, 8, 8), torch.rand(1, 3, 4, 4), torch.rand(1, 4, 2, 2)]], {}), True),
+    (
+        FeaturePyramid,
+        lambda: ([(2, 3, 4), 2], {}),
+        lambda: ([[torch.rand(1, 2, 8, 8), torch.rand(1, 3, 4, 4), torch.rand(1, 4, 2, 2)]], {}),
+        True,
+    ),
     (PixelShuffleUp, lambda: ([4], {}), lambda: ([torch.rand(1, 2, 4, 4)], {}), True),
     (SpatialTransformer, lambda: ([], {}), lambda: ([torch.rand(2, 1, 4, 4)], {}), True),
     (CoordConv, lambda: ([], {}), lambda: ([torch.rand(2, 2, 4, 5)], {}), True),
@@ -321,8 +355,18 @@ TESTCASES = [
     (StochasticDepth, lambda: ([0.2], {}), lambda: ([torch.rand(4, 2, 2, 2)], {}), True),
     (AlwaysTraining, lambda: ([], {}), lambda: ([torch.rand(3, 1, 4, 4)], {}), True),
     (UnfoldPatches, lambda: ([], {}), lambda: ([torch.rand(1, 2, 4, 4)], {}), True),
-    (AdaptiveInstanceNorm, lambda: ([], {}), lambda: ([torch.rand(2, 2, 4, 4), torch.rand(2, 2, 3, 3)], {}), True),
+    (
+        AdaptiveInstanceNorm,
+        lambda: ([], {}),
+        lambda: ([torch.rand(2, 2, 4, 4), torch.rand(2, 2, 3, 3)], {}),
+        True,
+    ),
     (AnchorGrid, lambda: ([], {}), lambda: ([torch.rand(1, 2, 3, 2)], {}), True),
-    (ModulatedConv, lambda: ([2, 3], {}), lambda: ([torch.rand(2, 2, 4, 4), torch.rand(2, 4)], {}), True),
+    (
+        ModulatedConv,
+        lambda: ([2, 3], {}),
+        lambda: ([torch.rand(2, 2, 4, 4), torch.rand(2, 4)], {}),
+        True,
+    ),
     (MixedKernels, lambda: ([], {}), lambda: ([torch.rand(1, 2, 4, 4)], {}), True),
 ]

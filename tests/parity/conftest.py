@@ -19,7 +19,7 @@ from tests.parity.hand_made import FakeMode, dying, hanging, hoarding, rememberi
 def _fake_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = {
         "shifted": lambda module: lambda x: module(x) + 1,
-        "raising": lambda module: lambda x: [][0],
+        "raising": lambda module: lambda x: {}[x],
         "drawing": lambda module: lambda x: (module(x), torch.rand(1))[0],
         "scribbling": lambda module: lambda x: (module(x), setattr(module, "scale", 3.0))[0],
         "remembering": remembering,

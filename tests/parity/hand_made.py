@@ -12,12 +12,18 @@ import torch
 
 from parity_tests.modes import Mode
 
-HEADER = "import os, sys, time, random\nimport torch\nimport torch.nn as nn\nfrom _paritybench_helpers import _mock_config\n"
+HEADER = """import os, sys, time, random
+import torch
+import torch.nn as nn
+from _paritybench_helpers import _mock_config
+"""
 
 
 def case_file(directory: Path, name: str, body: str, classes: list[str]) -> Path:
     """Write a file of cases; every class takes no arguments and a (2, 3) tensor."""
-    cases = "".join(f"({c}, lambda: ([], {{}}), lambda: ([torch.rand(2, 3)], {{}}), True)," for c in classes)
+    cases = "".join(
+        f"({c}, lambda: ([], {{}}), lambda: ([torch.rand(2, 3)], {{}}), True)," for c in classes
+    )
     path = directory / f"{name}.py"
     path.write_text(f"{HEADER}{body}\nTESTCASES = [{cases}]\n")
     return path
@@ -52,7 +58,7 @@ class FakeMode(Mode):
 
 
 def remembering(module: Any) -> Any:
-    """A compiler that never looks again: it answers with what the first call gave, for the same arguments."""
+    """A compiler that never looks again: for the same arguments, the first call's answer."""
     memory: list[Any] = []
 
     def call(x: Any) -> Any:

@@ -26,7 +26,12 @@ Point = collections.namedtuple("Point", "x y")  # noqa: PYI024
 def test_equal_nested_objects_have_no_difference() -> None:
     def world() -> Any:
         t = torch.arange(4.0)
-        return {"a": [t, (1, "x", None)], "b": Pair(t, np.ones(2)), "c": Point(1.5, {1, 2}), "nan": float("nan")}
+        return {
+            "a": [t, (1, "x", None)],
+            "b": Pair(t, np.ones(2)),
+            "c": Point(1.5, {1, 2}),
+            "nan": float("nan"),
+        }
 
     assert difference(world(), world()) is None
 

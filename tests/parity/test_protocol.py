@@ -10,7 +10,6 @@ import torch
 from parity_tests import corpus, protocol
 from parity_tests.modes import MODES
 from parity_tests.mutate import Check, mutations, spread
-
 from tests.parity.hand_made import LINEAR, case_file
 
 
@@ -28,7 +27,8 @@ def test_eager_passes_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "part"), [("shifted", "result: values"), ("drawing", "random number"), ("scribbling", "scale")]
+    ("mode", "part"),
+    [("shifted", "result: values"), ("drawing", "random number"), ("scribbling", "scale")],
 )
 def test_a_wrong_result_state_or_generator_is_wrong(tmp_path: Path, mode: str, part: str) -> None:
     record = judge(load(tmp_path, LINEAR, "Linear")[0], mode)
@@ -39,7 +39,7 @@ def test_a_wrong_result_state_or_generator_is_wrong(tmp_path: Path, mode: str, p
 def test_an_exception_of_the_compiled_module_is_a_crash(tmp_path: Path) -> None:
     record = judge(load(tmp_path, LINEAR, "Linear")[0], "raising")
     assert record.status == "crash"
-    assert "IndexError" in record.reason
+    assert "KeyError" in record.reason
 
 
 def test_what_eager_cannot_run_is_left_out(tmp_path: Path) -> None:
@@ -50,9 +50,13 @@ def test_what_eager_cannot_run_is_left_out(tmp_path: Path) -> None:
 
 
 def test_what_eager_does_not_repeat_is_left_out(tmp_path: Path) -> None:
-    body = (
-        "class Counts(nn.Module):\n    n = 0\n    def forward(self, x):\n        self.n += 1\n        return x * self.n\n"
-    )
+    body = """
+class Counts(nn.Module):
+    n = 0
+    def forward(self, x):
+        self.n += 1
+        return x * self.n
+"""
     record = judge(load(tmp_path, body, "Counts")[0], "eager")
     assert "does not repeat" in record.reason
 
@@ -60,7 +64,8 @@ def test_what_eager_does_not_repeat_is_left_out(tmp_path: Path) -> None:
 def test_a_missing_package_is_stood_in_for_and_its_use_left_out(tmp_path: Path) -> None:
     body = (
         "import no_such_package.part as part\nfrom torch.nn import NoSuchLayer\n"
-        "class Uses(nn.Module):\n    def forward(self, x):\n        return part.transform(x)\n" + LINEAR
+        "class Uses(nn.Module):\n    def forward(self, x):\n        return part.transform(x)\n"
+        + LINEAR
     )
     uses, linear = load(tmp_path, body, "Uses", "Linear")
     assert "missing" in judge(uses, "eager").reason
@@ -99,7 +104,10 @@ class Rich(nn.Module):
         return self.fc(x) * self.n
 """
     path = case_file(tmp_path, "rich", body, [])
-    path.write_text(path.read_text() + "TESTCASES=[(Rich, lambda: ([],{}), lambda: ([torch.rand(2,3)],{'k': 2}), True)]\n")
+    path.write_text(
+        path.read_text()
+        + "TESTCASES=[(Rich, lambda: ([],{}), lambda: ([torch.rand(2,3)],{'k': 2}), True)]\n"
+    )
     case = corpus.load_cases(path)[0]
     world, untouched = protocol.make_pair(case, "cpu")
     kinds = set()
@@ -111,14 +119,30 @@ class Rich(nn.Module):
             continue
         undo()
         found = protocol.compare.difference(
-            (untouched.module, untouched.args, untouched.kwargs), (world.module, world.args, world.kwargs)
+            (untouched.module, untouched.args, untouched.kwargs),
+            (world.module, world.args, world.kwargs),
         )
         assert found is None, f"{change.label}: {found}"
     assert {
-        "mode", "bool attribute 0", "int attribute 0", "float attribute 0", "str attribute 0", "NoneType attribute 0",
-        "list shortened", "dict extended", "parameter values", "parameter replaced", "requires_grad", "parameter dtype",
-        "submodule", "hook", "input batch", "input dtype", "input stride", "input number",
-    } <= kinds  # fmt: skip
+        "mode",
+        "bool attribute 0",
+        "int attribute 0",
+        "float attribute 0",
+        "str attribute 0",
+        "NoneType attribute 0",
+        "list shortened",
+        "dict extended",
+        "parameter values",
+        "parameter replaced",
+        "requires_grad",
+        "parameter dtype",
+        "submodule",
+        "hook",
+        "input batch",
+        "input dtype",
+        "input stride",
+        "input number",
+    } <= kinds
 
 
 def test_inputs_are_copied_and_modules_are_not() -> None:

@@ -14,7 +14,6 @@ from parity_tests import corpus, report
 from parity_tests.progress import Progress
 from parity_tests.results import Results, SettingsDifferError, read_results
 from parity_tests.worker import Settings
-
 from tests.parity.hand_made import LINEAR, case_file
 
 Run = Callable[..., Results]
@@ -52,21 +51,31 @@ def test_a_file_that_cannot_be_imported_is_noted(tmp_path: Path, run: Run) -> No
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, run: Run) -> None:
-    files = [case_file(tmp_path, name, LINEAR, ["Linear", "Relu", "Tanh"]) for name in ("one", "two")]
+    files = [
+        case_file(tmp_path, name, LINEAR, ["Linear", "Relu", "Tanh"]) for name in ("one", "two")
+    ]
     run(files, "eager")
     path = tmp_path / "results.jsonl"
     lines = path.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if '"two"' not in line][:-1]  # the first file's end and the second file are lost
-    path.write_text("".join(kept[:-1]) + kept[-1][:20])  # and the last record was cut off while it was written
+    kept = [line for line in lines if '"two"' not in line][
+        :-1
+    ]  # the first file's end and the second file are lost
+    path.write_text(
+        "".join(kept[:-1]) + kept[-1][:20]
+    )  # and the last record was cut off while it was written
     before = len(read_results(path)[1])
     assert before == 2
     results = run(files, "eager")
     assert len(results.records) == 6
     assert set(results.files) == {("one", "eager"), ("two", "eager")}
     whole = read_results(path)[1]
-    assert sorted((r["file"], r["index"]) for r in whole) == [(f, i) for f in ("one", "two") for i in range(3)]
+    assert sorted((r["file"], r["index"]) for r in whole) == [
+        (f, i) for f in ("one", "two") for i in range(3)
+    ]
     written = path.read_text().splitlines()
-    assert len([line for line in written if '"index"' in line]) == 6, "a case that was known ran again"
+    assert len([line for line in written if '"index"' in line]) == 6, (
+        "a case that was known ran again"
+    )
 
 
 def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
@@ -77,10 +86,22 @@ def test_results_of_other_settings_are_not_mixed(tmp_path: Path) -> None:
 
 def record(name: str, mode: str, status: str = "pass", **values: Any) -> dict[str, Any]:
     base = {
-        "file": "f", "index": 0, "name": name, "mode": mode, "status": status, "whole": status == "pass",
-        "one_graph": status == "pass", "reason": "", "detail": "", "eager_seconds": 0.1, "first_seconds": 0.2,
-        "first_cpu_seconds": 0.2, "mutations": 3, "seconds": 1.0, "skipped_mutations": 0,
-    }  # fmt: skip
+        "file": "f",
+        "index": 0,
+        "name": name,
+        "mode": mode,
+        "status": status,
+        "whole": status == "pass",
+        "one_graph": status == "pass",
+        "reason": "",
+        "detail": "",
+        "eager_seconds": 0.1,
+        "first_seconds": 0.2,
+        "first_cpu_seconds": 0.2,
+        "mutations": 3,
+        "seconds": 1.0,
+        "skipped_mutations": 0,
+    }
     return {**base, **values}
 
 
@@ -99,8 +120,15 @@ def test_the_report_counts_and_renders(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "parity.md").read_text()
     magpy = next(line for line in text.splitlines() if line.startswith("| magpy"))
     assert [cell.strip() for cell in magpy.split("|")][2:10] == [
-        "3", "2", "2 (66.67%)", "1 (50.00%)", "1 (33.33%)", "0 (0.00%)", "0", "1",
-    ]  # fmt: skip
+        "3",
+        "2",
+        "2 (66.67%)",
+        "1 (50.00%)",
+        "1 (33.33%)",
+        "0 (0.00%)",
+        "0",
+        "1",
+    ]
     assert "ratio 0.100" in text
     assert "wrong" in text
     page = (tmp_path / "out" / "parity.html").read_text()
@@ -151,23 +179,40 @@ def test_the_progress_line_says_what_was_found() -> None:
         (["--paritybench", "x", "--jobs", "0"], "at least 1"),
     ],
 )
-def test_wrong_arguments_are_explained(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_explained(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         command.main(argv)
     assert message in capsys.readouterr().err
 
 
-def test_a_path_that_does_not_exist_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_that_does_not_exist_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command.main(["--paritybench", str(tmp_path / "nowhere"), "--mode", "eager"]) == 2
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_the_command_runs_a_directory_and_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_runs_a_directory_and_prints_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     directory = tmp_path / "generated"
     directory.mkdir()
     case_file(directory, "test_a", LINEAR, ["Linear", "Relu"])
     out = tmp_path / "r.jsonl"
-    argv = ["--paritybench", str(tmp_path), "--split", "all", "--mode", "eager", "--jobs", "1", "--out", str(out)]
+    argv = [
+        "--paritybench",
+        str(tmp_path),
+        "--split",
+        "all",
+        "--mode",
+        "eager",
+        "--jobs",
+        "1",
+        "--out",
+        str(out),
+    ]
     assert command.main(argv) == 0
     assert "| eager | 2 | 1 |" in capsys.readouterr().out
     assert command.main([*argv, "--filter", "test_a:Relu", "--fresh"]) == 0

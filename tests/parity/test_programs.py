@@ -1,0 +1,62 @@
+"""Every program of our own under magpy: equal to eager, and served by entries after one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parity_tests import corpus, programs, protocol
+from parity_tests.compare import difference
+from parity_tests.modes import MODES
+
+#: Programs of which a later call runs eagerly, and why that is right.
+RUNS_EAGERLY: dict[str, str] = {}
+
+FILES = [
+    path for path in sorted(Path(programs.__file__).parent.glob("*.py")) if path.stem != "__init__"
+]
+CASES = {f"{case.file}:{case.name}": case for path in FILES for case in corpus.load_cases(path)}
+
+
+def test_there_are_programs_enough() -> None:
+    assert len(CASES) >= 150
+
+
+def test_every_class_that_is_a_module_of_a_case_is_unique() -> None:
+    for path in FILES:
+        names = [case.name for case in corpus.load_cases(path)]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_program_is_right_and_captured(name: str) -> None:
+    eager, other = protocol.make_pair(CASES[name], "cpu")
+    mode = MODES["magpy"]
+    for _ in range(2):
+        eager.call(0)
+        other.call(0)
+    other.callable = mode.compile(other.module, "eager")
+    ran_eagerly = None
+    for number, seed in enumerate((0, 0, 1)):
+        expected = protocol.call_eager(eager, seed)
+        found = protocol.call_other(expected, eager, other, seed, mode, "eager")
+        assert found is None, f"call {number + 1}: {found}"
+        watch = mode.watch(other.callable)
+        if number == 0:
+            ran_eagerly = watch.ran_eagerly
+    if name not in RUNS_EAGERLY:
+        assert watch.ran_eagerly == ran_eagerly, watch.reasons
+    else:
+        assert watch.ran_eagerly != ran_eagerly, (
+            f"{name} is served by entries now: take it off the list"
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_program_runs_and_worlds_are_comparable(name: str) -> None:
+    """Eager agrees with itself in two worlds, so that a difference under magpy is magpy's."""
+    eager, other = protocol.make_pair(CASES[name], "cpu")
+    for seed in (0, 1):
+        first, second = eager.call(seed), other.call(seed)
+        assert difference((*first, eager.module), (*second, other.module)) is None
