@@ -152,8 +152,10 @@ PyObject* call_wrapped(CompiledObject* self, PyObject* const* args, size_t nargs
 
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   auto* self = (CompiledObject*)object;
+  // Within a capture this call is a part of the outer one, and is not counted.
+  if (tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
   self->calls++;
-  if (self->plain || tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
+  if (self->plain) return call_wrapped(self, args, nargsf, kwnames);
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in use.
   PyObject* entries = Py_NewRef(self->entries);

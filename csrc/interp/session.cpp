@@ -404,6 +404,8 @@ void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
       fail(s, "dict read");
       return;
     }
+    // The program put this value there itself: nothing from outside was read.
+    if (now != before && !(now != nullptr && before != nullptr && is_leaf(now) && Py_TYPE(now) == Py_TYPE(before))) return;
   }
   if (!first_time(s, kDictKey, dict, key)) return;
   emit(s, kDictKey, dict, key, before);
@@ -506,9 +508,10 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
   }
   if (!outside_object(s, obj)) {
-    if (descr != nullptr && descr == value) reach(s, value);
+    if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
     return;
   }
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
   if (name == g_str_class) return;
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj)) return;
@@ -535,6 +538,16 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     emit(s, kAttrC, obj, name, value);
     reach(s, value);
   }
+}
+
+// A key of an outside dict is stored or deleted.  A store of what is there already changes nothing and would not be redone:
+// that it is there must hold again.
+void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
+  PyObject* now = PyDict_GetItemWithError(d, key);
+  if (now == nullptr) PyErr_Clear();
+  bool same = now != nullptr && value != nullptr && (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
+  if (value == nullptr || same) read_dict(s, d, key, now);
+  ensure_pre(s, d);
 }
 
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
@@ -566,8 +579,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   PyObject* d = instance_dict(s, obj);
   if (d == nullptr) return;
-  if (value == nullptr) read_dict(s, d, name, PyDict_GetItemWithError(d, name));
-  ensure_pre(s, d);
+  dict_store(s, d, name, value);
 }
 
 // The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.
@@ -719,6 +731,8 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
     PyObject *k, *v;
     Py_ssize_t pos = 0;
     while (PyDict_Next(func->func_kwdefaults, &pos, &k, &v)) reach(s, v);
+    if (s->outside->emplace(func->func_kwdefaults, true).second) Py_INCREF(func->func_kwdefaults);
+    touch(s, func->func_kwdefaults, false);
   }
   if (func->func_closure != nullptr)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(func->func_closure); ++i) {
@@ -772,8 +786,7 @@ void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   ++s->events;
   ErrorGuard error;
   if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
-  if (value == nullptr) read_dict(s, globals, name, PyDict_GetItemWithError(globals, name));
-  ensure_pre(s, globals);
+  dict_store(s, globals, name, value);
 }
 
 void on_name_access(PyObject* locals, PyObject* name) {
@@ -851,13 +864,8 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   if (!known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
-    if (value == nullptr || !plain_key(key)) {
-      if (plain_key(key))
-        read_dict(s, obj, key, PyDict_GetItemWithError(obj, key));
-      else
-        touch(s, obj, false);
-    }
-    ensure_pre(s, obj);
+    if (!plain_key(key)) touch(s, obj, false);
+    dict_store(s, obj, key, value);
     return;
   }
   touch(s, obj, false);
@@ -1009,8 +1017,13 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       case kLeafDictSet:
       case kLeafBlind:
         if (first != nullptr && known_outside(s, first) && is_container(first)) {
-          if (PyDict_Check(first) && leaf == kLeafDictSet && nrest == 2 && !plain_key(rest[0])) touch(s, first, false);
-          ensure_pre(s, first);
+          // Only a list and a deque take new elements without looking at the old ones.
+          if (PyDict_Check(first) && leaf == kLeafDictSet && nrest == 2 && plain_key(rest[0]))
+            dict_store(s, first, rest[0], rest[1]);
+          else if (PyList_Check(first) || is_deque(first))
+            ensure_pre(s, first);
+          else
+            touch(s, first, false);
         }
         for (Py_ssize_t i = 0; i < nrest + nkw; ++i) touch(s, rest[i], false);
         return false;
@@ -1151,7 +1164,20 @@ PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result
 void on_make_function(PyObject* func) { tls_session->made->insert(func); }
 
 void on_import(PyObject* module) {
-  if (!PyModule_Check(module)) reach(tls_session, module);
+  Session* s = tls_session;
+  ErrorGuard error;
+  if (!PyModule_Check(module)) {
+    reach(s, module);
+    return;
+  }
+  PyObject* modules = PyImport_GetModuleDict();
+  PyObject* name = PyModule_GetNameObject(module);
+  if (name != nullptr && modules != nullptr && PyDict_GetItemWithError(modules, name) == module) {
+    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    read_dict(s, modules, name, module);
+  }
+  Py_XDECREF(name);
+  PyErr_Clear();
 }
 
 // ---------------------------------------------------------------- the Python type

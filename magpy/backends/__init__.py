@@ -40,20 +40,9 @@ def _inductor(mode: str | None, options: dict[str, Any] | None) -> Backend:
 
             patches.update(list_mode_options(mode))
         patches.update(options or {})
-        return _boxed(compile_fx(gm, example_inputs, config_patches=patches or None))
+        return compile_fx(gm, example_inputs, config_patches=patches or None)  # type: ignore[no-any-return]
 
     return compile_inductor
-
-
-def _boxed(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """Some compilers give a function of one list of arguments; callers here always pass them apart."""
-    if getattr(compiled, "_boxed_call", False):
-
-        def call(*args: Any) -> Any:
-            return compiled(list(args))
-
-        return call
-    return compiled
 
 
 def check_options(backend: Any, mode: Any, options: Any) -> None:
@@ -89,10 +78,10 @@ def resolve(backend: Any, mode: str | None, options: dict[str, Any] | None) -> B
     if callable(backend):
         takes_options = options and "options" in inspect.signature(backend).parameters
         if takes_options:
-            return lambda gm, inputs: _boxed(backend(gm, inputs, options=options))
-        return lambda gm, inputs: _boxed(backend(gm, inputs))
+            return lambda gm, inputs: backend(gm, inputs, options=options)  # type: ignore[no-any-return]
+        return backend  # type: ignore[no-any-return]
     from torch._dynamo.backends.registry import lookup_backend
 
     check_options(backend, mode, options)
     compiler = lookup_backend(backend)
-    return lambda gm, inputs: _boxed(compiler(gm, inputs))
+    return compiler

@@ -13,8 +13,10 @@ import functools
 import logging
 import random
 import sys
+import time
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
@@ -48,6 +50,9 @@ class Effect(IntEnum):
     STATE = 6  # changes torch's state; noted at the next operation
     VARS = 7
     MEMO = 9  # functools.lru_cache: remembers results
+    CLOCK = 11  # its value differs in every call and nothing else happens
+    PARTIAL = 12
+    WEAKREF = 13
     NUMBER = 10  # float() and int(): they may take a tensor's value
     NEUTRAL = 8  # has an effect that an entry need not redo
 
@@ -115,6 +120,9 @@ for _name in "isinstance issubclass callable id globals locals eval exec compile
 
 
 def _effects() -> None:
+    for name in "time perf_counter monotonic process_time thread_time time_ns perf_counter_ns monotonic_ns process_time_ns".split():
+        _EFFECTS[getattr(time, name)] = Effect.CLOCK
+    _EFFECTS[time.sleep] = Effect.EFFECT
     _EFFECTS[float] = Effect.NUMBER
     _EFFECTS[int] = Effect.NUMBER
     _EFFECTS[builtins.print] = Effect.EFFECT
@@ -300,6 +308,10 @@ def effect_of(f: Any) -> Effect:
         return effect
     if isinstance(f, functools._lru_cache_wrapper) or isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
         return Effect.MEMO
+    if isinstance(f, functools.partial):
+        return Effect.PARTIAL
+    if isinstance(f, weakref.ref):
+        return Effect.WEAKREF
     name = getattr(f, "__name__", "")
     owner = _owner_of(f)
     module = _module_of(f)

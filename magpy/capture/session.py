@@ -172,6 +172,15 @@ class Handler:
             return self._random(f, args, kwargs)
         if effect is Effect.NUMBER:
             return self._number(f, args, kwargs)
+        if effect is Effect.CLOCK:
+            return self._derive(f, args, kwargs, f(*args, **kwargs))
+        if effect is Effect.PARTIAL:
+            return self._partial(f, args, kwargs)
+        if effect is Effect.WEAKREF:
+            target = f(*args)
+            self.session.reach(target)
+            self.redo.append((f, args, target))
+            return target
         if effect is Effect.MEMO:
             return self._memo(f, args, kwargs)
         if effect is Effect.REFUSE:
@@ -339,6 +348,18 @@ class Handler:
             self.session.touch(a)
         return ABSENT
 
+    def _partial(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A functools.partial: what it holds is read, then its function is called as if directly."""
+        if self.session.is_outside(f):
+            for name in ("func", "args", "keywords"):
+                self.session.attr_read(f, name, getattr(f, name))
+            self.session.touch(f.keywords)
+        if not isinstance(f.func, (types.FunctionType, types.MethodType)) and leaves.classify(f.func) is Leaf.HANDLER:
+            all_args, all_kwargs = (*f.args, *args), {**f.keywords, **kwargs}
+            result = self.call(f.func, all_args, all_kwargs)
+            return f.func(*all_args, **all_kwargs) if result is ABSENT else result
+        return ABSENT
+
     def _random(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A draw from Python's or numpy's generator: redone in order, its value bound."""
         owner = getattr(f, "__self__", None)
@@ -495,6 +516,8 @@ def _name(f: Any) -> str:
 
 def _whole(f: Any) -> Callable[..., Any]:
     """A plain function around a callable that is recorded as a whole."""
+    if isinstance(f, types.FunctionType):
+        return f
 
     def whole(*args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs)
@@ -638,18 +661,18 @@ def _effects(session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builde
     for kind, obj, name, old in log:
         if kind == "write_attr":
             now = getattr(obj, name, ABSENT)
-            if not _same(now, old):
+            if now is not ABSENT or old is not ABSENT:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
         elif kind == "write_type":
             now = obj.__dict__.get(name, ABSENT)
-            if not _same(now, old):
+            if now is not ABSENT or old is not ABSENT:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
     for cell, old in session.written_cells():
         try:
             now = cell.cell_contents
         except ValueError:
             now = ABSENT
-        if not _same(now, old):
+        if now is not ABSENT or old is not ABSENT:
             effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
     return effects
 
