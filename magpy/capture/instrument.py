@@ -12,12 +12,17 @@ same. Nested code objects stay originals: they get their own twins when they run
 
 from __future__ import annotations
 
+import builtins
 from array import array
 from types import CodeType
 
 from magpy import _interp
 from magpy.capture import opcodes
 from magpy.capture.opcodes import CACHES, EXTENDED_ARG, EXTRA_STACK, Const, Item
+
+# Twins are made in the middle of programs, which may have put other functions in place of builtins.
+# What is defined below keeps to those of now.
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 Location = tuple[int | None, int | None, int | None, int | None]
 
@@ -51,6 +56,9 @@ class _Original:
             unit += 1 + CACHES[op]
             start = unit
         self.index_at[end] = len(self.ops)
+        if not opcodes.KNOWN.issuperset(self.ops):
+            unknown = sorted(set(self.ops) - opcodes.KNOWN)
+            raise ValueError(f"opcodes {unknown} of {code.co_qualname} are not the compiler's")
 
     def jump_target(self, index: int) -> int:
         """The index of the instruction that the jump at `index` goes to."""
@@ -295,6 +303,9 @@ def instrument(code: CodeType) -> CodeType:
 
     Returns:
         A code object for the same variables, whose stack is `EXTRA_STACK` deeper.
+
+    Raises:
+        ValueError: the code has instructions that no compiler of this CPython emits.
     """
     original = _Original(code)
     twin = _Twin(code)

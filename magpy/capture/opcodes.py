@@ -11,6 +11,7 @@ argument is an int, or `Const(value)`, the index of a value put into the twin's 
 
 from __future__ import annotations
 
+import builtins
 import opcode
 import sys
 from collections.abc import Callable
@@ -18,6 +19,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from magpy import _interp
+
+# Twins are made in the middle of programs, which may have put other functions in place of builtins.
+# What is defined below keeps to those of now.
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 VERSION: Final = sys.version_info[:2]
 
@@ -58,6 +63,11 @@ def _cache_counts() -> list[int]:
 
 CACHES: Final = _cache_counts()
 """How many cache units follow each opcode."""
+
+KNOWN: Final = frozenset(
+    op for name, op in OP.items() if op < 256 and not name.startswith("INSTRUMENTED")
+)
+"""The opcodes that the compiler emits."""
 
 EXTENDED_ARG: Final = OP["EXTENDED_ARG"]
 KW_NAMES: Final = OP.get("KW_NAMES", -1)

@@ -6,6 +6,7 @@ its twin and the probes only perform their operations.
 
 import argparse
 import asyncio
+import builtins
 import contextlib
 import dis
 import enum
@@ -1043,6 +1044,38 @@ def test_code_that_cannot_be_instrumented_runs_as_it_is():
     finally:
         _interp.set_instrument(instrument, instrument_module.offsets)
     assert _interp.twin_of(f.__code__) is None
+
+
+def test_program_that_replaces_builtins_is_instrumented():
+    def f(x):
+        return len(x), [i for i in (0, 1)]
+
+    def refuse(*args):
+        raise AssertionError("magpy called the program's function")
+
+    replaced = {n: vars(builtins)[n] for n in ("enumerate", "zip", "isinstance", "min", "list")}
+    replaced["len"] = len
+    with instrumented():
+        for name in replaced:
+            setattr(builtins, name, refuse)
+        builtins.len = lambda x: 7
+        try:
+            result = f("ab")
+        finally:
+            for name, value in replaced.items():
+                setattr(builtins, name, value)
+    assert result == (7, [0, 1])
+    assert _interp.twin_of(f.__code__) is not None
+
+
+def test_code_with_an_unknown_instruction_is_refused():
+    code = (lambda: 1).__code__
+    for op in set(range(1, 256)) - opcodes.KNOWN:
+        strange = code.replace(co_code=bytes([op]) + code.co_code[1:])
+        # Specialized instructions are shown as what they specialize.
+        if strange.co_code[0] == op:
+            with pytest.raises(ValueError, match=str(op)):
+                instrument(strange)
 
 
 def test_threads_run_twins_at_the_same_time():

@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--moved", action="store_true", help="also move every frame's place")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="modules run at a time")
     options = parser.parse_args(argv)
-    names = options.names or (QUICK if options.quick else ALL)
+    names = list(dict.fromkeys(options.names)) or (QUICK if options.quick else ALL)
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     expected = expected_differences(version)
     mode = 2 if options.moved else 1
