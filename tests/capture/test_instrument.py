@@ -1069,13 +1069,11 @@ def test_program_that_replaces_builtins_is_instrumented():
 
 
 def test_code_with_an_unknown_instruction_is_refused():
-    code = (lambda: 1).__code__
-    for op in set(range(1, 256)) - opcodes.KNOWN:
-        strange = code.replace(co_code=bytes([op]) + code.co_code[1:])
-        # Specialized instructions are shown as what they specialize.
-        if strange.co_code[0] == op:
-            with pytest.raises(ValueError, match=str(op)):
-                instrument(strange)
+    unknown = min(set(range(1, 256)) - opcodes.KNOWN)
+    # Only its bytes are looked at; CPython itself may crash on such code.
+    code = types.SimpleNamespace(co_code=bytes([unknown, 0]), co_qualname="strange")
+    with pytest.raises(ValueError, match=f"{unknown}.*strange"):
+        instrument(code)
 
 
 def test_threads_run_twins_at_the_same_time():
