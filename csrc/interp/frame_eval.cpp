@@ -530,6 +530,8 @@ void hook_remove() {
   previous = nullptr;
 }
 
+bool hook_in_charge() { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == hook; }
+
 int init_frame_eval(PyObject* module) {
   extra_index = compat::request_code_extra(free_info);
   if (extra_index < 0) {

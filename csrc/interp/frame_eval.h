@@ -14,6 +14,9 @@ namespace magpy {
 int hook_install();
 void hook_remove();
 
+// False when something else has put its own hook in place of ours since (torch.compile does): frames then start unseen.
+bool hook_in_charge();
+
 int init_frame_eval(PyObject* module);
 
 }  // namespace magpy

@@ -4,6 +4,7 @@
 #include "probes.h"
 
 #include "compat.h"
+#include "frame_eval.h"
 #include "session.h"
 
 namespace magpy {
@@ -262,10 +263,16 @@ PyObject* probe_next(PyObject*, Args a, size_t, PyObject*) {
 
 // ---- calls ----
 
+// After a call: the frames below it were seen only if nobody took the hook away.
+void check_hook() {
+  if (active() && !hook_in_charge()) on_uninstrumented(compat::frame_code(caller()), "another frame-evaluation hook replaced magpy's");
+}
+
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames) {
   if (!active()) return PyObject_Vectorcall(f, args, npos | flag, kwnames);
   PyObject* result = nullptr;
   if (!on_call_pre(f, args, npos, kwnames, &result)) result = PyObject_Vectorcall(f, args, npos | flag, kwnames);
+  check_hook();
   if (!active()) return result;
   if (result != nullptr) return on_call(f, args, npos, kwnames, result);
   on_call_raised(f, args, npos, kwnames);
@@ -280,6 +287,7 @@ PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
   tls_handover = &handover;
   PyObject* result = PyObject_Vectorcall(items[0], items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   tls_handover = outer;
+  check_hook();
   return result;
 }
 
@@ -365,6 +373,7 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
     result = PyObject_Call(f, args, kwargs);
   } else {
     if (!on_call_pre(f, items, npos, kwnames, &result)) result = PyObject_Call(f, args, kwargs);
+    check_hook();
     if (active()) {
       if (result != nullptr) {
         result = on_call(f, items, npos, kwnames, result);
