@@ -46,7 +46,8 @@ class Settings:
     """What one run does; a run resumes only results of the same settings.
 
     Attributes:
-        timeout: wall seconds for one case.
+        timeout: wall seconds for eager's part of one case, and for the compiled part after it; where eager
+            took long, the compiled part may take four times as long as eager did.
         memory: GiB that a child may grow by.
         mutate: whether the mutation check follows a case that passes.
         mutate_seconds, mutations: budget of the mutation check for one case (0 mutations: no limit
@@ -74,6 +75,7 @@ class Job:
     running: int | None = None
     running_name: str = ""
     eager_done: bool = False
+    allowed: float = 0.0
     started: float = 0.0
     pid: int = 0
     pipe: int = -1
@@ -141,6 +143,7 @@ class Pool:
         read_end, write_end = os.pipe()
         job.directory = tempfile.mkdtemp(prefix="parity_case_")
         job.started, job.killed_for, job.running, job.buffer = time.monotonic(), "", None, b""
+        job.allowed = max(self.settings.timeout, 60.0)  # for importing the file
         pid = os.fork()
         if pid == 0:
             os.close(read_end)
@@ -175,9 +178,10 @@ class Pool:
                 event["name"],
                 time.monotonic(),
             )
-            job.eager_done = False
+            job.eager_done, job.allowed = False, self.settings.timeout
         elif kind == "eager":
-            job.eager_done = True
+            took, job.started = time.monotonic() - job.started, time.monotonic()
+            job.eager_done, job.allowed = True, max(self.settings.timeout, 4 * took)
         elif kind == "result":
             job.finished.add(event["index"])
             job.running, job.started = None, time.monotonic()
@@ -189,10 +193,8 @@ class Pool:
         """Kill a child that is past a limit; its pipe then ends."""
         if job.killed_for:
             return
-        allowed = self.settings.timeout + (
-            self.settings.mutate_seconds if self.settings.mutate else 0
-        )
-        if time.monotonic() - job.started > allowed:
+        extra = self.settings.mutate_seconds if self.settings.mutate else 0
+        if time.monotonic() - job.started > job.allowed + extra:
             job.killed_for = "time"
         elif _resident(job.pid) > self.settings.memory * 2**30:
             job.killed_for = "memory"
@@ -228,7 +230,7 @@ class Pool:
             self.import_errors[id(job)] = f"process ended between cases: {job.killed_for or status}"
             return
         reason = {
-            "time": f"more than {self.settings.timeout:g} s",
+            "time": f"more than {job.allowed:g} s",
             "memory": f"more than {self.settings.memory:g} GiB",
         }.get(job.killed_for, f"the process died ({_signal_name(status)})")
         record = Record(job.path.stem, job.running, job.running_name, job.mode)
