@@ -125,12 +125,12 @@ def refused_program() -> bool:
             same &= info["steps"] == want_info["steps"] and info["settled"] == want_info["settled"]
             same &= abs(info["scale"] - want_info["scale"]) <= TOLERANCE
             right &= same
-    right &= own.history == eager.history and own.calls == eager.calls
+    right &= own.history == eager.history
     stats = magpy.stats(compiled)
     print(
         f"  magpy: {stats.captures} captures, {stats.hits} calls served compiled, "
         f"{stats.eager_calls} eager; graphs in each entry {list(stats.segments)}; "
-        f"results, history and counter {'equal' if right else 'DIFFER FROM'} eager's"
+        f"results and history {'equal' if right else 'DIFFER FROM'} eager's"
     )
     return right
 
