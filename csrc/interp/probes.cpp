@@ -20,7 +20,7 @@ compat::Frame* caller() { return compat::current_frame(PyThreadState_Get()); }
 
 PyObject* attr_load(PyObject* obj, PyObject* name) {
   PyObject* value = PyObject_GetAttr(obj, name);
-  if (active() && (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError))) on_attr_load(obj, name, value);
+  if (active() && (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError))) return on_attr_load(obj, name, value);
   return value;
 }
 
@@ -45,7 +45,7 @@ PyObject* probe_attr_delete(PyObject*, Args a, size_t, PyObject*) {
 PyObject* probe_global_load(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     compat::Frame* f = caller();
-    on_global_load(f->f_globals, f->f_builtins, a[1], a[0]);
+    return on_global_load(f->f_globals, f->f_builtins, a[1], Py_NewRef(a[0]));
   }
   return Py_NewRef(a[0]);
 }
@@ -77,7 +77,7 @@ PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
       global = PyDict_GetItemWithError(f->f_locals, a[1]) == nullptr;
       PyErr_Clear();
     }
-    if (global) on_global_load(f->f_globals, f->f_builtins, a[1], a[0]);
+    if (global) return on_global_load(f->f_globals, f->f_builtins, a[1], Py_NewRef(a[0]));
   }
   return Py_NewRef(a[0]);
 }

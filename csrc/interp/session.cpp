@@ -69,6 +69,7 @@ PyObject* g_str_getattr = nullptr;
 PyObject* g_str_getattribute = nullptr;
 PyObject* g_str_call = nullptr;
 std::unordered_map<void*, uint8_t> g_leaves;        // verdicts on C callables, by what identifies them
+std::unordered_set<PyObject*> g_counters;           // interned names (held) that some code both reads and stores
 std::unordered_map<void*, uint8_t> g_leaf_code;     // Python code objects that are called as a whole (held)
 
 struct Triple {
@@ -143,8 +144,10 @@ struct Session {
   std::unordered_map<PyObject*, Container>* containers;  // keys are in `outside`
   std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
   std::unordered_set<PyObject*>* written_cells;
+  std::unordered_set<PyObject*>* counter_cells;          // in `cells`
   std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
+  PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
 };
@@ -412,6 +415,37 @@ void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
   reach(s, before);
 }
 
+// A number that the program reads and will store again, a counter: it is another number in every call, so it becomes an input
+// that is followed by its identity, not a constant.  The equal number put in its place has an identity of its own.
+bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
+  if (value == nullptr || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) return false;
+  if (g_counters.find(name) == g_counters.end()) return false;
+  if (s->tracked->find(value) != s->tracked->end()) return true;
+  auto it = s->containers->find(dict);
+  if (it != s->containers->end() && it->second.pre != nullptr) return false;
+  if (!first_time(s, kDictKey, dict, name)) return false;
+  PyObject* fresh;
+  {
+    PauseGuard pause;
+    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", dict, name, value);
+  }
+  if (fresh == nullptr || PyDict_SetItem(dict, name, fresh) < 0) {
+    Py_XDECREF(fresh);
+    fail(s, "counter");
+    return true;
+  }
+  Py_XSETREF(s->replaced, fresh);
+  return true;
+}
+
+PyObject* take_replaced(Session* s, PyObject* value) {
+  if (s->replaced == nullptr) return value;
+  Py_XDECREF(value);
+  value = s->replaced;
+  s->replaced = nullptr;
+  return value;
+}
+
 PyObject* instance_dict(Session* s, PyObject* obj) {
   PyTypeObject* t = Py_TYPE(obj);
   if (PyType_Check(obj)) return nullptr;
@@ -531,7 +565,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (d != nullptr) {
     in_dict = PyDict_GetItemWithError(d, name);
     if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
-    read_dict(s, d, name, in_dict);
+    if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
   }
   if (in_dict == nullptr && descr != nullptr && descr == value) reach(s, value);
   if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
@@ -738,6 +772,10 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(func->func_closure); ++i) {
       PyObject* cell = PyTuple_GET_ITEM(func->func_closure, i);
       if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
+      PyObject* names = reinterpret_cast<PyCodeObject*>(func->func_code)->co_localsplusnames;
+      Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
+      // The names of free variables stand last.
+      if (n >= 0 && g_counters.find(PyTuple_GET_ITEM(names, n)) != g_counters.end()) s->counter_cells->insert(cell);
     }
 }
 
@@ -750,15 +788,16 @@ void on_uninstrumented(PyCodeObject* code, const char* why) {
   (void)code;
 }
 
-void on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
   ++tls_session->events;
   ErrorGuard error;
   if (value != nullptr && tracked(tls_session, obj)) {
     PyObject* r = derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value));
     Py_XDECREF(r);
-    return;
+    return value;
   }
   attr_load(tls_session, obj, name, value);
+  return take_replaced(tls_session, value);
 }
 
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value) {
@@ -767,18 +806,20 @@ void on_attr_store(PyObject* obj, PyObject* name, PyObject* value) {
   attr_store(tls_session, obj, name, value);
 }
 
-void on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value) {
+PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
   ErrorGuard error;
   if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
   PyObject* in_globals = PyDict_GetItemWithError(globals, name);
+  if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
   read_dict(s, globals, name, in_globals);
   if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
     if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
     read_dict(s, builtins, name, value);
   }
   PyErr_Clear();
+  return value;
 }
 
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
@@ -806,6 +847,13 @@ void on_cell_load(PyObject* cell, PyObject* value) {
   if (it == s->cells->end() || s->written_cells->count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
   ErrorGuard error;
+  if (value != nullptr && (PyLong_CheckExact(value) || PyFloat_CheckExact(value)) && s->counter_cells->count(cell) != 0) {
+    PauseGuard pause;
+    PyObject* fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cell, Py_None, value);
+    if (fresh == nullptr || PyCell_Set(cell, fresh) < 0) fail(s, "counter");
+    Py_XDECREF(fresh);
+    return;
+  }
   emit(s, kCell, cell, nullptr, value);
   reach(s, value);
 }
@@ -1076,6 +1124,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       PauseGuard pause;
       PyTypeObject* t = Py_TYPE(first);
       PyObject* v = nullptr;
+      // A read through getattr() is not followed: what it gives has left this function already.
       bool generic = t->tp_getattro == PyObject_GenericGetAttr || PyType_Check(first) || PyModule_Check(first);
       PyObject* descr = _PyType_Lookup(t, name);
       bool runs_code = descr != nullptr && Py_TYPE(descr)->tp_descr_get != nullptr &&
@@ -1087,6 +1136,10 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
         v = Py_NewRef(result);
       }
       attr_load(s, first, name, v);
+      if (s->replaced != nullptr) {
+        rely_on(s, s->replaced);
+        Py_CLEAR(s->replaced);
+      }
       Py_XDECREF(v);
       Py_DECREF(name);
     } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
@@ -1206,6 +1259,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   s->containers = new std::unordered_map<PyObject*, Container>();
   s->cells = new std::unordered_map<PyObject*, PyObject*>();
   s->written_cells = new std::unordered_set<PyObject*>();
+  s->counter_cells = new std::unordered_set<PyObject*>();
   s->made = new std::unordered_set<PyObject*>();
   s->tracked = new std::unordered_map<PyObject*, long>();
   s->outside->reserve(2048);
@@ -1218,6 +1272,7 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(s));
   Py_VISIT(s->handler);
   Py_VISIT(s->failure);
+  Py_VISIT(s->replaced);
   for (auto& [o, _] : *s->outside) Py_VISIT(o);
   for (auto& e : *s->log) {
     Py_VISIT(e.obj);
@@ -1236,6 +1291,7 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
 int session_clear(Session* s) {
   Py_CLEAR(s->handler);
   Py_CLEAR(s->failure);
+  Py_CLEAR(s->replaced);
   // Dropping a reference can run code that looks at this session: empty the tables first.
   std::vector<PyObject*> drop;
   for (auto& [o, _] : *s->outside) drop.push_back(o);
@@ -1257,6 +1313,7 @@ int session_clear(Session* s) {
   s->cells->clear();
   s->seen->clear();
   s->written_cells->clear();
+  s->counter_cells->clear();
   s->made->clear();
   for (PyObject* o : drop) Py_XDECREF(o);
   return 0;
@@ -1271,6 +1328,7 @@ void session_dealloc(Session* s) {
   delete s->containers;
   delete s->cells;
   delete s->written_cells;
+  delete s->counter_cells;
   delete s->made;
   delete s->tracked;
   PyTypeObject* t = Py_TYPE(s);
@@ -1472,6 +1530,22 @@ PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
   }
   Py_RETURN_NONE;
 }
+// add_counters(names): names that one code object both reads and stores.
+PyObject* py_add_counters(PyObject*, PyObject* names) {
+  PyObject* list = PySequence_List(names);
+  if (list == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    PyObject* name = Py_NewRef(PyList_GET_ITEM(list, i));
+    if (!PyUnicode_CheckExact(name)) {
+      Py_DECREF(name);
+      continue;
+    }
+    PyUnicode_InternInPlace(&name);
+    if (!g_counters.insert(name).second) Py_DECREF(name);
+  }
+  Py_DECREF(list);
+  Py_RETURN_NONE;
+}
 PyObject* py_forget_leaves(PyObject*, PyObject*) {
   g_leaves.clear();
   Py_RETURN_NONE;
@@ -1529,6 +1603,7 @@ PyMethodDef functions[] = {
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
     {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor, deque)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
+    {"add_counters", py_add_counters, METH_O, "add_counters(names): names that one code object both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
     {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
     {"type_lookup", py_type_lookup, METH_VARARGS, "The raw class attribute along the MRO, or ABSENT."},

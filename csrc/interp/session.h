@@ -31,12 +31,14 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg);
 void on_uninstrumented(PyCodeObject* code, const char* why);
 
 // obj.name gave `value` (post), or raised AttributeError (value == nullptr; the exception is set and must survive).
-void on_attr_load(PyObject* obj, PyObject* name, PyObject* value);
+// Steals value and returns what to give.
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value);
 // obj.name = value, or del obj.name when value == nullptr (pre).
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value);
 
 // A global (or builtin, or class-body/exec name that came from globals/builtins) gave `value` (post).  `globals` and `builtins` are the frame's dicts.
-void on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value);
+// Steals value and returns what to give.
+PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value);
 // A global is about to be stored or deleted (pre).
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value);
 // A name in a class body or exec'd code is about to be read from, stored to or deleted from `locals` (pre).

@@ -8,6 +8,7 @@ state says: specs of the result and of every change.  Does not own the meaning o
 from __future__ import annotations
 
 import collections
+import dis
 import operator
 import random
 import types
@@ -21,7 +22,7 @@ from magpy import _interp, _tensor
 from magpy.capture import instrument, leaves
 from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.recorder import Recorder, is_leaf, user_location, where_text
-from magpy.capture.steps import EffectStep, HostStep, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Record, Var
 from magpy.errors import Refusal
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults
@@ -240,6 +241,15 @@ class Handler:
                 self.rely_on(x)
         elif isinstance(v, slice):
             self.rely_on((v.start, v.stop, v.step))
+
+    def counter(self, holder: Any, key: Any, value: Any) -> Any:
+        """A counter is read: the number becomes an input.  Returns the equal number to put in its place."""
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder._depth:
+            return _interp.fresh(value)
+        if key is None:
+            return recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
+        return recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
 
     def truth(self, v: Any) -> None:
         """The truth of a tracked value decides a jump."""
@@ -555,9 +565,22 @@ def prepare() -> None:
     _prepared = True
 
 
+_PAIRS = {"STORE_ATTR": ("LOAD_ATTR", "LOAD_METHOD"), "STORE_GLOBAL": ("LOAD_GLOBAL", "LOAD_NAME"), "STORE_DEREF": ("LOAD_DEREF",)}
+
+
+def _counters(code: types.CodeType) -> set[str]:
+    """Names that the code both reads and stores outside of its locals: what `self.calls += 1` looks like."""
+    seen: dict[str, set[str]] = collections.defaultdict(set)
+    for i in dis.get_instructions(code):
+        if isinstance(i.argval, str):
+            seen[i.opname].add(i.argval)
+    return {name for store, loads in _PAIRS.items() for name in seen[store] if any(name in seen[load] for load in loads)}
+
+
 def instrument_checked(code: types.CodeType) -> types.CodeType:
-    """`instrument`, as a stage where tests inject faults."""
+    """`instrument`, as a stage where tests inject faults; notes the names of counters."""
     faults.check("instrument")
+    _interp.add_counters(_counters(code))
     return instrument.instrument(code)
 
 

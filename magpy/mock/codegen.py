@@ -48,6 +48,8 @@ class Code:
         self._pins: list[Any] = []
         self._memo: dict[int, str] = {}
         self._made: set[Var] = set()
+        self._read: dict[str, str] = {}
+        self.globals.update(analysis.constants)
         self._counter = 0
 
     # ------------------------------------------------------------- names
@@ -77,7 +79,15 @@ class Code:
     def outside(self, obj: Any) -> str:
         """The expression of an outside object."""
         rel = self.analysis.relative.get(id(obj))
-        return rel.expr if rel is not None else self.constant(obj, "A")
+        if rel is None:
+            return self.constant(obj, "A")
+        if rel.expr.isidentifier():
+            return rel.expr
+        # Read once, before any effect can change what lies on the way.
+        name = f"r{rel.register}"
+        if name not in self._read:
+            self._read[name] = f"{name} = {rel.expr}"
+        return name
 
     def var(self, var: Var) -> str:
         """The expression of a variable."""
@@ -404,7 +414,7 @@ class Code:
         elif c.kwargs:
             params.append("**_kw")
             head = [f"_k{i} = _kw[{k!r}]" for i, k in enumerate(c.kwargs)]
-        body = [*head, *(["saved = None"] if transactional else []), "try:"]
+        body = [*head, *self._read.values(), *(["saved = None"] if transactional else []), "try:"]
         body.extend("    " + line for line in (self.lines or ["pass"]))
         body.append("except Exception as error:")
         body.append(f"    return recover(error, {'saved' if transactional else None})")

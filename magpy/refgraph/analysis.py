@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture.session import Capture
+from magpy.capture.session import Capture, ContainerEffect
 from magpy.errors import Refusal
+from magpy.mock.spec import Const
 
 ABSENT = _interp.ABSENT
 _C_LEAVES = (int, float, complex, bool, type(None), str, bytes, type(...))
@@ -76,7 +77,7 @@ class Analysis:
         checks, anchors, nregs: the arguments of `_interp.Guard`.
         relative: relative objects by id.
         kwnames: keyword names in the caller's order.
-        edges: the reference graph for `explain`: (source label, edge label, target label).
+        constants: names that the expressions of relative objects use.
     """
 
     npos: int
@@ -85,7 +86,7 @@ class Analysis:
     checks: list[tuple[Any, ...]]
     anchors: dict[str, Any]
     relative: dict[int, Relative]
-    constants: list[Any] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
 
     def guard(self) -> Any:
         """The guard program."""
@@ -129,6 +130,9 @@ class Analyzer:
         self.types: dict[int, tuple[Any, list[Any]]] = {}
         self.anchors: dict[str, list[Any]] = collections.defaultdict(list)
         self.tensors: list[Any] = []
+        self.constants: dict[str, Any] = {}
+        self.anchored: set[int] = set()
+        self.overwritten = _overwritten(capture)
 
     def register(self) -> int:
         """A new register."""
@@ -161,7 +165,7 @@ class Analyzer:
         anchors["dicts"] = list(self.dicts.values())
         anchors["types"] = list(self.types.values())
         anchors["state"] = c.state
-        return Analysis(len(c.args), tuple(c.kwargs), self.nregs, self.checks, anchors, self.relative)
+        return Analysis(len(c.args), tuple(c.kwargs), self.nregs, self.checks, anchors, self.relative, self.constants)
 
     def operand(self, obj: Any) -> Any:
         """How a check names an object: a register, or the object itself."""
@@ -216,8 +220,17 @@ class Analyzer:
         """A key of a dict was read."""
         rel = self.relative.get(id(d))
         if rel is None:
+            if (id(d), key) in self.overwritten and self._state(value):
+                # The run put another object there, as it will in every call: what counts is what the object is like.
+                name = f"_d{len(self.constants)}"
+                self.constants[name] = d
+                dst = self.register()
+                self.checks.append(("dict_get", dst, ("a", d), key))
+                self.bind(value, dst, f"dict.__getitem__({name}, {key!r})")
+                return
             entry = self.dicts.setdefault(id(d), (d, []))
             entry[1].append((key, value, mode_of(value)))
+            self.anchored.add(id(value))
             return
         if value is ABSENT:
             self.checks.append(("dict_absent", rel.register, key))
@@ -225,6 +238,9 @@ class Analyzer:
         dst = self.register()
         self.checks.append(("dict_get", dst, rel.register, key))
         self.bind(value, dst, self.key_expr(rel, key))
+
+    def _state(self, value: Any) -> bool:
+        return value is not ABSENT and not c_leaf(value) and not isinstance(value, _ANCHOR_TYPES) and id(value) not in self.anchored
 
     def key_expr(self, rel: Relative, key: Any) -> str:
         """The expression of dict[key]."""
@@ -349,6 +365,17 @@ class Analyzer:
 def memo_unchanged(misses: int) -> Any:
     """A check that an lru_cache has remembered nothing new."""
     return lambda memo: memo.cache_info().misses == misses
+
+
+def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
+    """(dict, key) pairs that the run stored: reads of them before were of the program's own state."""
+    found: set[tuple[int, Any]] = set()
+    for e in capture.effects:
+        if isinstance(e, ContainerEffect) and e.kind == "dict":
+            for k, _ in e.stores:
+                if isinstance(k, Const) and type(k.value) is str:
+                    found.add((id(e.obj), k.value))
+    return found
 
 
 def bytearray_equal(expected: bytes) -> Any:
