@@ -195,7 +195,12 @@ def _share(part: int, of: int) -> str:
 
 
 def _markdown_lines(summary: Summary) -> list[str]:
-    lines = ["# ParityBench", "", *_describe_runs(summary), "", *_table(summary)]
+    lines = [
+        "# ParityBench",
+        "",
+        "Made by `python -m parity_tests --paritybench PATH --report docs`.",
+    ]
+    lines += [*_describe_runs(summary), "", *_table(summary)]
     lines += [
         "",
         "*whole*: every call equals eager and no call after the first ran eagerly.  *One graph*:",

@@ -46,8 +46,8 @@ class Settings:
     """What one run does; a run resumes only results of the same settings.
 
     Attributes:
-        timeout: wall seconds for eager's part of one case, and for the compiled part after it; where eager
-            took long, the compiled part may take four times as long as eager did.
+        timeout: wall seconds for eager's part of one case, and for the compiled part after it;
+            where eager took long, the compiled part may take four times as long as eager did.
         memory: GiB that a child may grow by.
         mutate: whether the mutation check follows a case that passes.
         mutate_seconds, mutations: budget of the mutation check for one case (0 mutations: no limit

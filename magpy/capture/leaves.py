@@ -240,6 +240,8 @@ def classify(f: Any) -> Leaf:
     if effect_of(f) is not Effect.UNKNOWN:
         return Leaf.HANDLER
     name = getattr(f, "__name__", "")
+    if name in ("__instancecheck__", "__subclasscheck__") and isinstance(f, _DESCRIPTORS):
+        return Leaf.PURE
     if isinstance(f, _DESCRIPTORS):
         owner = _owner_of(f)
         if owner is not None:

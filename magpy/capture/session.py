@@ -447,7 +447,7 @@ class Handler:
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""
-        if self.recorder._depth or self.refusal is not None:
+        if self.recorder._depth or self.refusal is not None or self.recorder.refusal is not None:
             return
         owner = getattr(f, "__self__", None)
         try:
@@ -571,10 +571,18 @@ _PAIRS = {"STORE_ATTR": ("LOAD_ATTR", "LOAD_METHOD"), "STORE_GLOBAL": ("LOAD_GLO
 def _counters(code: types.CodeType) -> set[str]:
     """Names that the code both reads and stores outside of its locals: what `self.calls += 1` looks like."""
     seen: dict[str, set[str]] = collections.defaultdict(set)
+    items: set[str] = set()
+    window: list[Any] = [None] * 3
     for i in dis.get_instructions(code):
         if isinstance(i.argval, str):
             seen[i.opname].add(i.argval)
-    return {name for store, loads in _PAIRS.items() for name in seen[store] if any(name in seen[load] for load in loads)}
+        # d["k"] += 1 copies container and key before it reads the item.
+        if i.opname == "BINARY_SUBSCR" and window[1] == window[2] == "COPY" and isinstance(window[0], str):
+            items.add(window[0])
+        window = [*window[1:], i.opname]
+        if i.opname == "LOAD_CONST":
+            window[-1] = i.argval
+    return items | {name for store, loads in _PAIRS.items() for name in seen[store] if any(name in seen[load] for load in loads)}
 
 
 def instrument_checked(code: types.CodeType) -> types.CodeType:

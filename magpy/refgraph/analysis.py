@@ -322,8 +322,8 @@ class Analyzer:
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
         if isinstance(obj, dict):
             self.anchors["dict_keys"].append((obj, tuple(pre)))
-            entry = self.dicts.setdefault(id(obj), (obj, []))
-            entry[1].extend((k, v, mode_of(v)) for k, v in pre.items())
+            for k, v in pre.items():
+                self.dict_key(obj, k, v)
         elif isinstance(obj, list):
             self.anchors["lists"].append((obj, pre))
         elif isinstance(obj, set):

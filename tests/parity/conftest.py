@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,15 @@ from parity_tests import worker
 from parity_tests.modes import MODES
 from parity_tests.results import Results
 from tests.parity.hand_made import FakeMode, dying, hanging, hoarding, remembering
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Small tensors gain nothing from threads, and the runner's children have one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)
