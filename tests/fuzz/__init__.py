@@ -1,0 +1,1 @@
+"""Random programs run eagerly and compiled, in step."""

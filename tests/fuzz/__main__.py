@@ -1,0 +1,238 @@
+"""`python -m tests.fuzz --programs N --seed S [--jobs J]`: runs random programs and shortens what fails.
+
+Owns: processes (a batch of programs in each, so that a crash is found and survived), counting and
+printing. Does not own: programs, worlds, shortening.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import pathlib
+import pickle
+import re
+import signal
+import sys
+import time
+import warnings
+
+import torch
+
+from tests.fuzz import grammar, shrink, worlds
+
+_TIMEOUT = 20
+
+
+def _apart(work, timeout):
+    """Runs `work()` in a child; yields what it sends, then how it ended.
+
+    `work` is a generator; every item is pickled to the parent.
+    """
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            with os.fdopen(write, "wb") as pipe:
+                for item in work():
+                    # A program that does not end dies of the alarm.
+                    signal.alarm(timeout)
+                    pickle.dump(item, pipe)
+                    pipe.flush()
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        while True:
+            try:
+                yield pickle.load(pipe)
+            except (EOFError, pickle.UnpicklingError):
+                break
+    _, status = os.waitpid(pid, 0)
+    yield os.waitstatus_to_exitcode(status)
+
+
+def check(source, seed, timeout=_TIMEOUT):
+    """The finding of one program, run in a process of its own, or None."""
+
+    def work():
+        yield "start"
+        warnings.simplefilter("ignore")
+        report = worlds.run(source, seed)
+        finding = report.finding
+        if finding is not None and finding.kind == "differs" and not worlds.deterministic(source, seed):
+            finding = None
+        yield finding
+
+    *items, status = _apart(work, timeout)
+    if len(items) == 2:
+        return items[1]
+    if status == -signal.SIGALRM:
+        return worlds.Finding("hangs", -1, "does not end")
+    if status < 0:
+        return worlds.Finding("crash", -1, signal.Signals(-status).name)
+    return None
+
+
+def similar(finding):
+    """What stays the same when a failing program is shortened."""
+    if finding is None:
+        return None
+    if finding.kind == "internal":
+        return finding.kind, re.sub(r"\d+", "#", finding.text)[:60]
+    return finding.kind, finding.text.partition("]")[0]
+
+
+def shorten(source, seed, finding, seconds):
+    """The shortest program found that fails alike, and its finding."""
+    wanted = similar(finding)
+    short = shrink.shrink(source, lambda text: similar(check(text, seed, 5)) == wanted, seconds)
+    return short, check(short, seed) or finding
+
+
+class Batch:
+    """Seeds run in children; collects totals and failures."""
+
+    def __init__(self, verbose=False):
+        self.programs = 0
+        self.total = worlds.Report()
+        self.reasons = collections.Counter()
+        self.failures = []
+        self.verbose = verbose
+
+    def run(self, seeds, size=100):
+        """Runs the programs of the seeds."""
+        seeds = list(seeds)
+        while seeds:
+            batch, done, current = seeds[:size], 0, None
+            for item in _apart(lambda: _batch(batch), _TIMEOUT):  # noqa: B023 - used up at once
+                if isinstance(item, tuple):
+                    kind, seed, value = item
+                    if kind == "start":
+                        current = seed
+                    else:
+                        done += 1
+                        self._take(seed, value)
+                        current = None
+                else:
+                    status = item
+            if status != 0 and current is not None:
+                kind = "hangs" if status == -signal.SIGALRM else "crash"
+                self.failures.append((current, worlds.Finding(kind, -1, f"status {status}")))
+                done += 1
+            elif status != 0:
+                self.failures.append((batch[min(done, len(batch) - 1)], worlds.Finding("crash", -1, f"status {status} at exit")))
+                done = max(done, 1)
+            seeds = seeds[max(done, 1) :]
+
+    def _take(self, seed, report):
+        if report is None:
+            return
+        self.programs += 1
+        t = self.total
+        t.steps += report.steps
+        t.captures += report.captures
+        t.hits += report.hits
+        t.calls += report.calls
+        for reason in report.reasons:
+            self.reasons[re.sub(r"'[^']*'|\d+|\S*<fuzz>\S*|\([^()]*\)", "_", reason)[:100]] += 1
+        if report.finding is not None:
+            self.failures.append((seed, report.finding))
+
+
+def _batch(seeds):
+    warnings.simplefilter("ignore")
+    for seed in seeds:
+        yield "start", seed, None
+        yield "end", seed, run_seed(seed)
+
+
+def run_seed(seed):
+    """The report on the program of a seed, or None if there is no program."""
+    source = grammar.program(seed)
+    if source is None:
+        return None
+    try:
+        report = worlds.run(source, seed)
+    except Exception as error:
+        return worlds.Report(finding=worlds.Finding("harness", -1, repr(error)[:300]))
+    finding = report.finding
+    if finding is not None and finding.kind == "differs" and not worlds.deterministic(source, seed):
+        report.finding = None
+    return report
+
+
+def main():
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="the first program's number")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--show", action="store_true", help="print the program of --seed and its finding")
+    parser.add_argument("--shrink", type=float, default=30.0, help="seconds for each failure")
+    parser.add_argument("--shorten", type=int, default=10, help="failures that are shortened")
+    parser.add_argument("--reasons", type=int, default=10, help="reasons for eager calls that are printed")
+    parser.add_argument("--save", type=pathlib.Path, help="directory for the failing programs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if options.show:
+        print(grammar.program(options.seed))
+        print(check(grammar.program(options.seed), options.seed))
+        return 0
+    # Children inherit all that is loaded lazily.
+    worlds.run("def f(t):\n    return t + 1\ntarget = f\ndef steps(f):\n    import torch\n    yield f(torch.ones(2))\n")
+    start = time.monotonic()
+    seeds = range(options.seed, options.seed + options.programs)
+    batches = _all(seeds, max(1, options.jobs))
+    seconds = time.monotonic() - start
+    return _tell(batches, seconds, options)
+
+
+def _all(seeds, jobs):
+    if jobs == 1:
+        batch = Batch()
+        batch.run(seeds)
+        return [batch]
+    from concurrent.futures import ThreadPoolExecutor
+
+    batches = [Batch() for _ in range(jobs)]
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda i: batches[i].run(seeds[i::jobs]), range(jobs)))
+    return batches
+
+
+def _tell(batches, seconds, options):
+    programs = sum(b.programs for b in batches)
+    failures = sorted(x for b in batches for x in b.failures)
+    totals = {n: sum(getattr(b.total, n) for b in batches) for n in ("steps", "calls", "hits", "captures")}
+    print(
+        f"{programs} programs, {totals['steps']} steps, {totals['calls']} calls, {totals['hits']} hits,"
+        f" {totals['captures']} captures, {seconds:.1f} s, {programs / seconds:.1f} programs/s;"
+        f" {len(failures)} failures {dict(collections.Counter(f.kind for _, f in failures))}"
+    )
+    reasons = sum((b.reasons for b in batches), collections.Counter())
+    for reason, count in reasons.most_common(options.reasons):
+        print(f"  {count:5} {reason}")
+    for i, (seed, finding) in enumerate(failures):
+        print(f"seed {seed}: {finding.kind} at step {finding.step}: {finding.text:.300}", flush=True)
+        if i >= options.shorten:
+            continue
+        source = grammar.program(seed)
+        short, finding = shorten(source, seed, finding, options.shrink)
+        print(f"{short}\n# -> {finding.kind} at step {finding.step}: {finding.text:.300}\n", flush=True)
+        if options.save:
+            options.save.mkdir(parents=True, exist_ok=True)
+            (options.save / f"seed_{seed}.py").write_text(f"# {finding}\n{short}\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

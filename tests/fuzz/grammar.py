@@ -1,0 +1,1007 @@
+"""Random programs as text: a world, a function over it, and steps that call it and change the world.
+
+Owns: the templates and how they are filled. Does not own: what is done with a program
+(`worlds.py`). In a template `$T` is an expression of a type, `$+T` a new local variable of it,
+`$=T` a new or an old one, `$vT` something assignable, `$fnT` a new function; a line that ends in `:` is followed by a block.
+Types: T tensor, I int, F float, B bool, S str, A anything, LT/LI lists, DT/DI dicts, O Thing.
+
+Bare names of the world that the function or the steps assign are declared global afterwards.
+Programs that raise are mended: the statement that raised is taken out, most times.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import random
+import re
+
+from tests.fuzz import worlds
+
+EXPRESSIONS = {
+    "T": """
+        $T + $T | $T * $T | $T - $F | $T * $I | $F * $T | $T / 2 | -$T | $T ** 2
+        torch.relu($T) | torch.sigmoid($T) | $T.tanh() | $T.exp() | F.gelu($T)
+        $T.sum() | $T.mean() | $T.sum(-1, keepdim=True) | $T.sum().view(1)
+        $T.reshape(-1) | $T.reshape(-1)[:1] | $T[..., :1] | $T[..., 0] | $T.T | $T.unsqueeze(0)
+        $T.view_as($T) | $T.flatten()[$I % 2] | $T.expand(2, 3) | $T.transpose(-1, 0)
+        torch.cat([$T.reshape(-1), $T.reshape(-1)]) | torch.stack([$T, $T]).sum(0)
+        torch.where($T > 0, $T, $T) | $T.clone() | $T.detach() | $T.clamp(min=$F)
+        torch.full((3,), $F) | torch.zeros($I % 3 + 1) | torch.arange($I % 4 + 1).float()
+        torch.tensor($LI).float() | torch.tensor([$F, $F, 1.0]) | torch.ones_like($T) | $t
+        $T.to(torch.float64) | $T.float() | ($T > $F).float() | $T.softmax(-1) | $T.max()
+        $T if $B else $T | sum($LT) | sum($LT, start=$T) | $LT[0] | $LT[-1] | $DT["a"]
+        max($T, $T, key=lambda q: q.numel()) | $T.masked_fill($T > 0, $F) | $T.contiguous()
+        functools.reduce(operator.add, $LT) | $T.split(1)[0] | $T.unbind(0)[-1] | next(iter($LT))
+        $T.sort().values | $T.cumsum(-1) | torch.maximum($T, $T) | $T.add($T, alpha=$I)
+        (lambda q: q * $F)($T) | F.linear($T.reshape(-1)[:1], torch.ones(2, 1)) | $T.type_as($T)
+        $T * len($LT) | $T * $T.shape[-1] | $T.new_zeros(3) | $T.square().sum().sqrt()
+    """,
+    "I": """
+        $i | $i | $I + $I | $I - $i | $I * $i | $I % 3 | $I // 2 | len($LT) | len($LI)
+        $T.dim() | $T.numel() | len($T.shape) | $T.shape[-1] | sum($T.shape) | int($F) | int($B)
+        $I if $B else $I | max($I, $I) | min($LI) | sum($LI) | len($S) | $LI[0] | $LI[-1]
+        abs($I) | $DI.get("a", $i) | $DI.get($S, 1) | len($DI) | max($LI, default=0) | $LI.count($i)
+        sorted($LI)[0] | sum(q for q in $LI) | int($T.sum() > 0) | $T.argmax().item() | hash($i)
+        next((q for q in $LI if q > $i), $I) | ($T > 0).sum().item() | divmod($I, 3)[1] | ord($S[0])
+        int($T.sum().item() * 2)
+    """,
+    "F": """
+        $f | $f | $F + $I | $F * $F | $F - $f | float($I) | $I / 2 | abs($F) | max($F, $f)
+        $F if $B else $F | round($F, 1) | math.sin($F) | $T.sum().item() | $T.flatten()[0].item()
+        math.floor($F) | float($T.mean()) | min($F, $T.max().item()) | $T.tolist()[0]
+    """,
+    "B": """
+        True | False | $I > $i | $I == $I | $F < $f | not $B | $B and $B | $B or $B | $S == $s
+        $S in $DI | $i in $LI | $T.dim() > 1 | $T.requires_grad | $T.shape == $T.shape
+        $T.sum() > $f | ($T > 0).any() | $T is $T | $A is None | isinstance($A, int) | bool($LI)
+        $LI == $LI | $i < $I < 5 | torch.is_grad_enabled() | $T.is_leaf | isinstance($A, torch.Tensor)
+        all(q > 0 for q in $LI) | any($LI) | $T.dtype == torch.float32 | hasattr($A, "shape")
+        torch.equal($T, $T) | $A is $A | callable($A) | $T.sum().item() > $f | type($A) is list
+    """,
+    "S": """
+        $s | $s | $S + $s | str($I) | f'''{$I}-{$S}''' | $S.upper() | $s if $B else $S | repr($I)
+        f'''{$F:.2f}''' | "".join(sorted($S)) | type($A).__name__ | "%d" % $I | str($T.dtype) | $S[:1]
+        f'''{$T.sum().item():.1f}''' | next(iter($DI), "z") | ",".join($DI)
+    """,
+    "A": """
+        $T | $T | $I | $F | $B | $S | None | ($T, $I) | [$T, $A] | {"a": $T, "k": $A} | $LT | $DT
+        $LI | $DI | (lambda q=2: q) | slice($i, None) | $T.shape | $A or $A | {$i, $i} | $T.tolist()
+        Pair($T, $I) | $O | [$A, $A] | Record($T) | collections.OrderedDict(a=$T, b=$A) | $T.dtype
+        types.SimpleNamespace(v=$A) | range($i) | functools.partial(max, $I) | ($T.numpy() if not $T.requires_grad else 0)
+    """,
+    "LT": """
+        [$T, $T] | [$T] | [q * 2 for q in $LT] | $LT + [$T] | $LT[::-1] | list($DT.values()) | list($LT)
+        [q for q in $LT if q.dim()] | list($T.reshape(-1).unbind(0)) | [$T for _ in range(2)] | list(map(torch.relu, $LT))
+        sorted($LT, key=lambda q: q.numel()) | [$T, *$LT] | list($T.chunk(2))
+    """,
+    "LI": """
+        [$I, $I] | list(range($I % 4)) | [q + 1 for q in $LI] | $LI + [$I] | sorted($LI) | list($T.shape)
+        $LI[:2] | $LI * 2 | [*$LI, $i] | list($DI.values()) | list(map(abs, $LI)) | [len(q) for q in $DI] | $LI[::-1]
+    """,
+    "DT": """
+        {"a": $T, "b": $T} | dict(a=$T) | {**$DT, "c": $T} | {k: q + 1 for k, q in $DT.items()} | dict($DT)
+    """,
+    "DI": """
+        {"a": $I, "b": $i} | {**$DI, $S: $I} | dict($DI) | {k: q for k, q in $DI.items() if q}
+        collections.Counter($S) | dict(zip($S, $LI))
+    """,
+    "O": """
+        Thing($F) | Thing($T) | Thing($I, name=$S)
+    """,
+}
+
+STATEMENTS = """
+$=T = $T
+$=T = $T
+$=T = $T
+$=T = $T
+$=I = $I
+$=F = $F
+$=B = $B
+$=S = $S
+$=A = $A
+$=LT = $LT
+$=LI = $LI
+$=DT = $DT
+$=DI = $DI
+$=O = $O
+$=T, $=I = $T, $I
+$=T, *$+LT = $T, *$LT
+($+I := $I)
+$vT += $F
+$vT.add_($T)
+$vT.mul_($F)
+$vT[..., 0] = $F
+$vT.copy_($T)
+$vT[$T > 0] = $F
+$vT.reshape(-1)[0].add_(1)
+$vT.data = $T.detach()
+$vT.data.mul_($F)
+torch.add($T, $T, out=$vT)
+$vT.relu_()
+$vLI.append($I)
+$vLI.pop()
+$vLI.extend($LI)
+$vLI[0] = $I
+$vLI += [$I]
+$vLT.append($T)
+$vLT[0] = $T
+$vLT.insert(0, $T)
+del $vLT[0]
+$vLT[:] = $LT
+$vDT["a"] = $T
+$vDT[$S] = $T
+$vDT.setdefault($S, $T).add_(1)
+$vDT.update(z=$T)
+$vDI[$S] = $I
+$vDI.pop("a", None)
+$vDI["n"] = $vDI.get("n", 0) + 1
+$vDI.clear()
+$vO.v = $A
+$vO.n += 1
+$vO.scale($T)
+$vO.new = $A
+setattr($vO, $S, $A)
+vars($vO)["m"] = $I
+del $vO.n
+print($S, $I)
+print($T)
+print(f'''{$I} {$S!r}''', end=';')
+warnings.warn($S)
+if $B:#else
+if $B:
+if $T.sum() > $f:#else
+for $+I in range($i):
+for $+T in $LT:
+for $+I, $+T in enumerate($LT):
+for $+S, $+T in $DT.items():
+for $+S in sorted($DI):
+for $+T, $+I in zip($LT, $LI):
+while $vI < $i:#$vI += 1
+with torch.no_grad():
+with torch.enable_grad():
+try:#except
+try:#finally
+try:#raise
+def $fnT(q):#inner
+def $fnT(q, r=$F):#inner
+def $fnI():#nonlocal
+def $fnG(n):#generator
+match $A:#match
+if $B: return $A
+$=T = torch.rand(3) + $T
+$=T = F.dropout($T, 0.5)
+$=F = random.random()
+$=I = random.randint(0, 3)
+$=F = float(np.random.rand())
+$=T = torch.randn_like($T)
+$=T = torch.from_numpy($T.detach().numpy() * 2)
+$=T = $T[$T > 0]
+$=T = $T.nonzero()
+$=F, *$+LI = $T.reshape(-1).tolist()
+assert $B, $S
+del $vT
+$=T = torch.autograd.grad($T.requires_grad_().sum(), [$vT], allow_unused=True)[0]
+$vT.sum().backward()
+$=T = $vT
+$=T = $vT.view(-1)
+$=LT = $vLT
+$=A = [$A for _ in range(2)]
+$=A = [$vT] * 2
+$vT.tag = $A
+exec("pass")
+$+A = locals().keys() and $I
+"""
+
+
+@dataclasses.dataclass
+class Piece:
+    """Something in the world.
+
+    Attributes:
+        setup: its source.
+        uses: expressions of it, by type.
+        acts: statements that read or change it from inside the function.
+        changes: statements of the steps that change it between calls.
+    """
+
+    setup: str
+    uses: dict[str, str] = dataclasses.field(default_factory=dict)
+    acts: str = ""
+    changes: str = ""
+
+
+BASE = """
+import collections, functools, math, operator, random, types, typing, warnings, dataclasses, itertools
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+Pair = collections.namedtuple("Pair", "t n")
+@dataclasses.dataclass
+class Record:
+    t: object
+    n: int = 1
+class Thing:
+    n = 1
+    limit = 4
+    def __init__(self, v, name="thing"):
+        self.v = v
+        self.name = name
+    @property
+    def twice(self):
+        return self.v * 2
+    def scale(self, t):
+        self.n += 1
+        return t * self.v
+"""
+
+PIECES = {
+    "gi": Piece(
+        "gi = $i",
+        {"I": "gi", "B": "gi > 1"},
+        "gi = $I | gi += 1 | gi = gi * 2 % 7",
+        "gi = $i | gi = $f | gi = True | gi += 1 | gi = int(gi)",
+    ),
+    "gf": Piece("gf = $f", {"F": "gf"}, "gf = $F | gf *= 0.5", "gf = $f | gf = $i | gf = -0.0 | gf = float('nan')"),
+    "gs": Piece('gs = $s', {"S": "gs"}, "gs = $S | gs += 'x'", "gs = $s | gs = ''"),
+    "gb": Piece("gb = $B", {"B": "gb"}, "gb = not gb", "gb = not gb | gb = 1 | gb = None"),
+    "gt": Piece(
+        "gt = $t",
+        {"T": "gt | gt * 2"},
+        "gt.add_($F) | gt = gt + 1 | gt = $T | gt[..., 0] = $F | gt.requires_grad_() | gt.grad = None",
+        "gt.add_(1) | gt = $t | gt = gt.double() | gt.requires_grad_() | gt.data = $t | gt = gt.detach() | gt = gt.clone() | gt.zero_() | gt = gl_view",
+    ),
+    "gp": Piece(
+        "gp = nn.Parameter($t)",
+        {"T": "gp"},
+        "gp.data.add_($F) | gp.grad = None | gp.data = $T.detach()",
+        "gp.data.mul_(2) | gp.grad = None | gp.requires_grad_(False) | gp.requires_grad_(True) | gp = nn.Parameter($t) | gp.data = $t",
+    ),
+    "gli": Piece(
+        "gli = [$i, $i]",
+        {"LI": "gli", "I": "gli[0] | len(gli)"},
+        "gli.append($I) | gli[0] = $I | gli.pop() | gli.sort() | gli.reverse() | gli[:] = $LI | gli = gli + [$I] | gli += [$I] | gli.insert(0, $I) | gli.remove($I) | gli.clear()",
+        "gli.append($i) | gli[0] = $i | gli = list(gli) | gli = [$i, $i] | gli.clear() | gli[0] = $f | gli = tuple(gli) | gli[:] = gli[:] | gli.reverse()",
+    ),
+    "glt": Piece(
+        "glt = [$t, $t]",
+        {"LT": "glt", "T": "glt[0] | glt[-1]"},
+        "glt.append($T) | glt[0] = $T | glt.pop() | glt[0].add_(1) | glt = glt[1:] | glt[0], glt[-1] = glt[-1], glt[0] | glt.clear()",
+        "glt.append($t) | glt[0] = $t | glt[0] = glt[-1] | glt = [$t] | glt[0].mul_(2) | glt.reverse() | glt[0] = glt[0].double()",
+    ),
+    "gdi": Piece(
+        'gdi = {"a": $i, "b": $i}',
+        {"DI": "gdi", "I": 'gdi["a"] | gdi.get("b", 0) | gdi.get("zz", 1)', "B": '"c" in gdi'},
+        'gdi["a"] = $I | gdi["c"] = $I | gdi["a"] += 1 | gdi.pop("b", None) | gdi.setdefault($S, $I) | gdi.update(a=$I) | del gdi["b"] | gdi = dict(gdi) | gdi |= $DI | gdi.popitem() | gdi.clear()',
+        'gdi["a"] = $i | gdi["c"] = $i | gdi.pop("b", None) | gdi = dict(gdi) | gdi = {"b": $i, "a": $i} | gdi["a"] = gdi.pop("a") | gdi["zz"] = $i',
+    ),
+    "gdt": Piece(
+        'gdt = {"a": $t, "b": $t}',
+        {"DT": "gdt", "T": 'gdt["a"] | gdt.get("b", $T)'},
+        'gdt["a"] = $T | gdt[$S] = $T | gdt["a"].add_(1) | gdt.pop("b", None) | gdt["b"] = gdt["a"] | gdt = {}',
+        'gdt["a"] = $t | gdt["b"] = gdt.get("a") | gdt["a"].add_(1) | gdt.pop("b", None) | gdt["c"] = $t',
+    ),
+    "gset": Piece(
+        "gset = {$i, $i}",
+        {"B": "$I in gset", "I": "len(gset) | sum(gset)", "LI": "sorted(gset)"},
+        "gset.add($I) | gset.discard($I) | gset |= {$I} | gset.update($LI)",
+        "gset.add($i) | gset.clear() | gset = set(gset) | gset.discard($i)",
+    ),
+    "gq": Piece(
+        "gq = collections.deque([$i, $i], maxlen=3)",
+        {"I": "gq[0] | len(gq)", "LI": "list(gq)"},
+        "gq.append($I) | gq.appendleft($I) | gq.popleft() | gq.rotate(1) | gq[0] = $I",
+        "gq.append($i) | gq.clear() | gq.rotate() | gq.append($f)",
+    ),
+    "gc": Piece(
+        "gc = collections.Counter('ab')",
+        {"I": 'gc["a"] | sum(gc.values())', "DI": "gc"},
+        'gc["a"] += 1 | gc[$S] += $I | gc.update($S)',
+        'gc["a"] += 1 | gc.clear() | gc["q"] = 1',
+    ),
+    "gdd": Piece(
+        "gdd = collections.defaultdict(list)",
+        {"I": "len(gdd) | len(gdd['a'])"},
+        "gdd[$S].append($I) | gdd[$S].append($T)",
+        "gdd['a'].append(1) | gdd.clear() | gdd.default_factory = list",
+    ),
+    "gpair": Piece("gpair = Pair($t, $i)", {"T": "gpair.t", "I": "gpair.n"}, "gpair = Pair($T, $I) | gpair.t.add_(1)", "gpair = Pair(gpair.t, $i) | gpair = gpair._replace(t=$t) | gpair.t.mul_(2)"),
+    "grec": Piece(
+        "grec = Record($t, $i)",
+        {"T": "grec.t", "I": "grec.n", "B": "grec == Record($T, $I)"},
+        "grec.n += 1 | grec.t = $T | grec = dataclasses.replace(grec, n=$I)",
+        "grec.n = $i | grec.t = $t | Record.n = $i | grec.t.add_(1) | grec = Record($t)",
+    ),
+    "thing": Piece(
+        "thing = Thing($f)",
+        {"T": "thing.scale($T) | $T * thing.twice", "I": "thing.n | Thing.limit | thing.limit", "F": "thing.twice", "O": "thing", "S": "thing.name", "A": "thing.v | thing.scale | getattr(thing, $S, None)"},
+        "thing.v = $F | thing.n += 1 | Thing.limit += 1 | thing.extra = $A | thing.v = $T | Thing.count = getattr(Thing, 'count', 0) + 1 | thing.name = $S | del thing.name | thing.self = thing | thing.__dict__.update(m=$I)",
+        """thing.v = $f | thing.v = $i | thing.n = $i | Thing.limit = $i | Thing.scale = lambda self, t: t + 1 | thing.scale = lambda t: t - 1
+        thing = Thing($f) | Thing.v = $f | del thing.v | Thing.twice = property(lambda self: 3.0) | thing.__dict__.pop('n', None) | Thing.n = $i | Thing.__getattr__ = lambda self, name: 5.0
+        thing.__dict__ = dict(thing.__dict__) | thing.limit = $i | Thing.__len__ = lambda self: 0 | Thing.__init__ = lambda self, v, name='x': vars(self).update(v=v)""",
+    ),
+    "things": Piece(
+        "things = [Thing($f), Thing($f, 'second')]",
+        {"O": "things[0] | things[-1]", "F": "sum(q.v for q in things) | things[0].v"},
+        "things[0].v = $F | things.append(Thing($T)) | things[-1].n = $I | things[0] = things[-1] | things[0].peer = things[-1]",
+        "things[0].v = $f | things.reverse() | things[0] = things[-1] | things.append(Thing($f)) | things[-1] = Thing($f)",
+    ),
+    "slotted": Piece(
+        "class Slotted:\n    __slots__ = ('a', 'b')\n    def __init__(self, a):\n        self.a = a\n    def grow(self):\n        self.a += 1\n        return self.a\nslotted = Slotted($i)",
+        {"I": "slotted.a | slotted.grow() | getattr(slotted, 'b', 2)", "A": "Slotted($T) | Slotted($I)"},
+        "slotted.a = $I | slotted.b = $A | slotted.b = slotted | del slotted.a",
+        "slotted.a = $i | slotted.b = $i | slotted = Slotted($i) | slotted.a = $f | del slotted.b",
+    ),
+    "sub": Piece(
+        "class Sub(Thing):\n    def __init__(self, v):\n        super().__init__(v, 'sub')\n        self.calls = []\n    def scale(self, t):\n        self.calls.append(self.n)\n        return super().scale(t) + 1\n    @classmethod\n    def make(cls, v):\n        return cls(v)\n    @staticmethod\n    def half(t):\n        return t / 2\nsub = Sub($f)",
+        {"T": "sub.scale($T) | Sub.half($T) | Sub.make($F).scale($T)", "O": "sub | Sub($T) | Sub.make($I)", "I": "len(sub.calls) | sub.n"},
+        "sub.v = $F | sub.calls.clear() | sub.calls = [] | Sub.n = $I | sub.__class__ = Thing",
+        "sub.v = $f | Sub.scale = Thing.scale | del Sub.scale | Sub.n = $i | Thing.n = $i | Thing.scale = lambda self, t: t | sub.calls.append(0) | sub.__class__ = Thing | Sub.__bases__ = (Thing,) | Sub.half = staticmethod(lambda t: t * 3)",
+    ),
+    "box": Piece(
+        """class Box:
+    def __init__(self, *items):
+        self.items = list(items)
+    def __getitem__(self, i):
+        return self.items[i]
+    def __setitem__(self, i, v):
+        self.items[i] = v
+    def __len__(self):
+        return len(self.items)
+    def __iter__(self):
+        return iter(self.items)
+    def __contains__(self, v):
+        return any(v is q for q in self.items)
+    def __bool__(self):
+        return len(self.items) > 1
+    def __add__(self, other):
+        return Box(*self.items, other)
+    def __eq__(self, other):
+        return isinstance(other, Box) and len(self) == len(other)
+    __hash__ = None
+    def __call__(self, t):
+        for q in self:
+            t = t * q
+        return t
+    def __getattr__(self, name):
+        if name.startswith('__'):
+            raise AttributeError(name)
+        return len(name)
+    def __enter__(self):
+        self.items.append(1)
+        return self
+    def __exit__(self, *error):
+        self.items.pop()
+        return error[0] is ValueError
+box = Box($f, $i)""",
+        {"T": "box($T) | sum(q * $T for q in box)", "I": "len(box) | box.anything", "B": "bool(box) | $I in box | box == Box($I)", "F": "box[0]", "A": "box + $T | Box($A)", "LI": "[q for q in box]"},
+        "box[0] = $F | box.items.append($I) | box.name = $S | box = box + $I | with box:",
+        "box[0] = $f | box.items.append($f) | box.items.pop() | Box.__len__ = lambda self: 1 | Box.__bool__ = lambda self: False | Box.__call__ = lambda self, t: t | box.anything = $i | box = Box($f)",
+    ),
+    "helper": Piece(
+        "def helper(t, k=$i, *rest, flag=False, **named):\n    if flag:\n        t = -t\n    for q in rest:\n        t = t + q\n    return t * k + len(named)",
+        {"T": "helper($T) | helper($T, $I) | helper($T, $I, $F, flag=$B) | helper($T, z=$I, flag=True) | helper(*[$T, $I]) | helper($T, **$DI)"},
+        "helper.calls = getattr(helper, 'calls', 0) + 1",
+        "helper.__defaults__ = ($i,) | helper.__kwdefaults__ = {'flag': True} | helper = lambda t, *a, **k: t | helper.__code__ = (lambda t, k=1, *rest, flag=False, **named: t - k).__code__",
+    ),
+    "recurse": Piece(
+        "def recurse(n, t):\n    return t if n <= 0 else recurse(n - 1, t * 2) + n",
+        {"T": "recurse($I % 4, $T)"},
+        "",
+        "recurse = lambda n, t: t",
+    ),
+    "counter": Piece(
+        "def make_counter():\n    count = 0\n    history = []\n    def counter(step=1):\n        nonlocal count\n        count += step\n        history.append(count)\n        return count\n    return counter\ncounter = make_counter()",
+        {"I": "counter() | counter($I)"},
+        "counter()",
+        "counter() | counter.__defaults__ = (2,) | counter = make_counter() | counter.__closure__[0].cell_contents = $i",
+    ),
+    "decorated": Piece(
+        "calls = []\ndef traced(g):\n    @functools.wraps(g)\n    def inner(*args, **kwargs):\n        calls.append(g.__name__)\n        return g(*args, **kwargs)\n    return inner\n@traced\ndef decorated(t):\n    return t.sin()",
+        {"T": "decorated($T)", "I": "len(calls)"},
+        "calls.clear()",
+        "calls.clear() | calls.append('x') | decorated = decorated.__wrapped__",
+    ),
+    "cached": Piece(
+        "@functools.lru_cache(maxsize=None)\ndef cached(n):\n    return n * 2\n@functools.lru_cache(maxsize=None)\ndef table(n):\n    return torch.arange(float(n % 3 + 1))",
+        {"I": "cached($I)", "T": "table($I)"},
+        "",
+        "cached.cache_clear() | table.cache_clear()",
+    ),
+    "gen": Piece(
+        "def gen(n):\n    total = 0\n    for i in range(n):\n        got = yield i + total\n        total += got or 1\n    return total\nstream = iter([$i, $i, $i, $i, $i, $i, $i])",
+        {"LI": "list(gen($I % 4))", "I": "sum(gen($I % 4)) | next(stream, 0)"},
+        "next(stream, None)",
+        "next(stream, None) | stream = iter([$i] * 5) | stream = gen(4)",
+    ),
+    "net": Piece(
+        """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))
+        self.register_buffer('seen', torch.zeros(()))
+        self.gain = $f
+        self.steps = 0
+        self.layers = nn.ModuleList([nn.Tanh(), nn.Dropout(0.5)])
+    def forward(self, t, k=1):
+        self.steps += 1
+        if self.training:
+            self.seen += 1
+            self.seen = self.seen * 1
+        for layer in self.layers:
+            t = layer(t)
+        return t * self.w.sum() * self.gain + k
+net = Net()""",
+        {"T": "net($T) | net($T, k=$I) | net.w | net.seen | net.forward($T)", "I": "net.steps | len(net.layers)", "B": "net.training", "A": "net | list(net.parameters()) | net.state_dict()"},
+        "net.gain = $F | net.steps += 1 | net.w.data.add_($F) | net.seen.add_(1) | net.cache = $T | net.zero_grad() | net.eval() | net.train() | net.w.grad = None | net.w = nn.Parameter($T.detach()) | net.extra = nn.Parameter(torch.ones(1))",
+        """net.train() | net.eval() | net.gain = $f | net.w.data.mul_(2) | net.w.data = $t | net.w.requires_grad_(False) | net.layers.append(nn.ReLU()) | net.layers[0] = nn.ReLU() | net = Net()
+        net.w = nn.Parameter($t) | net.register_forward_hook(lambda m, a, r: r + 1) | net.register_forward_pre_hook(lambda m, a: (a[0] * 2, *a[1:])) | net.double() | net.zero_grad() | Net.forward = lambda self, t, k=1: t * k
+        net.forward = lambda t, k=1: t + k | net.load_state_dict({'w': torch.ones(3), 'seen': torch.ones(())}) | net.seen = torch.ones(()) | net.layers[1].p = 0.0 | net.layers[0].eval() | net.seen.add_(1) | del net.layers[1]""",
+    ),
+    "linear": Piece(
+        "torch.manual_seed(1)\nlinear = nn.Sequential(nn.Linear(3, 3), nn.ReLU())\nnorm = nn.BatchNorm1d(3)",
+        {"T": "linear($T.reshape(-1)[:1].expand(3)) | linear(torch.ones(2, 3) * $F) | norm(linear(torch.ones(2, 3) * $F)) | linear[0].weight"},
+        "linear[0].bias.data.zero_() | norm.momentum = $F",
+        "linear[0].weight.data.add_(1) | linear[0].bias = None | norm.eval() | norm.train() | linear[1] = nn.Tanh() | norm.reset_running_stats() | linear.requires_grad_(False) | linear.zero_grad()",
+    ),
+    "enum": Piece(
+        "import enum\nclass Mode(enum.Enum):\n    ADD = 1\n    MUL = 2\nmode = Mode.ADD",
+        {"T": "($T + 1 if mode is Mode.ADD else $T * 2)", "A": "mode | Mode.MUL", "B": "mode == Mode.ADD", "S": "mode.name"},
+        "mode = Mode.MUL | mode = Mode(2)",
+        "mode = Mode.MUL | mode = Mode.ADD",
+    ),
+    "meta": Piece(
+        """class Positive:
+    def __set_name__(self, owner, name):
+        self.name = '_' + name
+    def __get__(self, obj, owner=None):
+        return self if obj is None else getattr(obj, self.name, 1)
+    def __set__(self, obj, value):
+        setattr(obj, self.name, abs(value))
+class Meta(type):
+    made = 0
+    def __call__(cls, *args):
+        Meta.made += 1
+        return super().__call__(*args)
+class Described(metaclass=Meta):
+    size = Positive()
+    def __init__(self, size=1):
+        self.size = size
+described = Described($i)""",
+        {"I": "described.size | Described($I).size | Meta.made", "A": "Described($I)"},
+        "described.size = $I | Meta.made = 0",
+        "described.size = $i | Described.size = $i | Meta.made = $i | Positive.__get__ = lambda self, obj, owner=None: 7 | described._size = $i",
+    ),
+    "views": Piece(
+        "base = torch.arange(6.0).view(2, 3)\nrow = base[0]\nflat = base.view(-1)",
+        {"T": "base | row | flat[:3] | base[1]"},
+        "row.add_($F) | base.mul_($F) | flat[0] = $F | base[0] = $T.reshape(-1)[0] | row = base[1] | flat[:3].copy_(base[1])",
+        "row = base[1] | row = base[0].clone() | base.add_(1) | flat = flat.clone() | row = flat[:3]",
+    ),
+    "const": Piece(
+        "DEFAULTS = ($i, $f, 'a')\nTABLE = types.MappingProxyType({'a': $f})\nconfig = types.SimpleNamespace(rate=$f, sizes=[$i, $i], on=True)",
+        {"I": "DEFAULTS[0] | config.sizes[0] | len(config.sizes)", "F": "config.rate | TABLE['a'] | DEFAULTS[1]", "B": "config.on", "LI": "config.sizes"},
+        "config.rate = $F | config.sizes.append($I) | config.last = $T | config.on = not config.on",
+        "config.rate = $f | config.sizes = [$i] | config.on = $i | DEFAULTS = ($i, $f, 'b') | config.sizes.append($i) | config = types.SimpleNamespace(**vars(config))",
+    ),
+    "linked": Piece(
+        "class Node:\n    def __init__(self, v, nxt=None):\n        self.v, self.nxt = v, nxt\n    def total(self):\n        return self.v + (self.nxt.total() if self.nxt else 0)\nhead = Node($i, Node($i))",
+        {"I": "head.total() | head.v", "A": "Node($T, head) | head.nxt"},
+        "head = Node($I, head) | head.nxt = Node($T) | head.v += 1 | head.nxt = None | head.nxt = head",
+        "head.v = $i | head = head.nxt or head | head.nxt = Node($i) | head.nxt = None",
+    ),
+    "text": Piece(
+        "import io\nout = io.StringIO()",
+        {},
+        "print($I, file=out) | out.write($S) | print($T.sum().item(), file=out)",
+        "out = io.StringIO() | out.write('-')",
+    ),
+    "closed": Piece(
+        "def make_scaler(k, parts):\n    def scaler(t):\n        parts.append(k)\n        return t * k\n    return scaler\nscalers = [make_scaler($f, []), make_scaler($f, [1])]",
+        {"T": "scalers[0]($T) | functools.reduce(lambda q, g: g(q), scalers, $T)", "A": "make_scaler($F, []) | make_scaler($T, gl_parts)"},
+        "scalers.append(make_scaler($F, [])) | scalers.reverse()",
+        "scalers.reverse() | scalers[0] = make_scaler($f, []) | scalers[0].__closure__[0].cell_contents = $f",
+    ),
+    "context": Piece(
+        "import contextlib\nlevels = []\n@contextlib.contextmanager\ndef level(n):\n    levels.append(n)\n    try:\n        yield n * 2\n    finally:\n        levels.pop()\nclass Custom(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, t):\n        ctx.save_for_backward(t)\n        return t * 2\n    @staticmethod\n    def backward(ctx, g):\n        return g * 3",
+        {"I": "len(levels)", "T": "Custom.apply($T)"},
+        "with level($I) as $+I:",
+        "levels.append(1) | levels.clear()",
+    ),
+    "weird": Piece(
+        "class Odd(list):\n    def __getitem__(self, i):\n        return 10\n    def append(self, v):\n        super().append(v)\n        super().append(v)\nclass Loud(dict):\n    log = []\n    def __setitem__(self, k, v):\n        self.log.append(k)\n        super().__setitem__(k, v)\n    def __missing__(self, k):\n        return 3\nodd = Odd([$i, $i])\nloud = Loud(a=$i)",
+        {"I": "odd[0] | len(odd) | loud['a'] | loud['none'] | len(loud)", "LI": "list(odd)", "DI": "loud", "A": "Odd([$I]) | Loud(k=$T)"},
+        "odd.append($I) | loud[$S] = $I | loud.update(z=$I) | odd.tag = $I | Loud.log.clear() | odd[0] = $I",
+        "odd.append($i) | loud['a'] = $i | Odd.__getitem__ = list.__getitem__ | del Loud.__missing__ | loud.pop('a', 0) | odd = Odd([$i])",
+    ),
+}
+
+_TENSORS = [
+    "torch.tensor([1.0, -2.0, 0.5])",
+    "torch.tensor([[1.0, 2.0, -3.0], [0.5, 0.0, 4.0]])",
+    "torch.tensor([2.0])",
+    "torch.tensor(1.5)",
+    "torch.arange(3.0)",
+    "torch.arange(6.0).view(2, 3).T",
+    "torch.arange(6.0)[::2]",
+    "torch.tensor([1.0, -2.0, 0.5], requires_grad=True)",
+    "torch.tensor([[1.0, 2.0, -3.0]], requires_grad=True)",
+    "torch.tensor([1, 2, 3])",
+    "torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)",
+    "torch.tensor([True, False, True])",
+]
+_TENSOR_WEIGHTS = [10, 5, 2, 3, 4, 2, 1, 5, 2, 1, 1, 1]
+_PLACE = re.compile(r"\$([+=]?)(\w+)")
+_ASSIGNABLE = re.compile(r"""[A-Za-z_][\w.]*(\[[\w'"-]+\])?""")
+_DEEP = 3
+
+
+def _split(text):
+    out = []
+    for line in text.splitlines():
+        out.extend(x.strip() for x in line.split(" | ") if x.strip())
+    return out
+
+
+_EXPRESSIONS = {t: _split(text) for t, text in EXPRESSIONS.items()}
+_STATEMENTS = [line for line in STATEMENTS.splitlines() if line.strip()]
+_PARSED = {
+    name: (
+        {t: _split(x) for t, x in piece.uses.items()},
+        _split(piece.acts),
+        _split(piece.changes),
+    )
+    for name, piece in PIECES.items()
+}
+_TYPES = tuple(EXPRESSIONS)
+
+
+class _NoPlace(Exception):
+    """Nothing of the type can be assigned to."""
+
+
+class Writer:
+    """Fills templates.
+
+    Args:
+        rng: the source of randomness.
+        pieces: names of the pieces of the world.
+    """
+
+    def __init__(self, rng, pieces):
+        self.rng = rng
+        self.scope = {t: [] for t in _TYPES}
+        self.outside = {t: [] for t in _TYPES}
+        self.acts = []
+        for name in pieces:
+            uses, acts, _ = _PARSED[name]
+            for t, expressions in uses.items():
+                self.outside[t].extend(expressions)
+            self.acts.extend(acts)
+        self.count = 0
+        self.locals = True
+
+    def name(self, prefix):
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def literal(self, kind):
+        rng = self.rng
+        if kind == "i":
+            return str(rng.choice([0, 1, 2, 2, 3, 5, -1]))
+        if kind == "f":
+            return str(rng.choice([0.5, 1.5, 2.0, -1.0, 0.0, 3.0]))
+        if kind == "s":
+            return repr(rng.choice(["a", "b", "ab", "key"]))
+        return rng.choices(_TENSORS, _TENSOR_WEIGHTS)[0]
+
+    def expression(self, t, depth):
+        """An expression of a type."""
+        rng = self.rng
+        known = self.scope[t] if self.locals else []
+        r = rng.random()
+        if known and (depth <= 0 or r < 0.45):
+            return rng.choice(known)
+        if self.outside[t] and r < 0.7:
+            return self.fill(rng.choice(self.outside[t]), depth - 1)
+        if depth <= 0:
+            if t in ("I", "F", "S"):
+                return self.literal(t.lower())
+            simple = {"B": "True", "A": "None", "LI": "[1, 2]", "DI": "{'a': 1}", "O": "Thing(2.0)"}
+            simple |= {"LT": "[torch.ones(3)]", "DT": "{'a': torch.ones(3)}"}
+            return simple.get(t) or self.literal("t")
+        return self.fill(rng.choice(_EXPRESSIONS[t]), depth - 1)
+
+    def fill(self, template, depth, new=None):
+        """The template with its places filled; new variables go to `new`."""
+
+        def place(m):
+            mark, kind = m.groups()
+            if kind in "ifst":
+                return self.literal(kind)
+            if mark == "=":
+                mine = [v for v in self.scope[kind] if v.isidentifier() and v not in self.fixed]
+                if mine and self.rng.random() < 0.4:
+                    return self.rng.choice(mine)
+            if mark:
+                name = self.name(kind.lower())
+                if new is not None:
+                    new.append((kind, name))
+                return name
+            if kind[0] == "v" and kind[1:] in self.scope:
+                kind = kind[1:]
+                places = [v for v in self.scope[kind] if v.isidentifier()]
+                other = [v for v in self.outside[kind] if _ASSIGNABLE.fullmatch(v)]
+                if other and (not places or self.rng.random() < 0.3):
+                    places = other
+                if not places:
+                    raise _NoPlace
+                return self.rng.choice(places)
+            if kind[:2] == "fn":
+                name = self.name("fn")
+                if new is not None:
+                    new.append((kind, name))
+                return name
+            text = self.expression(kind, depth)
+            return text if text.isidentifier() or text[-1] in ")]}" and text[0] != "-" else f"({text})"
+
+        return _PLACE.sub(place, template)
+
+    fixed = frozenset()
+
+    # ------------------------------------------------------------- statements
+
+    def block(self, size, indent, depth):
+        """Some statements; what they define is known only inside."""
+        saved = {t: list(v) for t, v in self.scope.items()}
+        lines = []
+        for _ in range(size):
+            lines.extend(self.statement(indent, depth))
+        inner = self.scope
+        self.scope = saved
+        return lines or [" " * indent + "pass"], inner
+
+    def statement(self, indent, depth):
+        """One statement with its blocks, as lines."""
+        rng = self.rng
+        template = rng.choice(self.acts if self.acts and rng.random() < 0.35 else _STATEMENTS)
+        template, _, shape = template.partition("#")
+        if template.endswith(":") and depth <= 0:
+            template, shape = "$=T = $T", ""
+        new = []
+        if shape.startswith("$vI"):
+            mine = [v for v in self.scope["I"] if v.isidentifier() and v not in self.fixed]
+            if not mine:
+                template, shape = "$=I = $i", ""
+            else:
+                v = rng.choice(mine)
+                template, shape = template.replace("$vI", v), shape.replace("$vI", v)
+        try:
+            line = self.fill(template, _DEEP, new)
+        except _NoPlace:
+            return self.statement(indent, depth)
+        pad = " " * indent
+        if not template.endswith(":"):
+            self._declare(new)
+            return [pad + line]
+        return self._compound(pad + line, shape, new, indent, depth)
+
+    def _declare(self, new):
+        for kind, name in new:
+            if kind in self.scope:
+                self.scope[kind].append(name)
+
+    def _compound(self, head, shape, new, indent, depth):
+        rng, pad = self.rng, " " * indent
+        inside = indent + 4
+        size = rng.randint(1, 3)
+        if shape in ("inner", "nonlocal", "generator"):
+            return self._inner(head, shape, new, indent, depth)
+        if shape == "match":
+            a, _ = self.block(1, inside + 4, depth - 1)
+            b, _ = self.block(1, inside + 4, depth - 1)
+            c, _ = self.block(1, inside + 4, depth - 1)
+            space = " " * inside
+            return [head, space + "case int() | float():", *a, space + "case [first, *_]:", *b, space + "case _:", *c]
+        outer = {t: list(v) for t, v in self.scope.items()}
+        self._declare(new)
+        body, _ = self.block(size, inside, depth - 1)
+        self.scope = outer
+        lines = [head, *body]
+        if shape == "else":
+            other, _ = self.block(rng.randint(1, 2), inside, depth - 1)
+            lines += [pad + "else:", *other]
+        elif shape == "except":
+            other, _ = self.block(1, inside, depth - 1)
+            error = rng.choice(["Exception", "(ValueError, RuntimeError)", "KeyError", "Exception as error"])
+            lines += [pad + f"except {error}:", *other]
+        elif shape == "finally":
+            other, _ = self.block(1, inside, depth - 1)
+            lines += [pad + "finally:", *other]
+        elif shape == "raise":
+            what = rng.choice(["ValueError('no')", "KeyError('k')", "[].pop()", "{}['x']", "torch.ones(2) @ torch.ones(3)", "None.x"])
+            if what.partition("(")[0].endswith("Error"):
+                what = f"raise {what}"
+            lines.insert(1 if rng.random() < 0.5 else len(lines), " " * inside + what)
+            other, _ = self.block(1, inside, depth - 1)
+            lines += [pad + "except Exception:", *other]
+        elif shape:
+            lines.append(" " * inside + shape)
+        elif head.lstrip().startswith(("for", "while")) and rng.random() < 0.3:
+            word = rng.choice(["break", "continue"])
+            lines.append(" " * inside + self.fill("if $B: ", 2) + word)
+        return lines
+
+    def _inner(self, head, shape, new, indent, depth):
+        rng = self.rng
+        inside, pad = indent + 4, " " * (indent + 4)
+        name = new[-1][1] if shape != "inner" else next(n for k, n in new if k == "fnT")
+        if shape == "nonlocal":
+            count = self.name("n")
+            lines = [" " * indent + f"{count} = {self.literal('i')}", head, pad + f"nonlocal {count}"]
+            body, _ = self.block(1, inside, depth - 1)
+            lines += [*body, pad + f"{count} += {self.literal('i')}", pad + f"return {count}"]
+            self.scope["I"].append(f"{name}()")
+            self.scope["A"].append(name)
+            return lines
+        saved = {t: list(v) for t, v in self.scope.items()}
+        if shape == "generator":
+            body, _ = self.block(1, inside + 4, depth - 1)
+            lines = [head, pad + "for j in range(n % 3):", *body, pad + "    yield " + self.expression("T", 2) + " * j"]
+            self.scope = saved
+            self.scope["LT"].append(f"list({name}({self.literal('i')}))")
+            return lines
+        self.scope["T"].append("q")
+        if "r=" in head:
+            self.scope["F"].append("r")
+        body, inner = self.block(rng.randint(1, 2), inside, depth - 1)
+        self.scope = inner
+        lines = [head, *body, pad + "return " + self.expression("T", 2)]
+        self.scope = saved
+        self.scope["T"].append(f"{name}({self.expression('T', 1)})")
+        if rng.random() < 0.3:
+            self.scope["A"].append(name)
+        return lines
+
+
+# ---------------------------------------------------------------- whole programs
+
+_SIGNATURES = ["T", "T", "T", "T", "I", "F", "B", "S", "LT", "DT", "A", "LI", "DI", "O"]
+_EXTRA_ARGUMENTS = {
+    "T": ["a0", "a0", "a1", "a1.clone()", "a0.double()", "a0[..., :1]", "a0.detach()", "a2", "a0.T", "a1.requires_grad_()"],
+    "LT": ["[a0, a1]", "[a0, a0]", "[a0]", "al", "(a0, a1)", "[a0, a0[..., 0]]"],
+    "DT": ["{'a': a0}", "{'a': a0, 'b': a1}", "ad", "{'b': a0, 'a': a0}", "collections.OrderedDict(a=a1)"],
+    "I": ["0", "1", "2", "3", "7", "True", "2.0", "300", "-1"],
+    "F": ["0.5", "1.0", "2", "-0.0", "0.0", "1e9"],
+    "B": ["True", "False", "None", "1", "[]"],
+    "S": ["'a'", "'b'", "'ab'", "''"],
+    "LI": ["[1, 2]", "[3]", "[1, 2, 3]", "ali", "(1, 2)", "[]"],
+    "DI": ["{'a': 1}", "{'a': 2, 'b': 3}", "adi", "{}", "{'b': 1, 'a': 1}"],
+    "O": ["ao", "Thing(2.0)", "Thing(a0)", "Thing(3)"],
+    "A": ["None", "a0", "1", "'s'", "[a0, 1]", "{'a': a1}", "Pair(a0, 2)", "Record(a1)", "(a0, (a1, 1))", "ao", "al", "len", "a0.shape", "torch.float64"],
+}
+_ARGUMENT_SETUP = "a0 = $t\na1 = $t\na2 = $t\nal = [a0, a1]\nad = {'a': a0, 'b': a1}\nali = [$i, $i]\nadi = {'a': $i}\nao = Thing($f)\n"
+_ARGUMENT_CHANGES = _split(
+    """a0.add_(1) | a0 = $t | a0 = a0.clone() | a1 = a0 | a0.requires_grad_() | a0.data = $t | al.append($t) | al[0] = a1
+    ad['c'] = $t | ad.pop('b', None) | ali.append($i) | adi['a'] = $i | ao.v = $i | ao.extra = $i | a1 = a0.view(-1) | a1 = $t
+    poke(r) | a0 = r if isinstance(r, torch.Tensor) else a0 | backward(r) | random.seed($i) | torch.manual_seed($i) | np.random.seed($i)
+    Thing.n = $i | Thing.limit = $i | Thing.scale = lambda self, t: t | Pair.n = 3 | a0.grad = None | al = list(al) | al = [a0] | r = None | a0.zero_()"""
+)
+
+
+class _Module:
+    """A program in the making."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        k = rng.choice([1, 2, 2, 3, 3, 4, 5])
+        self.pieces = rng.sample(sorted(PIECES), k)
+        self.writer = Writer(rng, self.pieces)
+
+    def text(self):
+        """The whole source."""
+        rng, w = self.rng, self.writer
+        w.locals = False
+        world = BASE + w.fill(_ARGUMENT_SETUP, 0)
+        outside, w.outside = w.outside, {t: [] for t in _TYPES}
+        for name in self.pieces:
+            world += w.fill(PIECES[name].setup, 0) + "\n"
+        w.outside = outside
+        w.locals = True
+        kinds = [rng.choice(_SIGNATURES) for _ in range(rng.choice([0, 1, 1, 2, 2, 2, 3]))]
+        if rng.random() < 0.85:
+            kinds.insert(0, "T")
+        function = self._function(kinds)
+        return f"{world}{function}{self._steps(kinds)}"
+
+    def _function(self, kinds):
+        rng, w = self.rng, self.writer
+        names = [f"p{i}" for i in range(len(kinds))]
+        first_default = rng.randint(1, len(kinds)) if kinds and rng.random() < 0.3 else len(kinds)
+        self.parameters = list(zip(names, kinds, strict=True))
+        head = []
+        for i, (name, kind) in enumerate(self.parameters):
+            head.append(name if i < first_default else f"{name}={_EXTRA_ARGUMENTS[kind][0]}")
+            w.scope[kind].append(name)
+            if kind != "A":
+                w.scope["A"].append(name)
+        self.required = first_default
+        method = "thing" in self.pieces and rng.random() < 0.25
+        if method:
+            head.insert(0, "self")
+            w.scope["O"].append("self")
+        lines = []
+        for _ in range(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 10, 12])):
+            lines.extend(w.statement(4, 2))
+        if rng.random() < 0.9:
+            kind = rng.choice(["A", "T", "T", "A", "LT", "DT", "O", "I"])
+            mine = [v for t in ("T", "A", "LT", "DT", "O", "I", "F") for v in w.scope[t]]
+            if mine and rng.random() < 0.5:
+                result = ", ".join(rng.sample(mine, min(len(mine), rng.randint(1, 4))))
+            else:
+                result = w.expression(kind, 3)
+            lines.append(f"    return {result}")
+        text = f"def f({', '.join(head)}):\n" + "\n".join(lines) + "\n"
+        if method:
+            return text + "Thing.run = f\ntarget = thing.run\n"
+        if "net" in self.pieces and rng.random() < 0.2:
+            return text + "target = net\n"
+        return text + "target = f\n"
+
+    def _arguments(self):
+        rng = self.rng
+        parts = []
+        for i, (_, kind) in enumerate(self.parameters):
+            if i >= self.required and rng.random() < 0.5:
+                break
+            choices = _EXTRA_ARGUMENTS[kind]
+            outside = [x for x in self.writer.outside[kind] if x.isidentifier()]
+            if outside and rng.random() < 0.25:
+                text = rng.choice(outside)
+            elif rng.random() < 0.1:
+                text = rng.choice(_EXTRA_ARGUMENTS[rng.choice(_SIGNATURES)])
+            else:
+                text = rng.choice(choices)
+            parts.append(text)
+        if parts and rng.random() < 0.15:
+            i = rng.randrange(len(parts))
+            parts[i:] = [f"{self.parameters[j][0]}={parts[j]}" for j in range(i, len(parts))]
+        return ", ".join(parts)
+
+    def _steps(self, kinds):
+        rng, w = self.rng, self.writer
+        forms = [self._arguments() for _ in range(rng.choice([1, 2, 2, 3]))]
+        changes = list(_ARGUMENT_CHANGES)
+        for name in self.pieces:
+            changes.extend(_PARSED[name][2] * 4)
+        saved, w.outside, w.locals = w.outside, {t: [] for t in _TYPES}, False
+        lines = ["def steps(f):", "    r = None"]
+        form = forms[0]
+        for i in range(rng.randint(5, 9)):
+            if i > 1 and rng.random() < 0.55:
+                change = w.fill(rng.choice(changes), 0)
+                lines += ["    try:", f"        {change}", "    except Exception:", "        pass"]
+            if rng.random() < 0.35:
+                form = rng.choice(forms)
+            if rng.random() < 0.05:
+                lines += ["    with torch.no_grad():", f"        r = attempt(f, {form})"]
+            else:
+                lines.append(f"    r = attempt(f, {form})")
+            if rng.random() < 0.2:
+                lines.append("    backward(r)")
+            lines.append("    yield r")
+        w.outside, w.locals = saved, True
+        return "\n".join(lines) + "\n"
+
+
+def declare_globals(tree):
+    """Adds the `global` lines that the functions `f` and `steps`, and functions in them, need."""
+    names = {
+        n.id
+        for statement in tree.body
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
+    }
+    names |= {s.name for s in tree.body if isinstance(s, (ast.FunctionDef, ast.ClassDef))}
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name in ("f", "steps"):
+            for inner in ast.walk(function):
+                if isinstance(inner, ast.FunctionDef):
+                    _declare_in(inner, names)
+    return tree
+
+
+def _declare_in(function, names):
+    parameters = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+    stored = {
+        n.id
+        for n in ast.walk(function)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))
+    }
+    declared = {x for s in function.body if isinstance(s, ast.Global) for x in s.names}
+    wanted = sorted(stored & names - parameters - declared)
+    if wanted:
+        function.body.insert(0, ast.Global(names=wanted))
+
+
+def _raising_line(error):
+    tb, line = error.__traceback__, None
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == worlds.FILE and tb.tb_frame.f_code.co_name not in ("steps", "attempt"):
+            name = tb.tb_frame.f_code.co_qualname
+            if name == "f" or name.startswith("f.<locals>"):
+                line = tb.tb_lineno
+        tb = tb.tb_next
+    return line
+
+
+class _Dropper(ast.NodeTransformer):
+    """Takes out the innermost statement at a line."""
+
+    def __init__(self, line):
+        self.line = line
+        self.done = False
+
+    def generic_visit(self, node):
+        super().generic_visit(node)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and not self.done:
+                for i, s in enumerate(block):
+                    if isinstance(s, ast.stmt) and s.lineno <= self.line <= s.end_lineno:
+                        self.done = True
+                        if isinstance(s, ast.Return):
+                            s.value = ast.Constant(None)
+                        elif len(block) > 1:
+                            del block[i]
+                        else:
+                            block[i] = ast.Pass()
+                        break
+        return node
+
+
+_MENDS = 12
+
+
+def mend(source):
+    """The program without the statements that raise in the first call."""
+    for _ in range(_MENDS):
+        try:
+            code = compile(source, worlds.FILE, "exec", dont_inherit=True)
+        except SyntaxError:
+            return None
+        try:
+            world = worlds.World(code, lambda f: f, 0)
+            world.step()
+        except Exception:
+            return None
+        error = world.kept[-1] if world.kept else None
+        line = _raising_line(error) if isinstance(error, Exception) else None
+        if line is None:
+            return source
+        tree = ast.parse(source)
+        dropper = _Dropper(line)
+        for statement in tree.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == "f":
+                dropper.visit(statement)
+        if not dropper.done:
+            return source
+        source = ast.unparse(ast.fix_missing_locations(tree))
+    return source
+
+
+def program(seed):
+    """The program of a seed, or None for a seed that gives none."""
+    rng = random.Random(seed)
+    text = _Module(rng).text()
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    source = ast.unparse(ast.fix_missing_locations(declare_globals(tree)))
+    if rng.random() < 0.9:
+        return mend(source)
+    return source
