@@ -8,15 +8,27 @@ from pathlib import Path
 from tests.cpython import __main__ as runner
 
 
-def test_quick_modules_instrumented_give_the_same_outcomes():
+def run(*arguments):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.cpython", "--quick", "-j", str(min(4, os.cpu_count() or 1))],
+        [sys.executable, "-m", "tests.cpython", "-j", str(min(4, os.cpu_count() or 1)), *arguments],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_quick_modules_instrumented_give_the_same_outcomes():
+    run("--quick")
+
+
+def test_modules_with_every_frame_moved_give_the_same_outcomes():
+    run("--moved", "test_generators", "test_scope", "test_super")
+
+
+def test_modules_watched_by_a_session_give_the_same_outcomes():
+    run("--watched", "test_grammar", "test_generators", "test_scope", "test_patma", "test_with")
 
 
 def test_expected_differences_are_read_from_the_readme():

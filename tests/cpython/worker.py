@@ -3,7 +3,7 @@
 Owns: what happens inside the subprocess. Does not own: which modules run and what is expected of
 them (`tests/cpython/__main__.py`, the caller). Run as a script:
 `worker.py MODULE OUTPUT MODE`, with the repository root on `PYTHONPATH`; modes are those of
-`_interp.instrument_all`, 0 being CPython alone.
+`_interp.instrument_all`, 0 being CPython alone, and 3: each test is watched by a capture session.
 """
 
 from __future__ import annotations
@@ -59,6 +59,51 @@ class Outcomes(unittest.TestResult):
             self._failed(test, "fail", err)
 
 
+WATCHED = 3
+
+
+class Handler:
+    """Answers the session as `magpy.capture.session.Handler` does, without tensors."""
+
+    def classify(self, function: object) -> int:
+        """The verdict on a C callable; those that need a real handler count as readers."""
+        from magpy.capture import leaves
+
+        verdict = int(leaves.classify(function))
+        return 1 if verdict >= 9 else verdict
+
+    def touch(self, value: object, deep: bool) -> None:
+        """An object is looked into by C code: nothing to note."""
+
+    def c_result(self, *call: object) -> None:
+        """A C function gave a tensor: there are none."""
+
+
+def watch_every_test(counts: dict[str, int]) -> None:
+    """Makes each test case run in a capture session of its own, whose log is thrown away."""
+    from magpy import _interp
+    from magpy.capture import instrument  # noqa: F401 - registers itself
+
+    run_alone = unittest.TestCase.run
+
+    def run(
+        self: unittest.TestCase, result: unittest.TestResult | None = None
+    ) -> unittest.TestResult | None:
+        if _interp.session_active():
+            return run_alone(self, result)
+        session = _interp.Session(Handler())
+        try:
+            done: unittest.TestResult | None = session.run(run_alone, (self, result), {})
+            return done
+        finally:
+            counts["events"] = counts.get("events", 0) + session.events
+            if session.failure is not None:
+                counts[f"dropped: {session.failure}"] = 1
+            session.clear()
+
+    unittest.TestCase.run = run  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Runs the module named on the command line."""
     module, output, mode = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -71,7 +116,9 @@ def main() -> None:
     result = Outcomes()
     loader = unittest.defaultTestLoader
     interp: Any = None
-    if mode:
+    if mode == WATCHED:
+        watch_every_test(counts)
+    elif mode:
         from magpy import _interp
         from magpy.capture import instrument  # noqa: F401 - registers itself
 
@@ -80,7 +127,10 @@ def main() -> None:
     loader.loadTestsFromModule(importlib.import_module(f"test.{module}")).run(result)
     if interp is not None:
         interp.instrument_all(0)
-        counts = interp.hook_counts()
+    if mode:
+        from magpy import _interp
+
+        counts |= _interp.hook_counts()
     report = {"outcomes": result.outcomes, "details": result.details, "counts": counts}
     Path(output).write_text(json.dumps(report))
     sys.stdout.flush()
