@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from magpy import config
     from magpy.api import Stats, allow_in_graph, compile, disable, effect, pure, reset, stats
     from magpy.errors import CaptureError, MagpyWarning, OptionError
-    from magpy.explain import explain
+    from magpy.explaining import explain
 
 _HOME = {
     **dict.fromkeys(("Stats", "allow_in_graph", "compile", "disable", "effect", "pure", "reset", "stats"), "magpy.api"),
     **dict.fromkeys(("CaptureError", "MagpyWarning", "OptionError"), "magpy.errors"),
-    "explain": "magpy.explain",
+    "explain": "magpy.explaining",
 }
 
 

@@ -1,1 +1,0 @@
-"""explain: what was captured, as text and pictures."""

@@ -1,0 +1,139 @@
+"""`magpy.explain`: what a call was captured as, or why it was not, as text and as pictures.
+
+Owns the `Explanation`.  Does not own captures or entries; it makes its own of the function it is given, with the backend
+"eager", and leaves the function's own entries alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from magpy import _interp, backends
+from magpy.capture import session
+from magpy.errors import Refusal
+from magpy.refgraph import graph as reference_graph
+from magpy.runtime import entry as entries
+from magpy.runtime import module as modules
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What came of one watched call.
+
+    Attributes:
+        captured: whether the call can be served by an entry.
+        reason: why not, in the user's words, or "".
+        value: what the call returned (None when it raised).
+        operations: tensor operations in the operator graph.
+        segments: graphs in the entry.
+        guards: the checks that must hold before the entry is used.
+        mock: the generated function that redoes the call.
+        graphs: the code of each segment.
+        events: what the program was seen to do.
+        reference_graph: networkx graph of the outside objects that were read.
+    """
+
+    captured: bool
+    reason: str = ""
+    value: Any = None
+    operations: int = 0
+    segments: int = 0
+    guards: list[str] = field(default_factory=list)
+    mock: str = ""
+    graphs: list[str] = field(default_factory=list)
+    events: int = 0
+    reference_graph: Any = None
+    modules: list[Any] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """A page of text."""
+        if not self.captured:
+            return f"runs eagerly: {self.reason}"
+        lines = [
+            f"captured: {self.operations} tensor operations in {self.segments} graph{'s' if self.segments != 1 else ''}, "
+            f"{self.events} events watched",
+            f"{self.reference_graph.number_of_nodes()} outside objects, {self.reference_graph.number_of_edges()} reads that reached them",
+            "",
+            f"guards ({len(self.guards)}):",
+            *(f"  {g}" for g in self.guards[:60]),
+            *([f"  ... and {len(self.guards) - 60} more"] if len(self.guards) > 60 else []),
+            "",
+            "mock code:",
+            *(f"  {line}" for line in self.mock.splitlines()[:120]),
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def draw(self, path: str | Path) -> None:
+        """Writes a picture of the reference graph to `path`, and of the operator graph beside it (`NAME.graph.SUFFIX`).
+
+        Raises:
+            ValueError: nothing was captured.
+            ImportError: matplotlib is not installed and the path does not end in .dot.
+        """
+        if self.reference_graph is None:
+            raise ValueError(f"nothing was captured: {self.reason}")
+        path = Path(path)
+        reference_graph.draw(self.reference_graph, path)
+        for i, module in enumerate(self.modules):
+            part = "" if i == 0 else f"{i}"
+            reference_graph.draw(_operator_graph(module), path.with_name(f"{path.stem}.graph{part}{path.suffix}"))
+
+
+def _operator_graph(module: Any) -> Any:
+    import networkx as nx
+
+    graph = nx.MultiDiGraph()
+    graph.add_node("call", label="inputs", kind="root")
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        target = getattr(node.target, "__name__", str(node.target))
+        graph.add_node(node.name, label=target if node.op != "output" else "output", kind="module")
+        sources = [n.name for n in node.all_input_nodes if n.op != "placeholder"] or ["call"]
+        for source in sources:
+            graph.add_edge(source, node.name, label="")
+    return graph
+
+
+def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """Calls `f(*args, **kwargs)` once, watched, and tells what was captured.
+
+    The call is a real one: its effects happen.
+
+    Raises:
+        Exception: whatever the call raises.
+    """
+    if modules.is_compiled(f):
+        f = modules.original_of(f)
+    elif isinstance(f, _interp.Compiled):
+        f = f._magpy_wrapped
+    if not callable(f):
+        raise TypeError(f"magpy.explain needs a function, method or module, not {type(f).__name__}")
+    outcome = session.run(f, args, kwargs)
+    if outcome.exception is not None:
+        raise outcome.exception
+    if outcome.failure is not None:
+        return Explanation(False, f"magpy failed ({outcome.stage}): {outcome.failure}", outcome.value)
+    if outcome.capture is None:
+        return Explanation(False, str(outcome.refusal), outcome.value)
+    capture = outcome.capture
+    try:
+        _, info = entries.build(capture, backends.eager, lambda info, error, saved: _interp.MISS)
+    except Refusal as r:
+        return Explanation(False, str(r), outcome.value)
+    return Explanation(
+        True,
+        value=outcome.value,
+        operations=info.nodes,
+        segments=len(info.segments),
+        guards=info.guard.describe(),
+        mock=info.text,
+        graphs=[s.graph.code for s in info.segments],
+        events=capture.events,
+        reference_graph=reference_graph.build(capture),
+        modules=[s.graph for s in info.segments],
+    )
