@@ -124,9 +124,12 @@ PyObject* call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code
   ++tls_pause;
   // A trace function of the program shall not see magpy's own frames.
   PyThreadState_EnterTracing(ts);
+  // Nor shall the program's finalizers run here, where nothing is watched.
+  const int collecting = PyGC_Disable();
   compat::recursion_credit(ts, +1);
   PyObject* result = PyObject_CallOneArg(function, reinterpret_cast<PyObject*>(code));
   compat::recursion_credit(ts, -1);
+  if (collecting) PyGC_Enable();
   PyThreadState_LeaveTracing(ts);
   --tls_pause;
   if (result == nullptr) {
