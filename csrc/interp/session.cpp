@@ -877,8 +877,15 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
   if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
-    // A subclass may insert what is missing.
-    if (!PyDict_CheckExact(obj)) ensure_pre(s, obj);
+    // A subclass may insert what is missing: what is there is asked before.
+    if (!PyDict_CheckExact(obj)) {
+      ensure_pre(s, obj);
+      if (plain_key(key)) {
+        PyObject* now = PyDict_GetItemWithError(obj, key);
+        if (now == nullptr) PyErr_Clear();
+        read_dict(s, obj, key, now);
+      }
+    }
     return;
   }
   touch(s, obj, false);

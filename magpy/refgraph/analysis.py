@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import copy
 import enum
 import types
 from dataclasses import dataclass, field
@@ -159,6 +160,8 @@ class Analyzer:
             self.anchors["redo"].append((f, args, value, mode_of(value)))
         for array, copy in c.arrays:
             self.checks.append(("py", array_unchanged(copy), (self.operand(array),)))
+        for iterator, taken, length, exhausted in c.iterators:
+            self.checks.append(("py", iterator_like(taken, length if exhausted else None), (self.operand(iterator),)))
         for memo, misses in c.memos:
             self.checks.append(("py", memo_unchanged(misses), (("a", memo),)))
         anchors: dict[str, Any] = dict(self.anchors)
@@ -254,6 +257,10 @@ class Analyzer:
         rel = self.relative.get(id(obj))
         if rel is None:
             self.anchors["objtypes"].append((obj, type(obj)))
+            if not isinstance(obj, types.FunctionType):
+                if object.__getattribute__(obj, "__dict__") is not d:
+                    raise Refusal(f"the __dict__ of a {type(obj).__name__} is replaced")
+                self.anchors["inst_dicts"].append((obj, d))
             return
         if id(d) in self.relative:
             return
@@ -360,6 +367,18 @@ class Analyzer:
                     if _tensor.overlaps(operands[i], operands[j])
                 )
                 self.checks.append(("overlap", tuple(self.operand(t) for t in operands), pairs))
+
+
+def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
+    """A check that an iterator of the standard containers will give these elements (and then end, if a length is given)."""
+
+    def check(iterator: Any) -> bool:
+        rest = tuple(copy.copy(iterator))
+        if len(rest) < len(taken) or (length is not None and len(rest) != length):
+            return False
+        return all(_interp.leaf_equal(a, b) for a, b in zip(rest, taken, strict=False))
+
+    return check
 
 
 def memo_unchanged(misses: int) -> Any:

@@ -74,6 +74,35 @@ def _delete_statements(source, check):
     return source
 
 
+def _delete_unused(source, check):
+    """Deletes what of the world nothing names, and imports of it, in one go or one by one."""
+    tree = ast.parse(source)
+    while True:
+        used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        used |= {"steps", "target"}
+        kept = []
+        for s in tree.body:
+            if isinstance(s, (ast.Import, ast.ImportFrom)):
+                s.names = [a for a in s.names if (a.asname or a.name).partition(".")[0] in used]
+                if s.names:
+                    kept.append(s)
+            elif isinstance(s, (ast.FunctionDef, ast.ClassDef)):
+                if s.name in used:
+                    kept.append(s)
+            elif isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name):
+                if s.targets[0].id in used:
+                    kept.append(s)
+            else:
+                kept.append(s)
+        if len(kept) == len(tree.body):
+            break
+        tree.body = kept
+    shorter = _text(tree)
+    if shorter is not None and shorter != source and check(shorter):
+        return shorter
+    return source
+
+
 def _unwrapped(source):
     """Programs in which a compound statement is replaced by one of its blocks."""
     count = len(_blocks(ast.parse(source)))
@@ -225,7 +254,9 @@ def shrink(source, fails, seconds=60.0):
     before = None
     while before != source and time.monotonic() < end:
         before = source
+        source = _delete_unused(source, check)
         source = _delete_statements(source, check)
+        source = _delete_unused(source, check)
         source = _drop_parameters(source, check)
         for shorter in list(_unwrapped(source)):
             if shorter is not None and check(shorter):

@@ -318,7 +318,7 @@ class World:
             if isinstance(x, type) and x.__module__ == "fuzz_world"
         }
         states = self.states
-        rng = hash(states[0].numpy().tobytes()), states[1], states[2][1].tobytes(), states[2][2]
+        rng = hash(states[0].numpy().tobytes()), hash(states[1]), hash(states[2][1].tobytes()), states[2][2]
         result = self.kept[-1] if self.kept else None
         return {
             "result": result,
