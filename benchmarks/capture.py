@@ -138,9 +138,8 @@ def main() -> None:
     header = ["model", "eager call"]
     for key in ("cold", "warm"):
         header += [f"{key} {s}" for s in names] + (["ratio"] if len(names) == 2 else [])
-    print(
-        f"{measure.machine_line()}; first call beyond an eager call, backend eager, median of {options.repeats}\n"
-    )
+    what = f"first call beyond an eager call, backend eager, median of {options.repeats}"
+    print(f"{measure.machine_line()}; {what}\n")
     print(measure.table(header, rows))
     if options.profile:
         for model in models:

@@ -61,8 +61,8 @@ def _ids(batch: int, length: int, vocabulary: int = 1000) -> tuple[torch.Tensor]
     return (torch.randint(3, vocabulary, (batch, length)),)
 
 
-#: Full-size models for the capture and overhead programs (names as in their papers), on small inputs:
-#: neither program measures arithmetic.
+#: Full-size models (names as in their papers) on small inputs, for the capture and overhead
+#: programs, which do not measure arithmetic.
 STANDARD: dict[str, Case] = {
     case.name: case
     for case in (
