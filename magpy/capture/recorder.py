@@ -178,6 +178,7 @@ class Recorder(TorchFunctionMode):
         self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
         self.metas: dict[int, Any] = {}
+        self.errors: dict[int, tuple[BaseException, Var]] = {}
 
     # ------------------------------------------------------------- identity
 
@@ -357,6 +358,9 @@ class Recorder(TorchFunctionMode):
         self._depth += 1
         try:
             result = func(*args, **kwargs)
+        except Exception as e:
+            self._raised(func, accessor, plan, e)
+            raise
         finally:
             self._depth -= 1
         flags = observer.take()
@@ -440,6 +444,22 @@ class Recorder(TorchFunctionMode):
         found: set[Var] = set()
         _collect_refs(v, found)
         return any(var not in self.record.storages for var in found)
+
+    def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
+        """The operation raised: it is done again at its place, and must raise the same again."""
+        if self.refusal is not None:
+            return
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            self.refusal = Refusal("memory ran out")
+            return
+        args, kwargs = plan
+        if accessor is not None:
+            func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
+            args = (args[0], accessor[1], *args[1:2]) if accessor[0] == "set" else (args[0], accessor[1])
+        var = self.new_var()
+        self.note_modes()
+        self._add(HostStep(func, args, kwargs, "raises", (type(error), str(error)), [], where_text(3), self.dirty(), result=var))
+        self.errors[id(error)] = (error, var)
 
     def _add(self, step: Step) -> None:
         self.record.steps.append(step)

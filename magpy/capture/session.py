@@ -8,6 +8,7 @@ state says: specs of the result and of every change.  Does not own the meaning o
 from __future__ import annotations
 
 import collections
+import copy
 import dis
 import operator
 import random
@@ -24,7 +25,8 @@ from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.recorder import Recorder, is_leaf, user_location, where_text
 from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Record, Var
 from magpy.errors import Refusal
-from magpy.mock.spec import Builder, Spec
+from magpy.mock.spec import Builder, Const, Spec
+from magpy.mock.support import advance
 from magpy.runtime import faults
 
 ABSENT = _interp.ABSENT
@@ -73,8 +75,10 @@ class Capture:
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     arrays: list[tuple[Any, Any]]
     memos: list[tuple[Any, int]]
+    iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
     start_modes: Any
     events: int
+    raised_at: list[tuple[str, int, str, dict[str, Any]]] | None = None
 
 
 @dataclass(slots=True)
@@ -98,6 +102,8 @@ class Handler:
         self.recorder = Recorder(self.session.is_outside, self.session, scalars)
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         self.arrays: list[tuple[Any, Any]] = []
+        self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
+        self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, int]] = []
         self.refusal: Refusal | None = None
 
@@ -111,7 +117,10 @@ class Handler:
         return Builder(self.session.is_outside, self.session.made, self.value_var)
 
     def value_var(self, v: Any) -> Var | None:
-        """The variable of a tensor of the run, or of an outside tensor."""
+        """The variable of a tensor of the run, of an outside tensor, of a tracked value or of an operation's exception."""
+        if isinstance(v, BaseException):
+            entry = self.recorder.errors.get(id(v))
+            return entry[1] if entry is not None else None
         if isinstance(v, torch.Tensor):
             var = self.recorder.known(v)
             if var is not None:
@@ -141,6 +150,11 @@ class Handler:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
         elif t is types.MappingProxyType:
             return
+        elif t in _ITERATORS:
+            if all(it is not obj for it, _ in self.consumed):
+                self.consumed.append((obj, tuple(copy.copy(obj))))
+                for x in self.consumed[-1][1]:
+                    self.session.reach(x)
         elif hasattr(t, "__next__"):
             self.refuse("an iterator or generator from outside is consumed", "Pass a list instead")
 
@@ -188,6 +202,19 @@ class Handler:
             self.refuse(f"{_name(f)} is called")
             return ABSENT
         return self._unknown(f, args, kwargs)
+
+    def finish_iterators(self, builder: Builder) -> None:
+        """Notes how far the run went in iterators from outside, and that it must go as far again."""
+        for iterator, before in self.consumed:
+            rest = len(tuple(copy.copy(iterator)))
+            taken = len(before) - rest
+            # An exhausted list iterator forgets its list: it would not see what is appended later.
+            exhausted = rest == 0 and len(iterator.__reduce__()) == 2
+            if not all(is_leaf(x) for x in before[:taken]) or (exhausted and not all(is_leaf(x) for x in before)):
+                raise Refusal("an iterator from outside is consumed whose elements are not plain values")
+            self.iterators.append((iterator, before[:taken], len(before), exhausted))
+            step = EffectStep(advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, None)
+            self.recorder.record.steps.append(step)
 
     def _whole_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operation of the graph, in which Python may run: its reads are guarded, its changes cannot be."""
@@ -513,6 +540,7 @@ BINARY = [
     for name in """add and_ floordiv lshift matmul mul mod or_ pow rshift sub truediv xor
     iadd iand ifloordiv ilshift imatmul imul imod ior ipow irshift isub itruediv ixor""".split()
 ]
+_ITERATORS = (type(iter([])), type(iter(())), type(iter(range(0))), type(reversed([])), type(iter("")))
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -654,20 +682,47 @@ def _finish(out: Outcome, handler: Handler, f: Any, args: tuple[Any, ...], kwarg
     refusal = handler.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
-    if out.exception is not None:
-        raise Refusal(f"the call raised {type(out.exception).__name__}: {str(out.exception)[:200]}", _raise_site(out.exception))
+    if out.exception is not None and not isinstance(out.exception, Exception):
+        raise Refusal(f"the call raised {type(out.exception).__name__}", _raise_site(out.exception))
     difference = state.difference()
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
     log = session.log()
     builder = handler.builder()
-    result = builder.build(out.value)
+    if out.exception is None:
+        result = builder.build(out.value)
+    else:
+        result = _exception_spec(out.exception, builder)
+    handler.finish_iterators(builder)
     effects = _effects(session, log, builder)
     metas.update(recorder.metas)
     out.capture = Capture(
-        f, args, kwargs, log, record, metas, state, result, effects, handler.redo, handler.arrays, handler.memos, recorder.start_modes, session.events
+        f, args, kwargs, log, record, metas, state, result, effects, handler.redo, handler.arrays, handler.memos,
+        handler.iterators, recorder.start_modes, session.events, _sites(out.exception) if out.exception is not None else None,
     )
+
+
+def _exception_spec(error: BaseException, builder: Builder) -> Spec:
+    where = _raise_site(error)
+    try:
+        if error.__cause__ is not None or error.__context__ is not None:
+            raise Refusal("it was raised while another was handled")
+        return builder.build(error)
+    except Refusal as r:
+        raise Refusal(f"the call raised {type(error).__name__}: {str(error)[:200]} ({r.reason})", where) from r
+
+
+def _sites(error: BaseException) -> list[tuple[str, int, str, dict[str, Any]]]:
+    """The frames of the program that an exception passed, outermost first."""
+    sites = []
+    tb = error.__traceback__
+    while tb is not None:
+        code = tb.tb_frame.f_code
+        if tb.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "magpy":
+            sites.append((code.co_filename, tb.tb_lineno, code.co_name, tb.tb_frame.f_globals))
+        tb = tb.tb_next
+    return sites
 
 
 def _raise_site(e: BaseException) -> str:

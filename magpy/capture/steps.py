@@ -70,7 +70,8 @@ class HostStep:
     Attributes:
         kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta" (result is tensors whose
             metadata must be as `expected`), "none" (the result is not looked at), "bind" (the result becomes the variable
-            `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be `expected`).
+            `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be `expected`),
+            "raises" (it raises an exception of type and text `expected`, which becomes `result`).
         owner: the random generator of Python or numpy that the step draws from.
         dirty: the outside tensors (variables) that earlier steps had changed in place when this check was made.
     """

@@ -176,6 +176,9 @@ class Code:
         code, global_vars, name, *_ = s.cls
         return f"{self.constant(types.FunctionType)}({self.constant(code)}, {self.constant(global_vars)}, {name!r}, None, {parts[0]})"
 
+    def _make_generator(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(support.new_generator)}({self.constant(s.cls)}, {parts[0]}, {parts[1]})"
+
     def _make_instance(self, s: New, parts: list[str]) -> str:
         if s.cls is types.SimpleNamespace:
             return f"{self.constant(s.cls)}()"
@@ -339,6 +342,14 @@ class Code:
         if step.kind == "none":
             self.lines.append(f"{func}({args})")
             return
+        if step.kind == "raises":
+            positional = "(" + "".join(self.tree(a) + ", " for a in step.args) + ")"
+            keywords = "{" + ", ".join(f"{k!r}: {self.tree(v)}" for k, v in step.kwargs.items()) + "}"
+            assert step.result is not None
+            self._made.add(step.result)
+            self.lines.append(f"v{step.result} = {self.constant(support.error_of)}({func}, {positional}, {keywords})")
+            self.lines.append(f"if not {self.constant(support.same_error)}(v{step.result}, {self.constant(step.expected)}): {fail}")
+            return
         if step.result is not None:
             self.lines.append(f"v{step.result} = {func}({args})")
             self._made.add(step.result)
@@ -419,7 +430,10 @@ class Code:
         body.append("except Exception as error:")
         body.append(f"    return recover(error, {'saved' if transactional else None})")
         body.extend(calls)
-        body.append(f"return {result}")
+        if c.raised_at is None:
+            body.append(f"return {result}")
+        else:
+            body.append(f"{self.constant(support.raise_at)}({self.constant(c.raised_at)}, {result})")
         text = f"def mock({', '.join(params)}):\n" + "".join(f"    {line}\n" for line in body)
         exec(compile(text, "<magpy mock>", "exec"), self.globals)  # noqa: S102 - this is the code generator
         return self.globals["mock"], text

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from magpy import _interp
 from magpy.capture.recorder import LEAF_TYPES
 from magpy.capture.steps import Var
 from magpy.errors import Refusal
@@ -70,6 +71,16 @@ Spec = Const | Outside | Value | New
 _CONST_TYPES = (*LEAF_TYPES, range, type(NotImplemented), types.CodeType)
 _HELD_TYPES = (type, types.ModuleType, types.BuiltinFunctionType, torch._C.Generator, types.MethodDescriptorType, types.WrapperDescriptorType)
 _REDUCIBLE = frozenset("builtins collections itertools functools datetime decimal fractions operator _io uuid numpy torch".split())
+
+
+# Exceptions whose state is their arguments.
+_PLAIN_ERRORS = frozenset(
+    {
+        BaseException, Exception, ValueError, TypeError, KeyError, IndexError, LookupError, RuntimeError, NotImplementedError,
+        AssertionError, ArithmeticError, ZeroDivisionError, OverflowError, FloatingPointError, RecursionError, Warning, UserWarning,
+        DeprecationWarning, FutureWarning, RuntimeWarning,
+    }
+)
 
 
 class Builder:
@@ -151,7 +162,7 @@ class Builder:
             return self._remember(v, New("call", weakref.ref, [self.build(target)]))
         if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
             return self._view(v, t)
-        if t.__flags__ & (1 << 9) or t in (list, dict, set, collections.deque, bytearray, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace):
+        if isinstance(v, BaseException) or t.__flags__ & (1 << 9) or t in (list, dict, set, collections.deque, bytearray, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace):
             return self._instance(v, t)
         return self._reduced(v, t)
 
@@ -210,9 +221,25 @@ class Builder:
         return spec
 
     def _generator(self, v: Any) -> Spec:
-        if inspect.getgeneratorstate(v) != inspect.GEN_CREATED:
+        frame = v.gi_frame
+        if frame is None or inspect.getgeneratorstate(v) != inspect.GEN_CREATED:
             raise Refusal("a generator is kept that has already run a part", "", "Return a list, or a generator that has not started")
-        raise Refusal("a generator object is kept", "", "Return a list, or a function that makes the generator")
+        code = _interp.original_of(v.gi_code) or v.gi_code
+        local = dict(frame.f_locals)
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_kwonlyargcount or any(n not in local for n in names):
+            raise Refusal("a generator object is kept", "", "Return a list, or a function that makes the generator")
+        spec = New("generator", (code, frame.f_globals, v.__name__, v.__qualname__))
+        self._remember(v, spec)
+        spec.parts.append(New("tuple", None, [self.build(local[n]) for n in names]))
+        cells = []
+        for n in code.co_freevars:
+            cell = New("cell", None)
+            if n in local:
+                cell.fill.append(self.build(local[n]))
+            cells.append(cell)
+        spec.parts.append(New("tuple", None, list(cells)))
+        return spec
 
     def _instance(self, v: Any, t: type) -> Spec:
         base = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
@@ -228,6 +255,8 @@ class Builder:
             if base is collections.deque:
                 spec.parts.append(Const(v.maxlen))
         elif issubclass(base, BaseException):
+            if base not in _PLAIN_ERRORS:
+                raise Refusal(f"a {base.__name__} is kept, which has state of its own")
             spec = New("exception", t, [self.build(v.args)])
         else:
             return self._reduced(v, t)

@@ -79,7 +79,7 @@ def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:
         obj[k] = v
 
 
-_TEMPLATE = (lambda f, a, k: f(*a, **k)).__code__
+_EFFECT = compile("def call(f, a, k): return f(*a, **k)", "<magpy>", "exec").co_consts[0]
 
 
 def call_at(site: tuple[str, int, str, dict[str, Any]] | None) -> Callable[..., Any]:
@@ -87,18 +87,63 @@ def call_at(site: tuple[str, int, str, dict[str, Any]] | None) -> Callable[..., 
 
     warnings and logging report the frame that called them.
     """
-    if site is None:
-        return lambda f, a, k: f(*a, **k)
+    return (lambda f, a, k: f(*a, **k)) if site is None else _placed(_EFFECT, site)
+
+
+def new_generator(made: tuple[Any, ...], args: tuple[Any, ...], cells: tuple[Any, ...]) -> Any:
+    """A generator that has not started, as its function would make it."""
+    code, global_vars, name, qualname = made
+    function = types.FunctionType(code, global_vars, name, None, cells)
+    generator = function(*args)
+    generator.__name__, generator.__qualname__ = name, qualname
+    return generator
+
+
+def error_of(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException | None:
+    """The exception that a call raises, or None."""
+    try:
+        func(*args, **kwargs)
+    except Exception as e:  # noqa: BLE001 - the exception is the result that is wanted
+        return e.with_traceback(None)
+    return None
+
+
+def same_error(error: BaseException | None, expected: tuple[type, str]) -> bool:
+    """An exception of this type with this text."""
+    return error is not None and (type(error), str(error)) == expected
+
+
+def advance(iterator: Any, steps: int, exhausted: bool) -> None:
+    """Takes as many elements from an iterator as the captured call took."""
+    for _ in range(steps):
+        next(iterator)
+    if exhausted:
+        next(iterator, None)
+
+
+_CALL = compile("def call(f, *a): return f(*a)", "<magpy>", "exec").co_consts[0]
+_RAISE = compile("def call(error): raise error", "<magpy>", "exec").co_consts[0]
+
+
+def _placed(code: types.CodeType, site: tuple[str, int, str, dict[str, Any]]) -> Callable[..., Any]:
     filename, line, name, global_vars = site
-    code = _TEMPLATE.replace(co_filename=filename, co_firstlineno=line, co_name=name, co_qualname=name)
-    table = bytes([0x80 | (13 << 3) | 7, 0])  # PEP 657 entry "no columns": every instruction on the first line
-    units = len(_TEMPLATE.co_code) // 2
-    lines = b""
+    units = len(code.co_code) // 2
+    table = b""
     while units:
         n = min(units, 8)
-        lines += bytes([0x80 | (13 << 3) | (n - 1), 0])
+        table += bytes([0x80 | (13 << 3) | (n - 1), 0])  # "no columns", on the first line
         units -= n
-    return types.FunctionType(code.replace(co_linetable=lines or table), global_vars, name)
+    placed = code.replace(co_filename=filename, co_firstlineno=line, co_name=name, co_qualname=name, co_linetable=table)
+    return types.FunctionType(placed, global_vars, name)
+
+
+def raise_at(sites: list[tuple[str, int, str, dict[str, Any]]], error: BaseException) -> None:
+    """Raises an exception through frames that look like those it was raised through when it was captured."""
+    chain: list[Callable[..., Any]] = [_placed(_CALL, site) for site in sites[:-1]]
+    if not sites:
+        raise error
+    chain.append(_placed(_RAISE, sites[-1]))
+    chain[0](*chain[1:], error)
 
 
 @contextlib.contextmanager

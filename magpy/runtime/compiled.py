@@ -8,6 +8,7 @@ magpy/api.py.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import threading
 import time
@@ -89,6 +90,7 @@ class Manager:
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
         self.warned: set[str] = set()
+        self.gave_up = False
         self.last_guard_failure = ""
 
     # ------------------------------------------------------------- the dispatcher's questions
@@ -103,9 +105,14 @@ class Manager:
             log.warning("%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs))
         start = time.perf_counter()
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager")
+        # Building an entry makes many objects and no garbage: passes over the program's heap would only cost.
+        collecting = gc.isenabled()
+        gc.disable()
         try:
             self._take(compiled, outcome, start)
         finally:
+            if collecting:
+                gc.enable()
             exception, value = outcome.exception, outcome.value
             outcome.exception = outcome.value = outcome.capture = None
             del outcome
@@ -223,6 +230,9 @@ class Manager:
         self.warn(f"{text}. It runs eagerly from now on")
 
     def _give_up(self, compiled: Any, why: str) -> None:
+        if self.gave_up:
+            return
+        self.gave_up = True
         if compiled._magpy_entries:
             # Entries go on serving; only misses are left alone.
             self.warn(f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly")
