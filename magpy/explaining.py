@@ -60,6 +60,8 @@ class Explanation:
             *(f"  {g}" for g in self.guards[:60]),
             *([f"  ... and {len(self.guards) - 60} more"] if len(self.guards) > 60 else []),
             "",
+            *(f"graph {i}:\n" + "\n".join(f"  {line}" for line in g.strip().splitlines()[:80]) for i, g in enumerate(self.graphs)),
+            "",
             "mock code:",
             *(f"  {line}" for line in self.mock.splitlines()[:120]),
         ]

@@ -68,6 +68,8 @@ PyObject* g_str_class = nullptr;
 PyObject* g_str_getattr = nullptr;
 PyObject* g_str_getattribute = nullptr;
 PyObject* g_str_call = nullptr;
+PyObject* g_str_get = nullptr;
+PyObject* g_str_set = nullptr;
 std::unordered_map<void*, uint8_t> g_leaves;        // verdicts on C callables, by what identifies them
 std::unordered_set<PyObject*> g_counters;           // interned names (held) that some code both reads and stores
 std::unordered_map<void*, uint8_t> g_leaf_code;     // Python code objects that are called as a whole (held)
@@ -747,7 +749,13 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   auto* f = reinterpret_cast<PyObject*>(func);
   ++s->events;
   ErrorGuard error;
-  if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) method_origin(s, func, first_arg);
+  if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
+    method_origin(s, func, first_arg);
+    // A descriptor stands in a class: its own state is read before the attribute that it makes is.
+    if (PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(func->func_code)->co_name, g_str_get) == 0 ||
+        PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(func->func_code)->co_name, g_str_set) == 0)
+      reach(s, first_arg);
+  }
   if (s->made->find(f) != s->made->end()) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
   PyObject* none = Py_None;
@@ -1134,7 +1142,10 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       PyTypeObject* t = Py_TYPE(first);
       PyObject* v = nullptr;
       // A read through getattr() is not followed: what it gives has left this function already.
-      bool generic = t->tp_getattro == PyObject_GenericGetAttr || PyType_Check(first) || PyModule_Check(first);
+      bool generic = t->tp_getattro == PyObject_GenericGetAttr ||
+                     (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
+                     (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
+                      PyDict_GetItemWithError(PyModule_GetDict(first), g_str_getattr) == nullptr);
       PyObject* descr = _PyType_Lookup(t, name);
       bool runs_code = descr != nullptr && Py_TYPE(descr)->tp_descr_get != nullptr &&
                        (Py_TYPE(descr) == &PyProperty_Type || is_heap(Py_TYPE(descr)));
@@ -1627,6 +1638,8 @@ int init_session(PyObject* module) {
   g_str_getattr = PyUnicode_InternFromString("__getattr__");
   g_str_getattribute = PyUnicode_InternFromString("__getattribute__");
   g_str_call = PyUnicode_InternFromString("__call__");
+  g_str_get = PyUnicode_InternFromString("__get__");
+  g_str_set = PyUnicode_InternFromString("__set__");
   g_module = module;
   PyObject* wrapper = PyObject_GetAttrString(Py_None, "__str__");
   if (wrapper == nullptr) return -1;

@@ -137,7 +137,11 @@ class Handler:
     def classify(self, f: Any) -> int:
         """The verdict on a C callable."""
         faults.check("log")
-        return int(leaves.classify(f))
+        try:
+            return int(leaves.classify(f))
+        except (TypeError, AttributeError, ValueError):
+            # A callable that lies about itself is not known.
+            return int(Leaf.HANDLER)
 
     def touch(self, obj: Any, deep: bool) -> None:
         """An outside object that is no plain container is looked into as a whole by C code."""
@@ -673,6 +677,8 @@ def _finish(out: Outcome, handler: Handler, f: Any, args: tuple[Any, ...], kwarg
     if failure is not None:
         out.stage = failure[0]
         cause = failure[1]
+        if isinstance(cause, str):
+            raise Refusal(cause)
         out.failure = cause if isinstance(cause, BaseException) else RuntimeError(str(cause))
         return
     if recorder.failure is not None:

@@ -382,7 +382,10 @@ class Code:
             mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
             owners = {id(s.owner): s.owner for s in c.record.steps if isinstance(s, HostStep) and s.owner is not None}
             generators = self.constant(tuple(owners.values()), "R")
-            self.lines.append(f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, {generators})")
+            backward = any(isinstance(s, HostStep) and s.kind == "none" and s.mutates for s in c.record.steps)
+            leaves = [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf] if backward else []
+            grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
+            self.lines.append(f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, {generators}, {grads})")
             self.globals["undo"] = support.undo
             fail = "return undo(saved)"
         segments = iter(runners)

@@ -182,24 +182,29 @@ def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:
     return lambda state: setattr(bits, "state", state), bits.state
 
 
-def save(tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = ()) -> Any:
-    """Copies of the tensors that the entry changes, and the states of the generators that it draws from."""
+def save(tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = (), leaves: tuple[Any, ...] = ()) -> Any:
+    """Copies of what the entry changes: tensors, gradients of leaves, states of the generators that it draws from."""
     with torch.no_grad():
         copies = [(t, t.detach().clone()) for t in tensors]
+        grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
         states.append((torch.set_rng_state, torch.get_rng_state()))
         if torch.cuda.is_initialized():
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-    return copies, states
+    return copies, grads, states
 
 
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
-    copies, states = saved
+    copies, grads, states = saved
     with torch.no_grad():
         for t, copy in copies:
             t.detach().copy_(copy)
+        for t, grad, copy in grads:
+            t.grad = grad
+            if grad is not None:
+                grad.detach().copy_(copy)
     for put_back, state in states:
         put_back(state)
     return _interp.MISS

@@ -132,7 +132,7 @@ class Analyzer:
         self.anchors: dict[str, list[Any]] = collections.defaultdict(list)
         self.tensors: list[Any] = []
         self.constants: dict[str, Any] = {}
-        self.anchored: set[int] = set()
+        self.anchored: dict[int, Any] = {}
         self.overwritten = _overwritten(capture)
 
     def register(self) -> int:
@@ -212,6 +212,18 @@ class Analyzer:
         elif isinstance(v, frozenset) and not all(c_leaf(x) for x in v):
             raise Refusal("a frozenset of objects is among the arguments")
 
+    def anchor(self, v: Any) -> None:
+        """An anchored place holds this very object: what is relative must stay the same as, or different from, it."""
+        if v is ABSENT or c_leaf(v) or id(v) in self.anchored:
+            return
+        self.anchored[id(v)] = v
+        if isinstance(v, (tuple, frozenset)):
+            for x in tuple.__iter__(v) if isinstance(v, tuple) else frozenset.__iter__(v):
+                self.anchor(x)
+        elif type(v) is types.MethodType:
+            self.anchor(v.__self__)
+            self.anchor(v.__func__)
+
     def _item(self, reg: int, i: int, v: Any, expr: str) -> None:
         dst = self.register()
         self.checks.append(("item", dst, reg, i))
@@ -233,7 +245,7 @@ class Analyzer:
                 return
             entry = self.dicts.setdefault(id(d), (d, []))
             entry[1].append((key, value, mode_of(value)))
-            self.anchored.add(id(value))
+            self.anchor(value)
             return
         if value is ABSENT:
             self.checks.append(("dict_absent", rel.register, key))
@@ -271,10 +283,12 @@ class Analyzer:
     def type_attr(self, t: Any, name: Any, value: Any) -> None:
         """A class attribute was looked up along the MRO."""
         self.types.setdefault(id(t), (t, []))[1].append((name, value))
+        self.anchor(value)
 
     def super_attr(self, t: Any, key: Any, value: Any) -> None:
         """An attribute was looked up after a class in the MRO."""
         self.anchors["supers"].append((t, key[0], key[1], value))
+        self.anchor(value)
 
     def attr_c(self, obj: Any, name: Any, value: Any) -> None:
         """A slot or another C descriptor was read."""
@@ -283,6 +297,7 @@ class Analyzer:
             if isinstance(obj, (types.FunctionType, types.MethodType)) and name in ("__globals__", "__closure__"):
                 return
             self.anchors["attrs"].append((obj, name, value, mode_of(value)))
+            self.anchor(value)
             return
         if value is ABSENT:
             self.checks.append(("attr_absent", rel.register, name))
@@ -294,10 +309,14 @@ class Analyzer:
     def cell(self, cell: Any, key: Any, value: Any) -> None:
         """A closure cell was read."""
         self.anchors["cells"].append((cell, value, mode_of(value)))
+        self.anchor(value)
 
     def func(self, f: Any, key: Any, value: Any) -> None:
         """A Python function was entered."""
         self.anchors["funcs"].append((f, *value))
+        _, defaults, kwdefaults = value
+        self.anchor(defaults)
+        self.anchor(tuple((kwdefaults or {}).values()))
 
     def snap(self, obj: Any, key: Any, pre: Any) -> None:
         """An outside container was looked into as a whole."""
@@ -327,6 +346,8 @@ class Analyzer:
             self.checks.append(("py", bytearray_equal(pre), (reg,)))
 
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
+        for v in pre.values() if isinstance(pre, dict) else pre:
+            self.anchor(v)
         if isinstance(obj, dict):
             self.anchors["dict_keys"].append((obj, tuple(pre)))
             for k, v in pre.items():
@@ -340,6 +361,21 @@ class Analyzer:
         elif isinstance(obj, bytearray):
             self.checks.append(("py", bytearray_equal(pre), (("a", obj),)))
 
+    def _identities(self, inputs: list[Any]) -> None:
+        """Relative objects that anchored places hold too stay these; the others are none of the anchored ones."""
+        objects = []
+        for r in self.relative.values():
+            if id(r.obj) in self.anchored:
+                self.checks.append(("is", r.register, r.obj))
+            elif not isinstance(r.obj, (tuple, types.MethodType, frozenset)):
+                objects.append(r)
+        if objects:
+            kinds = {type(r.obj) for r in objects}
+            held = {id(v): v for v in inputs}
+            held.update((id(d), d) for d, _ in self.dicts.values() if type(d) in kinds)
+            held.update((i, v) for i, v in self.anchored.items() if type(v) in kinds and i not in self.relative)
+            self.checks.append(("distinct", tuple(r.register for r in objects), tuple(held.values())))
+
     def _tensors(self) -> None:
         c = self.capture
         anchored = []
@@ -347,10 +383,7 @@ class Analyzer:
             if id(tensor) not in self.relative:
                 anchored.append(tensor)
                 self.anchors["tensors"].append((tensor, c.metas[id(tensor)]))
-        objects = [r for r in self.relative.values() if not isinstance(r.obj, (tuple, types.MethodType, frozenset))]
-        if objects:
-            mutable = [d for d, _ in self.dicts.values()] if any(isinstance(r.obj, dict) for r in objects) else []
-            self.checks.append(("distinct", tuple(r.register for r in objects), tuple(anchored + mutable)))
+        self._identities(anchored)
         if c.record.mutated:
             mutated = [c.record.inputs[v] for v in c.record.mutated]
             operands = list(self.tensors)

@@ -116,7 +116,7 @@ class Runner:
 
 def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     """Whether a check can fail after something that the outside sees was changed."""
-    changes = bool(record.mutated) or record.random
+    changes = bool(record.mutated) or record.random or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
@@ -147,7 +147,7 @@ def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseExcept
     if late:
         for v in capture.record.mutated:
             t = capture.record.inputs[v]
-            if t.requires_grad:
+            if t.requires_grad and not t.is_leaf:
                 raise Refusal("a tensor that requires grad is changed in place before a value is read that depends on data")
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
     info.mutates = bool(capture.record.mutated) or capture.record.random
