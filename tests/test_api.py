@@ -382,7 +382,8 @@ def test_backend_that_returns_no_callable_is_reported():
 
 def test_fullgraph_refusal_names_file_line_and_remedy():
     def f(x):
-        x = x + torch.rand(3)
+        for _ in range(30):  # too much to be checked ahead of the graph
+            x = torch.tanh(x + 1)
         if x.sum() > 0:
             return x * 2
         return x
@@ -467,8 +468,7 @@ def test_explain_prints_graph_and_draws(tmp_path):
 
 def test_explain_says_why_not():
     def f(x):
-        x = x + torch.rand(3)
-        return x * 2 if x.sum() > 0 else x
+        return x * len(open(__file__).read())
 
     assert "test_api.py" in str(magpy.explain(f, X))
 

@@ -246,7 +246,7 @@ def returned_functions_and_generators(compile):
         yield later(1), list(gen), list(it), list(mapped), name
 
 
-@case(CASES)
+@case(CASES, refused="an iterator from outside is consumed")
 def iterators_from_outside_are_consumed(compile):
     numbers, squares = iter([1.0, 2.0, 3.0, 4.0]), (i * i for i in range(10))
     count = itertools.count(5)
@@ -260,7 +260,7 @@ def iterators_from_outside_are_consumed(compile):
     yield list(numbers), next(squares), next(count)
 
 
-@case(CASES)
+@case(CASES, refused="a suspended generator from outside is resumed")
 def generator_and_send(compile):
     def accumulate():
         total = 0.0
@@ -373,7 +373,7 @@ def threads_inside_and_outside(compile):
     yield dict(sorted(results.items()))
 
 
-@case(CASES)
+@case(CASES, refused="an event loop asks the system")
 def coroutines_and_async_iteration(compile):
     import asyncio
 
@@ -403,7 +403,7 @@ def time_and_identifiers(compile):
     yield f(x), f(x)
 
 
-@case(CASES)
+@case(CASES, refused="a file is opened")
 def files_are_written(compile):
     import os
     import tempfile

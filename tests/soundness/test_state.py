@@ -755,7 +755,7 @@ def weak_references_and_their_targets(compile):
     )
 
 
-@case(CASES)
+@case(CASES, refused="the first call fills an lru_cache")
 def memoised_properties_and_caches(compile):
     class Lazy:
         @functools.cached_property
