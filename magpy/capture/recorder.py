@@ -51,6 +51,13 @@ _HOST_METHODS = frozenset(
     """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ share_memory_ detach_
     resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad zero_grad_ untyped_storage""".split()
 )
+# Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
+_INSIDE_METHODS = frozenset("requires_grad_ detach_ resize_ resize_as_ grad".split())
+# Metadata that a data-dependent shape shows in.
+_SHAPE_READS = frozenset(
+    """shape size numel nelement stride nbytes __len__ is_contiguous storage_offset is_same_size broadcast_shapes
+    is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides""".split()
+)
 # Data is read to check for errors only, the shape of the result does not follow from it.
 _STATIC_RESULT = frozenset(
     """inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr lstsq pinv slogdet det logdet matrix_rank
@@ -164,6 +171,7 @@ class Recorder(TorchFunctionMode):
         self._relied: set[Var] = set()
         self._rely = False
         self._on_host = False
+        self._loose: set[Var] = set()
         self.any_tracked = False
         self.direct = False
         self.operations = 0
@@ -336,10 +344,10 @@ class Recorder(TorchFunctionMode):
             if accessor is not None:
                 name = accessor[1]
                 if accessor[0] == "get" and name in METADATA:
-                    self._metadata_read(args)
+                    self._metadata_read(args, name)
                     return func(*args, **kwargs)
         elif name in METADATA or name in _MODE_SETTERS:
-            self._metadata_read(args)
+            self._metadata_read(args, name)
             return func(*args, **kwargs)
         elif name == "__iter__" and args:
             return self._iterate(args[0])
@@ -375,11 +383,24 @@ class Recorder(TorchFunctionMode):
             self.refusal = Refusal("the recorder failed")
         return result
 
-    def _metadata_read(self, args: tuple[Any, ...]) -> None:
+    def _metadata_read(self, args: tuple[Any, ...], name: str) -> None:
+        if self._loose and name in _SHAPE_READS:
+            self._pin_shapes(args)
         # An outside tensor whose metadata was read is guarded though no operation may use it.
         for a in args:
             if isinstance(a, torch.Tensor) and id(a) not in self._known and self._is_outside(a):
                 self.var_of(a)
+
+    def _pin_shapes(self, args: Any) -> None:
+        """The program looks at shapes that follow from data: from here on they must be what they are."""
+        for a in args:
+            if isinstance(a, torch.Tensor):
+                var = self.known(a)
+                if var is not None and var in self._loose:
+                    self._loose.discard(var)
+                    self._add(HostStep(identity, (Ref(var),), {}, "meta", _tensor_meta(a), [], where_text(3), self.dirty()))
+            elif isinstance(a, (tuple, list)):
+                self._pin_shapes(a)
 
     def _iterate(self, tensor: Any) -> Any:
         # Tensor.__iter__ hides the unbind that it is.
@@ -420,7 +441,8 @@ class Recorder(TorchFunctionMode):
             self.record.random = True
         is_random = bool(flags & _RANDOM)
         mutates = bool(flags & _MUTATES)
-        if (accessor is not None and accessor[0] != "get") or name in _HOST_METHODS:
+        inside = self._scalars and name in _INSIDE_METHODS and (name == "grad" or self._is_inside(args))
+        if ((accessor is not None and accessor[0] != "get") or name in _HOST_METHODS) and not (inside and accessor is None):
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
             return result
         if name in _HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
@@ -434,11 +456,28 @@ class Recorder(TorchFunctionMode):
                 return self.track(func, args, kwargs, result)
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
-        if on_host or outs and flags & (_DATA | _DYNAMIC) and name not in _STATIC_RESULT:
+        loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC)) and name not in _STATIC_RESULT
+        if self._loose or (loose and self._scalars):
+            found: set[Var] = set()
+            _collect_refs((args, kwargs), found)
+            if loose or found & self._loose:
+                if isinstance(result, torch.Tensor):
+                    self._loose.update(v for _, v in outs)
+                    loose = False
+                elif outs:
+                    loose = True  # how many tensors there are follows from data
+        if on_host or loose:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
         self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
         return result
+
+    def _is_inside(self, args: Any) -> bool:
+        """Whether the first argument is a tensor whose memory the run made."""
+        if not args or not isinstance(args[0], Ref):
+            return False
+        memory = self.record.storages.get(args[0].var, 0)
+        return args[0].var not in self.record.inputs and all(self.record.storages[v] != memory for v in self.record.inputs)
 
     def _has_number(self, v: Any) -> bool:
         found: set[Var] = set()

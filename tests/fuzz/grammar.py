@@ -604,7 +604,7 @@ class Writer:
         r = rng.random()
         if known and (depth <= 0 or r < 0.45):
             return rng.choice(known)
-        if self.outside[t] and r < 0.7:
+        if self.outside[t] and r < 0.7 and depth > -2:
             return self.fill(rng.choice(self.outside[t]), depth - 1)
         if depth <= 0:
             if t in ("I", "F", "S"):
