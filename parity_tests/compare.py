@@ -105,7 +105,7 @@ def rng_state() -> dict[str, Any]:
         "random": random.getstate(),
         "numpy": np.random.get_state(),
     }
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state()
     return state
 
@@ -119,6 +119,7 @@ class _Walk:
         self.found: list[tuple[Any, Any, str]] = []
         self.partner: dict[int, int] = {}
         self.reverse: dict[int, int] = {}
+        self.pairs: set[tuple[int, int]] = set()
         self.alive: list[Any] = []
 
     def push(self, a: Any, b: Any, path: str) -> None:
@@ -184,11 +185,10 @@ class _Walk:
             raise Different(
                 f"{path or 'result'}: {type(a).__name__} {what}, and is not in the compiled program"
             )
-        return (id(a), id(b)) not in self.partner and self._remember(a, b)
+        return (id(a), id(b)) not in self.pairs and self._remember(a, b)
 
     def _remember(self, a: Any, b: Any) -> bool:
-        key: Any = (id(a), id(b))
-        self.partner[key] = 0
+        self.pairs.add((id(a), id(b)))
         self.alive += (a, b)
         return True
 

@@ -144,7 +144,7 @@ class Dynamo(Mode):
     def compile(self, module: torch.nn.Module, backend: str) -> Any:
         torch._dynamo.reset()
         if backend == "inductor":
-            torch._inductor.config.fallback_random = True  # type: ignore[attr-defined]
+            torch._inductor.config.fallback_random = True
         return torch.compile(module, backend=backend, fullgraph=True)
 
     def refused(self, error: BaseException) -> bool:

@@ -287,20 +287,8 @@ def _change_container(path: str, name: str, number: int) -> Callable[[World], Un
         before = copy.copy(value)
         if not value:
             raise CannotMutate
-        if isinstance(value, list):
-            [
-                value.pop,
-                lambda: value.append(value[-1]),
-                lambda: value.__setitem__(0, _changed_item(value[0])),
-            ][number]()
-        else:
-            key = next(reversed(value))
-            extend = lambda: value.__setitem__("another", value[key])  # noqa: E731
-            [
-                lambda: value.pop(key),
-                extend,
-                lambda: value.__setitem__(key, _changed_item(value[key])),
-            ][number]()
+        change = _LIST_CHANGES if isinstance(value, list) else _DICT_CHANGES
+        change[number](value)
 
         def undo() -> None:
             value.clear()
@@ -309,6 +297,27 @@ def _change_container(path: str, name: str, number: int) -> Callable[[World], Un
         return undo
 
     return apply
+
+
+def _change_item(value: Any, key: Any) -> None:
+    value[key] = _changed_item(value[key])
+
+
+def _add_key(value: dict[Any, Any]) -> None:
+    value["another"] = next(iter(value.values()))
+
+
+#: Shortening, extending and changing an item, in the order of `_attribute_changes`.
+_LIST_CHANGES: tuple[Callable[[list[Any]], object], ...] = (
+    lambda value: value.pop(),
+    lambda value: value.append(value[-1]),
+    lambda value: _change_item(value, 0),
+)
+_DICT_CHANGES: tuple[Callable[[dict[Any, Any]], object], ...] = (
+    lambda value: value.popitem(),
+    _add_key,
+    lambda value: _change_item(value, next(iter(value))),
+)
 
 
 def _changed_item(item: Any) -> Any:

@@ -28,6 +28,7 @@ import torch
 from parity_tests import compare
 from parity_tests.corpus import Case
 from parity_tests.modes import Mode, Watch
+from parity_tests.standins import StandInUsed
 
 #: The seeds of the calls: the second repeats the first, the third would show a random number kept
 #: as a constant.
@@ -209,7 +210,7 @@ def warm_pair(case: Case, device: str, record: Record | None = None) -> tuple[Wo
             other.call(0)
     except LeftOut:
         raise
-    except compare.StandInUsed as error:
+    except StandInUsed as error:
         raise LeftOut(f"needs a package that is missing: {error}") from error
     except Exception as error:
         raise LeftOut(f"eager fails: {one_line(error)}") from error
@@ -228,7 +229,7 @@ def make_pair(case: Case, device: str) -> tuple[World, World]:
         eager, other = build(case, device), build(case, device)
         mine = (eager.module, eager.args, eager.kwargs)
         found = compare.difference(mine, (other.module, other.args, other.kwargs))
-    except (LeftOut, compare.StandInUsed):
+    except (LeftOut, StandInUsed):
         raise
     except Exception as error:
         raise LeftOut(f"eager fails: {one_line(error)}") from error
@@ -290,7 +291,7 @@ def call_other(
         if not mode.compares_state():
             return _name_roots(compare.difference(expected[0], actual, rules))
         found = compare.difference((*expected[0], eager.module), (*actual, other.module), rules)
-    except compare.StandInUsed as error:
+    except StandInUsed as error:
         raise LeftOut(f"needs a package that is missing: {error}") from error
     if found is None and backend == "eager":
         found = compare.difference(expected[1], random_actual)

@@ -25,7 +25,7 @@ import time
 import types
 import unittest
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ class StandIn(metaclass=_StandInType):
         return 0
 
 
-def make_stand_in(qualname: str) -> type[StandIn]:
+def make_stand_in(qualname: str) -> Any:
     """A fresh stand-in class called `qualname`: a base class, a function or a constant."""
     return _StandInType(
         qualname.rpartition(".")[2],
@@ -99,8 +99,6 @@ def make_stand_in(qualname: str) -> type[StandIn]:
 
 class StandInModule(types.ModuleType):
     """A module that holds whatever is asked of it."""
-
-    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -120,6 +118,7 @@ def install_module(name: str) -> None:
         if dotted in sys.modules:
             continue
         module = StandInModule(dotted)
+        module.__path__ = []
         module.__spec__ = importlib.machinery.ModuleSpec(dotted, None)
         sys.modules[dotted] = module
         if depth > 1:
@@ -156,7 +155,8 @@ def supply_missing(error: Exception) -> bool:
 def _argspec(func: Any) -> Any:
     """`inspect.getargspec`, removed in Python 3.11."""
     spec = inspect.getfullargspec(func)
-    return collections.namedtuple("ArgSpec", "args varargs keywords defaults")(*spec[:4])
+    argspec = collections.namedtuple("argspec", "args varargs keywords defaults")
+    return argspec(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
 
 def restore_removed_names() -> None:
@@ -230,7 +230,7 @@ def restore_removed_names() -> None:
         moves=types.SimpleNamespace(zip=zip, map=map),
     )
     sys.modules.setdefault("torch._six", six)
-    torch._six = sys.modules["torch._six"]
+    vars(torch)["_six"] = sys.modules["torch._six"]
 
 
 def declare_torchvision_operators() -> None:
@@ -247,7 +247,7 @@ def declare_torchvision_operators() -> None:
     except (RuntimeError, OSError, ImportError):
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
-        library = torch.library.Library("torchvision", "FRAGMENT")
+        library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
         library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _KEPT_ALIVE.append(library)
