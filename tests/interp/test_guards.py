@@ -114,12 +114,12 @@ LEAVES_DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b"), LEAVES_EQUAL, ids=repr)
+@pytest.mark.parametrize(("a", "b"), LEAVES_EQUAL)
 def test_leaf_equal_value_holds(a: Any, b: Any) -> None:
     assert guard(("leaf", 0, a)).check((b,))
 
 
-@pytest.mark.parametrize(("a", "b"), LEAVES_DIFFERENT, ids=repr)
+@pytest.mark.parametrize(("a", "b"), LEAVES_DIFFERENT)
 def test_leaf_other_value_fails_and_says_so(a: Any, b: Any) -> None:
     g = guard(("leaf", 0, a))
     assert not g.check((b,))
@@ -390,7 +390,6 @@ def test_keyword_arguments_follow_positional_ones() -> None:
         [("dict_get", 1, 0, [])],
         [("same", 0)],
     ],
-    ids=repr,
 )
 def test_malformed_program_is_refused(checks: list[Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
@@ -411,7 +410,6 @@ def test_malformed_program_is_refused(checks: list[Any]) -> None:
         {"lists": [((), ())]},
         {3: []},
     ],
-    ids=repr,
 )
 def test_malformed_anchors_are_refused(anchors: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
