@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from magpy.explaining import explain
 
 _HOME = {
-    **dict.fromkeys(("Stats", "allow_in_graph", "compile", "disable", "effect", "pure", "reset", "stats"), "magpy.api"),
+    **dict.fromkeys(
+        ("Stats", "allow_in_graph", "compile", "disable", "effect", "pure", "reset", "stats"),
+        "magpy.api",
+    ),
     **dict.fromkeys(("CaptureError", "MagpyWarning", "OptionError"), "magpy.errors"),
     "explain": "magpy.explaining",
 }
@@ -46,7 +49,9 @@ def _unsupported() -> str | None:
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
         return f"magpy supports CPython 3.11 to 3.13, not {sys.implementation.name} {sys.version.split()[0]}: magpy.compile returns functions as they are."
     if importlib.util.find_spec("magpy._interp") is None:
-        return "magpy's extension modules are not built: magpy.compile returns functions as they are."
+        return (
+            "magpy's extension modules are not built: magpy.compile returns functions as they are."
+        )
     if sys.version_info >= (3, 13) and not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "magpy does not support CPython without the GIL: magpy.compile returns functions as they are."
     if importlib.util.find_spec("torch") is None:

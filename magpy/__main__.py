@@ -15,7 +15,9 @@ from typing import Any
 
 
 def _say(ok: bool, what: str, detail: str = "") -> bool:
-    sys.stdout.write(f"  {'ok     ' if ok else 'MISSING'}  {what}{': ' + detail if detail else ''}\n")
+    sys.stdout.write(
+        f"  {'ok     ' if ok else 'MISSING'}  {what}{': ' + detail if detail else ''}\n"
+    )
     return ok
 
 
@@ -59,15 +61,23 @@ def doctor() -> int:
 
     out = sys.stdout.write
     out("magpy " + magpy.__version__ + "\n")
-    good = _say(magpy.unsupported is None, f"CPython {platform.python_version()} on {platform.machine()}", magpy.unsupported or "")
+    good = _say(
+        magpy.unsupported is None,
+        f"CPython {platform.python_version()} on {platform.machine()}",
+        magpy.unsupported or "",
+    )
     for module in ("torch", "numpy", "networkx", "bytecode"):
         found = importlib.util.find_spec(module) is not None
         good = _say(found, module, _version(module) if found else f"pip install {module}") and good
     for module in ("transformers", "matplotlib", "hypothesis", "triton"):
         found = importlib.util.find_spec(module) is not None
-        out(f"  {'ok     ' if found else 'absent '}  {module} (optional){': ' + _version(module) if found else ''}\n")
+        out(
+            f"  {'ok     ' if found else 'absent '}  {module} (optional){': ' + _version(module) if found else ''}\n"
+        )
     compiler = shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
-    _say(compiler is not None, "C++ compiler", compiler or "inductor needs one on a CPU: install g++")
+    _say(
+        compiler is not None, "C++ compiler", compiler or "inductor needs one on a CPU: install g++"
+    )
     if importlib.util.find_spec("torch") is None or magpy.unsupported is not None:
         return 1
     import torch
@@ -85,7 +95,11 @@ def doctor() -> int:
         ok, detail = _backend_works(name)
         good = _say(ok, name, detail) and good
     out(f"  known    {', '.join(others)}\n")
-    out("magpy can be used here\n" if good else "something that magpy needs is missing or does not work: see above\n")
+    out(
+        "magpy can be used here\n"
+        if good
+        else "something that magpy needs is missing or does not work: see above\n"
+    )
     return 0 if good else 1
 
 

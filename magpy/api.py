@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @overload
-def compile(  # noqa: A001 - the name that users of torch.compile expect
+def compile(
     f: F,
     *,
     backend: Any = ...,
@@ -33,7 +33,7 @@ def compile(  # noqa: A001 - the name that users of torch.compile expect
     options: dict[str, Any] | None = ...,
 ) -> F: ...
 @overload
-def compile(  # noqa: A001
+def compile(
     f: None = ...,
     *,
     backend: Any = ...,
@@ -44,7 +44,7 @@ def compile(  # noqa: A001
 ) -> Callable[[F], F]: ...
 
 
-def compile(  # noqa: A001
+def compile(
     f: Any = None,
     *,
     backend: Any = "inductor",
@@ -86,9 +86,13 @@ def _compile(f: Any, options: Options) -> Any:
     if isinstance(f, _interp.Compiled) or modules.is_compiled(f):
         return f
     if isinstance(f, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-        raise TypeError("magpy.compile got a scripted module or function, which runs without Python already; compile the original instead")
+        raise TypeError(
+            "magpy.compile got a scripted module or function, which runs without Python already; compile the original instead"
+        )
     if isinstance(f, type):
-        raise TypeError(f"magpy.compile got the class {f.__name__}; compile an instance: magpy.compile({f.__name__}(...))")
+        raise TypeError(
+            f"magpy.compile got the class {f.__name__}; compile an instance: magpy.compile({f.__name__}(...))"
+        )
     if not callable(f):
         raise TypeError(f"magpy.compile needs a function, method or module, not {type(f).__name__}")
     if isinstance(f, torch.nn.Module):
@@ -201,4 +205,14 @@ def pure(f: F) -> F:
     return f
 
 
-__all__ = ["Stats", "allow_in_graph", "compile", "disable", "effect", "find", "pure", "reset", "stats"]
+__all__ = [
+    "Stats",
+    "allow_in_graph",
+    "compile",
+    "disable",
+    "effect",
+    "find",
+    "pure",
+    "reset",
+    "stats",
+]

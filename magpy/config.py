@@ -16,5 +16,7 @@ max_captures: int = 64
 max_refusals: int = 3
 """Captures in a row without an entry, after which a compiled callable is left alone."""
 
-logs: frozenset[str] = frozenset(x.strip() for x in os.environ.get("MAGPY_LOGS", "").split(",") if x.strip())
+logs: frozenset[str] = frozenset(
+    x.strip() for x in os.environ.get("MAGPY_LOGS", "").split(",") if x.strip()
+)
 """Topics that are logged to the logger "magpy": guards, graph, mock, capture, miss."""

@@ -60,7 +60,10 @@ class Explanation:
             *(f"  {g}" for g in self.guards[:60]),
             *([f"  ... and {len(self.guards) - 60} more"] if len(self.guards) > 60 else []),
             "",
-            *(f"graph {i}:\n" + "\n".join(f"  {line}" for line in g.strip().splitlines()[:80]) for i, g in enumerate(self.graphs)),
+            *(
+                f"graph {i}:\n" + "\n".join(f"  {line}" for line in g.strip().splitlines()[:80])
+                for i, g in enumerate(self.graphs)
+            ),
             "",
             "mock code:",
             *(f"  {line}" for line in self.mock.splitlines()[:120]),
@@ -82,7 +85,9 @@ class Explanation:
         reference_graph.draw(self.reference_graph, path)
         for i, module in enumerate(self.modules):
             part = "" if i == 0 else f"{i}"
-            reference_graph.draw(_operator_graph(module), path.with_name(f"{path.stem}.graph{part}{path.suffix}"))
+            reference_graph.draw(
+                _operator_graph(module), path.with_name(f"{path.stem}.graph{part}{path.suffix}")
+            )
 
 
 def _operator_graph(module: Any) -> Any:
@@ -119,7 +124,9 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
     if outcome.exception is not None:
         raise outcome.exception
     if outcome.failure is not None:
-        return Explanation(False, f"magpy failed ({outcome.stage}): {outcome.failure}", outcome.value)
+        return Explanation(
+            False, f"magpy failed ({outcome.stage}): {outcome.failure}", outcome.value
+        )
     if outcome.capture is None:
         return Explanation(False, str(outcome.refusal), outcome.value)
     capture = outcome.capture

@@ -48,13 +48,23 @@ def _inductor(mode: str | None, options: dict[str, Any] | None) -> Backend:
 def check_options(backend: Any, mode: Any, options: Any) -> None:
     """Raises `OptionError` when backend, mode or options cannot be what they are given as."""
     if not isinstance(backend, str) and not callable(backend):
-        raise OptionError(f"backend must be a name or a callable (gm, example_inputs), not {type(backend).__name__}")
-    if isinstance(backend, str) and backend not in ("inductor", "eager", "aot_eager") and backend not in known():
+        raise OptionError(
+            f"backend must be a name or a callable (gm, example_inputs), not {type(backend).__name__}"
+        )
+    if (
+        isinstance(backend, str)
+        and backend not in ("inductor", "eager", "aot_eager")
+        and backend not in known()
+    ):
         raise OptionError(f"unknown backend {backend!r}; known: {', '.join(known())}")
     if mode is not None and (not isinstance(mode, str) or mode not in _MODES):
         raise OptionError(f"mode must be one of {', '.join(_MODES)}, not {mode!r}")
-    if options is not None and not (isinstance(options, dict) and all(isinstance(k, str) for k in options)):
-        raise OptionError(f"options must be a dict with names as keys, not {type(options).__name__}")
+    if options is not None and not (
+        isinstance(options, dict) and all(isinstance(k, str) for k in options)
+    ):
+        raise OptionError(
+            f"options must be a dict with names as keys, not {type(options).__name__}"
+        )
     if mode not in (None, "default") and options:
         raise OptionError("give either mode or options, not both")
     if backend == "inductor" and options:
@@ -62,7 +72,9 @@ def check_options(backend: Any, mode: Any, options: Any) -> None:
 
         for name in options:
             if name.replace("-", "_") not in config.get_config_copy() and not hasattr(config, name):
-                raise OptionError(f"unknown option {name!r} of inductor; see torch._inductor.list_options()")
+                raise OptionError(
+                    f"unknown option {name!r} of inductor; see torch._inductor.list_options()"
+                )
 
 
 def resolve(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Backend:

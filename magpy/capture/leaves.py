@@ -58,12 +58,7 @@ class Effect(IntEnum):
 
 
 _PURE_MODULES = frozenset(
-    """builtins math cmath operator _operator itertools functools _functools collections _collections _collections_abc
-    _sre re _struct struct _json string _string abc _abc _weakref weakref typing _typing types enum _bisect _heapq numbers
-    fractions decimal _decimal copy copyreg _copyreg inspect _ast ast dis _opcode marshal zlib _hashlib hashlib binascii
-    unicodedata errno _stat _codecs codecs _locale _csv _pickle _contextvars _thread threading _imp
-    _frozen_importlib importlib gc _tracemalloc opt_einsum einops dataclasses contextlib array _datetime datetime
-    uuid _uuid _statistics _signal _asyncio _queue _socket faulthandler""".split()
+    ["builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections", "_collections", "_collections_abc", "_sre", "re", "_struct", "struct", "_json", "string", "_string", "abc", "_abc", "_weakref", "weakref", "typing", "_typing", "types", "enum", "_bisect", "_heapq", "numbers", "fractions", "decimal", "_decimal", "copy", "copyreg", "_copyreg", "inspect", "_ast", "ast", "dis", "_opcode", "marshal", "zlib", "_hashlib", "hashlib", "binascii", "unicodedata", "errno", "_stat", "_codecs", "codecs", "_locale", "_csv", "_pickle", "_contextvars", "_thread", "threading", "_imp", "_frozen_importlib", "importlib", "gc", "_tracemalloc", "opt_einsum", "einops", "dataclasses", "contextlib", "array", "_datetime", "datetime", "uuid", "_uuid", "_statistics", "_signal", "_asyncio", "_queue", "_socket", "faulthandler"]
 )
 _NUMPY_PURE = ("numpy",)
 _EFFECTS: dict[object, Effect] = {}
@@ -87,11 +82,27 @@ def _method_verdicts() -> None:
         _BY_METHOD[cls, "__setattr__"] = Leaf.SETATTR
         _BY_METHOD[cls, "__delattr__"] = Leaf.DELATTR
         _BY_METHOD[cls, "__getattribute__"] = Leaf.GETATTR
-    for name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__", "__class__", "__sizeof__", "__hash__"):
+    for name in (
+        "__init__",
+        "__new__",
+        "__init_subclass__",
+        "__subclasshook__",
+        "__class__",
+        "__sizeof__",
+        "__hash__",
+    ):
         _BY_METHOD[object, name] = Leaf.PURE
     for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
         _BY_METHOD[object, name] = Leaf.HANDLER
-    for name in ("__call__", "__new__", "mro", "__subclasses__", "__instancecheck__", "__subclasscheck__", "__prepare__"):
+    for name in (
+        "__call__",
+        "__new__",
+        "mro",
+        "__subclasses__",
+        "__instancecheck__",
+        "__subclasscheck__",
+        "__prepare__",
+    ):
         _BY_METHOD[type, name] = Leaf.PURE
 
 
@@ -115,12 +126,12 @@ _VERDICTS.update(
         functools.partial: Leaf.PURE,
     }
 )
-for _name in "isinstance issubclass callable id globals locals eval exec compile __import__ __build_class__ breakpoint".split():
+for _name in ["isinstance", "issubclass", "callable", "id", "globals", "locals", "eval", "exec", "compile", "__import__", "__build_class__", "breakpoint"]:
     _VERDICTS[getattr(builtins, _name)] = Leaf.PURE
 
 
 def _effects() -> None:
-    for name in "time perf_counter monotonic process_time thread_time time_ns perf_counter_ns monotonic_ns process_time_ns".split():
+    for name in ["time", "perf_counter", "monotonic", "process_time", "thread_time", "time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns"]:
         _EFFECTS[getattr(time, name)] = Effect.CLOCK
     _EFFECTS[time.sleep] = Effect.EFFECT
     _EFFECTS[float] = Effect.NUMBER
@@ -132,7 +143,7 @@ def _effects() -> None:
     _EFFECTS[builtins.dir] = Effect.VARS
     _EFFECTS[warnings.warn] = Effect.EFFECT
     _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
-    for name in "_getframe getrecursionlimit exc_info getrefcount getsizeof intern is_finalizing _current_frames gettrace getprofile".split():
+    for name in ["_getframe", "getrecursionlimit", "exc_info", "getrefcount", "getsizeof", "intern", "is_finalizing", "_current_frames", "gettrace", "getprofile"]:
         if hasattr(sys, name):
             _VERDICTS[getattr(sys, name)] = Leaf.PURE
 
@@ -140,7 +151,9 @@ def _effects() -> None:
 _effects()
 
 # Functions of numbers, strings and arrays: their result follows from their arguments' values.
-SCALAR_FUNCTIONS = frozenset({float, int, complex, abs, round, min, max, sum, divmod, pow, str, repr, format, bool})
+SCALAR_FUNCTIONS = frozenset(
+    {float, int, complex, abs, round, min, max, sum, divmod, pow, str, repr, format, bool}
+)
 
 
 def scalar_function(f: Any) -> bool:
@@ -154,7 +167,9 @@ def scalar_function(f: Any) -> bool:
     if module in ("math", "cmath", "_operator", "operator") or _numpy_pure(module):
         return True
     owner = _owner_of(f)
-    return owner is not None and (owner in (float, int, str, complex) or _numpy_pure(owner.__module__))
+    return owner is not None and (
+        owner in (float, int, str, complex) or _numpy_pure(owner.__module__)
+    )
 
 
 # Python functions that are called as a whole: looking into them would meet locks, clocks and the interpreter's own tables.
@@ -174,7 +189,7 @@ def register_python(f: Callable[..., Any], effect: Effect) -> None:
     _WHOLE_PYTHON[code] = effect
 
 
-for _name in "debug info warning error exception critical log warn".split():
+for _name in ["debug", "info", "warning", "error", "exception", "critical", "log", "warn"]:
     register_python(getattr(logging.Logger, _name), Effect.EFFECT)
     if _name != "warn":
         register_python(getattr(logging, _name), Effect.EFFECT)
@@ -222,8 +237,13 @@ def _owner_of(f: Any) -> type | None:
     return owner if isinstance(owner, type) else None
 
 
-_IO_METHODS = frozenset("write writelines flush".split())
-_DESCRIPTORS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
+_IO_METHODS = frozenset(["write", "writelines", "flush"])
+_DESCRIPTORS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+)
 
 
 def classify(f: Any) -> Leaf:
@@ -250,7 +270,10 @@ def classify(f: Any) -> Leaf:
                 if verdict is not None:
                     return verdict
             # A method that a Python class inherited from C is what the C class says.
-            definer = next((c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)), owner)
+            definer = next(
+                (c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)),
+                owner,
+            )
             if _pure_type(definer):
                 return Leaf.TOUCH
     if isinstance(f, type):
@@ -264,7 +287,11 @@ def classify(f: Any) -> Leaf:
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
         # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
         call = getattr(type(f), "__call__", None)
-        return Leaf.FRAME if isinstance(call, types.FunctionType) or call is None else _classify_call(f, module, root)
+        return (
+            Leaf.FRAME
+            if isinstance(call, types.FunctionType) or call is None
+            else _classify_call(f, module, root)
+        )
     return Leaf.HANDLER
 
 
@@ -290,7 +317,11 @@ def _classify_type(t: type) -> Leaf:
     if t.__flags__ & (1 << 9):
         # A Python class with a C constructor somewhere in its bases.
         root = t.__module__.partition(".")[0]
-        return Leaf.TORCH if root == "torch" or any(c.__module__.startswith("torch") for c in t.__mro__) else Leaf.TOUCH
+        return (
+            Leaf.TORCH
+            if root == "torch" or any(c.__module__.startswith("torch") for c in t.__mro__)
+            else Leaf.TOUCH
+        )
     root = t.__module__.partition(".")[0]
     if root == "torch":
         return Leaf.TORCH
@@ -308,7 +339,9 @@ def effect_of(f: Any) -> Effect:
         effect = None
     if effect is not None:
         return effect
-    if isinstance(f, functools._lru_cache_wrapper) or isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
+    if isinstance(f, functools._lru_cache_wrapper) or isinstance(
+        getattr(f, "__func__", None), functools._lru_cache_wrapper
+    ):
         return Effect.MEMO
     if isinstance(f, functools.partial):
         return Effect.PARTIAL
@@ -322,7 +355,11 @@ def effect_of(f: Any) -> Effect:
             return Effect.EFFECT
         if owner.__module__ in ("_random", "random") or owner.__module__.startswith("numpy.random"):
             return Effect.RANDOM
-        if (object, name) in _BY_METHOD and _BY_METHOD[object, name] is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
+        if (
+            (object, name) in _BY_METHOD
+            and _BY_METHOD[object, name] is Leaf.HANDLER
+            and isinstance(f, _DESCRIPTORS)
+        ):
             return Effect.REDUCE
         if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
             return Effect.WHOLE

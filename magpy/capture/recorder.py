@@ -20,7 +20,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor
-from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Record, Ref, Step, TorchModes, Var
+from magpy.capture.steps import (
+    HostStep,
+    ModeStep,
+    OpStep,
+    OutsideRef,
+    Record,
+    Ref,
+    Step,
+    TorchModes,
+    Var,
+)
 from magpy.errors import Refusal
 from magpy.runtime import faults
 
@@ -28,58 +38,34 @@ _DATA, _DYNAMIC, _RANDOM, _MUTATES = 1, 2, 4, 8
 
 # Names of tensor attributes, methods and torch functions whose results follow from metadata alone.
 METADATA = frozenset(
-    """shape size dim ndim ndimension numel nelement stride storage_offset dtype device layout is_cuda is_cpu is_xpu is_mps
-    is_meta is_mkldnn is_vulkan is_ipu is_xla is_maia is_mtia is_ort is_sparse is_sparse_csr is_quantized is_nested
-    is_contiguous is_floating_point is_complex is_signed is_leaf requires_grad element_size itemsize nbytes get_device names
-    is_conj is_neg is_inference has_names output_nr grad_fn _version is_shared is_pinned is_same_size result_type
-    can_cast broadcast_shapes dense_dim sparse_dim _is_view retains_grad name qscheme dim_order __len__ __hash__
-    _backward_hooks _post_accumulate_grad_hooks _has_symbolic_sizes_strides is_non_overlapping_and_dense
-    __cuda_array_interface__ is_tensor is_storage promote_types is_distributed is_set_to is_grad_enabled
-    is_inference_mode_enabled get_default_dtype _nested_tensor_size _base _dimV _dimI __dir__ is_autocast_enabled
-    is_autocast_cpu_enabled get_autocast_dtype get_autocast_gpu_dtype get_autocast_cpu_dtype __class__
-    _is_zerotensor is_warn_always_enabled isinstance has_torch_function_variadic device_module _is_all_true_meta""".split()
+    ["shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_xpu", "is_mps", "is_meta", "is_mkldnn", "is_vulkan", "is_ipu", "is_xla", "is_maia", "is_mtia", "is_ort", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_leaf", "requires_grad", "element_size", "itemsize", "nbytes", "get_device", "names", "is_conj", "is_neg", "is_inference", "has_names", "output_nr", "grad_fn", "_version", "is_shared", "is_pinned", "is_same_size", "result_type", "can_cast", "broadcast_shapes", "dense_dim", "sparse_dim", "_is_view", "retains_grad", "name", "qscheme", "dim_order", "__len__", "__hash__", "_backward_hooks", "_post_accumulate_grad_hooks", "_has_symbolic_sizes_strides", "is_non_overlapping_and_dense", "__cuda_array_interface__", "is_tensor", "is_storage", "promote_types", "is_distributed", "is_set_to", "is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "_nested_tensor_size", "_base", "_dimV", "_dimI", "__dir__", "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "__class__", "_is_zerotensor", "is_warn_always_enabled", "isinstance", "has_torch_function_variadic", "device_module", "_is_all_true_meta"]
 )
 # These change torch's modes, which are noted at every operation instead.
 _MODE_SETTERS = frozenset(
-    """_set_grad_enabled set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled
-    autocast_increment_nesting autocast_decrement_nesting clear_autocast_cache set_autocast_cpu_enabled
-    set_autocast_gpu_dtype set_autocast_cpu_dtype _enter_autocast _exit_autocast _enter_inference_mode
-    _exit_inference_mode""".split()
+    ["_set_grad_enabled", "set_grad_enabled", "set_autocast_enabled", "set_autocast_dtype", "set_autocast_cache_enabled", "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache", "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_autocast_cpu_dtype", "_enter_autocast", "_exit_autocast", "_enter_inference_mode", "_exit_inference_mode"]
 )
 # Operations that no traced graph can hold: they change what a tensor is, or run the autograd engine.
 _HOST_METHODS = frozenset(
-    """backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_ share_memory_ detach_
-    resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad zero_grad_ untyped_storage""".split()
+    ["backward", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "set_", "share_memory_", "detach_", "resize_", "resize_as_", "__setstate__", "_set_requires_grad", "rename_", "grad", "zero_grad_", "untyped_storage"]
 )
 # Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
-_INSIDE_METHODS = frozenset("requires_grad_ detach_ resize_ resize_as_ grad".split())
+_INSIDE_METHODS = frozenset(["requires_grad_", "detach_", "resize_", "resize_as_", "grad"])
 # Metadata that a data-dependent shape shows in.
 _SHAPE_READS = frozenset(
-    """shape size numel nelement stride nbytes __len__ is_contiguous storage_offset is_same_size broadcast_shapes
-    is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides""".split()
+    ["shape", "size", "numel", "nelement", "stride", "nbytes", "__len__", "is_contiguous", "storage_offset", "is_same_size", "broadcast_shapes", "is_non_overlapping_and_dense", "dim_order", "_has_symbolic_sizes_strides"]
 )
 # Data is read to check for errors only, the shape of the result does not follow from it.
 _STATIC_RESULT = frozenset(
-    """inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr lstsq pinv slogdet det logdet matrix_rank
-    lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse cholesky_inverse gaussian_nll_loss embedding
-    embedding_bag multi_head_attention_forward ctc_loss lstm gru rnn_tanh rnn_relu _VF pack_padded_sequence
-    _pack_padded_sequence multinomial bernoulli cdist where histc grid_sample affine_grid nll_loss cross_entropy
-    index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill masked_fill_ normal bernoulli_
-    multi_margin_loss multilabel_margin_loss tensor_split interpolate
-    dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft logspace linspace arange full
-    fake_quantize_per_tensor_affine lerp add sub mul scaled_dot_product_attention""".split()
+    ["inv", "cholesky", "solve", "inv_ex", "cholesky_ex", "eigh", "eig", "eigvalsh", "eigvals", "svd", "svdvals", "qr", "lstsq", "pinv", "slogdet", "det", "logdet", "matrix_rank", "lu", "lu_factor", "lu_solve", "ldl_factor", "matrix_exp", "solve_ex", "inverse", "cholesky_inverse", "gaussian_nll_loss", "embedding", "embedding_bag", "multi_head_attention_forward", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_VF", "pack_padded_sequence", "_pack_padded_sequence", "multinomial", "bernoulli", "cdist", "where", "histc", "grid_sample", "affine_grid", "nll_loss", "cross_entropy", "index_put_", "index_put", "index_copy", "index_add", "scatter", "scatter_", "__setitem__", "masked_fill", "masked_fill_", "normal", "bernoulli_", "multi_margin_loss", "multilabel_margin_loss", "tensor_split", "interpolate", "dropout", "to", "copy_", "quantile", "nanquantile", "cov", "corrcoef", "clamp", "cumsum", "istft", "logspace", "linspace", "arange", "full", "fake_quantize_per_tensor_affine", "lerp", "add", "sub", "mul", "scaled_dot_product_attention"]
 )
 
 
 # Operations whose result has the same metadata whatever the value of their Python numbers.
 _ARITHMETIC = frozenset(
-    """add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__
-    __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne
-    __lt__ __gt__ __le__ __ge__ __eq__ __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum
-    __setitem__ floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu""".split()
+    ["add", "sub", "mul", "div", "true_divide", "rsub", "pow", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__", "__rpow__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "add_", "sub_", "mul_", "div_", "pow_", "fill_", "clamp", "clamp_", "clip", "lt", "gt", "le", "ge", "eq", "ne", "__lt__", "__gt__", "__le__", "__ge__", "__eq__", "__ne__", "masked_fill", "masked_fill_", "where", "lerp", "addcmul", "addcdiv", "maximum", "minimum", "__setitem__", "floor_divide", "remainder", "fmod", "__floordiv__", "__mod__", "multiply", "divide", "subtract", "leaky_relu", "elu"]
 )
 # Operations that take a value and give a tensor of fixed shape: done between segments.
-_HOST_SCALARS = frozenset("tensor as_tensor scalar_tensor asarray from_numpy".split())
+_HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
 
 
 def _autocast_devices() -> tuple[str, ...]:
@@ -108,11 +94,21 @@ def user_location(skip: int = 1) -> tuple[str, int, str, dict[str, Any]] | None:
         root = name.partition(".")[0] if isinstance(name, str) else ""
         if root != "magpy" or ".demo" in name:
             if root != "torch" and not frame.f_code.co_filename.startswith("<frozen"):
-                return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, frame.f_globals
+                return (
+                    frame.f_code.co_filename,
+                    frame.f_lineno,
+                    frame.f_code.co_name,
+                    frame.f_globals,
+                )
             fallback = fallback or frame
         frame = frame.f_back
     if fallback is not None:
-        return fallback.f_code.co_filename, fallback.f_lineno, fallback.f_code.co_name, fallback.f_globals
+        return (
+            fallback.f_code.co_filename,
+            fallback.f_lineno,
+            fallback.f_code.co_name,
+            fallback.f_globals,
+        )
     return None
 
 
@@ -130,9 +126,13 @@ def refuse(reason: str, remedy: str = "") -> Refusal:
 def accessor_of(func: Any) -> tuple[str, str] | None:
     """("get" | "set" | "del", name) when `func` is the accessor of a tensor property."""
     owner = getattr(func, "__self__", None)
-    if owner is None or not isinstance(owner, (types.GetSetDescriptorType, property, types.MemberDescriptorType)):
+    if owner is None or not isinstance(
+        owner, (types.GetSetDescriptorType, property, types.MemberDescriptorType)
+    ):
         return None
-    kind = {"__get__": "get", "__set__": "set", "__delete__": "del", "__delattr__": "del"}.get(func.__name__)
+    kind = {"__get__": "get", "__set__": "set", "__delete__": "del", "__delattr__": "del"}.get(
+        func.__name__
+    )
     if kind is None:
         return None
     name = getattr(owner, "__name__", None)
@@ -141,7 +141,20 @@ def accessor_of(func: Any) -> tuple[str, str] | None:
     return (kind, name) if isinstance(name, str) else None
 
 
-LEAF_TYPES = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
+LEAF_TYPES = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 
 
 def is_leaf(v: Any) -> bool:
@@ -163,7 +176,9 @@ class Recorder(TorchFunctionMode):
         scalars: whether a graph may take Python numbers as inputs.
     """
 
-    def __init__(self, is_outside: Callable[[Any], bool], session: Any = None, scalars: bool = True) -> None:
+    def __init__(
+        self, is_outside: Callable[[Any], bool], session: Any = None, scalars: bool = True
+    ) -> None:
         """Starts empty."""
         super().__init__()
         self._session = session
@@ -238,7 +253,9 @@ class Recorder(TorchFunctionMode):
 
     def dirty(self) -> frozenset[Var]:
         """The outside tensors that were changed in place so far."""
-        return frozenset(v for v, n in self._versions.items() if n >= 0 and self.record.inputs[v]._version != n)
+        return frozenset(
+            v for v, n in self._versions.items() if n >= 0 and self.record.inputs[v]._version != n
+        )
 
     def convert(self, v: Any) -> Any:
         """An argument as a step keeps it."""
@@ -263,7 +280,9 @@ class Recorder(TorchFunctionMode):
             return t(*(self.convert(x) for x in v))
         if isinstance(v, tuple):
             return tuple(self.convert(x) for x in v)
-        if t in LEAF_TYPES or isinstance(v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+        if t in LEAF_TYPES or isinstance(
+            v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+        ):
             return v
         if t.__module__ == "numpy":
             return v.copy()
@@ -290,9 +309,18 @@ class Recorder(TorchFunctionMode):
             return
         self._relied.add(var)
         kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
-        self._add(HostStep(identity, (Ref(var),), {}, kind, expected, [], where_text(2), self.dirty()))
+        self._add(
+            HostStep(identity, (Ref(var),), {}, kind, expected, [], where_text(2), self.dirty())
+        )
 
-    def track(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, owner: Any = None) -> Any:
+    def track(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        owner: Any = None,
+    ) -> Any:
         """Notes that `result` came of `func(*args, **kwargs)` with arguments already converted; returns it, or its equal."""
         t = type(result)
         where = where_text(3)
@@ -300,17 +328,31 @@ class Recorder(TorchFunctionMode):
             result = _interp.fresh(result)
             kind, expected = "bind", t
         elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
-            kind, expected = ("bind_array", (result.dtype, result.shape)) if t.__name__ == "ndarray" else ("bind", t)
+            kind, expected = (
+                ("bind_array", (result.dtype, result.shape))
+                if t.__name__ == "ndarray"
+                else ("bind", t)
+            )
         elif is_leaf(result):
-            self._add(HostStep(func, args, kwargs, "leaf", result, [], where, self.dirty(), owner=owner))
+            self._add(
+                HostStep(func, args, kwargs, "leaf", result, [], where, self.dirty(), owner=owner)
+            )
             return result
         elif t.__module__ == "numpy":
-            self._add(HostStep(func, args, kwargs, "array", result, [], where, self.dirty(), owner=owner))
+            self._add(
+                HostStep(func, args, kwargs, "array", result, [], where, self.dirty(), owner=owner)
+            )
             return result
         else:
-            raise refuse(f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from call to call")
+            raise refuse(
+                f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from call to call"
+            )
         var = self.new_var()
-        self._add(HostStep(func, args, kwargs, kind, expected, [], where, self.dirty(), result=var, owner=owner))
+        self._add(
+            HostStep(
+                func, args, kwargs, kind, expected, [], where, self.dirty(), result=var, owner=owner
+            )
+        )
         self._session.track(result, var)
         self.any_tracked = True
         return result
@@ -325,7 +367,7 @@ class Recorder(TorchFunctionMode):
 
     # ------------------------------------------------------------- the mode
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: A002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
         kwargs = kwargs or {}
         if self._depth or self.refusal is not None:
@@ -398,7 +440,18 @@ class Recorder(TorchFunctionMode):
                 var = self.known(a)
                 if var is not None and var in self._loose:
                     self._loose.discard(var)
-                    self._add(HostStep(identity, (Ref(var),), {}, "meta", _tensor_meta(a), [], where_text(3), self.dirty()))
+                    self._add(
+                        HostStep(
+                            identity,
+                            (Ref(var),),
+                            {},
+                            "meta",
+                            _tensor_meta(a),
+                            [],
+                            where_text(3),
+                            self.dirty(),
+                        )
+                    )
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
 
@@ -408,7 +461,9 @@ class Recorder(TorchFunctionMode):
             return torch.Tensor.__iter__(tensor)
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
-    def _before(self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _before(
+        self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any
+    ) -> tuple[Any, Any]:
         # Arguments are written down before the operation: it may change them.
         self.operations += 1
         self._on_host = False
@@ -423,9 +478,13 @@ class Recorder(TorchFunctionMode):
             self._modes = modes
             self.record.steps.append(ModeStep(modes))
 
-    def _after(self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int) -> Any:
+    def _after(
+        self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
+    ) -> Any:
         args, kwargs = plan
-        on_host = self._on_host or (self.any_tracked and not self._scalars and self._has_number((args, kwargs)))
+        on_host = self._on_host or (
+            self.any_tracked and not self._scalars and self._has_number((args, kwargs))
+        )
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
         if accessor is not None:
@@ -441,8 +500,12 @@ class Recorder(TorchFunctionMode):
             self.record.random = True
         is_random = bool(flags & _RANDOM)
         mutates = bool(flags & _MUTATES)
-        inside = self._scalars and name in _INSIDE_METHODS and (name == "grad" or self._is_inside(args))
-        if ((accessor is not None and accessor[0] != "get") or name in _HOST_METHODS) and not (inside and accessor is None):
+        inside = (
+            self._scalars and name in _INSIDE_METHODS and (name == "grad" or self._is_inside(args))
+        )
+        if ((accessor is not None and accessor[0] != "get") or name in _HOST_METHODS) and not (
+            inside and accessor is None
+        ):
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
             return result
         if name in _HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
@@ -477,7 +540,9 @@ class Recorder(TorchFunctionMode):
         if not args or not isinstance(args[0], Ref):
             return False
         memory = self.record.storages.get(args[0].var, 0)
-        return args[0].var not in self.record.inputs and all(self.record.storages[v] != memory for v in self.record.inputs)
+        return args[0].var not in self.record.inputs and all(
+            self.record.storages[v] != memory for v in self.record.inputs
+        )
 
     def _has_number(self, v: Any) -> bool:
         found: set[Var] = set()
@@ -494,10 +559,26 @@ class Recorder(TorchFunctionMode):
         args, kwargs = plan
         if accessor is not None:
             func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
-            args = (args[0], accessor[1], *args[1:2]) if accessor[0] == "set" else (args[0], accessor[1])
+            args = (
+                (args[0], accessor[1], *args[1:2])
+                if accessor[0] == "set"
+                else (args[0], accessor[1])
+            )
         var = self.new_var()
         self.note_modes()
-        self._add(HostStep(func, args, kwargs, "raises", (type(error), str(error)), [], where_text(3), self.dirty(), result=var))
+        self._add(
+            HostStep(
+                func,
+                args,
+                kwargs,
+                "raises",
+                (type(error), str(error)),
+                [],
+                where_text(3),
+                self.dirty(),
+                result=var,
+            )
+        )
         self.errors[id(error)] = (error, var)
 
     def _add(self, step: Step) -> None:
@@ -531,12 +612,22 @@ class Recorder(TorchFunctionMode):
         if result is None:
             return False
         data = getattr(result, "data", None)
-        if isinstance(data, torch.Tensor) and hasattr(result, "batch_sizes"):  # pragma: no cover - PackedSequence is a tuple
+        if isinstance(data, torch.Tensor) and hasattr(
+            result, "batch_sizes"
+        ):  # pragma: no cover - PackedSequence is a tuple
             self._outputs(data, (*path, "data"), outs)
         return True
 
     def _host(
-        self, func: Any, args: Any, kwargs: Any, result: Any, outs: list[tuple[Any, Var]], is_random: bool, name: str, mutates: bool
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        outs: list[tuple[Any, Var]],
+        is_random: bool,
+        name: str,
+        mutates: bool,
     ) -> None:
         where = where_text(3)
         dirty = self.dirty()
@@ -551,12 +642,18 @@ class Recorder(TorchFunctionMode):
         elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
             raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
         else:
-            raise refuse(f"{name} returns a {type(result).__name__}, which magpy cannot compare", "")
-        self._add(HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random, mutates))
+            raise refuse(
+                f"{name} returns a {type(result).__name__}, which magpy cannot compare", ""
+            )
+        self._add(
+            HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random, mutates)
+        )
 
     # ------------------------------------------------------------- calls that no mode sees
 
-    def whole_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:
+    def whole_call(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
+    ) -> Any:
         """Performs `run` without recording what happens inside, and records it as one operation `func`."""
         if self._depth or self.refusal is not None:
             return run()
@@ -578,7 +675,9 @@ class Recorder(TorchFunctionMode):
             self.refusal = r
         return result
 
-    def unseen_result(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def unseen_result(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
         """A C function returned tensors and no mode saw it: record the call, after the fact."""
         if self._depth or self.refusal is not None:
             return
@@ -600,7 +699,9 @@ class Recorder(TorchFunctionMode):
         self.record.mutated = self.dirty()
         modes = current_modes()
         if modes != self._start and self.refusal is None:
-            self.refusal = Refusal("the call leaves torch in another mode (grad, autocast or inference) than it found it in")
+            self.refusal = Refusal(
+                "the call leaves torch in another mode (grad, autocast or inference) than it found it in"
+            )
         return self.record
 
     @property
@@ -663,7 +764,12 @@ def _has_ref(v: Any) -> bool:
 
 def _tensor_meta(result: Any) -> Any:
     if isinstance(result, torch.Tensor):
-        return (tuple(result.shape), result.dtype, result.device, tuple(result.stride()) if result.layout == torch.strided else None)
+        return (
+            tuple(result.shape),
+            result.dtype,
+            result.device,
+            tuple(result.stride()) if result.layout == torch.strided else None,
+        )
     if isinstance(result, (tuple, list)):
         return [_tensor_meta(x) for x in result]
     if isinstance(result, dict):

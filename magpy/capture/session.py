@@ -214,18 +214,28 @@ class Handler:
             taken = len(before) - rest
             # An exhausted list iterator forgets its list: it would not see what is appended later.
             exhausted = rest == 0 and len(iterator.__reduce__()) == 2
-            if not all(is_leaf(x) for x in before[:taken]) or (exhausted and not all(is_leaf(x) for x in before)):
-                raise Refusal("an iterator from outside is consumed whose elements are not plain values")
+            if not all(is_leaf(x) for x in before[:taken]) or (
+                exhausted and not all(is_leaf(x) for x in before)
+            ):
+                raise Refusal(
+                    "an iterator from outside is consumed whose elements are not plain values"
+                )
             self.iterators.append((iterator, before[:taken], len(before), exhausted))
-            step = EffectStep(advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, None)
+            step = EffectStep(
+                advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, None
+            )
             self.recorder.record.steps.append(step)
 
     def _whole_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operation of the graph, in which Python may run: its reads are guarded, its changes cannot be."""
         before = _state_picture(self.session)
-        result = self.recorder.whole_call(_whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs))
+        result = self.recorder.whole_call(
+            _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
+        )
         after = _state_picture(self.session)
-        if any(after[k] != v for k, v in before.items()) or any(v is not None for k, v in after.items() if k not in before):
+        if any(after[k] != v for k, v in before.items()) or any(
+            v is not None for k, v in after.items() if k not in before
+        ):
             self.refuse(f"{_name(f)}, which is called as a whole, changes an object from outside")
         return result
 
@@ -235,7 +245,11 @@ class Handler:
             self.session.touch(a)
         result = _interp.watched(f, args, kwargs)
         receiver = getattr(f, "__self__", None)
-        fixed = receiver is None or isinstance(receiver, (types.ModuleType, type)) or self.session.is_outside(receiver)
+        fixed = (
+            receiver is None
+            or isinstance(receiver, (types.ModuleType, type))
+            or self.session.is_outside(receiver)
+        )
         if len(self.recorder.record.steps) != before:
             return result
         if fixed and not kwargs and is_leaf(result) and all(is_leaf(a) for a in args):
@@ -254,7 +268,9 @@ class Handler:
         if recorder.refusal is not None or recorder._depth:
             return result
         try:
-            return recorder.track(f, recorder.convert_all(args), recorder.convert_all(kwargs), result)
+            return recorder.track(
+                f, recorder.convert_all(args), recorder.convert_all(kwargs), result
+            )
         except Refusal as r:
             self.refusal = self.refusal or r
             return result
@@ -337,7 +353,18 @@ class Handler:
     def _host_only(self, f: Any, args: tuple[Any, ...]) -> None:
         recorder = self.recorder
         if recorder.refusal is None and not recorder._depth:
-            recorder._add(HostStep(f, recorder.convert_all(args), {}, "none", None, [], where_text(2), recorder.dirty()))
+            recorder._add(
+                HostStep(
+                    f,
+                    recorder.convert_all(args),
+                    {},
+                    "none",
+                    None,
+                    [],
+                    where_text(2),
+                    recorder.dirty(),
+                )
+            )
 
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
@@ -375,7 +402,11 @@ class Handler:
         return ABSENT
 
     def _number(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args and type(args[0]) in (int, float, bool, str) and self.session.tracked(args[0]) is None:
+        if (
+            args
+            and type(args[0]) in (int, float, bool, str)
+            and self.session.tracked(args[0]) is None
+        ):
             return f(*args, **kwargs)
         if args and self.session.tracked(args[0]) is not None:
             return self.tracked_call(f, args, kwargs)
@@ -395,7 +426,10 @@ class Handler:
             for name in ("func", "args", "keywords"):
                 self.session.attr_read(f, name, getattr(f, name))
             self.session.touch(f.keywords)
-        if not isinstance(f.func, (types.FunctionType, types.MethodType)) and leaves.classify(f.func) is Leaf.HANDLER:
+        if (
+            not isinstance(f.func, (types.FunctionType, types.MethodType))
+            and leaves.classify(f.func) is Leaf.HANDLER
+        ):
             all_args, all_kwargs = (*f.args, *args), {**f.keywords, **kwargs}
             result = self.call(f.func, all_args, all_kwargs)
             return f.func(*all_args, **all_kwargs) if result is ABSENT else result
@@ -411,11 +445,29 @@ class Handler:
         if owner is None or isinstance(owner, type) or not self._outside_generator(owner):
             self.refuse(f"{_name(f)} draws from a generator that the call made")
             return ABSENT
-        if name == "choice" and isinstance(owner, random.Random) and len(args) == 1 and not kwargs and len(args[0]):
+        if (
+            name == "choice"
+            and isinstance(owner, random.Random)
+            and len(args) == 1
+            and not kwargs
+            and len(args[0])
+        ):
             self.session.touch(args[0])
             draw = owner._randbelow
             i = draw(len(args[0]))
-            recorder._add(HostStep(draw, (len(args[0]),), {}, "leaf", i, [], where_text(), recorder.dirty(), owner=owner))
+            recorder._add(
+                HostStep(
+                    draw,
+                    (len(args[0]),),
+                    {},
+                    "leaf",
+                    i,
+                    [],
+                    where_text(),
+                    recorder.dirty(),
+                    owner=owner,
+                )
+            )
             return args[0][i]
         if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
             self.refuse(f"{_name(f)} is called")
@@ -431,7 +483,11 @@ class Handler:
             return result
 
     def _outside_generator(self, owner: Any) -> bool:
-        return self.session.is_outside(owner) or owner is getattr(random.random, "__self__", None) or _is_numpy_global(owner)
+        return (
+            self.session.is_outside(owner)
+            or owner is getattr(random.random, "__self__", None)
+            or _is_numpy_global(owner)
+        )
 
     def _memo(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of an lru_cache: what it remembers is outside state; filling it cannot be redone."""
@@ -440,7 +496,10 @@ class Handler:
         result = _interp.watched(f, args, kwargs)
         misses = memo.cache_info().misses
         if misses != before:
-            self.refuse(f"{_name(memo)} fills its lru_cache", "The next call finds the result there and is captured")
+            self.refuse(
+                f"{_name(memo)} fills its lru_cache",
+                "The next call finds the result there and is captured",
+            )
             return result
         if not self.session.is_outside(result):
             self.session.reach(result)
@@ -448,7 +507,16 @@ class Handler:
         if recorder.refusal is None and not recorder._depth:
             self.memos.append((memo, misses))
             recorder._add(
-                HostStep(f, recorder.convert_all(args), recorder.convert_all(kwargs), "none", None, [], where_text(), recorder.dirty())
+                HostStep(
+                    f,
+                    recorder.convert_all(args),
+                    recorder.convert_all(kwargs),
+                    "none",
+                    None,
+                    [],
+                    where_text(),
+                    recorder.dirty(),
+                )
             )
         return result
 
@@ -482,10 +550,17 @@ class Handler:
             return
         owner = getattr(f, "__self__", None)
         try:
-            if owner is not None and not isinstance(owner, (types.ModuleType, type)) and not self.session.is_outside(owner):
+            if (
+                owner is not None
+                and not isinstance(owner, (types.ModuleType, type))
+                and not self.session.is_outside(owner)
+            ):
                 fresh = _fresh(result, self)
                 if fresh:
-                    raise Refusal(f"{_name(f)} returns a tensor that magpy did not see being made", where_text())
+                    raise Refusal(
+                        f"{_name(f)} returns a tensor that magpy did not see being made",
+                        where_text(),
+                    )
                 return
             self.recorder.unseen_result(f, args, kwargs, result)
         except Refusal as r:
@@ -501,7 +576,9 @@ def _state_picture(session: Any) -> dict[int, Any]:
         old = tuple(pre.items()) if isinstance(pre, dict) else tuple(pre)
         flat_now = [id(y) for x in now for y in (x if isinstance(obj, dict) else (x,))]
         flat_old = [id(y) for x in old for y in (x if isinstance(obj, dict) else (x,))]
-        picture[id(obj)] = None if flat_now == flat_old or isinstance(obj, (set, bytearray)) else flat_now
+        picture[id(obj)] = (
+            None if flat_now == flat_old or isinstance(obj, (set, bytearray)) else flat_now
+        )
     return picture
 
 
@@ -535,16 +612,28 @@ def format_value(value: Any, spec: str, conversion: int) -> str:
 
 
 # FORMAT_VALUE's and CONVERT_VALUE's numbers, and the character codes of the syntax tree.
-_CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii, ord("s"): str, ord("r"): repr, ord("a"): ascii}
+_CONVERSIONS: dict[int, Any] = {
+    1: str,
+    2: repr,
+    3: ascii,
+    ord("s"): str,
+    ord("r"): repr,
+    ord("a"): ascii,
+}
 UNARY = {100: operator.neg, 101: operator.pos, 102: operator.invert, 103: operator.not_}
 COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
 # In the order of CPython's NB_* numbers (Include/opcode.h).
 BINARY = [
     getattr(operator, name)
-    for name in """add and_ floordiv lshift matmul mul mod or_ pow rshift sub truediv xor
-    iadd iand ifloordiv ilshift imatmul imul imod ior ipow irshift isub itruediv ixor""".split()
+    for name in ["add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor", "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imul", "imod", "ior", "ipow", "irshift", "isub", "itruediv", "ixor"]
 ]
-_ITERATORS = (type(iter([])), type(iter(())), type(iter(range(0))), type(reversed([])), type(iter("")))
+_ITERATORS = (
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(reversed([])),
+    type(iter("")),
+)
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -585,7 +674,17 @@ def prepare() -> None:
 
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
-    skip = ["overrides.py", "utils/_device.py", "_dynamo", "_inductor", "_functorch", "fx", "_subclasses", "testing", "autograd/profiler.py"]
+    skip = [
+        "overrides.py",
+        "utils/_device.py",
+        "_dynamo",
+        "_inductor",
+        "_functorch",
+        "fx",
+        "_subclasses",
+        "testing",
+        "autograd/profiler.py",
+    ]
     subpackages = ("capture", "mock", "guards", "refgraph", "backends", "runtime", "explain")
     _interp.set_skip_prefixes(
         [os.path.join(here, p) for p in subpackages]
@@ -597,7 +696,11 @@ def prepare() -> None:
     _prepared = True
 
 
-_PAIRS = {"STORE_ATTR": ("LOAD_ATTR", "LOAD_METHOD"), "STORE_GLOBAL": ("LOAD_GLOBAL", "LOAD_NAME"), "STORE_DEREF": ("LOAD_DEREF",)}
+_PAIRS = {
+    "STORE_ATTR": ("LOAD_ATTR", "LOAD_METHOD"),
+    "STORE_GLOBAL": ("LOAD_GLOBAL", "LOAD_NAME"),
+    "STORE_DEREF": ("LOAD_DEREF",),
+}
 
 
 def _counters(code: types.CodeType) -> set[str]:
@@ -609,12 +712,21 @@ def _counters(code: types.CodeType) -> set[str]:
         if isinstance(i.argval, str):
             seen[i.opname].add(i.argval)
         # d["k"] += 1 copies container and key before it reads the item.
-        if i.opname == "BINARY_SUBSCR" and window[1] == window[2] == "COPY" and isinstance(window[0], str):
+        if (
+            i.opname == "BINARY_SUBSCR"
+            and window[1] == window[2] == "COPY"
+            and isinstance(window[0], str)
+        ):
             items.add(window[0])
         window = [*window[1:], i.opname]
         if i.opname == "LOAD_CONST":
             window[-1] = i.argval
-    return items | {name for store, loads in _PAIRS.items() for name in seen[store] if any(name in seen[load] for load in loads)}
+    return items | {
+        name
+        for store, loads in _PAIRS.items()
+        for name in seen[store]
+        if any(name in seen[load] for load in loads)
+    }
 
 
 def instrument_checked(code: types.CodeType) -> types.CodeType:
@@ -639,7 +751,11 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
         prepare()
         handler = Handler(scalars)
         state = _tensor.TorchState()
-        metas = {id(v): _tensor.TensorMeta(v) for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)}
+        metas = {
+            id(v): _tensor.TensorMeta(v)
+            for v in (*args, *kwargs.values())
+            if isinstance(v, torch.Tensor)
+        }
         recorder = handler.recorder
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
@@ -671,7 +787,15 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
     return out
 
 
-def _finish(out: Outcome, handler: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], state: Any, metas: dict[int, Any]) -> None:
+def _finish(
+    out: Outcome,
+    handler: Handler,
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    state: Any,
+    metas: dict[int, Any],
+) -> None:
     recorder, session = handler.recorder, handler.session
     failure = session.failure
     if failure is not None:
@@ -702,10 +826,25 @@ def _finish(out: Outcome, handler: Handler, f: Any, args: tuple[Any, ...], kwarg
         result = _exception_spec(out.exception, builder)
     handler.finish_iterators(builder)
     effects = _effects(session, log, builder)
+    log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.metas)
     out.capture = Capture(
-        f, args, kwargs, log, record, metas, state, result, effects, handler.redo, handler.arrays, handler.memos,
-        handler.iterators, recorder.start_modes, session.events, _sites(out.exception) if out.exception is not None else None,
+        f,
+        args,
+        kwargs,
+        log,
+        record,
+        metas,
+        state,
+        result,
+        effects,
+        handler.redo,
+        handler.arrays,
+        handler.memos,
+        handler.iterators,
+        recorder.start_modes,
+        session.events,
+        _sites(out.exception) if out.exception is not None else None,
     )
 
 
@@ -716,7 +855,9 @@ def _exception_spec(error: BaseException, builder: Builder) -> Spec:
             raise Refusal("it was raised while another was handled")
         return builder.build(error)
     except Refusal as r:
-        raise Refusal(f"the call raised {type(error).__name__}: {str(error)[:200]} ({r.reason})", where) from r
+        raise Refusal(
+            f"the call raised {type(error).__name__}: {str(error)[:200]} ({r.reason})", where
+        ) from r
 
 
 def _sites(error: BaseException) -> list[tuple[str, int, str, dict[str, Any]]]:
@@ -744,7 +885,9 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and type(a) in (int, str, bool, bytes) and a == b)
 
 
-def _effects(session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builder) -> list[ContainerEffect | AttrEffect]:
+def _effects(
+    session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builder
+) -> list[ContainerEffect | AttrEffect]:
     effects: list[ContainerEffect | AttrEffect] = []
     for obj, pre, whole in session.containers():
         effect = _container_effect(obj, pre, whole, builder, session)
@@ -769,7 +912,9 @@ def _effects(session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builde
     return effects
 
 
-def _container_effect(obj: Any, pre: Any, whole: bool, builder: Builder, session: Any) -> ContainerEffect | None:
+def _container_effect(
+    obj: Any, pre: Any, whole: bool, builder: Builder, session: Any
+) -> ContainerEffect | None:
     if isinstance(obj, dict):
         return _dict_effect(obj, pre, whole, builder, session)
     if isinstance(obj, (list, collections.deque)):
@@ -779,7 +924,11 @@ def _container_effect(obj: Any, pre: Any, whole: bool, builder: Builder, session
             return None
         kind = base.__name__
         head = now[: len(pre)]
-        if len(head) == len(pre) and all(a is b for a, b in zip(head, pre, strict=True)) and getattr(obj, "maxlen", None) is None:
+        if (
+            len(head) == len(pre)
+            and all(a is b for a, b in zip(head, pre, strict=True))
+            and getattr(obj, "maxlen", None) is None
+        ):
             return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
         session.touch(obj)
         return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
@@ -787,8 +936,14 @@ def _container_effect(obj: Any, pre: Any, whole: bool, builder: Builder, session
         now_set = frozenset(obj)
         added = [x for x in now_set if x not in pre]
         if pre <= now_set:
-            return ContainerEffect(obj, "set", content=[builder.build(x) for x in added]) if added else None
-        return ContainerEffect(obj, "set", content=[builder.build(x) for x in now_set], rebuild=True)
+            return (
+                ContainerEffect(obj, "set", content=[builder.build(x) for x in added])
+                if added
+                else None
+            )
+        return ContainerEffect(
+            obj, "set", content=[builder.build(x) for x in now_set], rebuild=True
+        )
     if isinstance(obj, bytearray):
         if bytes(obj) == pre:
             return None
@@ -796,7 +951,9 @@ def _container_effect(obj: Any, pre: Any, whole: bool, builder: Builder, session
     return None
 
 
-def _dict_effect(obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder: Builder, session: Any) -> ContainerEffect | None:
+def _dict_effect(
+    obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder: Builder, session: Any
+) -> ContainerEffect | None:
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     now = dict(base.items(obj))
     deletes = [k for k in pre if k not in now]
@@ -808,11 +965,25 @@ def _dict_effect(obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder:
         replay.setdefault(k, None)
     if list(replay) == list(now):
         pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
-        return ContainerEffect(obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes])
+        return ContainerEffect(
+            obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes]
+        )
     session.touch(obj)
     return ContainerEffect(
-        obj, "dict", content=[(builder.build(k), builder.build(v)) for k, v in now.items()], rebuild=True
+        obj,
+        "dict",
+        content=[(builder.build(k), builder.build(v)) for k, v in now.items()],
+        rebuild=True,
     )
 
 
-__all__ = ["ABSENT", "AttrEffect", "Capture", "ContainerEffect", "Handler", "Outcome", "prepare", "run"]
+__all__ = [
+    "ABSENT",
+    "AttrEffect",
+    "Capture",
+    "ContainerEffect",
+    "Handler",
+    "Outcome",
+    "prepare",
+    "run",
+]

@@ -39,7 +39,17 @@ class Code:
         self.plan = plan
         self.globals: dict[str, Any] = {
             "__name__": "magpy.mock.generated",
-            "__builtins__": {"getattr": getattr, "setattr": setattr, "dict": dict, "tuple": tuple, "list": list, "set": set, "object": object, "Exception": Exception},
+            "__builtins__": {
+                "getattr": getattr,
+                "setattr": setattr,
+                "dict": dict,
+                "tuple": tuple,
+                "list": list,
+                "set": set,
+                "object": object,
+                "type": type,
+                "Exception": Exception,
+            },
             "MISS": _interp.MISS,
             "_K": None,
         }
@@ -135,7 +145,15 @@ class Code:
         name = self.temp()
         if maker is None:
             raise ValueError(f"no code for a new {s.kind}")
-        if s.kind in ("tuple", "call", "attr", "method_call", "tuple_subclass", "exception", "reduce"):
+        if s.kind in (
+            "tuple",
+            "call",
+            "attr",
+            "method_call",
+            "tuple_subclass",
+            "exception",
+            "reduce",
+        ):
             parts = self._parts(s)
             self._memo[id(s)] = name
             self.lines.append(f"{name} = {maker(s, parts)}")
@@ -220,11 +238,19 @@ class Code:
         if s.kind == "reduce":
             state, items, pairs = s.fill
             state_text = self.spec(state) if state is not None else "None"
-            items_text = "[" + ", ".join([self.spec(x) for x in items]) + "]" if items is not None else "None"
-            pairs_text = (
-                "[" + ", ".join([f"({self.spec(k)}, {self.spec(x)})" for k, x in pairs]) + "]" if pairs is not None else "None"
+            items_text = (
+                "[" + ", ".join([self.spec(x) for x in items]) + "]"
+                if items is not None
+                else "None"
             )
-            add(f"{self.constant(support.restore)}({name}, {state_text}, {items_text}, {pairs_text})")
+            pairs_text = (
+                "[" + ", ".join([f"({self.spec(k)}, {self.spec(x)})" for k, x in pairs]) + "]"
+                if pairs is not None
+                else "None"
+            )
+            add(
+                f"{self.constant(support.restore)}({name}, {state_text}, {items_text}, {pairs_text})"
+            )
             return
         for what, content in s.fill:
             self._fill_part(s, name, what, content)
@@ -236,7 +262,11 @@ class Code:
             base = collections.defaultdict if s.kind == "defaultdict" else s.cls[1]
             for k, x in content:
                 key, value = self.spec(k), self.spec(x)
-                add(f"{name}[{key}] = {value}" if exact else f"{self.constant(base)}.__setitem__({name}, {key}, {value})")
+                add(
+                    f"{name}[{key}] = {value}"
+                    if exact
+                    else f"{self.constant(base)}.__setitem__({name}, {key}, {value})"
+                )
         elif what == "elements" and content:
             values = "".join(self.spec(x) + ", " for x in content)
             base = {"list": "list", "set": "set"}.get(s.kind) or self.constant(collections.deque)
@@ -262,10 +292,16 @@ class Code:
         if isinstance(e, AttrEffect):
             value = self.spec(e.spec) if e.spec is not None else None
             if e.name is None:
-                return [f"{target}.cell_contents = {value}" if value is not None else f"del {target}.cell_contents"]
+                return [
+                    f"{target}.cell_contents = {value}"
+                    if value is not None
+                    else f"del {target}.cell_contents"
+                ]
             setter = "setattr" if isinstance(e.obj, type) else "object.__setattr__"
             if value is None:
-                return [f"{'type' if isinstance(e.obj, type) else 'object'}.__delattr__({target}, {e.name!r})"]
+                return [
+                    f"{'type' if isinstance(e.obj, type) else 'object'}.__delattr__({target}, {e.name!r})"
+                ]
             return [f"{setter}({target}, {e.name!r}, {value})"]
         if e.kind == "dict":
             return self._dict_effect(e, target)
@@ -279,7 +315,10 @@ class Code:
             return [f"list.__setitem__({target}, {self.constant(slice(None))}, {values})"]
         if e.kind == "bytearray":
             return [f"{target}[:] = {values}[0]"]
-        return [f"{base}.clear({target})", f"{base}.{'update' if e.kind == 'set' else 'extend'}({target}, {values})"]
+        return [
+            f"{base}.clear({target})",
+            f"{base}.{'update' if e.kind == 'set' else 'extend'}({target}, {values})",
+        ]
 
     def _dict_effect(self, e: ContainerEffect, target: str) -> list[str]:
         base = collections.OrderedDict if isinstance(e.obj, collections.OrderedDict) else dict
@@ -294,14 +333,22 @@ class Code:
             lines.append(f"{b}.__delitem__({target}, {self.spec(k)})")
         for k, v in pairs:
             key, value = self.spec(k), self.spec(v)
-            lines.append(f"{target}[{key}] = {value}" if exact else f"{b}.__setitem__({target}, {key}, {value})")
+            lines.append(
+                f"{target}[{key}] = {value}"
+                if exact
+                else f"{b}.__setitem__({target}, {key}, {value})"
+            )
         return lines
 
     def call_effect(self, step: EffectStep) -> list[str]:
         """A call that is redone for its effect."""
         args = "(" + "".join(self.spec(a) + ", " for a in step.args) + ")"
         kwargs = "{" + ", ".join(f"{k!r}: {self.spec(v)}" for k, v in step.kwargs.items()) + "}"
-        func = self.outside(step.func) if not isinstance(step.func, types.MethodType) else self.constant(step.func)
+        func = (
+            self.outside(step.func)
+            if not isinstance(step.func, types.MethodType)
+            else self.constant(step.func)
+        )
         site = self.constant(support.call_at(step.site))
         return [f"{site}({func}, {args}, {kwargs})"]
 
@@ -312,7 +359,11 @@ class Code:
         record = self.capture.record
         name = f"segment{segment.index}"
         self.globals[name] = runner
-        fixed = [v for v in segment.inputs if v in record.inputs and id(record.inputs[v]) not in self.analysis.relative]
+        fixed = [
+            v
+            for v in segment.inputs
+            if v in record.inputs and id(record.inputs[v]) not in self.analysis.relative
+        ]
         rest = [self.var(v) for v in segment.inputs if v not in set(fixed)]
         args = ", ".join(rest)
         if fixed:
@@ -325,7 +376,10 @@ class Code:
 
     def ahead(self, step: OpStep) -> None:
         """An operation that a check in front of the graph needs."""
-        args = ", ".join([self.tree(a) for a in step.args] + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()])
+        args = ", ".join(
+            [self.tree(a) for a in step.args]
+            + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
+        )
         result = self.temp()
         self.lines.append(f"{result} = {self.constant(step.func)}({args})")
         for path, var in step.outs:
@@ -334,7 +388,10 @@ class Code:
 
     def host(self, step: HostStep, modes: Any, fail: str) -> None:
         """A host step and its check."""
-        args = ", ".join([self.tree(a) for a in step.args] + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()])
+        args = ", ".join(
+            [self.tree(a) for a in step.args]
+            + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
+        )
         func = self.constant(step.func)
         if modes != self.capture.start_modes:
             func = self.constant(support.under(modes, step.func))
@@ -344,11 +401,17 @@ class Code:
             return
         if step.kind == "raises":
             positional = "(" + "".join(self.tree(a) + ", " for a in step.args) + ")"
-            keywords = "{" + ", ".join(f"{k!r}: {self.tree(v)}" for k, v in step.kwargs.items()) + "}"
+            keywords = (
+                "{" + ", ".join(f"{k!r}: {self.tree(v)}" for k, v in step.kwargs.items()) + "}"
+            )
             assert step.result is not None
             self._made.add(step.result)
-            self.lines.append(f"v{step.result} = {self.constant(support.error_of)}({func}, {positional}, {keywords})")
-            self.lines.append(f"if not {self.constant(support.same_error)}(v{step.result}, {self.constant(step.expected)}): {fail}")
+            self.lines.append(
+                f"v{step.result} = {self.constant(support.error_of)}({func}, {positional}, {keywords})"
+            )
+            self.lines.append(
+                f"if not {self.constant(support.same_error)}(v{step.result}, {self.constant(step.expected)}): {fail}"
+            )
             return
         if step.result is not None:
             self.lines.append(f"v{step.result} = {func}({args})")
@@ -358,20 +421,28 @@ class Code:
                     f"if not {self.constant(support.same_array_form)}(v{step.result}, {self.constant(step.expected)}): {fail}"
                 )
             elif step.kind == "bind":
-                self.lines.append(f"if v{step.result}.__class__ is not {self.constant(step.expected)}: {fail}")
+                self.lines.append(
+                    f"if v{step.result}.__class__ is not {self.constant(step.expected)}: {fail}"
+                )
             return
         result = self.temp()
         self.lines.append(f"{result} = {func}({args})")
-        test = {"leaf": support.same_leaf, "array": support.same_array, "meta": support.same_meta}[step.kind]
+        test = {"leaf": support.same_leaf, "array": support.same_array, "meta": support.same_meta}[
+            step.kind
+        ]
         if step.kind == "leaf" and isinstance(step.expected, bool):
             self.lines.append(f"if {result} is not {step.expected}: {fail}")
         else:
-            self.lines.append(f"if not {self.constant(test)}({result}, {self.constant(step.expected)}): {fail}")
+            self.lines.append(
+                f"if not {self.constant(test)}({result}, {self.constant(step.expected)}): {fail}"
+            )
         for path, var in step.outs:
             self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
             self._made.add(var)
 
-    def function(self, runners: list[Callable[..., Any]], recover: Callable[..., Any], transactional: bool) -> tuple[Any, str]:
+    def function(
+        self, runners: list[Callable[..., Any]], recover: Callable[..., Any], transactional: bool
+    ) -> tuple[Any, str]:
         """The compiled mock function and its text."""
         faults.check("mock")
         c = self.capture
@@ -380,12 +451,24 @@ class Code:
         if transactional:
             dirty = self.constant(support.save)
             mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
-            owners = {id(s.owner): s.owner for s in c.record.steps if isinstance(s, HostStep) and s.owner is not None}
+            owners = {
+                id(s.owner): s.owner
+                for s in c.record.steps
+                if isinstance(s, HostStep) and s.owner is not None
+            }
             generators = self.constant(tuple(owners.values()), "R")
-            backward = any(isinstance(s, HostStep) and s.kind == "none" and s.mutates for s in c.record.steps)
-            leaves = [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf] if backward else []
+            backward = any(
+                isinstance(s, HostStep) and s.kind == "none" and s.mutates for s in c.record.steps
+            )
+            leaves = (
+                [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf]
+                if backward
+                else []
+            )
             grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
-            self.lines.append(f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, {generators}, {grads})")
+            self.lines.append(
+                f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, {generators}, {grads})"
+            )
             self.globals["undo"] = support.undo
             fail = "return undo(saved)"
         segments = iter(runners)
@@ -421,7 +504,10 @@ class Code:
         head: list[str] = []
         if params:
             params.append("/")
-        if c.kwargs and all(k.isidentifier() and not keyword.iskeyword(k) and k not in self.globals for k in c.kwargs):
+        if c.kwargs and all(
+            k.isidentifier() and not keyword.iskeyword(k) and k not in self.globals
+            for k in c.kwargs
+        ):
             params.append("*")
             params.extend(c.kwargs)
             head = [f"_k{i} = {k}" for i, k in enumerate(c.kwargs)]
@@ -436,7 +522,9 @@ class Code:
         if c.raised_at is None:
             body.append(f"return {result}")
         else:
-            body.append(f"{self.constant(support.raise_at)}({self.constant(c.raised_at)}, {result})")
+            body.append(
+                f"{self.constant(support.raise_at)}({self.constant(c.raised_at)}, {result})"
+            )
         text = f"def mock({', '.join(params)}):\n" + "".join(f"    {line}\n" for line in body)
-        exec(compile(text, "<magpy mock>", "exec"), self.globals)  # noqa: S102 - this is the code generator
+        exec(compile(text, "<magpy mock>", "exec"), self.globals)
         return self.globals["mock"], text

@@ -18,7 +18,21 @@ from torch.fx.node import _get_qualified_name
 
 from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
 
-_SAFE = (int, float, complex, bool, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, range)
+_SAFE = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    range,
+)
 
 
 @dataclass(slots=True)
@@ -135,7 +149,9 @@ class GraphBuilder:
                 g.call_function(torch.autograd.grad_mode._exit_inference_mode, (self._inference,))
                 self._inference = None
             if want.inference != self._start.inference:
-                self._inference = g.call_function(torch.autograd.grad_mode._enter_inference_mode, (want.inference,))
+                self._inference = g.call_function(
+                    torch.autograd.grad_mode._enter_inference_mode, (want.inference,)
+                )
         if want.grad != now.grad or want.inference != now.inference:
             g.call_function(torch._C._set_grad_enabled, (want.grad,))
         if want.autocast != now.autocast or want.cache != now.cache:
@@ -145,7 +161,8 @@ class GraphBuilder:
             if want.autocast != self._start.autocast or want.cache != self._start.cache:
                 for device, enabled, dtype in want.autocast:
                     self._autocast[device] = g.call_function(
-                        torch.amp.autocast_mode._enter_autocast, (device, dtype, enabled, want.cache)
+                        torch.amp.autocast_mode._enter_autocast,
+                        (device, dtype, enabled, want.cache),
                     )
         self._now = want
 
@@ -165,11 +182,20 @@ class GraphBuilder:
         if not (_safe(args) and _safe(kwargs)):
             order: list[Var] = []
             _tree_refs_in_order((args, kwargs), order)
-            return g.call_function(_with_constants(func, args, kwargs, order), tuple(env[v] for v in order))
+            return g.call_function(
+                _with_constants(func, args, kwargs, order), tuple(env[v] for v in order)
+            )
         fx_args, fx_kwargs = substitute(args, env), substitute(kwargs, env)
-        if isinstance(func, types.MethodDescriptorType) and args and hasattr(torch.Tensor, func.__name__):
+        if (
+            isinstance(func, types.MethodDescriptorType)
+            and args
+            and hasattr(torch.Tensor, func.__name__)
+        ):
             return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if isinstance(func, types.FunctionType) and getattr(torch.Tensor, func.__name__, None) is func:
+        if (
+            isinstance(func, types.FunctionType)
+            and getattr(torch.Tensor, func.__name__, None) is func
+        ):
             return g.call_method(func.__name__, fx_args, fx_kwargs)
         if isinstance(func, types.WrapperDescriptorType) and args:
             return g.call_method(func.__name__, fx_args, fx_kwargs)
@@ -231,7 +257,9 @@ _MAX_REPEATED = 24
 class _Hoist:
     """Moves checks that follow from the inputs by few operations in front of the graph, so that they do not cut it."""
 
-    def __init__(self, steps: list[Step], needed: set[Var], start: TorchModes, storages: dict[Var, int]) -> None:
+    def __init__(
+        self, steps: list[Step], needed: set[Var], start: TorchModes, storages: dict[Var, int]
+    ) -> None:
         self.steps = steps
         self.start = start
         self.storages = storages
@@ -268,7 +296,11 @@ class _Hoist:
         while todo:
             s = self.steps[todo.pop()]
             assert isinstance(s, (OpStep, HostStep))
-            if s.random or (s.mutates and s is not self.steps[k]) or (isinstance(s, HostStep) and (s.owner is not None or s.kind == "none")):
+            if (
+                s.random
+                or (s.mutates and s is not self.steps[k])
+                or (isinstance(s, HostStep) and (s.owner is not None or s.kind == "none"))
+            ):
                 return None
             refs((s.args, s.kwargs), variables)
             for v in variables:
@@ -291,10 +323,20 @@ class _Hoist:
             ahead = self.slice_of(k)
             if ahead is None:
                 continue
-            repeated = [i for i in ahead if i not in self.ahead and isinstance(self.steps[i], OpStep) and self._used_elsewhere(i, set(ahead))]
+            repeated = [
+                i
+                for i in ahead
+                if i not in self.ahead
+                and isinstance(self.steps[i], OpStep)
+                and self._used_elsewhere(i, set(ahead))
+            ]
             if len(repeated) <= _MAX_REPEATED:
                 self.ahead.update(ahead)
-                self.hoisted.extend(i for i in ahead if isinstance(self.steps[i], HostStep) and i not in self.hoisted)
+                self.hoisted.extend(
+                    i
+                    for i in ahead
+                    if isinstance(self.steps[i], HostStep) and i not in self.hoisted
+                )
 
     def _used_elsewhere(self, i: int, inside: set[int]) -> bool:
         s = self.steps[i]
@@ -310,7 +352,9 @@ class _Hoist:
         gone = set(self.hoisted)
         for i in sorted(self.ahead, reverse=True):
             s = self.steps[i]
-            if isinstance(s, OpStep) and not any(v in self.needed or self.users.get(v, set()) - gone for _, v in s.outs):
+            if isinstance(s, OpStep) and not any(
+                v in self.needed or self.users.get(v, set()) - gone for _, v in s.outs
+            ):
                 gone.add(i)
         return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
 
@@ -337,7 +381,11 @@ class _Schedule:
         found: set[Var] = set()
         refs((step.args, step.kwargs), found)
         memory = {self.storages.get(v, 0) for v in found}
-        if found & self.blocked or (step.mutates and (0 in memory or 0 in self.read or memory & self.read)) or (step.random and self.draws):
+        if (
+            found & self.blocked
+            or (step.mutates and (0 in memory or 0 in self.read or memory & self.read))
+            or (step.random and self.draws)
+        ):
             self.flush()
         self.graph.append(step)
 
@@ -377,7 +425,13 @@ def _schedule(steps: list[Step], storages: dict[Var, int]) -> list[Any]:
     return schedule.runs
 
 
-def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var], storages: dict[Var, int] | None = None) -> Plan:
+def cut(
+    steps: list[Step],
+    needed: set[Var],
+    start: TorchModes,
+    fixed: set[Var],
+    storages: dict[Var, int] | None = None,
+) -> Plan:
     """Cuts the steps into segments.
 
     Args:
@@ -437,7 +491,9 @@ def cut(steps: list[Step], needed: set[Var], start: TorchModes, fixed: set[Var],
         if ops == 0:
             continue
         outputs = sorted(made & live)
-        segment = Segment(len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes)
+        segment = Segment(
+            len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
+        )
         plan.segments.append(segment)
         plan.items.append(segment)
     return plan

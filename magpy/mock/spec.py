@@ -69,16 +69,42 @@ class New:
 Spec = Const | Outside | Value | New
 
 _CONST_TYPES = (*LEAF_TYPES, range, type(NotImplemented), types.CodeType)
-_HELD_TYPES = (type, types.ModuleType, types.BuiltinFunctionType, torch._C.Generator, types.MethodDescriptorType, types.WrapperDescriptorType)
-_REDUCIBLE = frozenset("builtins collections itertools functools datetime decimal fractions operator _io uuid numpy torch".split())
+_HELD_TYPES = (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    torch._C.Generator,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+_REDUCIBLE = frozenset(
+    ["builtins", "collections", "itertools", "functools", "datetime", "decimal", "fractions", "operator", "_io", "uuid", "numpy", "torch"]
+)
 
 
 # Exceptions whose state is their arguments.
 _PLAIN_ERRORS = frozenset(
     {
-        BaseException, Exception, ValueError, TypeError, KeyError, IndexError, LookupError, RuntimeError, NotImplementedError,
-        AssertionError, ArithmeticError, ZeroDivisionError, OverflowError, FloatingPointError, RecursionError, Warning, UserWarning,
-        DeprecationWarning, FutureWarning, RuntimeWarning,
+        BaseException,
+        Exception,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        LookupError,
+        RuntimeError,
+        NotImplementedError,
+        AssertionError,
+        ArithmeticError,
+        ZeroDivisionError,
+        OverflowError,
+        FloatingPointError,
+        RecursionError,
+        Warning,
+        UserWarning,
+        DeprecationWarning,
+        FutureWarning,
+        RuntimeWarning,
     }
 )
 
@@ -93,7 +119,10 @@ class Builder:
     """
 
     def __init__(
-        self, is_outside: Callable[[Any], bool], is_made: Callable[[Any], bool], var_of: Callable[[Any], Var | None]
+        self,
+        is_outside: Callable[[Any], bool],
+        is_made: Callable[[Any], bool],
+        var_of: Callable[[Any], Var | None],
     ) -> None:
         """Starts with an empty memo."""
         self._is_outside = is_outside
@@ -124,7 +153,9 @@ class Builder:
         elif self._is_outside(v):
             spec = Outside(v)
         elif isinstance(v, (*_HELD_TYPES, enum.Enum)):
-            if isinstance(v, types.BuiltinFunctionType) and not isinstance(v.__self__, (types.ModuleType, type, type(None))):
+            if isinstance(v, types.BuiltinFunctionType) and not isinstance(
+                v.__self__, (types.ModuleType, type, type(None))
+            ):
                 return self._remember(v, New("attr", v.__name__, [self.build(v.__self__)]))
             return Const(v)
         else:
@@ -140,15 +171,21 @@ class Builder:
         if isinstance(v, torch.Tensor):
             raise Refusal("a tensor is kept that no recorded operation made")
         if t is slice:
-            return self._remember(v, New("call", slice, [self.build(v.start), self.build(v.stop), self.build(v.step)]))
+            return self._remember(
+                v, New("call", slice, [self.build(v.start), self.build(v.stop), self.build(v.step)])
+            )
         if isinstance(v, tuple):
             return self._tuple(v, t)
         if t is frozenset:
-            return self._remember(v, New("call", frozenset, [self._list([self.build(x) for x in v])]))
+            return self._remember(
+                v, New("call", frozenset, [self._list([self.build(x) for x in v])])
+            )
         if isinstance(v, types.FunctionType):
             return self._function(v) if self._is_made(v) else Const(v)
         if t is types.MethodType:
-            return self._remember(v, New("call", types.MethodType, [self.build(v.__func__), self.build(v.__self__)]))
+            return self._remember(
+                v, New("call", types.MethodType, [self.build(v.__func__), self.build(v.__self__)])
+            )
         if t is types.CellType:
             return self._cell(v)
         if t.__module__ == "numpy":
@@ -162,7 +199,21 @@ class Builder:
             return self._remember(v, New("call", weakref.ref, [self.build(target)]))
         if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
             return self._view(v, t)
-        if isinstance(v, BaseException) or t.__flags__ & (1 << 9) or t in (list, dict, set, collections.deque, bytearray, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace):
+        if (
+            isinstance(v, BaseException)
+            or t.__flags__ & (1 << 9)
+            or t
+            in (
+                list,
+                dict,
+                set,
+                collections.deque,
+                bytearray,
+                collections.OrderedDict,
+                collections.defaultdict,
+                types.SimpleNamespace,
+            )
+        ):
             return self._instance(v, t)
         return self._reduced(v, t)
 
@@ -199,9 +250,16 @@ class Builder:
         return spec
 
     def _function(self, v: types.FunctionType) -> Spec:
-        spec = New("function", (v.__code__, v.__globals__, v.__name__, v.__qualname__, v.__doc__, v.__module__))
+        spec = New(
+            "function",
+            (v.__code__, v.__globals__, v.__name__, v.__qualname__, v.__doc__, v.__module__),
+        )
         self._remember(v, spec)
-        spec.parts.append(New("tuple", None, [self.build(c) for c in v.__closure__]) if v.__closure__ else Const(None))
+        spec.parts.append(
+            New("tuple", None, [self.build(c) for c in v.__closure__])
+            if v.__closure__
+            else Const(None)
+        )
         spec.fill.append(("__defaults__", self.build(v.__defaults__)))
         spec.fill.append(("__kwdefaults__", self.build(v.__kwdefaults__)))
         if v.__annotations__:
@@ -223,12 +281,24 @@ class Builder:
     def _generator(self, v: Any) -> Spec:
         frame = v.gi_frame
         if frame is None or inspect.getgeneratorstate(v) != inspect.GEN_CREATED:
-            raise Refusal("a generator is kept that has already run a part", "", "Return a list, or a generator that has not started")
+            raise Refusal(
+                "a generator is kept that has already run a part",
+                "",
+                "Return a list, or a generator that has not started",
+            )
         code = _interp.original_of(v.gi_code) or v.gi_code
         local = dict(frame.f_locals)
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_kwonlyargcount or any(n not in local for n in names):
-            raise Refusal("a generator object is kept", "", "Return a list, or a function that makes the generator")
+        if (
+            code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+            or code.co_kwonlyargcount
+            or any(n not in local for n in names)
+        ):
+            raise Refusal(
+                "a generator object is kept",
+                "",
+                "Return a list, or a function that makes the generator",
+            )
         spec = New("generator", (code, frame.f_globals, v.__name__, v.__qualname__))
         self._remember(v, spec)
         spec.parts.append(New("tuple", None, [self.build(local[n]) for n in names]))
@@ -283,12 +353,20 @@ class Builder:
     def _reduced(self, v: Any, t: type) -> Spec:
         if t.__module__.partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
             raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again")
-        if t.__name__ in ("frame", "traceback", "coroutine", "async_generator", "Generator") or t.__name__.endswith("IOWrapper"):
+        if t.__name__ in (
+            "frame",
+            "traceback",
+            "coroutine",
+            "async_generator",
+            "Generator",
+        ) or t.__name__.endswith("IOWrapper"):
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         try:
             reduced = v.__reduce_ex__(4)
         except Exception as e:
-            raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again") from e
+            raise Refusal(
+                f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again"
+            ) from e
         if isinstance(reduced, str):
             return Const(v)
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]

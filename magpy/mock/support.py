@@ -34,7 +34,12 @@ def same_leaf(a: Any, b: Any) -> bool:
 
 def same_array(a: Any, b: Any) -> bool:
     """Same numpy type, dtype, shape and bytes."""
-    return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return (
+        type(a) is type(b)
+        and a.dtype == b.dtype
+        and a.shape == b.shape
+        and a.tobytes() == b.tobytes()
+    )
 
 
 def same_meta(result: Any, expected: Any) -> bool:
@@ -99,7 +104,9 @@ def new_generator(made: tuple[Any, ...], args: tuple[Any, ...], cells: tuple[Any
     return generator
 
 
-def error_of(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException | None:
+def error_of(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> BaseException | None:
     """The exception that a call raises, or None."""
     try:
         func(*args, **kwargs)
@@ -133,7 +140,13 @@ def _placed(code: types.CodeType, site: tuple[str, int, str, dict[str, Any]]) ->
         n = min(units, 8)
         table += bytes([0x80 | (13 << 3) | (n - 1), 0])  # "no columns", on the first line
         units -= n
-    placed = code.replace(co_filename=filename, co_firstlineno=line, co_name=name, co_qualname=name, co_linetable=table)
+    placed = code.replace(
+        co_filename=filename,
+        co_firstlineno=line,
+        co_name=name,
+        co_qualname=name,
+        co_linetable=table,
+    )
     return types.FunctionType(placed, global_vars, name)
 
 
@@ -153,7 +166,9 @@ def modes_set(m: TorchModes) -> Iterator[None]:
         if m.inference != torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(m.inference))
         for device, enabled, dtype in m.autocast:
-            stack.enter_context(torch.autocast(device, enabled=enabled, dtype=dtype, cache_enabled=m.cache))
+            stack.enter_context(
+                torch.autocast(device, enabled=enabled, dtype=dtype, cache_enabled=m.cache)
+            )
         stack.enter_context(torch.set_grad_enabled(m.grad))
         yield
 
@@ -182,7 +197,9 @@ def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:
     return lambda state: setattr(bits, "state", state), bits.state
 
 
-def save(tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = (), leaves: tuple[Any, ...] = ()) -> Any:
+def save(
+    tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = (), leaves: tuple[Any, ...] = ()
+) -> Any:
     """Copies of what the entry changes: tensors, gradients of leaves, states of the generators that it draws from."""
     with torch.no_grad():
         copies = [(t, t.detach().clone()) for t in tensors]

@@ -161,14 +161,28 @@ class Analyzer:
         for array, copy in c.arrays:
             self.checks.append(("py", array_unchanged(copy), (self.operand(array),)))
         for iterator, taken, length, exhausted in c.iterators:
-            self.checks.append(("py", iterator_like(taken, length if exhausted else None), (self.operand(iterator),)))
+            self.checks.append(
+                (
+                    "py",
+                    iterator_like(taken, length if exhausted else None),
+                    (self.operand(iterator),),
+                )
+            )
         for memo, misses in c.memos:
             self.checks.append(("py", memo_unchanged(misses), (("a", memo),)))
         anchors: dict[str, Any] = dict(self.anchors)
         anchors["dicts"] = list(self.dicts.values())
         anchors["types"] = list(self.types.values())
         anchors["state"] = c.state
-        return Analysis(len(c.args), tuple(c.kwargs), self.nregs, self.checks, anchors, self.relative, self.constants)
+        return Analysis(
+            len(c.args),
+            tuple(c.kwargs),
+            self.nregs,
+            self.checks,
+            anchors,
+            self.relative,
+            self.constants,
+        )
 
     def operand(self, obj: Any) -> Any:
         """How a check names an object: a register, or the object itself."""
@@ -185,7 +199,11 @@ class Analyzer:
         if isinstance(v, _ANCHOR_TYPES):
             checks.append(("is", reg, v))
             return
-        if t is torch.device or t is torch.Size or (t.__module__ == "numpy" and t.__name__ != "ndarray"):
+        if (
+            t is torch.device
+            or t is torch.Size
+            or (t.__module__ == "numpy" and t.__name__ != "ndarray")
+        ):
             checks.append(("py", device_equal(v), (reg,)))
             return
         known = self.relative.get(id(v))
@@ -208,7 +226,12 @@ class Analyzer:
         if isinstance(v, tuple):
             checks.append(("len", reg, tuple.__len__(v)))
             for i in range(tuple.__len__(v)):
-                self._item(reg, i, tuple.__getitem__(v, i), f"{expr}[{i}]" if t is tuple else f"tuple.__getitem__({expr}, {i})")
+                self._item(
+                    reg,
+                    i,
+                    tuple.__getitem__(v, i),
+                    f"{expr}[{i}]" if t is tuple else f"tuple.__getitem__({expr}, {i})",
+                )
         elif isinstance(v, frozenset) and not all(c_leaf(x) for x in v):
             raise Refusal("a frozenset of objects is among the arguments")
 
@@ -255,14 +278,23 @@ class Analyzer:
         self.bind(value, dst, self.key_expr(rel, key))
 
     def _state(self, value: Any) -> bool:
-        return value is not ABSENT and not c_leaf(value) and not isinstance(value, _ANCHOR_TYPES) and id(value) not in self.anchored
+        return (
+            value is not ABSENT
+            and not c_leaf(value)
+            and not isinstance(value, _ANCHOR_TYPES)
+            and id(value) not in self.anchored
+        )
 
     def key_expr(self, rel: Relative, key: Any) -> str:
         """The expression of dict[key]."""
         text = repr(key) if type(key) in (int, str, bool, bytes, type(None)) else f"_K({id(key)})"
         if text.startswith("_K("):
             self.anchors["_keys"].append(key)
-        return f"{rel.expr}[{text}]" if type(rel.obj) is dict else f"dict.__getitem__({rel.expr}, {text})"
+        return (
+            f"{rel.expr}[{text}]"
+            if type(rel.obj) is dict
+            else f"dict.__getitem__({rel.expr}, {text})"
+        )
 
     def link_dict(self, obj: Any, key: Any, d: Any) -> None:
         """An object's instance dict was reached."""
@@ -294,7 +326,10 @@ class Analyzer:
         """A slot or another C descriptor was read."""
         rel = self.relative.get(id(obj))
         if rel is None:
-            if isinstance(obj, (types.FunctionType, types.MethodType)) and name in ("__globals__", "__closure__"):
+            if isinstance(obj, (types.FunctionType, types.MethodType)) and name in (
+                "__globals__",
+                "__closure__",
+            ):
                 return
             self.anchors["attrs"].append((obj, name, value, mode_of(value)))
             self.anchor(value)
@@ -332,7 +367,12 @@ class Analyzer:
         elif isinstance(obj, list):
             self.checks.append(("len", reg, len(pre)))
             for i, v in enumerate(pre):
-                self._item(reg, i, v, f"{expr}[{i}]" if type(obj) is list else f"list.__getitem__({expr}, {i})")
+                self._item(
+                    reg,
+                    i,
+                    v,
+                    f"{expr}[{i}]" if type(obj) is list else f"list.__getitem__({expr}, {i})",
+                )
         elif isinstance(obj, set):
             self.checks.append(("set", reg, pre))
         elif isinstance(obj, collections.deque):
@@ -373,8 +413,14 @@ class Analyzer:
             kinds = {type(r.obj) for r in objects}
             held = {id(v): v for v in inputs}
             held.update((id(d), d) for d, _ in self.dicts.values() if type(d) in kinds)
-            held.update((i, v) for i, v in self.anchored.items() if type(v) in kinds and i not in self.relative)
-            self.checks.append(("distinct", tuple(r.register for r in objects), tuple(held.values())))
+            held.update(
+                (i, v)
+                for i, v in self.anchored.items()
+                if type(v) in kinds and i not in self.relative
+            )
+            self.checks.append(
+                ("distinct", tuple(r.register for r in objects), tuple(held.values()))
+            )
 
     def _tensors(self) -> None:
         c = self.capture
@@ -440,7 +486,8 @@ def deque_equal(expected: tuple[Any, ...]) -> Any:
 
     def check(v: Any) -> bool:
         return len(v) == len(expected) and builtins.all(
-            a is b or (c_leaf(b) and type(a) is type(b) and a == b) for a, b in zip(v, expected, strict=True)
+            a is b or (c_leaf(b) and type(a) is type(b) and a == b)
+            for a, b in zip(v, expected, strict=True)
         )
 
     return check

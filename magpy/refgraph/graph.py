@@ -18,7 +18,14 @@ from magpy.capture.session import Capture
 from magpy.refgraph.analysis import c_leaf
 
 _ABSENT = _interp.ABSENT
-_COLOURS = {"tensor": "#e4572e", "module": "#4c78a8", "function": "#54a24b", "container": "#eeca3b", "object": "#b0b0b0", "root": "#b279a2"}
+_COLOURS = {
+    "tensor": "#e4572e",
+    "module": "#4c78a8",
+    "function": "#54a24b",
+    "container": "#eeca3b",
+    "object": "#b0b0b0",
+    "root": "#b279a2",
+}
 
 
 def _kind(obj: Any) -> str:
@@ -103,8 +110,13 @@ def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     part = graph.subgraph(near)
     if path.suffix == ".dot":
         lines = ["digraph reference_graph {", "  rankdir=LR;"]
-        lines += [f'  n{abs(hash(n))} [label="{d.get("label")}"];' for n, d in part.nodes(data=True)]
-        lines += [f'  n{abs(hash(a))} -> n{abs(hash(b))} [label="{d["label"]}"];' for a, b, d in part.edges(data=True)]
+        lines += [
+            f'  n{abs(hash(n))} [label="{d.get("label")}"];' for n, d in part.nodes(data=True)
+        ]
+        lines += [
+            f'  n{abs(hash(a))} -> n{abs(hash(b))} [label="{d["label"]}"];'
+            for a, b, d in part.edges(data=True)
+        ]
         path.write_text("\n".join([*lines, "}"]) + "\n")
         return
     import matplotlib
@@ -121,12 +133,24 @@ def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     figure = plt.figure(figsize=(width, max(5.0, min(60.0, 0.3 * rows))))
     colours = [_COLOURS[shown.nodes[n].get("kind", "object")] for n in shown]
     nx.draw_networkx(
-        shown, layout, node_color=colours, node_size=60, font_size=5, width=0.4, arrowsize=4,
+        shown,
+        layout,
+        node_color=colours,
+        node_size=60,
+        font_size=5,
+        width=0.4,
+        arrowsize=4,
         labels={n: shown.nodes[n].get("label", "") for n in shown},
     )
     names = {(a, b): d["label"][:18] for a, b, d in part.edges(data=True)}
-    nx.draw_networkx_edge_labels(shown, layout, names, font_size=3.5, rotate=False, bbox={"alpha": 0})
+    nx.draw_networkx_edge_labels(
+        shown, layout, names, font_size=3.5, rotate=False, bbox={"alpha": 0}
+    )
     plt.axis("off")
-    plt.title(f"{len(graph)} outside objects, {graph.number_of_edges()} reads" + (f" (nearest {limit} shown)" if len(graph) > limit else ""), fontsize=7)
+    plt.title(
+        f"{len(graph)} outside objects, {graph.number_of_edges()} reads"
+        + (f" (nearest {limit} shown)" if len(graph) > limit else ""),
+        fontsize=7,
+    )
     figure.savefig(path, dpi=160, bbox_inches="tight")
     plt.close(figure)

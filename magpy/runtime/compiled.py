@@ -98,11 +98,16 @@ class Manager:
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """No entry holds: capture, or run eagerly when there is no use in that."""
         wrapped = compiled._magpy_wrapped
-        if len(compiled._magpy_entries) >= config.max_entries or self.captures >= config.max_captures:
+        if (
+            len(compiled._magpy_entries) >= config.max_entries
+            or self.captures >= config.max_captures
+        ):
             self._give_up(compiled, self._limit_text(compiled, args, kwargs))
             return wrapped(*args, **kwargs)
         if "miss" in config.logs and compiled._magpy_entries:
-            log.warning("%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs))
+            log.warning(
+                "%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs)
+            )
         start = time.perf_counter()
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager")
         # Building an entry makes many objects and no garbage: passes over the program's heap would only cost.
@@ -132,12 +137,16 @@ class Manager:
                 raise outcome.refusal
             capture = outcome.capture
             assert capture is not None
-            new, info = entries.build(capture, self.backend, self._recover_of(weakref.ref(compiled)))
+            new, info = entries.build(
+                capture, self.backend, self._recover_of(weakref.ref(compiled))
+            )
             info.capture_seconds = time.perf_counter() - start
             self.capture_seconds += info.capture_seconds
             if self.options.fullgraph and len(info.segments) > 1:
                 raise Refusal(
-                    f"the call needs {len(info.segments)} graphs", _first_host_step(capture), "Use fullgraph=False to allow this"
+                    f"the call needs {len(info.segments)} graphs",
+                    _first_host_step(capture),
+                    "Use fullgraph=False to allow this",
                 )
             self._compile_now(capture, info)
         except Refusal as r:
@@ -151,7 +160,12 @@ class Manager:
             self.row = 0
             compiled._magpy_entries = [new, *compiled._magpy_entries]
             if "capture" in config.logs:
-                log.warning("%s: captured %d operations in %.3f s", self.name, info.nodes, info.capture_seconds)
+                log.warning(
+                    "%s: captured %d operations in %.3f s",
+                    self.name,
+                    info.nodes,
+                    info.capture_seconds,
+                )
 
     def _compile_now(self, capture: session.Capture, info: EntryInfo) -> None:
         # With one segment all inputs are alive: compile in the first call, as users of torch.compile expect.
@@ -202,7 +216,9 @@ class Manager:
         if "capture" in config.logs:
             log.warning("%s: refused: %s", self.name, text)
         if self.options.fullgraph and not raised:
-            raise CaptureError(f"magpy cannot capture {self.name} as one graph: {text}") from refusal
+            raise CaptureError(
+                f"magpy cannot capture {self.name} as one graph: {text}"
+            ) from refusal
         if self.row >= config.max_refusals and not compiled._magpy_entries:
             self._give_up(compiled, text)
 
@@ -214,7 +230,9 @@ class Manager:
         if "capture" in config.logs:
             log.warning("%s", "".join(traceback.format_exception(error)))
         if self.options.fullgraph:
-            raise CaptureError(text) from InternalError(str(error)).with_traceback(error.__traceback__)
+            raise CaptureError(text) from InternalError(str(error)).with_traceback(
+                error.__traceback__
+            )
         self.warn(f"{text}. {self.name} runs eagerly; please report this")
         if self.row >= config.max_refusals and not compiled._magpy_entries:
             compiled._magpy_plain = True
@@ -235,7 +253,9 @@ class Manager:
         self.gave_up = True
         if compiled._magpy_entries:
             # Entries go on serving; only misses are left alone.
-            self.warn(f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly")
+            self.warn(
+                f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly"
+            )
             return
         compiled._magpy_plain = True
         self.warn(f"{self.name} runs eagerly from now on: {why}")
@@ -275,7 +295,11 @@ class Manager:
         compiled._magpy_entries = []
         compiled._magpy_plain = False
         self.reset_counts()
-        self.base_calls, self.base_hits, self.base_misses = compiled._magpy_calls, compiled._magpy_hits, compiled._magpy_misses
+        self.base_calls, self.base_hits, self.base_misses = (
+            compiled._magpy_calls,
+            compiled._magpy_hits,
+            compiled._magpy_misses,
+        )
 
 
 def _first_host_step(capture: session.Capture) -> str:

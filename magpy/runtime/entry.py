@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-
 from magpy import _interp, config
 from magpy.backends import Backend
 from magpy.capture.session import Capture
@@ -68,7 +67,11 @@ def _needed(capture: Capture) -> set[Var]:
     seen: set[int] = set()
     spec_vars(capture.result, out, seen)
     for e in capture.effects:
-        specs: list[Any] = [getattr(e, "spec", None), getattr(e, "stores", None), getattr(e, "content", None)]
+        specs: list[Any] = [
+            getattr(e, "spec", None),
+            getattr(e, "stores", None),
+            getattr(e, "content", None),
+        ]
         spec_vars(specs, out, seen)
     for step in capture.record.steps:
         if isinstance(step, EffectStep):
@@ -97,7 +100,9 @@ class Runner:
             faults.check("backend")
             compiled = self.backend(self.segment.graph, inputs)
             if not callable(compiled):
-                raise TypeError(f"the backend returned {type(compiled).__name__}, which is not callable")
+                raise TypeError(
+                    f"the backend returned {type(compiled).__name__}, which is not callable"
+                )
         except Exception as e:
             raise BackendError(f"{type(e).__name__}: {e}") from e
         finally:
@@ -116,18 +121,26 @@ class Runner:
 
 def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     """Whether a check can fail after something that the outside sees was changed."""
-    changes = bool(record.mutated) or record.random or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
+    changes = (
+        bool(record.mutated)
+        or record.random
+        or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
+    )
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
             checks = step.kind not in ("none", "bind")
-            if checks and (drawn or step.owner is not None or (changes and step not in plan.prelude)):
+            if checks and (
+                drawn or step.owner is not None or (changes and step not in plan.prelude)
+            ):
                 return True
             drawn = drawn or step.owner is not None
     return False
 
 
-def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]) -> tuple[Any, EntryInfo]:
+def build(
+    capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]
+) -> tuple[Any, EntryInfo]:
     """An `_interp.Entry` for a capture.
 
     Args:
@@ -142,13 +155,17 @@ def build(capture: Capture, backend: Backend, recover: Callable[[Any, BaseExcept
     guard = analysis.guard()
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
-    plan = segments.cut(capture.record.steps, _needed(capture), capture.start_modes, fixed, capture.record.storages)
+    plan = segments.cut(
+        capture.record.steps, _needed(capture), capture.start_modes, fixed, capture.record.storages
+    )
     late = _needs_undo(plan, capture.record)
     if late:
         for v in capture.record.mutated:
             t = capture.record.inputs[v]
             if t.requires_grad and not t.is_leaf:
-                raise Refusal("a tensor that requires grad is changed in place before a value is read that depends on data")
+                raise Refusal(
+                    "a tensor that requires grad is changed in place before a value is read that depends on data"
+                )
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
     info.mutates = bool(capture.record.mutated) or capture.record.random
     runners = [Runner(s, backend, info) for s in plan.segments]

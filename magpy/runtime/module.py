@@ -44,7 +44,9 @@ class CompiledModuleMixin:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A compiled deep copy of the module, with no entries."""
-        return compile_module(copy.deepcopy(_originals[self], memo), callable_of(self)._magpy_options.options)
+        return compile_module(
+            copy.deepcopy(_originals[self], memo), callable_of(self)._magpy_options.options
+        )
 
 
 def callable_of(module: Any) -> Any:
@@ -65,7 +67,12 @@ def is_compiled(obj: Any) -> bool:
 def _class_of(cls: type) -> type:
     made = _classes.get(cls)
     if made is None:
-        body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, "__slots__": ("__weakref__",) if not hasattr(cls, "__weakref__") else ()}
+        body = {
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+            "__slots__": ("__weakref__",) if not hasattr(cls, "__weakref__") else (),
+        }
         made = type(cls)(cls.__name__, (CompiledModuleMixin, cls), body)
         _classes[cls] = made
     return made
