@@ -237,7 +237,7 @@ void take_arguments() {
   for (Py_ssize_t i = 0; i < handover->count; ++i) Py_CLEAR(handover->items[i]);
 }
 
-PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
+PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
   if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) && !compat::is_generator_frame(frame)) {
     take_arguments();
   }
@@ -278,6 +278,19 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
   if (compat::run_relocated(ts, frame, info->twin, slots, &result, run)) return result;
   if (session) on_uninstrumented(code, "no memory for its frame");
   return run_plain(ts, frame, throwflag);
+}
+
+PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
+  if (!tls_c_call) return run_watched(ts, frame, throwflag);
+  // What this frame returns or yields goes to a C function that computes with it.
+  PyObject* code = Py_NewRef(reinterpret_cast<PyObject*>(compat::frame_code(frame)));
+  tls_c_call = false;
+  PyObject* result = run_watched(ts, frame, throwflag);
+  tls_c_call = true;
+  CodeInfo* info = get_info(reinterpret_cast<PyCodeObject*>(code));
+  if (result != nullptr && active() && !(info != nullptr && info->skip)) on_value_to_c(result);
+  Py_DECREF(code);
+  return result;
 }
 
 // ---- what a program sees of its frames ----

@@ -272,6 +272,7 @@ PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* k
   if (!active()) return PyObject_Vectorcall(f, args, npos | flag, kwnames);
   PyObject* result = nullptr;
   if (!on_call_pre(f, args, npos, kwnames, &result)) result = PyObject_Vectorcall(f, args, npos | flag, kwnames);
+  tls_c_call = false;
   check_hook();
   if (!active()) return result;
   if (result != nullptr) return on_call(f, args, npos, kwnames, result);
@@ -373,6 +374,7 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
     result = PyObject_Call(f, args, kwargs);
   } else {
     if (!on_call_pre(f, items, npos, kwnames, &result)) result = PyObject_Call(f, args, kwargs);
+    tls_c_call = false;
     check_hook();
     if (active()) {
       if (result != nullptr) {

@@ -13,6 +13,7 @@
 
 #include <structmember.h>
 
+#include <cstring>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,6 +25,7 @@ namespace magpy {
 
 thread_local Session* tls_session = nullptr;
 thread_local int tls_pause = 0;
+thread_local bool tls_c_call = false;
 
 namespace {
 
@@ -592,6 +594,9 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     PyObject* d = PyObject_GetAttr(obj, g_str_dict);
     PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
     PyErr_Clear();
+    // Only what is there can be deleted.
+    if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
+      read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
     if (first_time(s, kWriteType, obj, name)) emit(s, kWriteType, obj, name, old);
     Py_XDECREF(old);
     Py_XDECREF(d);
@@ -609,6 +614,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     PauseGuard pause;
     PyObject* old = PyObject_GetAttr(obj, name);
     if (old == nullptr) PyErr_Clear();
+    if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
     emit(s, kWriteAttr, obj, name, old);
     Py_XDECREF(old);
     return;
@@ -706,6 +712,15 @@ PyObject* bound_self(PyObject* f) {
   return nullptr;
 }
 
+// C functions that hand on what an iterator or a function gives them without looking at it.
+bool passes_on(PyObject* f) {
+  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyMap_Type, &PyFilter_Type})
+    if (f == reinterpret_cast<PyObject*>(t)) return true;
+  if (!PyCFunction_Check(f)) return false;
+  const char* name = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
+  return std::strcmp(name, "next") == 0 || std::strcmp(name, "reduce") == 0;
+}
+
 PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
   PyObject* tuple = PyTuple_New(npos);
   if (tuple == nullptr) return nullptr;
@@ -785,6 +800,14 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
       // The names of free variables stand last.
       if (n >= 0 && g_counters.find(PyTuple_GET_ITEM(names, n)) != g_counters.end()) s->counter_cells->insert(cell);
     }
+}
+
+void on_value_to_c(PyObject* value) {
+  Session* s = tls_session;
+  if (s->tracked->empty() || !tracked(s, value)) return;
+  if (!PyLong_CheckExact(value) && !PyFloat_CheckExact(value) && !PyUnicode_CheckExact(value)) return;
+  ErrorGuard error;
+  rely_on(s, value);
 }
 
 void on_uninstrumented(PyCodeObject* code, const char* why) {
@@ -1055,8 +1078,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       }
       case kLeafPure:
         return false;
-      case kLeafTorch:
       case kLeafTouch:
+        tls_c_call = !passes_on(f);
+        [[fallthrough]];
+      case kLeafTorch:
         if (self != nullptr) touch(s, self, true);
         for (Py_ssize_t i = 0; i < npos + nkw; ++i) touch(s, args[i], true);
         return false;

@@ -23,6 +23,10 @@ extern thread_local Session* tls_session;
 // that start then run with their own code object.
 extern thread_local int tls_pause;
 inline bool active() { return tls_session != nullptr && tls_pause == 0; }
+// The current frame has called a C function that computes with the values it is given, and no frame has started below it.
+extern thread_local bool tls_c_call;
+// A frame gives `value` (borrowed) to such a C function.
+void on_value_to_c(PyObject* value);
 
 // A Python frame of `func` starts (called by the hook, before its first instruction; not for resumed generators).
 // `first_arg` is the value of its first positional parameter or nullptr.
