@@ -511,7 +511,7 @@ class Handler:
                     f,
                     recorder.convert_all(args),
                     recorder.convert_all(kwargs),
-                    "none",
+                    "call",
                     None,
                     [],
                     where_text(),

@@ -69,7 +69,7 @@ class HostStep:
 
     Attributes:
         kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta" (result is tensors whose
-            metadata must be as `expected`), "none" (the result is not looked at), "bind" (the result becomes the variable
+            metadata must be as `expected`), "none" (the result is not looked at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the variable
             `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be `expected`),
             "raises" (it raises an exception of type and text `expected`, which becomes `result`).
         owner: the random generator of Python or numpy that the step draws from.

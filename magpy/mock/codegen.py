@@ -396,7 +396,7 @@ class Code:
         if modes != self.capture.start_modes:
             func = self.constant(support.under(modes, step.func))
         self.lines.append(f"# {step.where}")
-        if step.kind == "none":
+        if step.kind in ("none", "call"):
             self.lines.append(f"{func}({args})")
             return
         if step.kind == "raises":

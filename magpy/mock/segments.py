@@ -299,7 +299,7 @@ class _Hoist:
             if (
                 s.random
                 or (s.mutates and s is not self.steps[k])
-                or (isinstance(s, HostStep) and (s.owner is not None or s.kind == "none"))
+                or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
             ):
                 return None
             refs((s.args, s.kwargs), variables)
@@ -318,7 +318,7 @@ class _Hoist:
     def run(self) -> None:
         """Chooses the checks and the operations that go ahead."""
         for k, s in enumerate(self.steps):
-            if not isinstance(s, HostStep) or s.kind == "none" or s.mutates or k in self.hoisted:
+            if not isinstance(s, HostStep) or s.kind in ("none", "call") or s.mutates or k in self.hoisted:
                 continue
             ahead = self.slice_of(k)
             if ahead is None:

@@ -129,7 +129,7 @@ def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
-            checks = step.kind not in ("none", "bind")
+            checks = step.kind not in ("none", "call", "bind")
             if checks and (
                 drawn or step.owner is not None or (changes and step not in plan.prelude)
             ):
