@@ -49,7 +49,7 @@ _HOST_METHODS = frozenset(
     ["backward", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "set_", "share_memory_", "detach_", "resize_", "resize_as_", "__setstate__", "_set_requires_grad", "rename_", "grad", "zero_grad_", "untyped_storage"]
 )
 # Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
-_INSIDE_METHODS = frozenset(["requires_grad_", "detach_", "resize_", "resize_as_", "grad"])
+_INSIDE_METHODS = frozenset(["requires_grad_", "requires_grad", "detach_", "resize_", "resize_as_", "grad"])
 # Metadata that a data-dependent shape shows in.
 _SHAPE_READS = frozenset(
     ["shape", "size", "numel", "nelement", "stride", "nbytes", "__len__", "is_contiguous", "storage_offset", "is_same_size", "broadcast_shapes", "is_non_overlapping_and_dense", "dim_order", "_has_symbolic_sizes_strides"]
@@ -501,11 +501,12 @@ class Recorder(TorchFunctionMode):
         is_random = bool(flags & _RANDOM)
         mutates = bool(flags & _MUTATES)
         inside = (
-            self._scalars and name in _INSIDE_METHODS and (name == "grad" or self._is_inside(args))
+            self._scalars
+            and name in _INSIDE_METHODS
+            and ((name == "grad" and accessor is None) or self._is_inside(args))
         )
-        if ((accessor is not None and accessor[0] != "get") or name in _HOST_METHODS) and not (
-            inside and accessor is None
-        ):
+        setter = accessor is not None and accessor[0] != "get"
+        if (setter or name in _HOST_METHODS) and not inside:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
             return result
         if name in _HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
