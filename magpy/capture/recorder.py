@@ -49,14 +49,14 @@ _HOST_METHODS = frozenset(
     ["backward", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "set_", "share_memory_", "detach_", "resize_", "resize_as_", "__setstate__", "_set_requires_grad", "rename_", "grad", "zero_grad_", "untyped_storage"]
 )
 # Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
-_INSIDE_METHODS = frozenset(["requires_grad_", "requires_grad", "detach_", "resize_", "resize_as_", "grad"])
+_INSIDE_METHODS = frozenset(["requires_grad_", "requires_grad", "data", "detach_", "resize_", "resize_as_", "grad"])
 # Metadata that a data-dependent shape shows in.
 _SHAPE_READS = frozenset(
     ["shape", "size", "numel", "nelement", "stride", "nbytes", "__len__", "is_contiguous", "storage_offset", "is_same_size", "broadcast_shapes", "is_non_overlapping_and_dense", "dim_order", "_has_symbolic_sizes_strides"]
 )
 # Data is read to check for errors only, the shape of the result does not follow from it.
 _STATIC_RESULT = frozenset(
-    ["inv", "cholesky", "solve", "inv_ex", "cholesky_ex", "eigh", "eig", "eigvalsh", "eigvals", "svd", "svdvals", "qr", "lstsq", "pinv", "slogdet", "det", "logdet", "matrix_rank", "lu", "lu_factor", "lu_solve", "ldl_factor", "matrix_exp", "solve_ex", "inverse", "cholesky_inverse", "gaussian_nll_loss", "embedding", "embedding_bag", "multi_head_attention_forward", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_VF", "pack_padded_sequence", "_pack_padded_sequence", "multinomial", "bernoulli", "cdist", "where", "histc", "grid_sample", "affine_grid", "nll_loss", "cross_entropy", "index_put_", "index_put", "index_copy", "index_add", "scatter", "scatter_", "__setitem__", "masked_fill", "masked_fill_", "normal", "bernoulli_", "multi_margin_loss", "multilabel_margin_loss", "tensor_split", "interpolate", "dropout", "to", "copy_", "quantile", "nanquantile", "cov", "corrcoef", "clamp", "cumsum", "istft", "logspace", "linspace", "arange", "full", "fake_quantize_per_tensor_affine", "lerp", "add", "sub", "mul", "scaled_dot_product_attention"]
+    ["inv", "cholesky", "solve", "inv_ex", "cholesky_ex", "eigh", "eig", "eigvalsh", "eigvals", "svd", "svdvals", "qr", "lstsq", "pinv", "slogdet", "det", "logdet", "matrix_rank", "lu", "lu_factor", "lu_solve", "ldl_factor", "matrix_exp", "solve_ex", "inverse", "cholesky_inverse", "gaussian_nll_loss", "embedding", "embedding_bag", "multi_head_attention_forward", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_VF", "pack_padded_sequence", "_pack_padded_sequence", "multinomial", "bernoulli", "cdist", "where", "histc", "grid_sample", "rrelu", "affine_grid", "nll_loss", "cross_entropy", "index_put_", "index_put", "index_copy", "index_add", "scatter", "scatter_", "__setitem__", "masked_fill", "masked_fill_", "normal", "bernoulli_", "multi_margin_loss", "multilabel_margin_loss", "tensor_split", "interpolate", "dropout", "to", "copy_", "quantile", "nanquantile", "cov", "corrcoef", "clamp", "cumsum", "istft", "logspace", "linspace", "arange", "full", "fake_quantize_per_tensor_affine", "lerp", "add", "sub", "mul", "scaled_dot_product_attention"]
 )
 
 
@@ -391,6 +391,8 @@ class Recorder(TorchFunctionMode):
         elif name in METADATA or name in _MODE_SETTERS:
             self._metadata_read(args, name)
             return func(*args, **kwargs)
+        elif name == "type" and len(args) == 1 and not kwargs:
+            return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args:
             return self._iterate(args[0])
         try:
@@ -503,7 +505,7 @@ class Recorder(TorchFunctionMode):
         inside = (
             self._scalars
             and name in _INSIDE_METHODS
-            and ((name == "grad" and accessor is None) or self._is_inside(args))
+            and ((name == "grad" and accessor is None) or (name == "data" and accessor is not None) or self._is_inside(args, name))
         )
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in _HOST_METHODS) and not inside:
@@ -536,14 +538,14 @@ class Recorder(TorchFunctionMode):
         self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
         return result
 
-    def _is_inside(self, args: Any) -> bool:
-        """Whether the first argument is a tensor whose memory the run made."""
-        if not args or not isinstance(args[0], Ref):
+    def _is_inside(self, args: Any, name: str) -> bool:
+        """Whether the first argument is a tensor that the run made, with its memory if `name` changes that."""
+        if not args or not isinstance(args[0], Ref) or args[0].var in self.record.inputs:
             return False
+        if not name.startswith("resize"):
+            return True
         memory = self.record.storages.get(args[0].var, 0)
-        return args[0].var not in self.record.inputs and all(
-            self.record.storages[v] != memory for v in self.record.inputs
-        )
+        return all(self.record.storages[v] != memory for v in self.record.inputs)
 
     def _has_number(self, v: Any) -> bool:
         found: set[Var] = set()

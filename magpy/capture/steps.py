@@ -97,6 +97,7 @@ class EffectStep:
     Attributes:
         args, kwargs: specs (magpy/mock/spec.py) of the arguments as they were when it was made.
         site: (filename, line, function name, globals) of the program's call.
+        tensors: what the call may look at: outside tensors, and variables of those of the run.
     """
 
     func: Callable[..., Any]
@@ -104,6 +105,7 @@ class EffectStep:
     kwargs: dict[str, Any]
     site: tuple[str, int, str, dict[str, Any]] | None
     result: Any = None
+    tensors: list[Any] = field(default_factory=list)
 
 
 Step = OpStep | ModeStep | HostStep | EffectStep

@@ -175,6 +175,9 @@ class Code:
     def _make_method_call(self, s: New, parts: list[str]) -> str:
         return f"{parts[0]}.{s.cls}()"
 
+    def _make_tensor(self, s: New, parts: list[str]) -> str:
+        return parts[0]
+
     def _make_copy(self, s: New, parts: list[str]) -> str:
         return f"{self.constant(s.cls)}.copy()"
 

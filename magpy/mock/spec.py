@@ -149,6 +149,11 @@ class Builder:
             return spec
         var = self._var_of(v)
         if var is not None:
+            if isinstance(v, torch.Tensor) and not self._is_outside(v) and vars(v):
+                # Attributes that the program gave to a tensor of the run.
+                spec = self._remember(v, New("tensor", None, [Value(var)]))
+                self._state(v, torch.Tensor, spec)
+                return spec
             spec = Value(var)
         elif self._is_outside(v):
             spec = Outside(v)
@@ -312,6 +317,9 @@ class Builder:
         return spec
 
     def _instance(self, v: Any, t: type) -> Spec:
+        new = t.__new__
+        if isinstance(new, types.BuiltinFunctionType) and new.__self__.__flags__ & (1 << 9):
+            return self._reduced(v, t)  # a class made in C, such as functools.partial: only it makes instances
         base = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
         if base is object or base is types.SimpleNamespace:
             spec = New("instance", t)

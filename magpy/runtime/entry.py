@@ -15,7 +15,7 @@ from typing import Any
 from magpy import _interp, config
 from magpy.backends import Backend
 from magpy.capture.session import Capture
-from magpy.capture.steps import EffectStep, HostStep, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
 from magpy.errors import Refusal
 from magpy.mock import segments
 from magpy.mock.codegen import Code
@@ -125,17 +125,23 @@ def _needs_undo(plan: segments.Plan, record: Record) -> bool:
         bool(record.mutated)
         or record.random
         or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
+        or any(_swaps_data(s) for s in record.steps)
     )
+    ahead = {id(s) for s in plan.prelude}
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
             checks = step.kind not in ("none", "call", "bind")
             if checks and (
-                drawn or step.owner is not None or (changes and step not in plan.prelude)
+                drawn or step.owner is not None or (changes and id(step) not in ahead)
             ):
                 return True
             drawn = drawn or step.owner is not None
     return False
+
+
+def _swaps_data(step: Any) -> bool:
+    return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
 
 
 def build(
@@ -160,6 +166,8 @@ def build(
     )
     late = _needs_undo(plan, capture.record)
     if late:
+        if any(_swaps_data(s) for s in capture.record.steps):
+            raise Refusal("Tensor.data is assigned before a value is read that depends on data")
         for v in capture.record.mutated:
             t = capture.record.inputs[v]
             if t.requires_grad and not t.is_leaf:

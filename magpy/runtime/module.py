@@ -18,45 +18,43 @@ import torch
 from magpy.runtime import compiled as runtime
 from magpy.runtime.compiled import Options
 
-_classes: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
-_callables: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-_originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
+# Slots of a compiled module's class: not in the instance dict, which belongs to the module.
+_SLOTS = ("__magpy_callable__", "__magpy_original__")
 
 
 class CompiledModuleMixin:
     """What a compiled module's class adds to the module's own."""
 
+    __slots__ = ()
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the module through its entries."""
-        return self.__magpy_compiled__(*args, **kwargs)
-
-    @property
-    def __magpy_compiled__(self) -> Any:
-        return callable_of(self)
+        return callable_of(self)(*args, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickles the module and the options; entries are not kept."""
-        return rebuild, (_originals[self], callable_of(self)._magpy_options.options)
+        return rebuild, (original_of(self), callable_of(self)._magpy_options.options)
 
     def __copy__(self) -> Any:
         """A compiled shallow copy of the module."""
-        return compile_module(copy.copy(_originals[self]), callable_of(self)._magpy_options.options)
+        return compile_module(copy.copy(original_of(self)), callable_of(self)._magpy_options.options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A compiled deep copy of the module, with no entries."""
         return compile_module(
-            copy.deepcopy(_originals[self], memo), callable_of(self)._magpy_options.options
+            copy.deepcopy(original_of(self), memo), callable_of(self)._magpy_options.options
         )
 
 
 def callable_of(module: Any) -> Any:
     """The compiled callable behind a compiled module."""
-    return _callables[module]
+    return object.__getattribute__(module, "__magpy_callable__")
 
 
 def original_of(module: Any) -> Any:
     """The module that a compiled module was made from."""
-    return _originals[module]
+    return object.__getattribute__(module, "__magpy_original__")
 
 
 def is_compiled(obj: Any) -> bool:
@@ -65,16 +63,17 @@ def is_compiled(obj: Any) -> bool:
 
 
 def _class_of(cls: type) -> type:
-    made = _classes.get(cls)
+    known = _classes.get(cls)
+    made = known() if known is not None else None
     if made is None:
         body = {
             "__module__": cls.__module__,
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,
-            "__slots__": ("__weakref__",) if not hasattr(cls, "__weakref__") else (),
+            "__slots__": _SLOTS,
         }
         made = type(cls)(cls.__name__, (CompiledModuleMixin, cls), body)
-        _classes[cls] = made
+        _classes[cls] = weakref.ref(made)
     return made
 
 
@@ -83,8 +82,8 @@ def compile_module(module: torch.nn.Module, options: Options) -> Any:
     cls = _class_of(type(module))
     new = object.__new__(cls)
     object.__setattr__(new, "__dict__", module.__dict__)
-    _originals[new] = module
-    _callables[new] = runtime.make(module, options)
+    object.__setattr__(new, "__magpy_original__", module)
+    object.__setattr__(new, "__magpy_callable__", runtime.make(module, options))
     return new
 
 
