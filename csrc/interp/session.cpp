@@ -585,6 +585,18 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   if (now == nullptr) PyErr_Clear();
   bool same = now != nullptr && value != nullptr && (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
   if (value == nullptr || same) read_dict(s, d, key, now);
+  // Likewise when the run has changed it and now puts it back.
+  auto it = s->containers->find(d);
+  if (it != s->containers->end() && it->second.pre != nullptr) {
+    PyObject* before = PyDict_GetItemWithError(it->second.pre, key);
+    if (before == nullptr) PyErr_Clear();
+    bool back = before == value || (before != nullptr && value != nullptr && is_leaf(before) && Py_TYPE(before) == Py_TYPE(value));
+    if (back && first_time(s, kDictKey, d, key)) {
+      emit(s, kDictKey, d, key, before);
+      reach(s, before);
+    }
+    return;
+  }
   ensure_pre(s, d);
 }
 

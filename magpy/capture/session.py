@@ -8,7 +8,9 @@ state says: specs of the result and of every change.  Does not own the meaning o
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
+import copyreg
 import dis
 import operator
 import random
@@ -23,8 +25,9 @@ from magpy import _interp, _tensor
 from magpy.capture import instrument, leaves
 from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.recorder import Recorder, is_leaf, user_location, where_text
-from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, OpStep, OutsideRef, Record, Var
 from magpy.errors import Refusal
+from magpy.mock.segments import refs
 from magpy.mock.spec import Builder, Const, Spec
 from magpy.mock.support import advance
 from magpy.runtime import faults
@@ -531,6 +534,7 @@ class Handler:
                     {k: builder.build(v) for k, v in kwargs.items()},
                     user_location(2),
                 )
+                step.tensors = self._looked_at((args, kwargs))
             except Refusal as r:
                 self.refusal = Refusal(f"{_name(f)} is called: {r.reason}", where_text(), r.remedy)
         self.recorder._depth += 1
@@ -543,6 +547,38 @@ class Handler:
                 self.refuse(f"{_name(f)} returns a {type(result).__name__}")
             self.recorder.record.steps.append(step)
         return result
+
+    def _looked_at(self, values: Any) -> list[Any]:
+        """The tensors that a call for its effect reaches.
+
+        Raises:
+            Refusal: it reaches an outside object that the run has changed, which at replay is changed only afterwards.
+        """
+        session = self.session
+        changed = {i for i, now in _state_picture(session).items() if now is not None}
+        changed.update(id(obj) for kind, obj, _, _ in session.log() if kind == "write_attr")
+        changed.update(id(cell) for cell, _ in session.written_cells())
+        tensors: list[Any] = []
+        seen: dict[int, Any] = {}
+        todo: list[Any] = [values]
+        while todo:
+            v = todo.pop()
+            if id(v) in seen or type(v) in _PLAIN or isinstance(v, _NOT_LOOKED_INTO):
+                continue
+            seen[id(v)] = v
+            if id(v) in changed:
+                raise Refusal(f"it is given a {type(v).__name__} that the call has changed before")
+            if len(seen) > _REACH:
+                raise Refusal("it is given too many objects to tell which of them the call changes")
+            if isinstance(v, torch.Tensor):
+                var = self.recorder.known(v)
+                tensors.append(v if var is None else var)
+            elif isinstance(v, dict):
+                todo.extend(dict.values(v))
+            elif isinstance(v, _SEQUENCES):
+                todo.extend(next(c for c in _SEQUENCES if isinstance(v, c)).__iter__(v))
+            todo.extend(_state_of(v))
+        return tensors
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""
@@ -592,6 +628,50 @@ def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
     if isinstance(v, dict):
         return any(_fresh(x, handler, depth + 1) for x in v.values())
     return False
+
+
+# What printing does not look into, and how many objects it may look at.
+_NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+_REACH = 20000
+
+
+def _state_of(v: Any) -> list[Any]:
+    """The instance dict and the contents of the slots of an object."""
+    t = type(v)
+    d = getattr(v, "__dict__", None)
+    state: list[Any] = [d] if isinstance(d, dict) else []
+    if t.__flags__ & (1 << 9):
+        for name in copyreg._slotnames(t):  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):
+                state.append(object.__getattribute__(v, name))
+    return state
+
+
+def _check_effects(record: Record) -> None:
+    """Effects are redone after all operations.
+
+    Raises:
+        Refusal: an operation changes a tensor after an effect has looked at it.
+    """
+    variables = {id(t): v for v, t in record.inputs.items()}
+    looked: set[int] = set()
+    name = where = ""
+    for step in record.steps:
+        if isinstance(step, EffectStep):
+            for t in step.tensors:
+                var = t if isinstance(t, int) else variables.get(id(t))
+                if var in record.storages:
+                    looked.add(record.storages[var])
+            name = _name(step.func)
+            if step.site is not None:
+                where = f"{step.site[0]}:{step.site[1]} ({step.site[2]})"
+        elif looked and isinstance(step, (OpStep, HostStep)) and step.mutates:
+            found: set[Var] = set()
+            refs((step.args, step.kwargs), found)
+            if not looked.isdisjoint(record.storages.get(v, 0) for v in found):
+                raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
 
 
 # A C function returns tensors themselves or in a small structure of its own, never deeper.
@@ -818,6 +898,7 @@ def _finish(
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
+    _check_effects(record)
     log = session.log()
     builder = handler.builder()
     if out.exception is None:
