@@ -1,7 +1,8 @@
 """magpy: a Python-to-graph JIT extraction compiler for PyTorch.
 
-Owns the public names and the check that this CPython and torch are supported.  `import magpy._interp` and
-`magpy.capture.instrument` work without torch: everything that needs torch is imported when it is first asked for.
+Owns the public names and the check that this CPython and torch are supported.  `import
+magpy._interp` and `magpy.capture.instrument` work without torch: everything that needs torch is
+imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -47,15 +48,24 @@ _HOME = {
 
 def _unsupported() -> str | None:
     if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return f"magpy supports CPython 3.11 to 3.13, not {sys.implementation.name} {sys.version.split()[0]}: magpy.compile returns functions as they are."
+        return (
+            f"magpy supports CPython 3.11 to 3.13, not {sys.implementation.name} "
+            f"{sys.version.split()[0]}: magpy.compile returns functions as they are."
+        )
     if importlib.util.find_spec("magpy._interp") is None:
         return (
             "magpy's extension modules are not built: magpy.compile returns functions as they are."
         )
     if sys.version_info >= (3, 13) and not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return "magpy does not support CPython without the GIL: magpy.compile returns functions as they are."
+        return (
+            "magpy does not support CPython without the GIL: magpy.compile returns functions as "
+            "they are."
+        )
     if importlib.util.find_spec("torch") is None:
-        return "magpy needs torch, which is not installed: magpy.compile returns functions as they are."
+        return (
+            "magpy needs torch, which is not installed: magpy.compile returns functions as they "
+            "are."
+        )
     return None
 
 

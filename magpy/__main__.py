@@ -72,7 +72,8 @@ def doctor() -> int:
     for module in ("transformers", "matplotlib", "hypothesis", "triton"):
         found = importlib.util.find_spec(module) is not None
         out(
-            f"  {'ok     ' if found else 'absent '}  {module} (optional){': ' + _version(module) if found else ''}\n"
+            f"  {'ok     ' if found else 'absent '}  {module} "
+            f"(optional){': ' + _version(module) if found else ''}\n"
         )
     compiler = shutil.which("g++") or shutil.which("clang++") or shutil.which("c++")
     _say(

@@ -1,6 +1,7 @@
-"""The public surface: `compile`, `stats`, `explain`, `reset`, `disable` and the registrations of leaves.
+"""The public surface: `compile`, `stats`, `explain`, `reset`, `disable`, registration of leaves.
 
-Owns the checking of what users pass in.  Does not own what happens in a call (magpy/runtime).  Imported by magpy/__init__.py.
+Owns the checking of what users pass in.  Does not own what happens in a call (magpy/runtime).
+Imported by magpy/__init__.py.
 """
 
 from __future__ import annotations
@@ -57,15 +58,17 @@ def compile(
 
     Args:
         f: what to compile.
-        backend: "inductor", "eager", any name that `torch._dynamo.list_backends()` knows, or a callable
-            `(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> callable`.
+        backend: "inductor", "eager", any name that `torch._dynamo.list_backends()` knows, or a
+            callable `(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> callable`.
         fullgraph: raise `CaptureError` when a call cannot become one entry with one graph.
         dynamic: accepted for compatibility with torch.compile; sizes are static until they vary.
-        mode: as in torch.compile ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs").
+        mode: as in torch.compile ("default", "reduce-overhead", "max-autotune",
+            "max-autotune-no-cudagraphs").
         options: options of the backend, as in torch.compile.
 
     Returns:
-        A callable that does what `f` does.  For a module, a module of the same class that shares its state.
+        A callable that does what `f` does.  For a module, a module of the same class that shares
+        its state.
 
     Raises:
         TypeError: `f` is not callable, is a class, or is a scripted module.
@@ -87,11 +90,13 @@ def _compile(f: Any, options: Options) -> Any:
         return f
     if isinstance(f, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
         raise TypeError(
-            "magpy.compile got a scripted module or function, which runs without Python already; compile the original instead"
+            "magpy.compile got a scripted module or function, which runs without Python "
+            "already; compile the original instead"
         )
     if isinstance(f, type):
         raise TypeError(
-            f"magpy.compile got the class {f.__name__}; compile an instance: magpy.compile({f.__name__}(...))"
+            f"magpy.compile got the class {f.__name__}; compile an instance: "
+            f"magpy.compile({f.__name__}(...))"
         )
     if not callable(f):
         raise TypeError(f"magpy.compile needs a function, method or module, not {type(f).__name__}")
@@ -139,7 +144,7 @@ def reset(c: Any = None) -> None:
 
 
 def disable(f: Any) -> Any:
-    """Makes calls of the Python function `f` run eagerly: a compiled call that reaches one is refused.
+    """Makes calls of the Python function `f` run eagerly: a compiled call with one is refused.
 
     Raises:
         TypeError: `f` is not a Python function, method or module.
@@ -190,7 +195,7 @@ def allow_in_graph(f: F) -> F:
 
 
 def effect(f: F) -> F:
-    """Says that `f` is called for an effect: it is redone, in order, with its arguments built anew."""
+    """Says that `f` is called for an effect, redone in order with its arguments built anew."""
     return _register(f, Effect.EFFECT)
 
 

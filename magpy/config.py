@@ -1,6 +1,7 @@
 """Settings of the whole process, changed by assignment: `magpy.config.max_entries = 4`.
 
-Owns the values and their defaults; each is read where it is used.  Environment: MAGPY_LOGS=guards,graph,mock,capture,miss.
+Owns the values and their defaults; each is read where it is used.  Environment:
+MAGPY_LOGS=guards,graph,mock,capture,miss.
 """
 
 from __future__ import annotations

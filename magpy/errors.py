@@ -1,8 +1,9 @@
 """The errors and warnings that magpy raises.
 
-Owns the three families: errors of the user (`MagpyError` and its subclasses), refusals (`Refusal`: this program, or this
-call, cannot be captured; always caught inside magpy unless `fullgraph=True`), and failures of magpy itself
-(`InternalError`).  Does not own their texts.  Used by every other module; imports nothing.
+Owns the three families: errors of the user (`MagpyError` and its subclasses), refusals (`Refusal`:
+this program, or this call, cannot be captured; always caught inside magpy unless `fullgraph=True`),
+and failures of magpy itself (`InternalError`).  Does not own their texts.  Used by every other
+module; imports nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class OptionError(MagpyError, ValueError):
 
 
 class InternalError(MagpyError):
-    """Something inside magpy failed; with `fullgraph=False` it is warned about once and the program runs eagerly."""
+    """Magpy itself failed; with `fullgraph=False` it warns once and the program runs eagerly."""
 
 
 class Refusal(Exception):

@@ -1,7 +1,7 @@
 """`magpy.explain`: what a call was captured as, or why it was not, as text and as pictures.
 
-Owns the `Explanation`.  Does not own captures or entries; it makes its own of the function it is given, with the backend
-"eager", and leaves the function's own entries alone.
+Owns the `Explanation`.  Does not own captures or entries; it makes its own of the function it is
+given, with the backend "eager", and leaves the function's own entries alone.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ class Explanation:
         if not self.captured:
             return f"runs eagerly: {self.reason}"
         lines = [
-            f"captured: {self.operations} tensor operations in {self.segments} graph{'s' if self.segments != 1 else ''}, "
+            f"captured: {self.operations} tensor operations in {self.segments} "
+            f"graph{'s' if self.segments != 1 else ''}, "
             f"{self.events} events watched",
-            f"{self.reference_graph.number_of_nodes()} outside objects, {self.reference_graph.number_of_edges()} reads that reached them",
+            f"{self.reference_graph.number_of_nodes()} outside objects, "
+            f"{self.reference_graph.number_of_edges()} reads that reached them",
             "",
             f"guards ({len(self.guards)}):",
             *(f"  {g}" for g in self.guards[:60]),
@@ -73,7 +75,7 @@ class Explanation:
     __repr__ = __str__
 
     def draw(self, path: str | Path) -> None:
-        """Writes a picture of the reference graph to `path`, and of the operator graph beside it (`NAME.graph.SUFFIX`).
+        """Draws the reference graph to `path`, the operator graph to `NAME.graph.SUFFIX`.
 
         Raises:
             ValueError: nothing was captured.

@@ -1,8 +1,9 @@
 """Backends: what turns a segment's graph into something that runs fast.
 
-Owns the lookup of backends by name and the call convention `f(gm: torch.fx.GraphModule, example_inputs) -> callable`
-(the one of torch.compile, https://docs.pytorch.org/docs/stable/torch.compiler_custom_backends.html).  Does not own the
-graphs (magpy/mock/segments.py) nor when they are compiled (magpy/runtime/entry.py).
+Owns the lookup of backends by name and the call convention `f(gm: torch.fx.GraphModule,
+example_inputs) -> callable` (the one of torch.compile,
+https://docs.pytorch.org/docs/stable/torch.compiler_custom_backends.html).  Does not own the graphs
+(magpy/mock/segments.py) nor when they are compiled (magpy/runtime/entry.py).
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def check_options(backend: Any, mode: Any, options: Any) -> None:
     """Raises `OptionError` when backend, mode or options cannot be what they are given as."""
     if not isinstance(backend, str) and not callable(backend):
         raise OptionError(
-            f"backend must be a name or a callable (gm, example_inputs), not {type(backend).__name__}"
+            "backend must be a name or a callable (gm, example_inputs), not "
+            f"{type(backend).__name__}"
         )
     if (
         isinstance(backend, str)

@@ -1,8 +1,9 @@
 """What builtins and C functions do: the table of leaves, which no frame hook can look into.
 
-Owns the verdict on every callable that is not a Python frame (`classify`) and on the few Python functions that are called
-as a whole.  Does not own what the session does with a verdict (csrc/interp/session.cpp) nor how an effect is redone
-(magpy/mock).  Called by the session, once per C function of the process.
+Owns the verdict on every callable that is not a Python frame (`classify`) and on the few Python
+functions that are called as a whole.  Does not own what the session does with a verdict
+(csrc/interp/session.cpp) nor how an effect is redone (magpy/mock).  Called by the session, once per
+C function of the process.
 """
 
 from __future__ import annotations
@@ -57,8 +58,20 @@ class Effect(IntEnum):
     NEUTRAL = 8  # has an effect that an entry need not redo
 
 
-_PURE_MODULES = frozenset(
-    ["builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections", "_collections", "_collections_abc", "_sre", "re", "_struct", "struct", "_json", "string", "_string", "abc", "_abc", "_weakref", "weakref", "typing", "_typing", "types", "enum", "_bisect", "_heapq", "numbers", "fractions", "decimal", "_decimal", "copy", "copyreg", "_copyreg", "inspect", "_ast", "ast", "dis", "_opcode", "marshal", "zlib", "_hashlib", "hashlib", "binascii", "unicodedata", "errno", "_stat", "_codecs", "codecs", "_locale", "_csv", "_pickle", "_contextvars", "_thread", "threading", "_imp", "_frozen_importlib", "importlib", "gc", "_tracemalloc", "opt_einsum", "einops", "dataclasses", "contextlib", "array", "_datetime", "datetime", "uuid", "_uuid", "_statistics", "_signal", "_asyncio", "_queue", "_socket", "faulthandler"]
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PURE_MODULES = _names(
+    """
+    builtins math cmath operator _operator itertools functools _functools collections
+    _collections _collections_abc _sre re _struct struct _json string _string abc _abc _weakref
+    weakref typing _typing types enum _bisect _heapq numbers fractions decimal _decimal copy
+    copyreg _copyreg inspect _ast ast dis _opcode marshal zlib _hashlib hashlib binascii
+    unicodedata errno _stat _codecs codecs _locale _csv _pickle _contextvars _thread threading
+    _imp _frozen_importlib importlib gc _tracemalloc opt_einsum einops dataclasses contextlib
+    array _datetime datetime uuid _uuid _statistics _signal _asyncio _queue _socket faulthandler
+    """
 )
 _NUMPY_PURE = ("numpy",)
 _EFFECTS: dict[object, Effect] = {}
@@ -126,12 +139,35 @@ _VERDICTS.update(
         functools.partial: Leaf.PURE,
     }
 )
-for _name in ["isinstance", "issubclass", "callable", "id", "globals", "locals", "eval", "exec", "compile", "__import__", "__build_class__", "breakpoint"]:
+for _name in [
+    "isinstance",
+    "issubclass",
+    "callable",
+    "id",
+    "globals",
+    "locals",
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "__build_class__",
+    "breakpoint",
+]:
     _VERDICTS[getattr(builtins, _name)] = Leaf.PURE
 
 
 def _effects() -> None:
-    for name in ["time", "perf_counter", "monotonic", "process_time", "thread_time", "time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns"]:
+    for name in [
+        "time",
+        "perf_counter",
+        "monotonic",
+        "process_time",
+        "thread_time",
+        "time_ns",
+        "perf_counter_ns",
+        "monotonic_ns",
+        "process_time_ns",
+    ]:
         _EFFECTS[getattr(time, name)] = Effect.CLOCK
     _EFFECTS[time.sleep] = Effect.EFFECT
     _EFFECTS[float] = Effect.NUMBER
@@ -143,7 +179,18 @@ def _effects() -> None:
     _EFFECTS[builtins.dir] = Effect.VARS
     _EFFECTS[warnings.warn] = Effect.EFFECT
     _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
-    for name in ["_getframe", "getrecursionlimit", "exc_info", "getrefcount", "getsizeof", "intern", "is_finalizing", "_current_frames", "gettrace", "getprofile"]:
+    for name in [
+        "_getframe",
+        "getrecursionlimit",
+        "exc_info",
+        "getrefcount",
+        "getsizeof",
+        "intern",
+        "is_finalizing",
+        "_current_frames",
+        "gettrace",
+        "getprofile",
+    ]:
         if hasattr(sys, name):
             _VERDICTS[getattr(sys, name)] = Leaf.PURE
 
@@ -172,7 +219,8 @@ def scalar_function(f: Any) -> bool:
     )
 
 
-# Python functions that are called as a whole: looking into them would meet locks, clocks and the interpreter's own tables.
+# Python functions that are called as a whole: looking into them would meet locks, clocks and the
+# interpreter's own tables.
 _WHOLE_PYTHON: dict[types.CodeType, Effect] = {}
 
 

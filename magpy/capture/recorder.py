@@ -1,8 +1,9 @@
 """The recorder: sees every tensor operation of the watched run and writes it down as a step.
 
-Owns the identity of tensors (which variable a tensor object is) and the decision what an operation is: a node of the operator
-graph, a read of metadata, or a value that depends on data.  Does not own Python state (csrc/interp/session.cpp), nor the
-segments and the code made of the steps (magpy/mock).  Used by magpy/capture/session.py.
+Owns the identity of tensors (which variable a tensor object is) and the decision what an operation
+is: a node of the operator graph, a read of metadata, or a value that depends on data.  Does not own
+Python state (csrc/interp/session.cpp), nor the segments and the code made of the steps
+(magpy/mock).  Used by magpy/capture/session.py.
 
 Tensors made by the program are held weakly, so a capture needs no more memory than eager.
 Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/torch.overrides.html
@@ -36,33 +37,85 @@ from magpy.runtime import faults
 
 _DATA, _DYNAMIC, _RANDOM, _MUTATES = 1, 2, 4, 8
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Names of tensor attributes, methods and torch functions whose results follow from metadata alone.
-METADATA = frozenset(
-    ["shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_xpu", "is_mps", "is_meta", "is_mkldnn", "is_vulkan", "is_ipu", "is_xla", "is_maia", "is_mtia", "is_ort", "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_leaf", "requires_grad", "element_size", "itemsize", "nbytes", "get_device", "names", "is_conj", "is_neg", "is_inference", "has_names", "output_nr", "grad_fn", "_version", "is_shared", "is_pinned", "is_same_size", "result_type", "can_cast", "broadcast_shapes", "dense_dim", "sparse_dim", "_is_view", "retains_grad", "name", "qscheme", "dim_order", "__len__", "__hash__", "_backward_hooks", "_post_accumulate_grad_hooks", "_has_symbolic_sizes_strides", "is_non_overlapping_and_dense", "__cuda_array_interface__", "is_tensor", "is_storage", "promote_types", "is_distributed", "is_set_to", "is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "_nested_tensor_size", "_base", "_dimV", "_dimI", "__dir__", "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "__class__", "_is_zerotensor", "is_warn_always_enabled", "isinstance", "has_torch_function_variadic", "device_module", "_is_all_true_meta"]
+METADATA = _names(
+    """
+    shape size dim ndim ndimension numel nelement stride storage_offset dtype device layout
+    is_cuda is_cpu is_xpu is_mps is_meta is_mkldnn is_vulkan is_ipu is_xla is_maia is_mtia
+    is_ort is_sparse is_sparse_csr is_quantized is_nested is_contiguous is_floating_point
+    is_complex is_signed is_leaf requires_grad element_size itemsize nbytes get_device names
+    is_conj is_neg is_inference has_names output_nr grad_fn _version is_shared is_pinned
+    is_same_size result_type can_cast broadcast_shapes dense_dim sparse_dim _is_view
+    retains_grad name qscheme dim_order __len__ __hash__ _backward_hooks
+    _post_accumulate_grad_hooks _has_symbolic_sizes_strides is_non_overlapping_and_dense
+    __cuda_array_interface__ is_tensor is_storage promote_types is_distributed is_set_to
+    is_grad_enabled is_inference_mode_enabled get_default_dtype _nested_tensor_size _base _dimV
+    _dimI __dir__ is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype
+    get_autocast_gpu_dtype get_autocast_cpu_dtype __class__ _is_zerotensor
+    is_warn_always_enabled isinstance has_torch_function_variadic device_module
+    _is_all_true_meta
+    """
 )
 # These change torch's modes, which are noted at every operation instead.
-_MODE_SETTERS = frozenset(
-    ["_set_grad_enabled", "set_grad_enabled", "set_autocast_enabled", "set_autocast_dtype", "set_autocast_cache_enabled", "autocast_increment_nesting", "autocast_decrement_nesting", "clear_autocast_cache", "set_autocast_cpu_enabled", "set_autocast_gpu_dtype", "set_autocast_cpu_dtype", "_enter_autocast", "_exit_autocast", "_enter_inference_mode", "_exit_inference_mode"]
+_MODE_SETTERS = _names(
+    """
+    _set_grad_enabled set_grad_enabled set_autocast_enabled set_autocast_dtype
+    set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting
+    clear_autocast_cache set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cpu_dtype
+    _enter_autocast _exit_autocast _enter_inference_mode _exit_inference_mode
+    """
 )
-# Operations that no traced graph can hold: they change what a tensor is, or run the autograd engine.
-_HOST_METHODS = frozenset(
-    ["backward", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "set_", "share_memory_", "detach_", "resize_", "resize_as_", "__setstate__", "_set_requires_grad", "rename_", "grad", "zero_grad_", "untyped_storage"]
+# Operations that no traced graph can hold: they change what a tensor is, or run the autograd
+# engine.
+_HOST_METHODS = _names(
+    """
+    backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_
+    share_memory_ detach_ resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad
+    zero_grad_ untyped_storage
+    """
 )
 # Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
-_INSIDE_METHODS = frozenset(["requires_grad_", "requires_grad", "data", "detach_", "resize_", "resize_as_", "grad"])
+_INSIDE_METHODS = frozenset(
+    ["requires_grad_", "requires_grad", "data", "detach_", "resize_", "resize_as_", "grad"]
+)
 # Metadata that a data-dependent shape shows in.
-_SHAPE_READS = frozenset(
-    ["shape", "size", "numel", "nelement", "stride", "nbytes", "__len__", "is_contiguous", "storage_offset", "is_same_size", "broadcast_shapes", "is_non_overlapping_and_dense", "dim_order", "_has_symbolic_sizes_strides"]
+_SHAPE_READS = _names(
+    """
+    shape size numel nelement stride nbytes __len__ is_contiguous storage_offset is_same_size
+    broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
+    """
 )
 # Data is read to check for errors only, the shape of the result does not follow from it.
-_STATIC_RESULT = frozenset(
-    ["inv", "cholesky", "solve", "inv_ex", "cholesky_ex", "eigh", "eig", "eigvalsh", "eigvals", "svd", "svdvals", "qr", "lstsq", "pinv", "slogdet", "det", "logdet", "matrix_rank", "lu", "lu_factor", "lu_solve", "ldl_factor", "matrix_exp", "solve_ex", "inverse", "cholesky_inverse", "gaussian_nll_loss", "embedding", "embedding_bag", "multi_head_attention_forward", "ctc_loss", "lstm", "gru", "rnn_tanh", "rnn_relu", "_VF", "pack_padded_sequence", "_pack_padded_sequence", "multinomial", "bernoulli", "cdist", "where", "histc", "grid_sample", "rrelu", "affine_grid", "nll_loss", "cross_entropy", "index_put_", "index_put", "index_copy", "index_add", "scatter", "scatter_", "__setitem__", "masked_fill", "masked_fill_", "normal", "bernoulli_", "multi_margin_loss", "multilabel_margin_loss", "tensor_split", "interpolate", "dropout", "to", "copy_", "quantile", "nanquantile", "cov", "corrcoef", "clamp", "cumsum", "istft", "logspace", "linspace", "arange", "full", "fake_quantize_per_tensor_affine", "lerp", "add", "sub", "mul", "scaled_dot_product_attention"]
+_STATIC_RESULT = _names(
+    """
+    inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr lstsq pinv
+    slogdet det logdet matrix_rank lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse
+    cholesky_inverse gaussian_nll_loss embedding embedding_bag multi_head_attention_forward
+    ctc_loss lstm gru rnn_tanh rnn_relu _VF pack_padded_sequence _pack_padded_sequence
+    multinomial bernoulli cdist where histc grid_sample rrelu affine_grid nll_loss cross_entropy
+    index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill
+    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss tensor_split
+    interpolate dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft logspace
+    linspace arange full fake_quantize_per_tensor_affine lerp add sub mul
+    scaled_dot_product_attention
+    """
 )
 
 
 # Operations whose result has the same metadata whatever the value of their Python numbers.
-_ARITHMETIC = frozenset(
-    ["add", "sub", "mul", "div", "true_divide", "rsub", "pow", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__", "__rpow__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "add_", "sub_", "mul_", "div_", "pow_", "fill_", "clamp", "clamp_", "clip", "lt", "gt", "le", "ge", "eq", "ne", "__lt__", "__gt__", "__le__", "__ge__", "__eq__", "__ne__", "masked_fill", "masked_fill_", "where", "lerp", "addcmul", "addcdiv", "maximum", "minimum", "__setitem__", "floor_divide", "remainder", "fmod", "__floordiv__", "__mod__", "multiply", "divide", "subtract", "leaky_relu", "elu"]
+_ARITHMETIC = _names(
+    """
+    add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__
+    __truediv__ __rtruediv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_
+    mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__
+    __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
+    floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
+    """
 )
 # Operations that take a value and give a tensor of fixed shape: done between segments.
 _HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
@@ -172,7 +225,8 @@ class Recorder(TorchFunctionMode):
 
     Args:
         is_outside: says whether an object existed before the call and was reached by it.
-        session: the C++ session, which knows the values that differ from call to call by their identity.
+        session: the C++ session, which knows the values that differ from call to call by their
+            identity.
         scalars: whether a graph may take Python numbers as inputs.
     """
 
@@ -242,7 +296,8 @@ class Recorder(TorchFunctionMode):
         if not self._is_outside(tensor):
             raise refuse(
                 "a tensor is used that came from a call which magpy did not see",
-                "Register the function that returns it with magpy.allow_in_graph, or keep the tensor where the program can be seen to read it",
+                "Register the function that returns it with magpy.allow_in_graph, or keep the "
+                "tensor where the program can be seen to read it",
             )
         var = self.new_var(tensor)
         self.record.inputs[var] = tensor
@@ -292,7 +347,7 @@ class Recorder(TorchFunctionMode):
             return {k: self.convert(x) for k, x in v.items()}
         return v
 
-    # ------------------------------------------------------------- values that differ from call to call
+    # ------------------------------------------------------------- values that differ between calls
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
         if t in (int, float, complex):
@@ -321,7 +376,7 @@ class Recorder(TorchFunctionMode):
         result: Any,
         owner: Any = None,
     ) -> Any:
-        """Notes that `result` came of `func(*args, **kwargs)` with arguments already converted; returns it, or its equal."""
+        """Notes that `func` of converted arguments gave `result`; returns it, or its equal."""
         t = type(result)
         where = where_text(3)
         if t in (int, float, complex) or (t is str and len(result) > 1):
@@ -345,7 +400,8 @@ class Recorder(TorchFunctionMode):
             return result
         else:
             raise refuse(
-                f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from call to call"
+                f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from "
+                "call to call"
             )
         var = self.new_var()
         self._add(
@@ -436,7 +492,7 @@ class Recorder(TorchFunctionMode):
                 self.var_of(a)
 
     def _pin_shapes(self, args: Any) -> None:
-        """The program looks at shapes that follow from data: from here on they must be what they are."""
+        """Shapes that follow from data are looked at: from here on they must be what they are."""
         for a in args:
             if isinstance(a, torch.Tensor):
                 var = self.known(a)
@@ -505,7 +561,11 @@ class Recorder(TorchFunctionMode):
         inside = (
             self._scalars
             and name in _INSIDE_METHODS
-            and ((name == "grad" and accessor is None) or (name == "data" and accessor is not None) or self._is_inside(args, name))
+            and (
+                (name == "grad" and accessor is None)
+                or (name == "data" and accessor is not None)
+                or self._is_inside(args, name)
+            )
         )
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in _HOST_METHODS) and not inside:
@@ -539,7 +599,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _is_inside(self, args: Any, name: str) -> bool:
-        """Whether the first argument is a tensor that the run made, with its memory if `name` changes that."""
+        """Whether the run made the first argument, and its memory too if `name` changes that."""
         if not args or not isinstance(args[0], Ref) or args[0].var in self.record.inputs:
             return False
         if not name.startswith("resize"):
@@ -600,7 +660,7 @@ class Recorder(TorchFunctionMode):
         return self._collect(result, path, outs)
 
     def _collect(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
-        """Collects the new tensors of a result; True when there is something else in it that follows from data."""
+        """Collects the new tensors of a result; True if something else in it follows from data."""
         if isinstance(result, torch.Tensor):
             if self.known(result) is None:
                 if self._is_outside(result):
@@ -657,7 +717,7 @@ class Recorder(TorchFunctionMode):
     def whole_call(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
-        """Performs `run` without recording what happens inside, and records it as one operation `func`."""
+        """Performs `run`, recorded as one operation `func` without what happens inside."""
         if self._depth or self.refusal is not None:
             return run()
         try:
@@ -703,7 +763,8 @@ class Recorder(TorchFunctionMode):
         modes = current_modes()
         if modes != self._start and self.refusal is None:
             self.refusal = Refusal(
-                "the call leaves torch in another mode (grad, autocast or inference) than it found it in"
+                "the call leaves torch in another mode (grad, autocast or inference) than it "
+                "found it in"
             )
         return self.record
 

@@ -1,8 +1,8 @@
 """One capture: runs the program for real, watched, and says what it read, did and left behind.
 
-Owns the Python side of the session (what the C++ session asks while the program runs) and the collection of what the end
-state says: specs of the result and of every change.  Does not own the meaning of the log (magpy/refgraph) nor code
-(magpy/mock).  Called by magpy/runtime/compiled.py.
+Owns the Python side of the session (what the C++ session asks while the program runs) and the
+collection of what the end state says: specs of the result and of every change.  Does not own the
+meaning of the log (magpy/refgraph) nor code (magpy/mock).  Called by magpy/runtime/compiled.py.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ContainerEffect:
 
 @dataclass(slots=True)
 class AttrEffect:
-    """An attribute of an outside object (a slot, a class) or the content of a cell that the run changed."""
+    """An attribute of an outside object (a slot, a class), or a cell's content, after the run."""
 
     obj: Any
     name: str | None
@@ -86,7 +86,7 @@ class Capture:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the watched run: the program's own result or exception, and the capture or why there is none."""
+    """What came of the watched run: its own outcome, and the capture or why there is none."""
 
     value: Any = None
     exception: BaseException | None = None
@@ -120,7 +120,7 @@ class Handler:
         return Builder(self.session.is_outside, self.session.made, self.value_var)
 
     def value_var(self, v: Any) -> Var | None:
-        """The variable of a tensor of the run, of an outside tensor, of a tracked value or of an operation's exception."""
+        """The variable of a tensor, of a tracked value or of an operation's exception."""
         if isinstance(v, BaseException):
             entry = self.recorder.errors.get(id(v))
             return entry[1] if entry is not None else None
@@ -211,7 +211,7 @@ class Handler:
         return self._unknown(f, args, kwargs)
 
     def finish_iterators(self, builder: Builder) -> None:
-        """Notes how far the run went in iterators from outside, and that it must go as far again."""
+        """Notes how far the run went in outside iterators, and that it must go as far again."""
         for iterator, before in self.consumed:
             rest = len(tuple(copy.copy(iterator)))
             taken = len(before) - rest
@@ -230,7 +230,7 @@ class Handler:
             self.recorder.record.steps.append(step)
 
     def _whole_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One operation of the graph, in which Python may run: its reads are guarded, its changes cannot be."""
+        """One operation of the graph in which Python may run: it may read, not change, the world."""
         before = _state_picture(self.session)
         result = self.recorder.whole_call(
             _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
@@ -264,7 +264,7 @@ class Handler:
             )
         return result
 
-    # ------------------------------------------------------------- values that differ from call to call
+    # ------------------------------------------------------------- values that differ between calls
 
     def _derive(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         recorder = self.recorder
@@ -279,7 +279,7 @@ class Handler:
             return result
 
     def rely_on(self, v: Any) -> None:
-        """Something is about to look at tracked values in a way that cannot be redone: their values are checked."""
+        """Tracked values are about to be looked at in a way that cannot be redone: checks them."""
         var = self.session.tracked(v)
         if var is not None:
             self.recorder.rely_on(v, Var(var))
@@ -293,7 +293,7 @@ class Handler:
             self.rely_on((v.start, v.stop, v.step))
 
     def counter(self, holder: Any, key: Any, value: Any) -> Any:
-        """A counter is read: the number becomes an input.  Returns the equal number to put in its place."""
+        """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
         recorder = self.recorder
         if recorder.refusal is not None or recorder._depth:
             return _interp.fresh(value)
@@ -424,7 +424,7 @@ class Handler:
         return ABSENT
 
     def _partial(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A functools.partial: what it holds is read, then its function is called as if directly."""
+        """A functools.partial: what it holds is read, then its function is called directly."""
         if self.session.is_outside(f):
             for name in ("func", "args", "keywords"):
                 self.session.attr_read(f, name, getattr(f, name))
@@ -493,7 +493,7 @@ class Handler:
         )
 
     def _memo(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of an lru_cache: what it remembers is outside state; filling it cannot be redone."""
+        """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
         memo = getattr(f, "__func__", f)
         before = memo.cache_info().misses
         result = _interp.watched(f, args, kwargs)
@@ -552,7 +552,8 @@ class Handler:
         """The tensors that a call for its effect reaches.
 
         Raises:
-            Refusal: it reaches an outside object that the run has changed, which at replay is changed only afterwards.
+            Refusal: it reaches an outside object that the run has changed, which at replay is
+                changed only afterwards.
         """
         session = self.session
         changed = {i for i, now in _state_picture(session).items() if now is not None}
@@ -605,7 +606,7 @@ class Handler:
 
 
 def _state_picture(session: Any) -> dict[int, Any]:
-    """What outside containers that were looked at hold now; None for those that are as they were."""
+    """What outside containers that were looked at hold now; None for those left as they were."""
     picture: dict[int, Any] = {}
     for obj, pre, _ in session.containers():
         now = tuple(obj.items()) if isinstance(obj, dict) else tuple(obj)
@@ -705,7 +706,34 @@ COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, oper
 # In the order of CPython's NB_* numbers (Include/opcode.h).
 BINARY = [
     getattr(operator, name)
-    for name in ["add", "and_", "floordiv", "lshift", "matmul", "mul", "mod", "or_", "pow", "rshift", "sub", "truediv", "xor", "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imul", "imod", "ior", "ipow", "irshift", "isub", "itruediv", "ixor"]
+    for name in [
+        "add",
+        "and_",
+        "floordiv",
+        "lshift",
+        "matmul",
+        "mul",
+        "mod",
+        "or_",
+        "pow",
+        "rshift",
+        "sub",
+        "truediv",
+        "xor",
+        "iadd",
+        "iand",
+        "ifloordiv",
+        "ilshift",
+        "imatmul",
+        "imul",
+        "imod",
+        "ior",
+        "ipow",
+        "irshift",
+        "isub",
+        "itruediv",
+        "ixor",
+    ]
 ]
 _ITERATORS = (
     type(iter([])),
@@ -784,7 +812,7 @@ _PAIRS = {
 
 
 def _counters(code: types.CodeType) -> set[str]:
-    """Names that the code both reads and stores outside of its locals: what `self.calls += 1` looks like."""
+    """Names that the code both reads and stores outside its locals, as `self.calls += 1` does."""
     seen: dict[str, set[str]] = collections.defaultdict(set)
     items: set[str] = set()
     window: list[Any] = [None] * 3
@@ -823,8 +851,8 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
         scalars: whether graphs may take Python numbers as inputs.
 
     Returns:
-        The program's result or exception, and either a capture or the reason why there is none.  Never raises on the
-        program's behalf.
+        The program's result or exception, and either a capture or the reason why there is none.
+        Never raises on the program's behalf.
     """
     out = Outcome()
     try:

@@ -1,7 +1,8 @@
 """What a recorded run consists of: the steps, in order, and the values that flow between them.
 
-Owns the data types only.  The recorder makes them (magpy/capture/recorder.py), magpy/mock turns them into segments and code.
-A step never holds a tensor that the program made: tensors appear as `Ref(var)`.
+Owns the data types only.  The recorder makes them (magpy/capture/recorder.py), magpy/mock turns
+them into segments and code. A step never holds a tensor that the program made: tensors appear as
+`Ref(var)`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ Var = NewType("Var", int)
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A tensor (or a value of the run that is computed anew in every call) in the arguments of a step."""
+    """A tensor, or a value computed anew in every call, in the arguments of a step."""
 
     var: Var
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideRef:
-    """An outside object that is not a tensor in the arguments of a step: reached anew in every call."""
+    """An outside object (no tensor) in the arguments of a step: reached anew in every call."""
 
     obj: Any
 
@@ -65,15 +66,18 @@ class ModeStep:
 
 @dataclass(slots=True)
 class HostStep:
-    """Something that Python does between two segments: a value that depends on data, or an operation no graph can hold.
+    """What Python does between two segments: a value of data, or what no graph can hold.
 
     Attributes:
-        kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta" (result is tensors whose
-            metadata must be as `expected`), "none" (the result is not looked at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the variable
-            `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be `expected`),
-            "raises" (it raises an exception of type and text `expected`, which becomes `result`).
+        kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta"
+            (result is tensors whose metadata must be as `expected`), "none" (the result is not
+            looked at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the
+            variable `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be
+            `expected`), "raises" (it raises an exception of type and text `expected`, which becomes
+            `result`).
         owner: the random generator of Python or numpy that the step draws from.
-        dirty: the outside tensors (variables) that earlier steps had changed in place when this check was made.
+        dirty: the outside tensors (variables) that earlier steps had changed in place when this
+            check was made.
     """
 
     func: Callable[..., Any]
@@ -119,7 +123,8 @@ class Record:
         inputs: outside tensors by variable, held.
         mutated: variables of outside tensors that were changed in place.
         random: whether an operation drew from torch's generators.
-        storages: which memory each variable had, to know what an in-place operation can have changed.
+        storages: which memory each variable had, to know what an in-place operation can have
+            changed.
     """
 
     steps: list[Step] = field(default_factory=list)

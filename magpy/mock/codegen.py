@@ -1,10 +1,11 @@
 """Mock code: a readable Python function that redoes a captured call.
 
-Owns the text of the function and its table of constants.  Does not own the segments (magpy/mock/segments.py), the specs
-(magpy/mock/spec.py) or when the function may be called (guards).  Called by magpy/runtime/entry.py.
+Owns the text of the function and its table of constants.  Does not own the segments
+(magpy/mock/segments.py), the specs (magpy/mock/spec.py) or when the function may be called
+(guards).  Called by magpy/runtime/entry.py.
 
-Order inside: segments and host steps with their checks; then every new object is made; then the effects, which nothing can
-interrupt any more; then the result.
+Order inside: segments and host steps with their checks; then every new object is made; then the
+effects, which nothing can interrupt any more; then the result.
 """
 
 from __future__ import annotations
@@ -119,7 +120,10 @@ class Code:
         if t is dict:
             return "{" + ", ".join(f"{self.literal(k)}: {self.tree(x)}" for k, x in v.items()) + "}"
         if t is slice:
-            return f"{self.constant(slice)}({self.tree(v.start)}, {self.tree(v.stop)}, {self.tree(v.step)})"
+            return (
+                f"{self.constant(slice)}({self.tree(v.start)}, {self.tree(v.stop)}, "
+                f"{self.tree(v.step)})"
+            )
         return self.literal(v)
 
     # ------------------------------------------------------------- specs
@@ -195,10 +199,16 @@ class Code:
 
     def _make_function(self, s: New, parts: list[str]) -> str:
         code, global_vars, name, *_ = s.cls
-        return f"{self.constant(types.FunctionType)}({self.constant(code)}, {self.constant(global_vars)}, {name!r}, None, {parts[0]})"
+        return (
+            f"{self.constant(types.FunctionType)}({self.constant(code)}, "
+            f"{self.constant(global_vars)}, {name!r}, None, {parts[0]})"
+        )
 
     def _make_generator(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(support.new_generator)}({self.constant(s.cls)}, {parts[0]}, {parts[1]})"
+        return (
+            f"{self.constant(support.new_generator)}({self.constant(s.cls)}, {parts[0]}, "
+            f"{parts[1]})"
+        )
 
     def _make_instance(self, s: New, parts: list[str]) -> str:
         if s.cls is types.SimpleNamespace:
@@ -252,7 +262,8 @@ class Code:
                 else "None"
             )
             add(
-                f"{self.constant(support.restore)}({name}, {state_text}, {items_text}, {pairs_text})"
+                f"{self.constant(support.restore)}({name}, {state_text}, {items_text}, "
+                f"{pairs_text})"
             )
             return
         for what, content in s.fill:
@@ -303,7 +314,8 @@ class Code:
             setter = "setattr" if isinstance(e.obj, type) else "object.__setattr__"
             if value is None:
                 return [
-                    f"{'type' if isinstance(e.obj, type) else 'object'}.__delattr__({target}, {e.name!r})"
+                    f"{'type' if isinstance(e.obj, type) else 'object'}.__delattr__({target}, "
+                    f"{e.name!r})"
                 ]
             return [f"{setter}({target}, {e.name!r}, {value})"]
         if e.kind == "dict":
@@ -410,10 +422,12 @@ class Code:
             assert step.result is not None
             self._made.add(step.result)
             self.lines.append(
-                f"v{step.result} = {self.constant(support.error_of)}({func}, {positional}, {keywords})"
+                f"v{step.result} = {self.constant(support.error_of)}({func}, {positional}, "
+                f"{keywords})"
             )
             self.lines.append(
-                f"if not {self.constant(support.same_error)}(v{step.result}, {self.constant(step.expected)}): {fail}"
+                f"if not {self.constant(support.same_error)}(v{step.result}, "
+                f"{self.constant(step.expected)}): {fail}"
             )
             return
         if step.result is not None:
@@ -421,7 +435,8 @@ class Code:
             self._made.add(step.result)
             if step.kind == "bind_array":
                 self.lines.append(
-                    f"if not {self.constant(support.same_array_form)}(v{step.result}, {self.constant(step.expected)}): {fail}"
+                    f"if not {self.constant(support.same_array_form)}(v{step.result}, "
+                    f"{self.constant(step.expected)}): {fail}"
                 )
             elif step.kind == "bind":
                 self.lines.append(
@@ -470,7 +485,8 @@ class Code:
             )
             grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
             self.lines.append(
-                f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, {generators}, {grads})"
+                f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, "
+                f"{generators}, {grads})"
             )
             self.globals["undo"] = support.undo
             fail = "return undo(saved)"

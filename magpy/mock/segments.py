@@ -1,7 +1,7 @@
-"""Segments: the stretches of tensor operations between two values that Python looks at, as torch.fx graphs.
+"""Segments: tensor operations between two values that Python looks at, as torch.fx graphs.
 
-Owns the cut of the steps into segments and the building of each `torch.fx.GraphModule`.  Does not own what runs them
-(magpy/backends) nor what stands between them (magpy/mock/codegen.py).
+Owns the cut of the steps into segments and the building of each `torch.fx.GraphModule`.  Does not
+own what runs them (magpy/backends) nor what stands between them (magpy/mock/codegen.py).
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class GraphBuilder:
 
 
 def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Callable[..., Any]:
-    """The operation as a function of its tensors only: torch.fx cannot print the other arguments."""
+    """The operation as a function of its tensors only: torch.fx cannot print the rest."""
 
     def call(*tensors: Any) -> Any:
         env = dict(zip(order, tensors, strict=True))
@@ -221,7 +221,7 @@ def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Call
 
 
 def _resolves(func: Any) -> bool:
-    """Whether torch.fx, which prints a function of torch by its qualified name, would find this very object."""
+    """Whether the qualified name, which torch.fx prints, leads to this very function."""
     try:
         name = _get_qualified_name(func)
     except (RuntimeError, AttributeError):
@@ -255,7 +255,7 @@ _MAX_REPEATED = 24
 
 
 class _Hoist:
-    """Moves checks that follow from the inputs by few operations in front of the graph, so that they do not cut it."""
+    """Moves checks that follow from the inputs by few operations ahead, so that they do not cut."""
 
     def __init__(
         self, steps: list[Step], needed: set[Var], start: TorchModes, storages: dict[Var, int]
@@ -318,7 +318,12 @@ class _Hoist:
     def run(self) -> None:
         """Chooses the checks and the operations that go ahead."""
         for k, s in enumerate(self.steps):
-            if not isinstance(s, HostStep) or s.kind in ("none", "call") or s.mutates or k in self.hoisted:
+            if (
+                not isinstance(s, HostStep)
+                or s.kind in ("none", "call")
+                or s.mutates
+                or k in self.hoisted
+            ):
                 continue
             ahead = self.slice_of(k)
             if ahead is None:
@@ -360,7 +365,7 @@ class _Hoist:
 
 
 class _Schedule:
-    """Lets host steps wait until an operation needs them, so that they cut the graph as late and as rarely as possible."""
+    """Lets host steps wait until an operation needs them: they cut the graph late and rarely."""
 
     def __init__(self, storages: dict[Var, int]) -> None:
         self.storages = storages
@@ -438,7 +443,8 @@ def cut(
         needed: variables that the result and the effects use.
         start: torch's modes when the call begins.
         storages: memory of each variable; None forbids moving checks ahead.
-        fixed: inputs that are the same tensor objects in every call; they come first among a segment's inputs.
+        fixed: inputs that are the same tensor objects in every call; they come first among a
+            segment's inputs.
     """
     hoist = _Hoist(steps, needed, start, storages or {})
     if storages is not None:

@@ -1,11 +1,12 @@
 """Specs: how a value that a run left behind is made again.
 
-Owns the walk from a live object to a tree of specs, at the moment when the object is as it must be (the end of the run, or
-the moment of an effect).  Does not own the code made of the specs (magpy/mock/codegen.py).  Called by
-magpy/capture/session.py.
+Owns the walk from a live object to a tree of specs, at the moment when the object is as it must be
+(the end of the run, or the moment of an effect).  Does not own the code made of the specs
+(magpy/mock/codegen.py).  Called by magpy/capture/session.py.
 
-A value is a constant, an outside object, a value of the graph, or an object that the program made.  The last is rebuilt
-from its class and state, as copy.copy does (https://docs.python.org/3/library/copyreg.html), with sharing and cycles kept.
+A value is a constant, an outside object, a value of the graph, or an object that the program made.
+The last is rebuilt from its class and state, as copy.copy does
+(https://docs.python.org/3/library/copyreg.html), with sharing and cycles kept.
 """
 
 from __future__ import annotations
@@ -78,7 +79,20 @@ _HELD_TYPES = (
     types.WrapperDescriptorType,
 )
 _REDUCIBLE = frozenset(
-    ["builtins", "collections", "itertools", "functools", "datetime", "decimal", "fractions", "operator", "_io", "uuid", "numpy", "torch"]
+    [
+        "builtins",
+        "collections",
+        "itertools",
+        "functools",
+        "datetime",
+        "decimal",
+        "fractions",
+        "operator",
+        "_io",
+        "uuid",
+        "numpy",
+        "torch",
+    ]
 )
 
 
@@ -319,7 +333,9 @@ class Builder:
     def _instance(self, v: Any, t: type) -> Spec:
         new = t.__new__
         if isinstance(new, types.BuiltinFunctionType) and new.__self__.__flags__ & (1 << 9):
-            return self._reduced(v, t)  # a class made in C, such as functools.partial: only it makes instances
+            return self._reduced(
+                v, t
+            )  # a class made in C, such as functools.partial: only it makes instances
         base = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
         if base is object or base is types.SimpleNamespace:
             spec = New("instance", t)

@@ -151,7 +151,7 @@ def _placed(code: types.CodeType, site: tuple[str, int, str, dict[str, Any]]) ->
 
 
 def raise_at(sites: list[tuple[str, int, str, dict[str, Any]]], error: BaseException) -> None:
-    """Raises an exception through frames that look like those it was raised through when it was captured."""
+    """Raises an exception through frames that look like those of the captured run."""
     chain: list[Callable[..., Any]] = [_placed(_CALL, site) for site in sites[:-1]]
     if not sites:
         raise error
@@ -200,7 +200,7 @@ def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:
 def save(
     tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = (), leaves: tuple[Any, ...] = ()
 ) -> Any:
-    """Copies of what the entry changes: tensors, gradients of leaves, states of the generators that it draws from."""
+    """Copies of what the entry changes: tensors, gradients of leaves, states of generators."""
     with torch.no_grad():
         copies = [(t, t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]

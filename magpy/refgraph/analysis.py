@@ -1,8 +1,9 @@
-"""The reference graph: from the event log to where every outside object came from and what must hold for reuse.
+"""The reference graph: where every outside object came from, and what must hold for reuse.
 
-Owns the analysis of a log, a pure function: which objects are anchored (the guard is on the object itself), which are
-relative (reached from an argument in every call), and the list of checks.  Does not own the log (csrc/interp/session.cpp) nor
-how a check is run (csrc/interp/guards.cpp).  Called by magpy/runtime/compiled.py and magpy/explain.
+Owns the analysis of a log, a pure function: which objects are anchored (the guard is on the object
+itself), which are relative (reached from an argument in every call), and the list of checks.  Does
+not own the log (csrc/interp/session.cpp) nor how a check is run (csrc/interp/guards.cpp).  Called
+by magpy/runtime/compiled.py and magpy/explain.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Analysis:
 
 
 def device_equal(expected: Any) -> Any:
-    """A check that a value is the same device, or the same small immutable object of another C type."""
+    """A check that a value is the same device, or another small immutable C object."""
 
     def check(v: Any) -> bool:
         return type(v) is type(expected) and bool(v == expected)
@@ -158,8 +159,8 @@ class Analyzer:
         self._tensors()
         for f, args, value in c.redo:
             self.anchors["redo"].append((f, args, value, mode_of(value)))
-        for array, copy in c.arrays:
-            self.checks.append(("py", array_unchanged(copy), (self.operand(array),)))
+        for array, before in c.arrays:
+            self.checks.append(("py", array_unchanged(before), (self.operand(array),)))
         for iterator, taken, length, exhausted in c.iterators:
             self.checks.append(
                 (
@@ -236,7 +237,7 @@ class Analyzer:
             raise Refusal("a frozenset of objects is among the arguments")
 
     def anchor(self, v: Any) -> None:
-        """An anchored place holds this very object: what is relative must stay the same as, or different from, it."""
+        """An anchored place holds this very object: relative ones must stay it, or stay others."""
         if v is ABSENT or c_leaf(v) or id(v) in self.anchored:
             return
         self.anchored[id(v)] = v
@@ -259,7 +260,8 @@ class Analyzer:
         rel = self.relative.get(id(d))
         if rel is None:
             if (id(d), key) in self.overwritten and self._state(value):
-                # The run put another object there, as it will in every call: what counts is what the object is like.
+                # The run put another object there, as it will in every call: what counts is what
+                # the object is like.
                 name = f"_d{len(self.constants)}"
                 self.constants[name] = d
                 dst = self.register()
@@ -402,7 +404,7 @@ class Analyzer:
             self.checks.append(("py", bytearray_equal(pre), (("a", obj),)))
 
     def _identities(self, inputs: list[Any]) -> None:
-        """Relative objects that anchored places hold too stay these; the others are none of the anchored ones."""
+        """Relative objects that anchored places hold too stay these; the others stay others."""
         objects = []
         for r in self.relative.values():
             if id(r.obj) in self.anchored:
@@ -449,7 +451,7 @@ class Analyzer:
 
 
 def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
-    """A check that an iterator of the standard containers will give these elements (and then end, if a length is given)."""
+    """A check that an iterator will give these elements (and then end, if a length is given)."""
 
     def check(iterator: Any) -> bool:
         rest = tuple(copy.copy(iterator))
@@ -466,7 +468,7 @@ def memo_unchanged(misses: int) -> Any:
 
 
 def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
-    """(dict, key) pairs that the run stored: reads of them before were of the program's own state."""
+    """The (dict, key) pairs that the run stored: earlier reads were of the program's own state."""
     found: set[tuple[int, Any]] = set()
     for e in capture.effects:
         if isinstance(e, ContainerEffect) and e.kind == "dict":

@@ -1,7 +1,7 @@
 """The reference graph as a networkx graph, for `explain` and pictures.
 
-Owns the nodes and edges made of a log and their drawing.  Does not own the guards (magpy/refgraph/analysis.py); nothing at
-run time uses this module.
+Owns the nodes and edges made of a log and their drawing.  Does not own the guards
+(magpy/refgraph/analysis.py); nothing at run time uses this module.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def _label(obj: Any) -> str:
 
 
 def build(capture: Capture) -> nx.MultiDiGraph:
-    """The reference graph of a capture: nodes are outside objects, edges the reads that reached them.
+    """The reference graph of a capture: nodes are outside objects, edges are reads.
 
-    An instance and its `__dict__` are one node.  Immutable leaves are values on edges (attribute "value"), never nodes.
+    An instance and its `__dict__` are one node.  Immutable leaves are values on edges (attribute
+    "value"), never nodes.
     """
     graph = nx.MultiDiGraph()
     owner: dict[int, Any] = {}
@@ -99,6 +100,8 @@ def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     """Writes a picture of the graph (.png, .svg, .pdf by matplotlib; .dot as text).
 
     Args:
+        graph: made by `build`.
+        path: where to write; its suffix says the format.
         limit: nodes drawn, those nearest to the call first.
 
     Raises:

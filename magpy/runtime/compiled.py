@@ -1,8 +1,8 @@
-"""What stands behind a compiled callable: captures on a miss, entries, limits, statistics, warnings.
+"""What stands behind a compiled callable: captures, entries, limits, statistics, warnings.
 
-Owns the policy (when to capture, when to give up) and `stats`.  Does not own dispatch (csrc/interp/dispatch.cpp) nor how a
-capture is done (magpy/capture) or made into an entry (magpy/runtime/entry.py).  Called by the dispatcher on a miss and by
-magpy/api.py.
+Owns the policy (when to capture, when to give up) and `stats`.  Does not own dispatch
+(csrc/interp/dispatch.cpp) nor how a capture is done (magpy/capture) or made into an entry
+(magpy/runtime/entry.py).  Called by the dispatcher on a miss and by magpy/api.py.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class Manager:
             )
         start = time.perf_counter()
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager")
-        # Building an entry makes many objects and no garbage: passes over the program's heap would only cost.
+        # Building an entry makes many objects and no garbage: passes over the program's heap would
+        # only cost.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -168,7 +169,8 @@ class Manager:
                 )
 
     def _compile_now(self, capture: session.Capture, info: EntryInfo) -> None:
-        # With one segment all inputs are alive: compile in the first call, as users of torch.compile expect.
+        # With one segment all inputs are alive: compile in the first call, as users of
+        # torch.compile expect.
         if len(info.segments) == 1:
             inputs = entries.example_inputs(capture, info.segments[0])
             if inputs is not None:
@@ -177,7 +179,7 @@ class Manager:
 
     def _recover_of(self, ref: Any) -> Any:
         def recover(info: EntryInfo, error: BaseException, saved: Any) -> Any:
-            """Something raised inside an entry before its effects: put back what can be put back and run eagerly."""
+            """An entry raised before its effects: puts back what it can and runs eagerly."""
             compiled = ref()
             if compiled is None:
                 raise error
@@ -205,7 +207,8 @@ class Manager:
         if text in self.warned:
             return
         self.warned.add(text)
-        # A program that turns warnings into errors must not get an exception that eager would not raise.
+        # A program that turns warnings into errors must not get an exception that eager would not
+        # raise.
         with contextlib.suppress(Warning):
             warnings.warn(MagpyWarning(text), stacklevel=4)
 
@@ -261,7 +264,10 @@ class Manager:
         self.warn(f"{self.name} runs eagerly from now on: {why}")
 
     def _limit_text(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        text = f"{len(compiled._magpy_entries)} entries were made and none fits ({self._why_missed(compiled, args, kwargs)})"
+        text = (
+            f"{len(compiled._magpy_entries)} entries were made and none fits "
+            f"({self._why_missed(compiled, args, kwargs)})"
+        )
         self._note(text)
         return text
 

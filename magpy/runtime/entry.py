@@ -1,7 +1,7 @@
 """Entries: a capture made into guard, mock function and compiled segments.
 
-Owns the assembly and the life of the segments (compiled when first needed).  Does not own the decision to capture or to
-give up (magpy/runtime/compiled.py).
+Owns the assembly and the life of the segments (compiled when first needed).  Does not own the
+decision to capture or to give up (magpy/runtime/compiled.py).
 """
 
 from __future__ import annotations
@@ -132,9 +132,7 @@ def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
             checks = step.kind not in ("none", "call", "bind")
-            if checks and (
-                drawn or step.owner is not None or (changes and id(step) not in ahead)
-            ):
+            if checks and (drawn or step.owner is not None or (changes and id(step) not in ahead)):
                 return True
             drawn = drawn or step.owner is not None
     return False
@@ -150,7 +148,8 @@ def build(
     """An `_interp.Entry` for a capture.
 
     Args:
-        recover: called as recover(info, exception, saved) when something inside the mock function raises before its effects.
+        recover: called as recover(info, exception, saved) when something inside the mock function
+            raises before its effects.
 
     Raises:
         Refusal: the capture cannot be an entry.
@@ -172,7 +171,8 @@ def build(
             t = capture.record.inputs[v]
             if t.requires_grad and not t.is_leaf:
                 raise Refusal(
-                    "a tensor that requires grad is changed in place before a value is read that depends on data"
+                    "a tensor that requires grad is changed in place before a value is read "
+                    "that depends on data"
                 )
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
     info.mutates = bool(capture.record.mutated) or capture.record.random

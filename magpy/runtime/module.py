@@ -1,10 +1,11 @@
-"""Compiled modules: an `nn.Module` whose calls go through a compiled callable and that is otherwise the module itself.
+"""Compiled modules: an `nn.Module` that is the module itself but for how it is called.
 
-Owns the classes made for compiled modules, their pickling and copying.  Does not own the compiled callable
-(magpy/runtime/compiled.py).  Called by magpy/api.py and, through pickle, by users.
+Owns the classes made for compiled modules, their pickling and copying.  Does not own the compiled
+callable (magpy/runtime/compiled.py).  Called by magpy/api.py and, through pickle, by users.
 
-A compiled module shares the instance dict of the module that it was made from: parameters, buffers, hooks, attributes and
-`state_dict` keys are the same, and a change through one is seen through the other.  Its class is a subclass of the module's.
+A compiled module shares the instance dict of the module that it was made from: parameters, buffers,
+hooks, attributes and `state_dict` keys are the same, and a change through one is seen through the
+other.  Its class is a subclass of the module's.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class CompiledModuleMixin:
 
     def __copy__(self) -> Any:
         """A compiled shallow copy of the module."""
-        return compile_module(copy.copy(original_of(self)), callable_of(self)._magpy_options.options)
+        return compile_module(
+            copy.copy(original_of(self)), callable_of(self)._magpy_options.options
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A compiled deep copy of the module, with no entries."""

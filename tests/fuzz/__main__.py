@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --programs N --seed S [--jobs J]`: runs random programs and shortens what fails.
+"""`python -m tests.fuzz --programs N --seed S [--jobs J]`: random programs, shortened failures.
 
 Owns: processes (a batch of programs in each, so that a crash is found and survived), counting and
 printing. Does not own: programs, worlds, shortening.
@@ -67,7 +67,11 @@ def check(source, seed, timeout=_TIMEOUT):
         warnings.simplefilter("ignore")
         report = worlds.run(source, seed)
         finding = report.finding
-        if finding is not None and finding.kind == "differs" and not worlds.deterministic(source, seed):
+        if (
+            finding is not None
+            and finding.kind == "differs"
+            and not worlds.deterministic(source, seed)
+        ):
             finding = None
         yield finding
 
@@ -128,7 +132,12 @@ class Batch:
                 self.failures.append((current, worlds.Finding(kind, -1, f"status {status}")))
                 done += 1
             elif status != 0:
-                self.failures.append((batch[min(done, len(batch) - 1)], worlds.Finding("crash", -1, f"status {status} at exit")))
+                self.failures.append(
+                    (
+                        batch[min(done, len(batch) - 1)],
+                        worlds.Finding("crash", -1, f"status {status} at exit"),
+                    )
+                )
                 done = max(done, 1)
             seeds = seeds[max(done, 1) :]
 
@@ -175,10 +184,14 @@ def main():
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="the first program's number")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--show", action="store_true", help="print the program of --seed and its finding")
+    parser.add_argument(
+        "--show", action="store_true", help="print the program of --seed and its finding"
+    )
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds for each failure")
     parser.add_argument("--shorten", type=int, default=10, help="failures that are shortened")
-    parser.add_argument("--reasons", type=int, default=10, help="reasons for eager calls that are printed")
+    parser.add_argument(
+        "--reasons", type=int, default=10, help="reasons for eager calls that are printed"
+    )
     parser.add_argument("--save", type=pathlib.Path, help="directory for the failing programs")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -188,7 +201,10 @@ def main():
         print(check(grammar.program(options.seed), options.seed))
         return 0
     # Children inherit all that is loaded lazily.
-    worlds.run("def f(t):\n    return t + 1\ntarget = f\ndef steps(f):\n    import torch\n    yield f(torch.ones(2))\n")
+    worlds.run(
+        "def f(t):\n    return t + 1\ntarget = f\ndef steps(f):\n    import torch\n"
+        "    yield f(torch.ones(2))\n"
+    )
     start = time.monotonic()
     seeds = range(options.seed, options.seed + options.programs)
     batches = _all(seeds, max(1, options.jobs))
@@ -212,9 +228,12 @@ def _all(seeds, jobs):
 def _tell(batches, seconds, options):
     programs = sum(b.programs for b in batches)
     failures = sorted(x for b in batches for x in b.failures)
-    totals = {n: sum(getattr(b.total, n) for b in batches) for n in ("steps", "calls", "hits", "captures")}
+    totals = {
+        n: sum(getattr(b.total, n) for b in batches) for n in ("steps", "calls", "hits", "captures")
+    }
     print(
-        f"{programs} programs, {totals['steps']} steps, {totals['calls']} calls, {totals['hits']} hits,"
+        f"{programs} programs, {totals['steps']} steps, {totals['calls']} calls, "
+        f"{totals['hits']} hits,"
         f" {totals['captures']} captures, {seconds:.1f} s, {programs / seconds:.1f} programs/s;"
         f" {len(failures)} failures {dict(collections.Counter(f.kind for _, f in failures))}"
     )
@@ -222,12 +241,17 @@ def _tell(batches, seconds, options):
     for reason, count in reasons.most_common(options.reasons):
         print(f"  {count:5} {reason}")
     for i, (seed, finding) in enumerate(failures):
-        print(f"seed {seed}: {finding.kind} at step {finding.step}: {finding.text:.300}", flush=True)
+        print(
+            f"seed {seed}: {finding.kind} at step {finding.step}: {finding.text:.300}", flush=True
+        )
         if i >= options.shorten:
             continue
         source = grammar.program(seed)
         short, finding = shorten(source, seed, finding, options.shrink)
-        print(f"{short}\n# -> {finding.kind} at step {finding.step}: {finding.text:.300}\n", flush=True)
+        print(
+            f"{short}\n# -> {finding.kind} at step {finding.step}: {finding.text:.300}\n",
+            flush=True,
+        )
         if options.save:
             options.save.mkdir(parents=True, exist_ok=True)
             (options.save / f"seed_{seed}.py").write_text(f"# {finding}\n{short}\n")

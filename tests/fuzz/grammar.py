@@ -1,9 +1,10 @@
-"""Random programs as text: a world, a function over it, and steps that call it and change the world.
+"""Random programs as text: a world, a function over it, steps that call it and change the world.
 
 Owns: the templates and how they are filled. Does not own: what is done with a program
 (`worlds.py`). In a template `$T` is an expression of a type, `$+T` a new local variable of it,
-`$=T` a new or an old one, `$vT` something assignable, `$fnT` a new function; a line that ends in `:` is followed by a block.
-Types: T tensor, I int, F float, B bool, S str, A anything, LT/LI lists, DT/DI dicts, O Thing.
+`$=T` a new or an old one, `$vT` something assignable, `$fnT` a new function; a line that ends in
+`:` is followed by a block. Types: T tensor, I int, F float, B bool, S str, A anything, LT/LI lists,
+DT/DI dicts, O Thing.
 
 Bare names of the world that the function or the steps assign are declared global afterwards.
 Programs that raise are mended: the statement that raised is taken out, most times.
@@ -55,32 +56,40 @@ EXPRESSIONS = {
         True | False | $I > $i | $I == $I | $F < $f | not $B | $B and $B | $B or $B | $S == $s
         $S in $DI | $i in $LI | $T.dim() > 1 | $T.requires_grad | $T.shape == $T.shape
         $T.sum() > $f | ($T > 0).any() | $T is $T | $A is None | isinstance($A, int) | bool($LI)
-        $LI == $LI | $i < $I < 5 | torch.is_grad_enabled() | $T.is_leaf | isinstance($A, torch.Tensor)
+        $LI == $LI | $i < $I < 5 | torch.is_grad_enabled() | $T.is_leaf
+        isinstance($A, torch.Tensor)
         all(q > 0 for q in $LI) | any($LI) | $T.dtype == torch.float32 | hasattr($A, "shape")
         torch.equal($T, $T) | $A is $A | callable($A) | $T.sum().item() > $f | type($A) is list
     """,
     "S": """
         $s | $s | $S + $s | str($I) | f'''{$I}-{$S}''' | $S.upper() | $s if $B else $S | repr($I)
-        f'''{$F:.2f}''' | "".join(sorted($S)) | type($A).__name__ | "%d" % $I | str($T.dtype) | $S[:1]
+        f'''{$F:.2f}''' | "".join(sorted($S)) | type($A).__name__ | "%d" % $I | str($T.dtype)
+        $S[:1]
         f'''{$T.sum().item():.1f}''' | next(iter($DI), "z") | ",".join($DI)
     """,
     "A": """
         $T | $T | $I | $F | $B | $S | None | ($T, $I) | [$T, $A] | {"a": $T, "k": $A} | $LT | $DT
         $LI | $DI | (lambda q=2: q) | slice($i, None) | $T.shape | $A or $A | {$i, $i} | $T.tolist()
         Pair($T, $I) | $O | [$A, $A] | Record($T) | collections.OrderedDict(a=$T, b=$A) | $T.dtype
-        types.SimpleNamespace(v=$A) | range($i) | functools.partial(max, $I) | ($T.numpy() if not $T.requires_grad else 0)
+        types.SimpleNamespace(v=$A) | range($i) | functools.partial(max, $I)
+        ($T.numpy() if not $T.requires_grad else 0)
     """,
     "LT": """
-        [$T, $T] | [$T] | [q * 2 for q in $LT] | $LT + [$T] | $LT[::-1] | list($DT.values()) | list($LT)
-        [q for q in $LT if q.dim()] | list($T.reshape(-1).unbind(0)) | [$T for _ in range(2)] | list(map(torch.relu, $LT))
+        [$T, $T] | [$T] | [q * 2 for q in $LT] | $LT + [$T] | $LT[::-1] | list($DT.values())
+        list($LT)
+        [q for q in $LT if q.dim()] | list($T.reshape(-1).unbind(0)) | [$T for _ in range(2)]
+        list(map(torch.relu, $LT))
         sorted($LT, key=lambda q: q.numel()) | [$T, *$LT] | list($T.chunk(2))
     """,
     "LI": """
-        [$I, $I] | list(range($I % 4)) | [q + 1 for q in $LI] | $LI + [$I] | sorted($LI) | list($T.shape)
-        $LI[:2] | $LI * 2 | [*$LI, $i] | list($DI.values()) | list(map(abs, $LI)) | [len(q) for q in $DI] | $LI[::-1]
+        [$I, $I] | list(range($I % 4)) | [q + 1 for q in $LI] | $LI + [$I] | sorted($LI)
+        list($T.shape)
+        $LI[:2] | $LI * 2 | [*$LI, $i] | list($DI.values()) | list(map(abs, $LI))
+        [len(q) for q in $DI] | $LI[::-1]
     """,
     "DT": """
-        {"a": $T, "b": $T} | dict(a=$T) | {**$DT, "c": $T} | {k: q + 1 for k, q in $DT.items()} | dict($DT)
+        {"a": $T, "b": $T} | dict(a=$T) | {**$DT, "c": $T} | {k: q + 1 for k, q in $DT.items()}
+        dict($DT)
     """,
     "DI": """
         {"a": $I, "b": $i} | {**$DI, $S: $I} | dict($DI) | {k: q for k, q in $DI.items() if q}
@@ -213,7 +222,8 @@ class Piece:
 
 
 BASE = """
-import collections, functools, math, operator, random, types, typing, warnings, dataclasses, itertools
+import collections, functools, math, operator, random, types, typing
+import warnings, dataclasses, itertools
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -244,44 +254,62 @@ PIECES = {
         "gi = $I | gi += 1 | gi = gi * 2 % 7",
         "gi = $i | gi = $f | gi = True | gi += 1 | gi = int(gi)",
     ),
-    "gf": Piece("gf = $f", {"F": "gf"}, "gf = $F | gf *= 0.5", "gf = $f | gf = $i | gf = -0.0 | gf = float('nan')"),
-    "gs": Piece('gs = $s', {"S": "gs"}, "gs = $S | gs += 'x'", "gs = $s | gs = ''"),
+    "gf": Piece(
+        "gf = $f",
+        {"F": "gf"},
+        "gf = $F | gf *= 0.5",
+        "gf = $f | gf = $i | gf = -0.0 | gf = float('nan')",
+    ),
+    "gs": Piece("gs = $s", {"S": "gs"}, "gs = $S | gs += 'x'", "gs = $s | gs = ''"),
     "gb": Piece("gb = $B", {"B": "gb"}, "gb = not gb", "gb = not gb | gb = 1 | gb = None"),
     "gt": Piece(
         "gt = $t",
         {"T": "gt | gt * 2"},
-        "gt.add_($F) | gt = gt + 1 | gt = $T | gt[..., 0] = $F | gt.requires_grad_() | gt.grad = None",
-        "gt.add_(1) | gt = $t | gt = gt.double() | gt.requires_grad_() | gt.data = $t | gt = gt.detach() | gt = gt.clone() | gt.zero_() | gt = gl_view",
+        "gt.add_($F) | gt = gt + 1 | gt = $T | gt[..., 0] = $F | gt.requires_grad_() | "
+        "gt.grad = None",
+        "gt.add_(1) | gt = $t | gt = gt.double() | gt.requires_grad_() | gt.data = $t | "
+        "gt = gt.detach() | gt = gt.clone() | gt.zero_() | gt = gl_view",
     ),
     "gp": Piece(
         "gp = nn.Parameter($t)",
         {"T": "gp"},
         "gp.data.add_($F) | gp.grad = None | gp.data = $T.detach()",
-        "gp.data.mul_(2) | gp.grad = None | gp.requires_grad_(False) | gp.requires_grad_(True) | gp = nn.Parameter($t) | gp.data = $t",
+        "gp.data.mul_(2) | gp.grad = None | gp.requires_grad_(False) | "
+        "gp.requires_grad_(True) | gp = nn.Parameter($t) | gp.data = $t",
     ),
     "gli": Piece(
         "gli = [$i, $i]",
         {"LI": "gli", "I": "gli[0] | len(gli)"},
-        "gli.append($I) | gli[0] = $I | gli.pop() | gli.sort() | gli.reverse() | gli[:] = $LI | gli = gli + [$I] | gli += [$I] | gli.insert(0, $I) | gli.remove($I) | gli.clear()",
-        "gli.append($i) | gli[0] = $i | gli = list(gli) | gli = [$i, $i] | gli.clear() | gli[0] = $f | gli = tuple(gli) | gli[:] = gli[:] | gli.reverse()",
+        "gli.append($I) | gli[0] = $I | gli.pop() | gli.sort() | gli.reverse() | "
+        "gli[:] = $LI | gli = gli + [$I] | gli += [$I] | gli.insert(0, $I) | gli.remove($I) | "
+        "gli.clear()",
+        "gli.append($i) | gli[0] = $i | gli = list(gli) | gli = [$i, $i] | gli.clear() | "
+        "gli[0] = $f | gli = tuple(gli) | gli[:] = gli[:] | gli.reverse()",
     ),
     "glt": Piece(
         "glt = [$t, $t]",
         {"LT": "glt", "T": "glt[0] | glt[-1]"},
-        "glt.append($T) | glt[0] = $T | glt.pop() | glt[0].add_(1) | glt = glt[1:] | glt[0], glt[-1] = glt[-1], glt[0] | glt.clear()",
-        "glt.append($t) | glt[0] = $t | glt[0] = glt[-1] | glt = [$t] | glt[0].mul_(2) | glt.reverse() | glt[0] = glt[0].double()",
+        "glt.append($T) | glt[0] = $T | glt.pop() | glt[0].add_(1) | glt = glt[1:] | "
+        "glt[0], glt[-1] = glt[-1], glt[0] | glt.clear()",
+        "glt.append($t) | glt[0] = $t | glt[0] = glt[-1] | glt = [$t] | glt[0].mul_(2) | "
+        "glt.reverse() | glt[0] = glt[0].double()",
     ),
     "gdi": Piece(
         'gdi = {"a": $i, "b": $i}',
         {"DI": "gdi", "I": 'gdi["a"] | gdi.get("b", 0) | gdi.get("zz", 1)', "B": '"c" in gdi'},
-        'gdi["a"] = $I | gdi["c"] = $I | gdi["a"] += 1 | gdi.pop("b", None) | gdi.setdefault($S, $I) | gdi.update(a=$I) | del gdi["b"] | gdi = dict(gdi) | gdi |= $DI | gdi.popitem() | gdi.clear()',
-        'gdi["a"] = $i | gdi["c"] = $i | gdi.pop("b", None) | gdi = dict(gdi) | gdi = {"b": $i, "a": $i} | gdi["a"] = gdi.pop("a") | gdi["zz"] = $i',
+        'gdi["a"] = $I | gdi["c"] = $I | gdi["a"] += 1 | gdi.pop("b", None) | '
+        'gdi.setdefault($S, $I) | gdi.update(a=$I) | del gdi["b"] | gdi = dict(gdi) | '
+        "gdi |= $DI | gdi.popitem() | gdi.clear()",
+        'gdi["a"] = $i | gdi["c"] = $i | gdi.pop("b", None) | gdi = dict(gdi) | '
+        'gdi = {"b": $i, "a": $i} | gdi["a"] = gdi.pop("a") | gdi["zz"] = $i',
     ),
     "gdt": Piece(
         'gdt = {"a": $t, "b": $t}',
         {"DT": "gdt", "T": 'gdt["a"] | gdt.get("b", $T)'},
-        'gdt["a"] = $T | gdt[$S] = $T | gdt["a"].add_(1) | gdt.pop("b", None) | gdt["b"] = gdt["a"] | gdt = {}',
-        'gdt["a"] = $t | gdt["b"] = gdt.get("a") | gdt["a"].add_(1) | gdt.pop("b", None) | gdt["c"] = $t',
+        'gdt["a"] = $T | gdt[$S] = $T | gdt["a"].add_(1) | gdt.pop("b", None) | '
+        'gdt["b"] = gdt["a"] | gdt = {}',
+        'gdt["a"] = $t | gdt["b"] = gdt.get("a") | gdt["a"].add_(1) | gdt.pop("b", None) | '
+        'gdt["c"] = $t',
     ),
     "gset": Piece(
         "gset = {$i, $i}",
@@ -307,7 +335,12 @@ PIECES = {
         "gdd[$S].append($I) | gdd[$S].append($T)",
         "gdd['a'].append(1) | gdd.clear() | gdd.default_factory = list",
     ),
-    "gpair": Piece("gpair = Pair($t, $i)", {"T": "gpair.t", "I": "gpair.n"}, "gpair = Pair($T, $I) | gpair.t.add_(1)", "gpair = Pair(gpair.t, $i) | gpair = gpair._replace(t=$t) | gpair.t.mul_(2)"),
+    "gpair": Piece(
+        "gpair = Pair($t, $i)",
+        {"T": "gpair.t", "I": "gpair.n"},
+        "gpair = Pair($T, $I) | gpair.t.add_(1)",
+        "gpair = Pair(gpair.t, $i) | gpair = gpair._replace(t=$t) | gpair.t.mul_(2)",
+    ),
     "grec": Piece(
         "grec = Record($t, $i)",
         {"T": "grec.t", "I": "grec.n", "B": "grec == Record($T, $I)"},
@@ -316,29 +349,58 @@ PIECES = {
     ),
     "thing": Piece(
         "thing = Thing($f)",
-        {"T": "thing.scale($T) | $T * thing.twice", "I": "thing.n | Thing.limit | thing.limit", "F": "thing.twice", "O": "thing", "S": "thing.name", "A": "thing.v | thing.scale | getattr(thing, $S, None)"},
-        "thing.v = $F | thing.n += 1 | Thing.limit += 1 | thing.extra = $A | thing.v = $T | Thing.count = getattr(Thing, 'count', 0) + 1 | thing.name = $S | del thing.name | thing.self = thing | thing.__dict__.update(m=$I)",
-        """thing.v = $f | thing.v = $i | thing.n = $i | Thing.limit = $i | Thing.scale = lambda self, t: t + 1 | thing.scale = lambda t: t - 1
-        thing = Thing($f) | Thing.v = $f | del thing.v | Thing.twice = property(lambda self: 3.0) | thing.__dict__.pop('n', None) | Thing.n = $i | Thing.__getattr__ = lambda self, name: 5.0
-        thing.__dict__ = dict(thing.__dict__) | thing.limit = $i | Thing.__len__ = lambda self: 0 | Thing.__init__ = lambda self, v, name='x': vars(self).update(v=v)""",
+        {
+            "T": "thing.scale($T) | $T * thing.twice",
+            "I": "thing.n | Thing.limit | thing.limit",
+            "F": "thing.twice",
+            "O": "thing",
+            "S": "thing.name",
+            "A": "thing.v | thing.scale | getattr(thing, $S, None)",
+        },
+        "thing.v = $F | thing.n += 1 | Thing.limit += 1 | thing.extra = $A | thing.v = $T | "
+        "Thing.count = getattr(Thing, 'count', 0) + 1 | thing.name = $S | del thing.name | "
+        "thing.self = thing | thing.__dict__.update(m=$I)",
+        """thing.v = $f | thing.v = $i | thing.n = $i | Thing.limit = $i
+        Thing.scale = lambda self, t: t + 1 | thing.scale = lambda t: t - 1
+        thing = Thing($f) | Thing.v = $f | del thing.v | Thing.twice = property(lambda self: 3.0)
+        thing.__dict__.pop('n', None) | Thing.n = $i | Thing.__getattr__ = lambda self, name: 5.0
+        thing.__dict__ = dict(thing.__dict__) | thing.limit = $i | Thing.__len__ = lambda self: 0
+        Thing.__init__ = lambda self, v, name='x': vars(self).update(v=v)""",
     ),
     "things": Piece(
         "things = [Thing($f), Thing($f, 'second')]",
         {"O": "things[0] | things[-1]", "F": "sum(q.v for q in things) | things[0].v"},
-        "things[0].v = $F | things.append(Thing($T)) | things[-1].n = $I | things[0] = things[-1] | things[0].peer = things[-1]",
-        "things[0].v = $f | things.reverse() | things[0] = things[-1] | things.append(Thing($f)) | things[-1] = Thing($f)",
+        "things[0].v = $F | things.append(Thing($T)) | things[-1].n = $I | "
+        "things[0] = things[-1] | things[0].peer = things[-1]",
+        "things[0].v = $f | things.reverse() | things[0] = things[-1] | "
+        "things.append(Thing($f)) | things[-1] = Thing($f)",
     ),
     "slotted": Piece(
-        "class Slotted:\n    __slots__ = ('a', 'b')\n    def __init__(self, a):\n        self.a = a\n    def grow(self):\n        self.a += 1\n        return self.a\nslotted = Slotted($i)",
-        {"I": "slotted.a | slotted.grow() | getattr(slotted, 'b', 2)", "A": "Slotted($T) | Slotted($I)"},
+        "class Slotted:\n    __slots__ = ('a', 'b')\n    def __init__(self, a):\n"
+        "        self.a = a\n    def grow(self):\n        self.a += 1\n        return self.a\n"
+        "slotted = Slotted($i)",
+        {
+            "I": "slotted.a | slotted.grow() | getattr(slotted, 'b', 2)",
+            "A": "Slotted($T) | Slotted($I)",
+        },
         "slotted.a = $I | slotted.b = $A | slotted.b = slotted | del slotted.a",
         "slotted.a = $i | slotted.b = $i | slotted = Slotted($i) | slotted.a = $f | del slotted.b",
     ),
     "sub": Piece(
-        "class Sub(Thing):\n    def __init__(self, v):\n        super().__init__(v, 'sub')\n        self.calls = []\n    def scale(self, t):\n        self.calls.append(self.n)\n        return super().scale(t) + 1\n    @classmethod\n    def make(cls, v):\n        return cls(v)\n    @staticmethod\n    def half(t):\n        return t / 2\nsub = Sub($f)",
-        {"T": "sub.scale($T) | Sub.half($T) | Sub.make($F).scale($T)", "O": "sub | Sub($T) | Sub.make($I)", "I": "len(sub.calls) | sub.n"},
+        "class Sub(Thing):\n    def __init__(self, v):\n        super().__init__(v, 'sub')\n"
+        "        self.calls = []\n    def scale(self, t):\n        self.calls.append(self.n)\n"
+        "        return super().scale(t) + 1\n    @classmethod\n    def make(cls, v):\n"
+        "        return cls(v)\n    @staticmethod\n    def half(t):\n        return t / 2\n"
+        "sub = Sub($f)",
+        {
+            "T": "sub.scale($T) | Sub.half($T) | Sub.make($F).scale($T)",
+            "O": "sub | Sub($T) | Sub.make($I)",
+            "I": "len(sub.calls) | sub.n",
+        },
         "sub.v = $F | sub.calls.clear() | sub.calls = [] | Sub.n = $I | sub.__class__ = Thing",
-        "sub.v = $f | Sub.scale = Thing.scale | del Sub.scale | Sub.n = $i | Thing.n = $i | Thing.scale = lambda self, t: t | sub.calls.append(0) | sub.__class__ = Thing | Sub.__bases__ = (Thing,) | Sub.half = staticmethod(lambda t: t * 3)",
+        "sub.v = $f | Sub.scale = Thing.scale | del Sub.scale | Sub.n = $i | Thing.n = $i | "
+        "Thing.scale = lambda self, t: t | sub.calls.append(0) | sub.__class__ = Thing | "
+        "Sub.__bases__ = (Thing,) | Sub.half = staticmethod(lambda t: t * 3)",
     ),
     "box": Piece(
         """class Box:
@@ -376,15 +438,32 @@ PIECES = {
         self.items.pop()
         return error[0] is ValueError
 box = Box($f, $i)""",
-        {"T": "box($T) | sum(q * $T for q in box)", "I": "len(box) | box.anything", "B": "bool(box) | $I in box | box == Box($I)", "F": "box[0]", "A": "box + $T | Box($A)", "LI": "[q for q in box]"},
+        {
+            "T": "box($T) | sum(q * $T for q in box)",
+            "I": "len(box) | box.anything",
+            "B": "bool(box) | $I in box | box == Box($I)",
+            "F": "box[0]",
+            "A": "box + $T | Box($A)",
+            "LI": "[q for q in box]",
+        },
         "box[0] = $F | box.items.append($I) | box.name = $S | box = box + $I | with box:",
-        "box[0] = $f | box.items.append($f) | box.items.pop() | Box.__len__ = lambda self: 1 | Box.__bool__ = lambda self: False | Box.__call__ = lambda self, t: t | box.anything = $i | box = Box($f)",
+        "box[0] = $f | box.items.append($f) | box.items.pop() | "
+        "Box.__len__ = lambda self: 1 | Box.__bool__ = lambda self: False | "
+        "Box.__call__ = lambda self, t: t | box.anything = $i | box = Box($f)",
     ),
     "helper": Piece(
-        "def helper(t, k=$i, *rest, flag=False, **named):\n    if flag:\n        t = -t\n    for q in rest:\n        t = t + q\n    return t * k + len(named)",
-        {"T": "helper($T) | helper($T, $I) | helper($T, $I, $F, flag=$B) | helper($T, z=$I, flag=True) | helper(*[$T, $I]) | helper($T, **$DI)"},
+        "def helper(t, k=$i, *rest, flag=False, **named):\n    if flag:\n        t = -t\n"
+        "    for q in rest:\n        t = t + q\n    return t * k + len(named)",
+        {
+            "T": (
+                "helper($T) | helper($T, $I) | helper($T, $I, $F, flag=$B) | "
+                "helper($T, z=$I, flag=True) | helper(*[$T, $I]) | helper($T, **$DI)"
+            )
+        },
         "helper.calls = getattr(helper, 'calls', 0) + 1",
-        "helper.__defaults__ = ($i,) | helper.__kwdefaults__ = {'flag': True} | helper = lambda t, *a, **k: t | helper.__code__ = (lambda t, k=1, *rest, flag=False, **named: t - k).__code__",
+        "helper.__defaults__ = ($i,) | helper.__kwdefaults__ = {'flag': True} | "
+        "helper = lambda t, *a, **k: t | helper.__code__ = (lambda t, k=1, *rest, flag=False, "
+        "**named: t - k).__code__",
     ),
     "recurse": Piece(
         "def recurse(n, t):\n    return t if n <= 0 else recurse(n - 1, t * 2) + n",
@@ -393,25 +472,35 @@ box = Box($f, $i)""",
         "recurse = lambda n, t: t",
     ),
     "counter": Piece(
-        "def make_counter():\n    count = 0\n    history = []\n    def counter(step=1):\n        nonlocal count\n        count += step\n        history.append(count)\n        return count\n    return counter\ncounter = make_counter()",
+        "def make_counter():\n    count = 0\n    history = []\n    def counter(step=1):\n"
+        "        nonlocal count\n        count += step\n        history.append(count)\n"
+        "        return count\n    return counter\ncounter = make_counter()",
         {"I": "counter() | counter($I)"},
         "counter()",
-        "counter() | counter.__defaults__ = (2,) | counter = make_counter() | counter.__closure__[0].cell_contents = $i",
+        "counter() | counter.__defaults__ = (2,) | counter = make_counter() | "
+        "counter.__closure__[0].cell_contents = $i",
     ),
     "decorated": Piece(
-        "calls = []\ndef traced(g):\n    @functools.wraps(g)\n    def inner(*args, **kwargs):\n        calls.append(g.__name__)\n        return g(*args, **kwargs)\n    return inner\n@traced\ndef decorated(t):\n    return t.sin()",
+        "calls = []\ndef traced(g):\n    @functools.wraps(g)\n"
+        "    def inner(*args, **kwargs):\n        calls.append(g.__name__)\n"
+        "        return g(*args, **kwargs)\n    return inner\n@traced\ndef decorated(t):\n"
+        "    return t.sin()",
         {"T": "decorated($T)", "I": "len(calls)"},
         "calls.clear()",
         "calls.clear() | calls.append('x') | decorated = decorated.__wrapped__",
     ),
     "cached": Piece(
-        "@functools.lru_cache(maxsize=None)\ndef cached(n):\n    return n * 2\n@functools.lru_cache(maxsize=None)\ndef table(n):\n    return torch.arange(float(n % 3 + 1))",
+        "@functools.lru_cache(maxsize=None)\ndef cached(n):\n    return n * 2\n"
+        "@functools.lru_cache(maxsize=None)\ndef table(n):\n"
+        "    return torch.arange(float(n % 3 + 1))",
         {"I": "cached($I)", "T": "table($I)"},
         "",
         "cached.cache_clear() | table.cache_clear()",
     ),
     "gen": Piece(
-        "def gen(n):\n    total = 0\n    for i in range(n):\n        got = yield i + total\n        total += got or 1\n    return total\nstream = iter([$i, $i, $i, $i, $i, $i, $i])",
+        "def gen(n):\n    total = 0\n    for i in range(n):\n        got = yield i + total\n"
+        "        total += got or 1\n    return total\n"
+        "stream = iter([$i, $i, $i, $i, $i, $i, $i])",
         {"LI": "list(gen($I % 4))", "I": "sum(gen($I % 4)) | next(stream, 0)"},
         "next(stream, None)",
         "next(stream, None) | stream = iter([$i] * 5) | stream = gen(4)",
@@ -434,21 +523,48 @@ box = Box($f, $i)""",
             t = layer(t)
         return t * self.w.sum() * self.gain + k
 net = Net()""",
-        {"T": "net($T) | net($T, k=$I) | net.w | net.seen | net.forward($T)", "I": "net.steps | len(net.layers)", "B": "net.training", "A": "net | list(net.parameters()) | net.state_dict()"},
-        "net.gain = $F | net.steps += 1 | net.w.data.add_($F) | net.seen.add_(1) | net.cache = $T | net.zero_grad() | net.eval() | net.train() | net.w.grad = None | net.w = nn.Parameter($T.detach()) | net.extra = nn.Parameter(torch.ones(1))",
-        """net.train() | net.eval() | net.gain = $f | net.w.data.mul_(2) | net.w.data = $t | net.w.requires_grad_(False) | net.layers.append(nn.ReLU()) | net.layers[0] = nn.ReLU() | net = Net()
-        net.w = nn.Parameter($t) | net.register_forward_hook(lambda m, a, r: r + 1) | net.register_forward_pre_hook(lambda m, a: (a[0] * 2, *a[1:])) | net.double() | net.zero_grad() | Net.forward = lambda self, t, k=1: t * k
-        net.forward = lambda t, k=1: t + k | net.load_state_dict({'w': torch.ones(3), 'seen': torch.ones(())}) | net.seen = torch.ones(()) | net.layers[1].p = 0.0 | net.layers[0].eval() | net.seen.add_(1) | del net.layers[1]""",
+        {
+            "T": "net($T) | net($T, k=$I) | net.w | net.seen | net.forward($T)",
+            "I": "net.steps | len(net.layers)",
+            "B": "net.training",
+            "A": "net | list(net.parameters()) | net.state_dict()",
+        },
+        "net.gain = $F | net.steps += 1 | net.w.data.add_($F) | net.seen.add_(1) | "
+        "net.cache = $T | net.zero_grad() | net.eval() | net.train() | net.w.grad = None | "
+        "net.w = nn.Parameter($T.detach()) | net.extra = nn.Parameter(torch.ones(1))",
+        """net.train() | net.eval() | net.gain = $f | net.w.data.mul_(2) | net.w.data = $t
+        net.w.requires_grad_(False) | net.layers.append(nn.ReLU()) | net.layers[0] = nn.ReLU()
+        net = Net()
+        net.w = nn.Parameter($t) | net.register_forward_hook(lambda m, a, r: r + 1)
+        net.register_forward_pre_hook(lambda m, a: (a[0] * 2, *a[1:])) | net.double()
+        net.zero_grad() | Net.forward = lambda self, t, k=1: t * k
+        net.forward = lambda t, k=1: t + k
+        net.load_state_dict({'w': torch.ones(3), 'seen': torch.ones(())})
+        net.seen = torch.ones(()) | net.layers[1].p = 0.0 | net.layers[0].eval() | net.seen.add_(1)
+        del net.layers[1]""",
     ),
     "linear": Piece(
-        "torch.manual_seed(1)\nlinear = nn.Sequential(nn.Linear(3, 3), nn.ReLU())\nnorm = nn.BatchNorm1d(3)",
-        {"T": "linear($T.reshape(-1)[:1].expand(3)) | linear(torch.ones(2, 3) * $F) | norm(linear(torch.ones(2, 3) * $F)) | linear[0].weight"},
+        "torch.manual_seed(1)\nlinear = nn.Sequential(nn.Linear(3, 3), nn.ReLU())\n"
+        "norm = nn.BatchNorm1d(3)",
+        {
+            "T": (
+                "linear($T.reshape(-1)[:1].expand(3)) | linear(torch.ones(2, 3) * $F) | "
+                "norm(linear(torch.ones(2, 3) * $F)) | linear[0].weight"
+            )
+        },
         "linear[0].bias.data.zero_() | norm.momentum = $F",
-        "linear[0].weight.data.add_(1) | linear[0].bias = None | norm.eval() | norm.train() | linear[1] = nn.Tanh() | norm.reset_running_stats() | linear.requires_grad_(False) | linear.zero_grad()",
+        "linear[0].weight.data.add_(1) | linear[0].bias = None | norm.eval() | norm.train() | "
+        "linear[1] = nn.Tanh() | norm.reset_running_stats() | linear.requires_grad_(False) | "
+        "linear.zero_grad()",
     ),
     "enum": Piece(
         "import enum\nclass Mode(enum.Enum):\n    ADD = 1\n    MUL = 2\nmode = Mode.ADD",
-        {"T": "($T + 1 if mode is Mode.ADD else $T * 2)", "A": "mode | Mode.MUL", "B": "mode == Mode.ADD", "S": "mode.name"},
+        {
+            "T": "($T + 1 if mode is Mode.ADD else $T * 2)",
+            "A": "mode | Mode.MUL",
+            "B": "mode == Mode.ADD",
+            "S": "mode.name",
+        },
         "mode = Mode.MUL | mode = Mode(2)",
         "mode = Mode.MUL | mode = Mode.ADD",
     ),
@@ -472,24 +588,38 @@ class Described(metaclass=Meta):
 described = Described($i)""",
         {"I": "described.size | Described($I).size | Meta.made", "A": "Described($I)"},
         "described.size = $I | Meta.made = 0",
-        "described.size = $i | Described.size = $i | Meta.made = $i | Positive.__get__ = lambda self, obj, owner=None: 7 | described._size = $i",
+        "described.size = $i | Described.size = $i | Meta.made = $i | "
+        "Positive.__get__ = lambda self, obj, owner=None: 7 | described._size = $i",
     ),
     "views": Piece(
         "base = torch.arange(6.0).view(2, 3)\nrow = base[0]\nflat = base.view(-1)",
         {"T": "base | row | flat[:3] | base[1]"},
-        "row.add_($F) | base.mul_($F) | flat[0] = $F | base[0] = $T.reshape(-1)[0] | row = base[1] | flat[:3].copy_(base[1])",
-        "row = base[1] | row = base[0].clone() | base.add_(1) | flat = flat.clone() | row = flat[:3]",
+        "row.add_($F) | base.mul_($F) | flat[0] = $F | base[0] = $T.reshape(-1)[0] | "
+        "row = base[1] | flat[:3].copy_(base[1])",
+        "row = base[1] | row = base[0].clone() | base.add_(1) | flat = flat.clone() | "
+        "row = flat[:3]",
     ),
     "const": Piece(
-        "DEFAULTS = ($i, $f, 'a')\nTABLE = types.MappingProxyType({'a': $f})\nconfig = types.SimpleNamespace(rate=$f, sizes=[$i, $i], on=True)",
-        {"I": "DEFAULTS[0] | config.sizes[0] | len(config.sizes)", "F": "config.rate | TABLE['a'] | DEFAULTS[1]", "B": "config.on", "LI": "config.sizes"},
+        "DEFAULTS = ($i, $f, 'a')\nTABLE = types.MappingProxyType({'a': $f})\n"
+        "config = types.SimpleNamespace(rate=$f, sizes=[$i, $i], on=True)",
+        {
+            "I": "DEFAULTS[0] | config.sizes[0] | len(config.sizes)",
+            "F": "config.rate | TABLE['a'] | DEFAULTS[1]",
+            "B": "config.on",
+            "LI": "config.sizes",
+        },
         "config.rate = $F | config.sizes.append($I) | config.last = $T | config.on = not config.on",
-        "config.rate = $f | config.sizes = [$i] | config.on = $i | DEFAULTS = ($i, $f, 'b') | config.sizes.append($i) | config = types.SimpleNamespace(**vars(config))",
+        "config.rate = $f | config.sizes = [$i] | config.on = $i | DEFAULTS = ($i, $f, 'b') | "
+        "config.sizes.append($i) | config = types.SimpleNamespace(**vars(config))",
     ),
     "linked": Piece(
-        "class Node:\n    def __init__(self, v, nxt=None):\n        self.v, self.nxt = v, nxt\n    def total(self):\n        return self.v + (self.nxt.total() if self.nxt else 0)\nhead = Node($i, Node($i))",
+        "class Node:\n    def __init__(self, v, nxt=None):\n"
+        "        self.v, self.nxt = v, nxt\n    def total(self):\n"
+        "        return self.v + (self.nxt.total() if self.nxt else 0)\n"
+        "head = Node($i, Node($i))",
         {"I": "head.total() | head.v", "A": "Node($T, head) | head.nxt"},
-        "head = Node($I, head) | head.nxt = Node($T) | head.v += 1 | head.nxt = None | head.nxt = head",
+        "head = Node($I, head) | head.nxt = Node($T) | head.v += 1 | head.nxt = None | "
+        "head.nxt = head",
         "head.v = $i | head = head.nxt or head | head.nxt = Node($i) | head.nxt = None",
     ),
     "text": Piece(
@@ -499,22 +629,44 @@ described = Described($i)""",
         "out = io.StringIO() | out.write('-')",
     ),
     "closed": Piece(
-        "def make_scaler(k, parts):\n    def scaler(t):\n        parts.append(k)\n        return t * k\n    return scaler\nscalers = [make_scaler($f, []), make_scaler($f, [1])]",
-        {"T": "scalers[0]($T) | functools.reduce(lambda q, g: g(q), scalers, $T)", "A": "make_scaler($F, []) | make_scaler($T, gl_parts)"},
+        "def make_scaler(k, parts):\n    def scaler(t):\n        parts.append(k)\n"
+        "        return t * k\n    return scaler\n"
+        "scalers = [make_scaler($f, []), make_scaler($f, [1])]",
+        {
+            "T": "scalers[0]($T) | functools.reduce(lambda q, g: g(q), scalers, $T)",
+            "A": "make_scaler($F, []) | make_scaler($T, gl_parts)",
+        },
         "scalers.append(make_scaler($F, [])) | scalers.reverse()",
-        "scalers.reverse() | scalers[0] = make_scaler($f, []) | scalers[0].__closure__[0].cell_contents = $f",
+        "scalers.reverse() | scalers[0] = make_scaler($f, []) | "
+        "scalers[0].__closure__[0].cell_contents = $f",
     ),
     "context": Piece(
-        "import contextlib\nlevels = []\n@contextlib.contextmanager\ndef level(n):\n    levels.append(n)\n    try:\n        yield n * 2\n    finally:\n        levels.pop()\nclass Custom(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, t):\n        ctx.save_for_backward(t)\n        return t * 2\n    @staticmethod\n    def backward(ctx, g):\n        return g * 3",
+        "import contextlib\nlevels = []\n@contextlib.contextmanager\ndef level(n):\n"
+        "    levels.append(n)\n    try:\n        yield n * 2\n    finally:\n"
+        "        levels.pop()\nclass Custom(torch.autograd.Function):\n    @staticmethod\n"
+        "    def forward(ctx, t):\n        ctx.save_for_backward(t)\n        return t * 2\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        return g * 3",
         {"I": "len(levels)", "T": "Custom.apply($T)"},
         "with level($I) as $+I:",
         "levels.append(1) | levels.clear()",
     ),
     "weird": Piece(
-        "class Odd(list):\n    def __getitem__(self, i):\n        return 10\n    def append(self, v):\n        super().append(v)\n        super().append(v)\nclass Loud(dict):\n    log = []\n    def __setitem__(self, k, v):\n        self.log.append(k)\n        super().__setitem__(k, v)\n    def __missing__(self, k):\n        return 3\nodd = Odd([$i, $i])\nloud = Loud(a=$i)",
-        {"I": "odd[0] | len(odd) | loud['a'] | loud['none'] | len(loud)", "LI": "list(odd)", "DI": "loud", "A": "Odd([$I]) | Loud(k=$T)"},
-        "odd.append($I) | loud[$S] = $I | loud.update(z=$I) | odd.tag = $I | Loud.log.clear() | odd[0] = $I",
-        "odd.append($i) | loud['a'] = $i | Odd.__getitem__ = list.__getitem__ | del Loud.__missing__ | loud.pop('a', 0) | odd = Odd([$i])",
+        "class Odd(list):\n    def __getitem__(self, i):\n        return 10\n"
+        "    def append(self, v):\n        super().append(v)\n        super().append(v)\n"
+        "class Loud(dict):\n    log = []\n    def __setitem__(self, k, v):\n"
+        "        self.log.append(k)\n        super().__setitem__(k, v)\n"
+        "    def __missing__(self, k):\n        return 3\nodd = Odd([$i, $i])\n"
+        "loud = Loud(a=$i)",
+        {
+            "I": "odd[0] | len(odd) | loud['a'] | loud['none'] | len(loud)",
+            "LI": "list(odd)",
+            "DI": "loud",
+            "A": "Odd([$I]) | Loud(k=$T)",
+        },
+        "odd.append($I) | loud[$S] = $I | loud.update(z=$I) | odd.tag = $I | "
+        "Loud.log.clear() | odd[0] = $I",
+        "odd.append($i) | loud['a'] = $i | Odd.__getitem__ = list.__getitem__ | "
+        "del Loud.__missing__ | loud.pop('a', 0) | odd = Odd([$i])",
     ),
 }
 
@@ -645,7 +797,9 @@ class Writer:
                     new.append((kind, name))
                 return name
             text = self.expression(kind, depth)
-            return text if text.isidentifier() or text[-1] in ")]}" and text[0] != "-" else f"({text})"
+            return (
+                text if text.isidentifier() or text[-1] in ")]}" and text[0] != "-" else f"({text})"
+            )
 
         return _PLACE.sub(place, template)
 
@@ -704,7 +858,15 @@ class Writer:
             b, _ = self.block(1, inside + 4, depth - 1)
             c, _ = self.block(1, inside + 4, depth - 1)
             space = " " * inside
-            return [head, space + "case int() | float():", *a, space + "case [first, *_]:", *b, space + "case _:", *c]
+            return [
+                head,
+                space + "case int() | float():",
+                *a,
+                space + "case [first, *_]:",
+                *b,
+                space + "case _:",
+                *c,
+            ]
         outer = {t: list(v) for t, v in self.scope.items()}
         self._declare(new)
         body, _ = self.block(size, inside, depth - 1)
@@ -715,13 +877,24 @@ class Writer:
             lines += [pad + "else:", *other]
         elif shape == "except":
             other, _ = self.block(1, inside, depth - 1)
-            error = rng.choice(["Exception", "(ValueError, RuntimeError)", "KeyError", "Exception as error"])
+            error = rng.choice(
+                ["Exception", "(ValueError, RuntimeError)", "KeyError", "Exception as error"]
+            )
             lines += [pad + f"except {error}:", *other]
         elif shape == "finally":
             other, _ = self.block(1, inside, depth - 1)
             lines += [pad + "finally:", *other]
         elif shape == "raise":
-            what = rng.choice(["ValueError('no')", "KeyError('k')", "[].pop()", "{}['x']", "torch.ones(2) @ torch.ones(3)", "None.x"])
+            what = rng.choice(
+                [
+                    "ValueError('no')",
+                    "KeyError('k')",
+                    "[].pop()",
+                    "{}['x']",
+                    "torch.ones(2) @ torch.ones(3)",
+                    "None.x",
+                ]
+            )
             if what.partition("(")[0].endswith("Error"):
                 what = f"raise {what}"
             lines.insert(1 if rng.random() < 0.5 else len(lines), " " * inside + what)
@@ -740,7 +913,11 @@ class Writer:
         name = new[-1][1] if shape != "inner" else next(n for k, n in new if k == "fnT")
         if shape == "nonlocal":
             count = self.name("n")
-            lines = [" " * indent + f"{count} = {self.literal('i')}", head, pad + f"nonlocal {count}"]
+            lines = [
+                " " * indent + f"{count} = {self.literal('i')}",
+                head,
+                pad + f"nonlocal {count}",
+            ]
             body, _ = self.block(1, inside, depth - 1)
             lines += [*body, pad + f"{count} += {self.literal('i')}", pad + f"return {count}"]
             self.scope["I"].append(f"{name}()")
@@ -749,7 +926,12 @@ class Writer:
         saved = {t: list(v) for t, v in self.scope.items()}
         if shape == "generator":
             body, _ = self.block(1, inside + 4, depth - 1)
-            lines = [head, pad + "for j in range(n % 3):", *body, pad + "    yield " + self.expression("T", 2) + " * j"]
+            lines = [
+                head,
+                pad + "for j in range(n % 3):",
+                *body,
+                pad + "    yield " + self.expression("T", 2) + " * j",
+            ]
             self.scope = saved
             self.scope["LT"].append(f"list({name}({self.literal('i')}))")
             return lines
@@ -770,9 +952,26 @@ class Writer:
 
 _SIGNATURES = ["T", "T", "T", "T", "I", "F", "B", "S", "LT", "DT", "A", "LI", "DI", "O"]
 _EXTRA_ARGUMENTS = {
-    "T": ["a0", "a0", "a1", "a1.clone()", "a0.double()", "a0[..., :1]", "a0.detach()", "a2", "a0.T", "a1.requires_grad_()"],
+    "T": [
+        "a0",
+        "a0",
+        "a1",
+        "a1.clone()",
+        "a0.double()",
+        "a0[..., :1]",
+        "a0.detach()",
+        "a2",
+        "a0.T",
+        "a1.requires_grad_()",
+    ],
     "LT": ["[a0, a1]", "[a0, a0]", "[a0]", "al", "(a0, a1)", "[a0, a0[..., 0]]"],
-    "DT": ["{'a': a0}", "{'a': a0, 'b': a1}", "ad", "{'b': a0, 'a': a0}", "collections.OrderedDict(a=a1)"],
+    "DT": [
+        "{'a': a0}",
+        "{'a': a0, 'b': a1}",
+        "ad",
+        "{'b': a0, 'a': a0}",
+        "collections.OrderedDict(a=a1)",
+    ],
     "I": ["0", "1", "2", "3", "7", "True", "2.0", "300", "-1"],
     "F": ["0.5", "1.0", "2", "-0.0", "0.0", "1e9"],
     "B": ["True", "False", "None", "1", "[]"],
@@ -780,14 +979,36 @@ _EXTRA_ARGUMENTS = {
     "LI": ["[1, 2]", "[3]", "[1, 2, 3]", "ali", "(1, 2)", "[]"],
     "DI": ["{'a': 1}", "{'a': 2, 'b': 3}", "adi", "{}", "{'b': 1, 'a': 1}"],
     "O": ["ao", "Thing(2.0)", "Thing(a0)", "Thing(3)"],
-    "A": ["None", "a0", "1", "'s'", "[a0, 1]", "{'a': a1}", "Pair(a0, 2)", "Record(a1)", "(a0, (a1, 1))", "ao", "al", "len", "a0.shape", "torch.float64"],
+    "A": [
+        "None",
+        "a0",
+        "1",
+        "'s'",
+        "[a0, 1]",
+        "{'a': a1}",
+        "Pair(a0, 2)",
+        "Record(a1)",
+        "(a0, (a1, 1))",
+        "ao",
+        "al",
+        "len",
+        "a0.shape",
+        "torch.float64",
+    ],
 }
-_ARGUMENT_SETUP = "a0 = $t\na1 = $t\na2 = $t\nal = [a0, a1]\nad = {'a': a0, 'b': a1}\nali = [$i, $i]\nadi = {'a': $i}\nao = Thing($f)\n"
+_ARGUMENT_SETUP = (
+    "a0 = $t\na1 = $t\na2 = $t\nal = [a0, a1]\nad = {'a': a0, 'b': a1}\nali = [$i, $i]\n"
+    "adi = {'a': $i}\nao = Thing($f)\n"
+)
 _ARGUMENT_CHANGES = _split(
-    """a0.add_(1) | a0 = $t | a0 = a0.clone() | a1 = a0 | a0.requires_grad_() | a0.data = $t | al.append($t) | al[0] = a1
-    ad['c'] = $t | ad.pop('b', None) | ali.append($i) | adi['a'] = $i | ao.v = $i | ao.extra = $i | a1 = a0.view(-1) | a1 = $t
-    poke(r) | a0 = r if isinstance(r, torch.Tensor) else a0 | backward(r) | random.seed($i) | torch.manual_seed($i) | np.random.seed($i)
-    Thing.n = $i | Thing.limit = $i | Thing.scale = lambda self, t: t | Pair.n = 3 | a0.grad = None | al = list(al) | al = [a0] | r = None | a0.zero_()"""
+    """a0.add_(1) | a0 = $t | a0 = a0.clone() | a1 = a0 | a0.requires_grad_() | a0.data = $t
+    al.append($t) | al[0] = a1
+    ad['c'] = $t | ad.pop('b', None) | ali.append($i) | adi['a'] = $i | ao.v = $i | ao.extra = $i
+    a1 = a0.view(-1) | a1 = $t
+    poke(r) | a0 = r if isinstance(r, torch.Tensor) else a0 | backward(r) | random.seed($i)
+    torch.manual_seed($i) | np.random.seed($i)
+    Thing.n = $i | Thing.limit = $i | Thing.scale = lambda self, t: t | Pair.n = 3 | a0.grad = None
+    al = list(al) | al = [a0] | r = None | a0.zero_()"""
 )
 
 
@@ -902,7 +1123,8 @@ def declare_globals(tree):
         n.id
         for statement in tree.body
         for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        if isinstance(n, ast.Name)
+        and isinstance(n.ctx, ast.Store)
         and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
     }
     names |= {s.name for s in tree.body if isinstance(s, (ast.FunctionDef, ast.ClassDef))}
@@ -930,7 +1152,10 @@ def _declare_in(function, names):
 def _raising_line(error):
     tb, line = error.__traceback__, None
     while tb is not None:
-        if tb.tb_frame.f_code.co_filename == worlds.FILE and tb.tb_frame.f_code.co_name not in ("steps", "attempt"):
+        if tb.tb_frame.f_code.co_filename == worlds.FILE and tb.tb_frame.f_code.co_name not in (
+            "steps",
+            "attempt",
+        ):
             name = tb.tb_frame.f_code.co_qualname
             if name == "f" or name.startswith("f.<locals>"):
                 line = tb.tb_lineno

@@ -78,7 +78,9 @@ def _delete_unused(source, check):
     """Deletes what of the world nothing names, and imports of it, in one go or one by one."""
     tree = ast.parse(source)
     while True:
-        used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        used = {
+            n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        }
         used |= {"steps", "target"}
         kept = []
         for s in tree.body:
@@ -114,7 +116,9 @@ def _unwrapped(source):
             if which >= len(blocks):
                 return
             block = getattr(*blocks[which])
-            if i >= len(block) or not isinstance(block[i], (ast.If, ast.For, ast.While, ast.With, ast.Try)):
+            if i >= len(block) or not isinstance(
+                block[i], (ast.If, ast.For, ast.While, ast.With, ast.Try)
+            ):
                 continue
             for inner in ("body", "orelse", "finalbody"):
                 part = getattr(block[i], inner, None)
@@ -152,7 +156,9 @@ class _Swap(ast.NodeTransformer):
 
 def _smaller(node):
     """Simpler expressions to try in the place of one."""
-    if isinstance(node, (ast.Name, ast.Constant)) or isinstance(getattr(node, "ctx", None), ast.Store):
+    if isinstance(node, (ast.Name, ast.Constant)) or isinstance(
+        getattr(node, "ctx", None), ast.Store
+    ):
         return []
     out = []
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)) and node.elts:
@@ -164,7 +170,10 @@ def _smaller(node):
     if isinstance(node, ast.Dict):
         for i in range(len(node.keys)):
             other = copy.copy(node)
-            other.keys, other.values = node.keys[:i] + node.keys[i + 1 :], node.values[:i] + node.values[i + 1 :]
+            other.keys, other.values = (
+                node.keys[:i] + node.keys[i + 1 :],
+                node.values[:i] + node.values[i + 1 :],
+            )
             out.append(other)
     if isinstance(node, ast.Call):
         for i in range(len(node.args)):
@@ -175,7 +184,11 @@ def _smaller(node):
             other = copy.copy(node)
             other.keywords = node.keywords[:i] + node.keywords[i + 1 :]
             out.append(other)
-    children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr) and not isinstance(getattr(c, "ctx", None), ast.Store)]
+    children = [
+        c
+        for c in ast.iter_child_nodes(node)
+        if isinstance(c, ast.expr) and not isinstance(getattr(c, "ctx", None), ast.Store)
+    ]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         children.append(node.func.value)
     if not isinstance(node, ast.JoinedStr):
@@ -220,7 +233,11 @@ def _drop_parameters(source, check):
             del arguments.defaults[i - len(arguments.args) + len(arguments.defaults)]
         del arguments.args[i]
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "attempt" and len(call.args) > i + 1:
+            if (
+                isinstance(call, ast.Call)
+                and getattr(call.func, "id", "") == "attempt"
+                and len(call.args) > i + 1
+            ):
                 del call.args[i + 1]
         shorter = _text(tree)
         if shorter is not None and check(shorter):

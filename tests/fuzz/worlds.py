@@ -97,7 +97,7 @@ NAMED = (type, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.d
 
 
 class Picture:
-    """A world as a flat list of words that contain no addresses; `paths` names each if asked for."""
+    """A world as a flat list of words without addresses; `paths` names each if asked for."""
 
     def __init__(self, value, named):
         self.words = []
@@ -233,7 +233,14 @@ class Picture:
 
 # Not seen by the comparison: the same in both worlds, or private to one.
 _HIDDEN = {"__builtins__", "__warningregistry__", "steps", "target"}
-_CLASS_NOISE = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__slotnames__"}
+_CLASS_NOISE = {
+    "__module__",
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__firstlineno__",
+    "__slotnames__",
+}
 _KEPT = 3
 
 
@@ -318,7 +325,12 @@ class World:
             if isinstance(x, type) and x.__module__ == "fuzz_world"
         }
         states = self.states
-        rng = hash(states[0].numpy().tobytes()), hash(states[1]), hash(states[2][1].tobytes()), states[2][2]
+        rng = (
+            hash(states[0].numpy().tobytes()),
+            hash(states[1]),
+            hash(states[2][1].tobytes()),
+            states[2][2],
+        )
         result = self.kept[-1] if self.kept else None
         return {
             "result": result,
