@@ -73,7 +73,6 @@ PyObject* g_str_call = nullptr;
 PyObject* g_str_get = nullptr;
 PyObject* g_str_set = nullptr;
 std::unordered_map<void*, uint8_t> g_leaves;        // verdicts on C callables, by what identifies them
-std::unordered_set<PyObject*> g_counters;           // interned names (held) that some code both reads and stores
 std::unordered_map<void*, uint8_t> g_leaf_code;     // Python code objects that are called as a whole (held)
 
 struct Triple {
@@ -88,6 +87,9 @@ struct TripleHash {
     return h ^ (h >> 29);
   }
 };
+
+// (file, line, name) of counters: names that the code which starts at that line both reads and stores.  The strings are held.
+std::unordered_set<Triple, TripleHash> g_counters;
 
 struct Event {
   PyObject* obj;
@@ -419,11 +421,27 @@ void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
   reach(s, before);
 }
 
+Triple counter_key(PyCodeObject* code, PyObject* name) {
+  return Triple{reinterpret_cast<uintptr_t>(code->co_filename) ^ (static_cast<uintptr_t>(code->co_firstlineno) << 40),
+                reinterpret_cast<uintptr_t>(name), 0};
+}
+
+// Whether the code that runs now, or its original, is one that stores this name too.
+bool counts_here(PyObject* name) {
+  if (g_counters.empty()) return false;
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return false;
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  bool found = g_counters.find(counter_key(code, name)) != g_counters.end();
+  Py_DECREF(code);
+  return found;
+}
+
 // A number that the program reads and will store again, a counter: it is another number in every call, so it becomes an input
 // that is followed by its identity, not a constant.  The equal number put in its place has an identity of its own.
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
   if (value == nullptr || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) return false;
-  if (g_counters.find(name) == g_counters.end()) return false;
+  if (!counts_here(name)) return false;
   if (s->tracked->find(value) != s->tracked->end()) return true;
   auto it = s->containers->find(dict);
   if (it != s->containers->end() && it->second.pre != nullptr) return false;
@@ -810,7 +828,9 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
       PyObject* names = reinterpret_cast<PyCodeObject*>(func->func_code)->co_localsplusnames;
       Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
       // The names of free variables stand last.
-      if (n >= 0 && g_counters.find(PyTuple_GET_ITEM(names, n)) != g_counters.end()) s->counter_cells->insert(cell);
+      auto* code = reinterpret_cast<PyCodeObject*>(func->func_code);
+      if (n >= 0 && g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
+        s->counter_cells->insert(cell);
     }
 }
 
@@ -1587,18 +1607,23 @@ PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
   }
   Py_RETURN_NONE;
 }
-// add_counters(names): names that one code object both reads and stores.
-PyObject* py_add_counters(PyObject*, PyObject* names) {
+// add_counters(code, names): names that the code both reads and stores.
+PyObject* py_add_counters(PyObject*, PyObject* args) {
+  PyObject *code, *names;
+  if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &names)) return nullptr;
   PyObject* list = PySequence_List(names);
   if (list == nullptr) return nullptr;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     PyObject* name = Py_NewRef(PyList_GET_ITEM(list, i));
-    if (!PyUnicode_CheckExact(name)) {
-      Py_DECREF(name);
-      continue;
+    if (PyUnicode_CheckExact(name)) {
+      PyUnicode_InternInPlace(&name);
+      auto* as_code = reinterpret_cast<PyCodeObject*>(code);
+      if (g_counters.insert(counter_key(as_code, name)).second) {
+        Py_INCREF(as_code->co_filename);
+        Py_INCREF(name);
+      }
     }
-    PyUnicode_InternInPlace(&name);
-    if (!g_counters.insert(name).second) Py_DECREF(name);
+    Py_DECREF(name);
   }
   Py_DECREF(list);
   Py_RETURN_NONE;
@@ -1660,7 +1685,7 @@ PyMethodDef functions[] = {
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
     {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor, deque)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
-    {"add_counters", py_add_counters, METH_O, "add_counters(names): names that one code object both reads and stores."},
+    {"add_counters", py_add_counters, METH_VARARGS, "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
     {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
     {"type_lookup", py_type_lookup, METH_VARARGS, "The raw class attribute along the MRO, or ABSENT."},

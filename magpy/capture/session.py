@@ -840,7 +840,7 @@ def _counters(code: types.CodeType) -> set[str]:
 def instrument_checked(code: types.CodeType) -> types.CodeType:
     """`instrument`, as a stage where tests inject faults; notes the names of counters."""
     faults.check("instrument")
-    _interp.add_counters(_counters(code))
+    _interp.add_counters(code, _counters(code))
     return instrument.instrument(code)
 
 

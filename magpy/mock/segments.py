@@ -328,14 +328,7 @@ class _Hoist:
             ahead = self.slice_of(k)
             if ahead is None:
                 continue
-            repeated = [
-                i
-                for i in ahead
-                if i not in self.ahead
-                and isinstance(self.steps[i], OpStep)
-                and self._used_elsewhere(i, set(ahead))
-            ]
-            if len(repeated) <= _MAX_REPEATED:
+            if self._repeated(ahead) <= _MAX_REPEATED:
                 self.ahead.update(ahead)
                 self.hoisted.extend(
                     i
@@ -343,10 +336,19 @@ class _Hoist:
                     if isinstance(self.steps[i], HostStep) and i not in self.hoisted
                 )
 
-    def _used_elsewhere(self, i: int, inside: set[int]) -> bool:
-        s = self.steps[i]
-        assert isinstance(s, OpStep)
-        return any(v in self.needed or self.users.get(v, set()) - inside for _, v in s.outs)
+    def _repeated(self, ahead: list[int]) -> int:
+        """How many operations would be done ahead and in the graph again: what the graph needs, and what that needs."""
+        inside = set(ahead)
+        stay: set[int] = set()
+        for i in reversed(ahead):
+            s = self.steps[i]
+            if not isinstance(s, OpStep) or i in self.ahead:
+                continue
+            for _, v in s.outs:
+                users = self.users.get(v, set())
+                if v in self.needed or users - inside or users & stay:
+                    stay.add(i)
+        return len(stay)
 
     def result(self) -> tuple[list[Step], list[Step]]:
         """(the steps done ahead, the steps that remain)."""
