@@ -103,7 +103,7 @@ class Rich(nn.Module):
     def forward(self, x, k=1):
         return self.fc(x) * self.n
 """
-    path = case_file(tmp_path, "rich", body, [])
+    path = case_file(tmp_path, "rich_case", body, [])
     path.write_text(
         path.read_text()
         + "TESTCASES=[(Rich, lambda: ([],{}), lambda: ([torch.rand(2,3)],{'k': 2}), True)]\n"
