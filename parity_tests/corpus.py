@@ -98,13 +98,19 @@ def _unpack(git_directory: Path, split: str) -> Path:
     return target
 
 
-def load_cases(path: Path) -> list[Case]:
-    """Execute a file, standing in for what it imports and cannot get, and return its cases.
+def load_cases(path: Path, stand_in: bool = True) -> list[Case]:
+    """Execute a file and return its cases.
+
+    Args:
+        path: The file.
+        stand_in: Whether to stand in for what it imports and cannot get. That lasts as long as the
+            process; our own programs do without.
 
     Raises:
         Exception: whatever the file raises for another reason.
     """
-    standins.prepare()
+    if stand_in:
+        standins.prepare()
     code = compile(path.read_text(errors="replace"), str(path), "exec")
     for _ in range(MAX_IMPORT_REPAIRS):
         module = types.ModuleType(path.stem)
@@ -114,7 +120,7 @@ def load_cases(path: Path) -> list[Case]:
         try:
             exec(code, vars(module))
         except (ImportError, AttributeError) as error:
-            if not standins.supply_missing(error):
+            if not stand_in or not standins.supply_missing(error):
                 raise
             continue
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from parity_tests import worker
 from parity_tests.modes import MODES
 from parity_tests.results import Results
+from parity_tests.standins import StandInModule
 from tests.parity.hand_made import FakeMode, dying, hanging, hoarding, remembering
 
 
@@ -22,6 +24,20 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _modules_as_before() -> Iterator[None]:
+    """The runner's files and stand-ins stay in `sys.modules` of its process; other tests follow."""
+    before = dict(sys.modules)
+    yield
+    for name, module in list(sys.modules.items()):
+        made_here = isinstance(module, StandInModule) or getattr(module, "__spec__", None) is None
+        if made_here and before.get(name) is not module:
+            if name in before:
+                sys.modules[name] = before[name]
+            else:
+                del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)
