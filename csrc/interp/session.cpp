@@ -189,6 +189,11 @@ inline bool first_time(Session* s, Kind kind, PyObject* obj, PyObject* key) {
   return s->seen->insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}).second;
 }
 
+// Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
+bool written(Session* s, PyObject* obj, PyObject* name) {
+  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
+}
+
 // Makes obj an outside object.  Immutable containers are looked through at once: their content cannot change.
 void reach(Session* s, PyObject* v, int depth = 0) {
   if (v == nullptr || is_leaf(v)) return;
@@ -558,10 +563,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PyObject* descr = _PyType_Lookup(t, name);
   if (is_heap(t)) {
     read_type_attr(s, t, name, descr);
-    if (t->tp_getattro != PyObject_GenericGetAttr) {
-      read_type_attr(s, t, g_str_getattribute, _PyType_Lookup(t, g_str_getattribute));
-      read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
-    }
+    read_type_attr(s, t, g_str_getattribute, _PyType_Lookup(t, g_str_getattribute));
+    if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
   }
   if (!outside_object(s, obj)) {
     if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
@@ -576,7 +579,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       instance_dict(s, obj);
       return;
     }
-    if (!first_time(s, kAttrC, obj, name)) return;
+    if (written(s, obj, name) || !first_time(s, kAttrC, obj, name)) return;
     emit(s, kAttrC, obj, name, value);
     reach(s, value);
     return;
@@ -601,7 +604,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   PyObject* now = PyDict_GetItemWithError(d, key);
   if (now == nullptr) PyErr_Clear();
-  bool same = now != nullptr && value != nullptr && (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
+  bool same = now != nullptr && value != nullptr && !tracked(s, value) &&
+              (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
   if (value == nullptr || same) read_dict(s, d, key, now);
   // Likewise when the run has changed it and now puts it back.
   auto it = s->containers->find(d);
@@ -644,6 +648,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     PauseGuard pause;
     PyObject* old = PyObject_GetAttr(obj, name);
     if (old == nullptr) PyErr_Clear();
+    // Before the first write: what is there is what was there.
     if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
     emit(s, kWriteAttr, obj, name, old);
     Py_XDECREF(old);
@@ -704,7 +709,7 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
     key = f;
   } else {
     if (is_heap(t)) cache = false;
-    key = t;
+    key = reinterpret_cast<char*>(t) + 1;  // calling an instance is not calling the type
   }
   if (cache) {
     auto it = g_leaves.find(key);
@@ -1183,7 +1188,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
   ErrorGuard error;
   uint8_t leaf = classify(s, f, nullptr);
-  if (leaf == kLeafFrame) return result;
+  if (leaf == kLeafFrame || leaf == kLeafPure) return result;
   if (leaf == kLeafGetattr || leaf == kLeafDictGet) {
     PyObject* self = bound_self(f);
     PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);

@@ -93,15 +93,15 @@ _SHAPE_READS = _names(
 # Data is read to check for errors only, the shape of the result does not follow from it.
 _STATIC_RESULT = _names(
     """
-    inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr lstsq pinv
+    inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr  pinv
     slogdet det logdet matrix_rank lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse
     cholesky_inverse gaussian_nll_loss embedding embedding_bag multi_head_attention_forward
-    ctc_loss lstm gru rnn_tanh rnn_relu _VF pack_padded_sequence _pack_padded_sequence
-    multinomial bernoulli cdist where histc grid_sample rrelu affine_grid nll_loss cross_entropy
+    ctc_loss lstm gru rnn_tanh rnn_relu _VF  
+    multinomial bernoulli cdist  histc grid_sample rrelu affine_grid nll_loss cross_entropy
     index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill
-    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss tensor_split
-    interpolate dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft logspace
-    linspace arange full fake_quantize_per_tensor_affine lerp add sub mul
+    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss 
+     dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft 
+       fake_quantize_per_tensor_affine lerp add sub mul
     scaled_dot_product_attention
     """
 )

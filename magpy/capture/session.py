@@ -990,8 +990,13 @@ def _raise_site(e: BaseException) -> str:
     return where
 
 
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and type(a) in (int, str, bool, bytes) and a == b)
+def _same(now: Any, pre: Any, builder: Builder) -> bool:
+    """Whether a place holds what it held before, in every call: a value that differs from call to call does not."""
+    if type(now) in (int, float, complex, str) and builder.varies(now):
+        return False
+    return now is pre or (
+        type(now) is type(pre) and type(now) in (int, str, bool, bytes) and now == pre
+    )
 
 
 def _effects(
@@ -1029,7 +1034,9 @@ def _container_effect(
     if isinstance(obj, (list, collections.deque)):
         base = list if isinstance(obj, list) else collections.deque
         now = tuple(base.__iter__(obj))
-        if len(now) == len(pre) and all(_same(a, b) for a, b in zip(now, pre, strict=True)):
+        if len(now) == len(pre) and all(
+            _same(a, b, builder) for a, b in zip(now, pre, strict=True)
+        ):
             return None
         kind = base.__name__
         head = now[: len(pre)]
@@ -1066,7 +1073,7 @@ def _dict_effect(
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     now = dict(base.items(obj))
     deletes = [k for k in pre if k not in now]
-    stores = [(k, v) for k, v in now.items() if k not in pre or not _same(v, pre[k])]
+    stores = [(k, v) for k, v in now.items() if k not in pre or not _same(v, pre[k], builder)]
     if not deletes and not stores and list(now) == list(pre):
         return None
     replay = {k: None for k in pre if k in now}

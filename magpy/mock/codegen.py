@@ -313,10 +313,9 @@ class Code:
                 ]
             setter = "setattr" if isinstance(e.obj, type) else "object.__setattr__"
             if value is None:
-                return [
-                    f"{'type' if isinstance(e.obj, type) else 'object'}.__delattr__({target}, "
-                    f"{e.name!r})"
-                ]
+                if isinstance(e.obj, type):
+                    return [f"type.__delattr__({target}, {e.name!r})"]
+                return [f"{self.constant(support.discard_attribute)}({target}, {e.name!r})"]
             return [f"{setter}({target}, {e.name!r}, {value})"]
         if e.kind == "dict":
             return self._dict_effect(e, target)

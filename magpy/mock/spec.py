@@ -181,6 +181,10 @@ class Builder:
             return self._make(v, t)
         return self._remember(v, spec)
 
+    def varies(self, v: Any) -> bool:
+        """Whether a number or text is a value of the run that differs from call to call."""
+        return self._var_of(v) is not None
+
     def _remember(self, v: Any, spec: Spec) -> Spec:
         self._memo[id(v)] = spec
         self._pins.append(v)

@@ -64,6 +64,12 @@ def new_deque(cls: type, maxlen: int | None) -> Any:
     return d
 
 
+def discard_attribute(obj: Any, name: str) -> None:
+    """Empties a slot, which may be empty already."""
+    with contextlib.suppress(AttributeError):
+        object.__delattr__(obj, name)
+
+
 def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:
     """The second half of unpickling (https://docs.python.org/3/library/pickle.html#object.__reduce__)."""
     if state is not None:
