@@ -150,7 +150,7 @@ def disable(f: Any) -> Any:
         TypeError: `f` is not a Python function, method or module.
     """
     if isinstance(f, torch.nn.Module):
-        f.forward = disable(f.forward)  # type: ignore[method-assign]
+        f.forward = disable(f.forward)
         return f
     if isinstance(f, _interp.Compiled):
         return f._magpy_wrapped

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from magpy.errors import OptionError
 
@@ -41,7 +41,8 @@ def _inductor(mode: str | None, options: dict[str, Any] | None) -> Backend:
 
             patches.update(list_mode_options(mode))
         patches.update(options or {})
-        return compile_fx(gm, example_inputs, config_patches=patches or None)  # type: ignore[no-any-return]
+        compiled = compile_fx(gm, example_inputs, config_patches=patches or None)
+        return cast(Callable[..., Any], compiled)
 
     return compile_inductor
 
@@ -92,10 +93,9 @@ def resolve(backend: Any, mode: str | None, options: dict[str, Any] | None) -> B
     if callable(backend):
         takes_options = options and "options" in inspect.signature(backend).parameters
         if takes_options:
-            return lambda gm, inputs: backend(gm, inputs, options=options)  # type: ignore[no-any-return]
+            return lambda gm, inputs: backend(gm, inputs, options=options)
         return backend  # type: ignore[no-any-return]
     from torch._dynamo.backends.registry import lookup_backend
 
     check_options(backend, mode, options)
-    compiler = lookup_backend(backend)
-    return compiler
+    return lookup_backend(backend)

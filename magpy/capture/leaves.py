@@ -80,6 +80,7 @@ _BY_METHOD: dict[tuple[type, str], Leaf] = {}
 
 
 def _method_verdicts() -> None:
+    cls: type
     for name in ("append", "extend", "appendleft"):
         for cls in (list, collections.deque):
             if hasattr(cls, name):
@@ -334,12 +335,8 @@ def classify(f: Any) -> Leaf:
         return Leaf.TOUCH
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
         # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
-        call = getattr(type(f), "__call__", None)
-        return (
-            Leaf.FRAME
-            if isinstance(call, types.FunctionType) or call is None
-            else _classify_call(f, module, root)
-        )
+        watched = isinstance(type(f).__call__, types.FunctionType)
+        return Leaf.FRAME if watched else _classify_call(f, module, root)
     return Leaf.HANDLER
 
 

@@ -96,11 +96,11 @@ _STATIC_RESULT = _names(
     inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr  pinv
     slogdet det logdet matrix_rank lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse
     cholesky_inverse gaussian_nll_loss embedding embedding_bag multi_head_attention_forward
-    ctc_loss lstm gru rnn_tanh rnn_relu _VF  
+    ctc_loss lstm gru rnn_tanh rnn_relu _VF
     multinomial bernoulli cdist  histc grid_sample rrelu affine_grid nll_loss cross_entropy
     index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill
-    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss 
-     dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft 
+    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss
+     dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft
        fake_quantize_per_tensor_affine lerp add sub mul
     scaled_dot_product_attention
     """
@@ -192,6 +192,16 @@ def accessor_of(func: Any) -> tuple[str, str] | None:
     if name is None and isinstance(owner, property):
         name = getattr(owner.fget, "__name__", None)
     return (kind, name) if isinstance(name, str) else None
+
+
+def _accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
+    """The function and arguments that do what a property's accessor does."""
+    kind, name = accessor
+    if kind == "get":
+        return getattr, (args[0], name)
+    if kind == "set":
+        return setattr, (args[0], name, args[1])
+    return delattr, (args[0], name)
 
 
 LEAF_TYPES = (
@@ -379,6 +389,7 @@ class Recorder(TorchFunctionMode):
         """Notes that `func` of converted arguments gave `result`; returns it, or its equal."""
         t = type(result)
         where = where_text(3)
+        expected: Any
         if t in (int, float, complex) or (t is str and len(result) > 1):
             result = _interp.fresh(result)
             kind, expected = "bind", t
@@ -516,7 +527,7 @@ class Recorder(TorchFunctionMode):
     def _iterate(self, tensor: Any) -> Any:
         # Tensor.__iter__ hides the unbind that it is.
         if tensor.dim() == 0:
-            return torch.Tensor.__iter__(tensor)
+            return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
     def _before(
@@ -546,13 +557,7 @@ class Recorder(TorchFunctionMode):
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
         if accessor is not None:
-            kind, attr = accessor
-            if kind == "get":
-                func, args = getattr, (args[0], attr)
-            elif kind == "set":
-                func, args = setattr, (args[0], attr, args[1])
-            else:
-                func, args = delattr, (args[0], attr)
+            func, args = _accessor_call(accessor, args)
         self.note_modes()
         if flags & _RANDOM:
             self.record.random = True
@@ -669,9 +674,12 @@ class Recorder(TorchFunctionMode):
                     outs.append((path, self.new_var(result)))
             return False
         if isinstance(result, (tuple, list)):
-            return any([self._outputs(x, (*path, i), outs) for i, x in enumerate(result)])
+            # A list, not a generator: every part is collected.
+            parts = [self._outputs(x, (*path, i), outs) for i, x in enumerate(result)]
+            return any(parts)
         if isinstance(result, dict):
-            return any([self._outputs(x, (*path, k), outs) for k, x in result.items()])
+            parts = [self._outputs(x, (*path, k), outs) for k, x in result.items()]
+            return any(parts)
         if result is None:
             return False
         data = getattr(result, "data", None)

@@ -12,6 +12,7 @@ import contextlib
 import copy
 import copyreg
 import dis
+import functools
 import operator
 import random
 import types
@@ -167,48 +168,41 @@ class Handler:
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a call that the table of leaves reserves for the handler."""
-        effect = leaves.effect_of(f)
-        recorder = self.recorder
-        if effect is Effect.EFFECT:
-            return self._effect(f, args, kwargs)
-        if effect is Effect.WHOLE:
-            return self._whole_call(f, args, kwargs)
-        if effect is Effect.VARS:
-            if args:
-                self.session.attr_read(args[0], "__dict__", None)
-                d = getattr(args[0], "__dict__", None)
-                if isinstance(d, dict) and self.session.is_outside(d):
-                    self.session.touch(d)
-            return ABSENT
-        if effect is Effect.REDUCE:
-            target = getattr(f, "__self__", None)
-            target = args[0] if target is None and args else target
-            d = getattr(target, "__dict__", None)
-            if isinstance(d, dict) and target is not None and self.session.is_outside(target):
-                self.session.attr_read(target, "__dict__", None)
+        treat = _TREATMENTS.get(leaves.effect_of(f), Handler._unknown)
+        return treat(self, f, args, kwargs)
+
+    def _vars(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            self.session.attr_read(args[0], "__dict__", None)
+            d = getattr(args[0], "__dict__", None)
+            if isinstance(d, dict) and self.session.is_outside(d):
                 self.session.touch(d)
-            return ABSENT
-        if effect is Effect.NEUTRAL:
-            return ABSENT
-        if effect is Effect.RANDOM:
-            return self._random(f, args, kwargs)
-        if effect is Effect.NUMBER:
-            return self._number(f, args, kwargs)
-        if effect is Effect.CLOCK:
-            return self._derive(f, args, kwargs, f(*args, **kwargs))
-        if effect is Effect.PARTIAL:
-            return self._partial(f, args, kwargs)
-        if effect is Effect.WEAKREF:
-            target = f(*args)
-            self.session.reach(target)
-            self.redo.append((f, args, target))
-            return target
-        if effect is Effect.MEMO:
-            return self._memo(f, args, kwargs)
-        if effect is Effect.REFUSE:
-            self.refuse(f"{_name(f)} is called")
-            return ABSENT
-        return self._unknown(f, args, kwargs)
+        return ABSENT
+
+    def _reduce(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = getattr(f, "__self__", None)
+        target = args[0] if target is None and args else target
+        d = getattr(target, "__dict__", None)
+        if isinstance(d, dict) and target is not None and self.session.is_outside(target):
+            self.session.attr_read(target, "__dict__", None)
+            self.session.touch(d)
+        return ABSENT
+
+    def _neutral(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return ABSENT
+
+    def _clock(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._derive(f, args, kwargs, f(*args, **kwargs))
+
+    def _weakref(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = f(*args)
+        self.session.reach(target)
+        self.redo.append((f, args, target))
+        return target
+
+    def _refused(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.refuse(f"{_name(f)} is called")
+        return ABSENT
 
     def finish_iterators(self, builder: Builder) -> None:
         """Notes how far the run went in outside iterators, and that it must go as far again."""
@@ -230,7 +224,7 @@ class Handler:
             self.recorder.record.steps.append(step)
 
     def _whole_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One operation of the graph in which Python may run: it may read, not change, the world."""
+        """One operation of the graph in which Python may run: it may not change the world."""
         before = _state_picture(self.session)
         result = self.recorder.whole_call(
             _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
@@ -307,11 +301,10 @@ class Handler:
 
     def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A binary operation with a tracked operand."""
-        if result is a or result is b:
-            if type(result).__module__ == "numpy":
-                # In place: redone where it stands.
-                self._host_only(BINARY[op], (a, b))
-                return result
+        if (result is a or result is b) and type(result).__module__ == "numpy":
+            # In place: redone where it stands.
+            self._host_only(BINARY[op], (a, b))
+            return result
         return self._derive(BINARY[op], (a, b), {}, result)
 
     def compare(self, op: int, a: Any, b: Any, result: Any) -> Any:
@@ -456,7 +449,7 @@ class Handler:
             and len(args[0])
         ):
             self.session.touch(args[0])
-            draw = owner._randbelow
+            draw = owner._randbelow  # type: ignore[attr-defined]
             i = draw(len(args[0]))
             recorder._add(
                 HostStep(
@@ -577,7 +570,8 @@ class Handler:
             elif isinstance(v, dict):
                 todo.extend(dict.values(v))
             elif isinstance(v, _SEQUENCES):
-                todo.extend(next(c for c in _SEQUENCES if isinstance(v, c)).__iter__(v))
+                base: Any = next(c for c in _SEQUENCES if isinstance(v, c))
+                todo.extend(base.__iter__(v))
             todo.extend(_state_of(v))
         return tensors
 
@@ -603,6 +597,23 @@ class Handler:
         except Refusal as r:
             if self.refusal is None:
                 self.refusal = r
+
+
+# How a call is performed; one whose effect is not here has effects that magpy does not know.
+_TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    Effect.EFFECT: Handler._effect,
+    Effect.WHOLE: Handler._whole_call,
+    Effect.VARS: Handler._vars,
+    Effect.REDUCE: Handler._reduce,
+    Effect.NEUTRAL: Handler._neutral,
+    Effect.RANDOM: Handler._random,
+    Effect.NUMBER: Handler._number,
+    Effect.CLOCK: Handler._clock,
+    Effect.PARTIAL: Handler._partial,
+    Effect.WEAKREF: Handler._weakref,
+    Effect.MEMO: Handler._memo,
+    Effect.REFUSE: Handler._refused,
+}
 
 
 def _state_picture(session: Any) -> dict[int, Any]:
@@ -662,7 +673,7 @@ def _check_effects(record: Record) -> None:
     for step in record.steps:
         if isinstance(step, EffectStep):
             for t in step.tensors:
-                var = t if isinstance(t, int) else variables.get(id(t))
+                var = Var(t) if isinstance(t, int) else variables.get(id(t))
                 if var in record.storages:
                     looked.add(record.storages[var])
             name = _name(step.func)
@@ -735,14 +746,14 @@ BINARY = [
         "ixor",
     ]
 ]
-_ITERATORS = (
+_ITERATORS: tuple[type, ...] = (
     type(iter([])),
     type(iter(())),
     type(iter(range(0))),
     type(reversed([])),
     type(iter("")),
 )
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 def _name(f: Any) -> str:
@@ -767,14 +778,9 @@ def _whole(f: Any) -> Callable[..., Any]:
     return whole
 
 
-_prepared = False
-
-
+@functools.cache
 def prepare() -> None:
     """Connects the native parts with the Python ones, once per process."""
-    global _prepared
-    if _prepared:
-        return
     _interp.set_types(torch.Tensor, collections.deque)
     _interp.set_instrument(instrument_checked, instrument.offsets)
     _interp.set_tensor_api(_tensor._api)
@@ -801,7 +807,6 @@ def prepare() -> None:
     )
     for code in leaves.python_leaves():
         _interp.set_leaf_code(code, int(Leaf.HANDLER))
-    _prepared = True
 
 
 _PAIRS = {
@@ -848,6 +853,9 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
     """Calls `f(*args, **kwargs)` for real, watched.
 
     Args:
+        f: the program.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
         scalars: whether graphs may take Python numbers as inputs.
 
     Returns:
@@ -1032,7 +1040,7 @@ def _container_effect(
     if isinstance(obj, dict):
         return _dict_effect(obj, pre, whole, builder, session)
     if isinstance(obj, (list, collections.deque)):
-        base = list if isinstance(obj, list) else collections.deque
+        base: Any = list if isinstance(obj, list) else collections.deque
         now = tuple(base.__iter__(obj))
         if len(now) == len(pre) and all(
             _same(a, b, builder) for a, b in zip(now, pre, strict=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import keyword
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -458,7 +458,10 @@ class Code:
             self._made.add(var)
 
     def function(
-        self, runners: list[Callable[..., Any]], recover: Callable[..., Any], transactional: bool
+        self,
+        runners: Sequence[Callable[..., Any]],
+        recover: Callable[..., Any],
+        transactional: bool,
     ) -> tuple[Any, str]:
         """The compiled mock function and its text."""
         faults.check("mock")

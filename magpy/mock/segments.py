@@ -192,10 +192,7 @@ class GraphBuilder:
             and hasattr(torch.Tensor, func.__name__)
         ):
             return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if (
-            isinstance(func, types.FunctionType)
-            and getattr(torch.Tensor, func.__name__, None) is func
-        ):
+        if isinstance(func, types.FunctionType) and _is_tensor_method(func):
             return g.call_method(func.__name__, fx_args, fx_kwargs)
         if isinstance(func, types.WrapperDescriptorType) and args:
             return g.call_method(func.__name__, fx_args, fx_kwargs)
@@ -337,7 +334,7 @@ class _Hoist:
                 )
 
     def _repeated(self, ahead: list[int]) -> int:
-        """How many operations would be done ahead and in the graph again: what the graph needs, and what that needs."""
+        """How many operations would be done ahead and again in the graph, which needs them."""
         inside = set(ahead)
         stay: set[int] = set()
         for i in reversed(ahead):
@@ -364,6 +361,10 @@ class _Hoist:
             ):
                 gone.add(i)
         return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
+
+
+def _is_tensor_method(func: types.FunctionType) -> bool:
+    return getattr(torch.Tensor, func.__name__, None) is func
 
 
 class _Schedule:
@@ -432,6 +433,22 @@ def _schedule(steps: list[Step], storages: dict[Var, int]) -> list[Any]:
     return schedule.runs
 
 
+def _live(runs: list[Any], needed: set[Var]) -> list[set[Var]]:
+    """Which variables are used after each of the runs."""
+    later = set(needed)
+    uses: list[set[Var]] = []
+    for item in reversed(runs):
+        uses.append(set(later))
+        if isinstance(item, tuple):
+            for s in item[1]:
+                if isinstance(s, OpStep):
+                    refs((s.args, s.kwargs), later)
+        elif hasattr(item, "outs"):
+            refs((item.args, item.kwargs), later)
+    uses.reverse()
+    return uses
+
+
 def cut(
     steps: list[Step],
     needed: set[Var],
@@ -442,6 +459,7 @@ def cut(
     """Cuts the steps into segments.
 
     Args:
+        steps: what the run did, in order.
         needed: variables that the result and the effects use.
         start: torch's modes when the call begins.
         storages: memory of each variable; None forbids moving checks ahead.
@@ -454,20 +472,8 @@ def cut(
     prelude, steps = hoist.result()
     runs = _schedule(steps, storages or {})
     modes = start
-    # Which variables are used after each point, from the end.
     plan = Plan(prelude=prelude)
-    later = set(needed)
-    uses: list[set[Var]] = []
-    for item in reversed(runs):
-        uses.append(set(later))
-        if isinstance(item, tuple):
-            for s in item[1]:
-                if isinstance(s, OpStep):
-                    refs((s.args, s.kwargs), later)
-        elif hasattr(item, "outs"):
-            refs((item.args, item.kwargs), later)
-    uses.reverse()
-    for item, live in zip(runs, uses, strict=True):
+    for item, live in zip(runs, _live(runs, needed), strict=True):
         if not isinstance(item, tuple):
             if hasattr(item, "outs"):
                 item_modes = modes

@@ -165,9 +165,10 @@ class Builder:
         if var is not None:
             if isinstance(v, torch.Tensor) and not self._is_outside(v) and vars(v):
                 # Attributes that the program gave to a tensor of the run.
-                spec = self._remember(v, New("tensor", None, [Value(var)]))
-                self._state(v, torch.Tensor, spec)
-                return spec
+                tensor = New("tensor", None, [Value(var)])
+                self._remember(v, tensor)
+                self._state(v, torch.Tensor, tensor)
+                return tensor
             spec = Value(var)
         elif self._is_outside(v):
             spec = Outside(v)
@@ -335,12 +336,12 @@ class Builder:
         return spec
 
     def _instance(self, v: Any, t: type) -> Spec:
-        new = t.__new__
-        if isinstance(new, types.BuiltinFunctionType) and new.__self__.__flags__ & (1 << 9):
-            return self._reduced(
-                v, t
-            )  # a class made in C, such as functools.partial: only it makes instances
-        base = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
+        new: Any = t.__new__
+        maker = new.__self__ if isinstance(new, types.BuiltinFunctionType) else None
+        if isinstance(maker, type) and maker.__flags__ & (1 << 9):
+            # A class made in C, such as functools.partial: only it makes instances.
+            return self._reduced(v, t)
+        base: Any = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
         if base is object or base is types.SimpleNamespace:
             spec = New("instance", t)
         elif base in (dict, collections.OrderedDict):

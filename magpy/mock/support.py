@@ -52,7 +52,7 @@ def same_meta(result: Any, expected: Any) -> bool:
 
 def new_defaultdict(cls: type, factory: Any) -> Any:
     """An empty defaultdict of a class, without its constructor."""
-    d = collections.defaultdict.__new__(cls)
+    d: Any = collections.defaultdict.__new__(cls)
     collections.defaultdict.__init__(d, factory)
     return d
 
@@ -213,7 +213,7 @@ def save(
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
         states.append((torch.set_rng_state, torch.get_rng_state()))
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     return copies, grads, states
 

@@ -26,6 +26,8 @@ _COLOURS = {
     "object": "#b0b0b0",
     "root": "#b279a2",
 }
+# What is written on the edge of a read.
+_LABELS = {"dict_key": "{!s}", "type_attr": ".{}", "attr_c": ".{}", "cell": "cell"}
 
 
 def _kind(obj: Any) -> str:
@@ -83,16 +85,12 @@ def build(capture: Capture) -> nx.MultiDiGraph:
         if kind == "link_dict":
             owner[id(value)] = obj
             node(obj)
-        elif kind == "dict_key":
-            edge(obj, str(key), value)
-        elif kind in ("type_attr", "attr_c"):
-            edge(obj, f".{key}", value)
-        elif kind == "cell":
-            edge(obj, "cell", value)
+        elif kind in _LABELS:
+            edge(obj, _LABELS[kind].format(key), value)
         elif kind == "snap":
             items = value.items() if isinstance(value, dict) else enumerate(value)
-            for k, v in items:
-                edge(obj, f"[{k!r}]"[:24], v)
+            for place, v in items:
+                edge(obj, f"[{place!r}]"[:24], v)
     return graph
 
 

@@ -148,6 +148,8 @@ def build(
     """An `_interp.Entry` for a capture.
 
     Args:
+        capture: what was captured.
+        backend: compiles its graphs, at their first run.
         recover: called as recover(info, exception, saved) when something inside the mock function
             raises before its effects.
 

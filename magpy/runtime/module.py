@@ -83,7 +83,7 @@ def _class_of(cls: type) -> type:
 def compile_module(module: torch.nn.Module, options: Options) -> Any:
     """A compiled module that shares everything with `module`."""
     cls = _class_of(type(module))
-    new = object.__new__(cls)
+    new: Any = object.__new__(cls)
     object.__setattr__(new, "__dict__", module.__dict__)
     object.__setattr__(new, "__magpy_original__", module)
     object.__setattr__(new, "__magpy_callable__", runtime.make(module, options))
