@@ -196,6 +196,8 @@ class Handler:
 
     def _weakref(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = f(*args)
+        if not self.session.is_outside(f):
+            return target  # made by the run, which must not be kept alive
         self.session.reach(target)
         self.redo.append((f, args, target))
         return target
