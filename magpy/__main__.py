@@ -66,7 +66,7 @@ def doctor() -> int:
         f"CPython {platform.python_version()} on {platform.machine()}",
         magpy.unsupported or "",
     )
-    for module in ("torch", "numpy", "networkx", "bytecode"):
+    for module in ("torch", "numpy", "networkx"):
         found = importlib.util.find_spec(module) is not None
         good = _say(found, module, _version(module) if found else f"pip install {module}") and good
     for module in ("transformers", "matplotlib", "hypothesis", "triton"):

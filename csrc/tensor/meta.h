@@ -1,7 +1,7 @@
 // What a guard remembers of a tensor, and whether another tensor is like it.
 //
 // Owns: TensorMeta (type, dtype, device, layout, sizes, strides, gradient flags, dispatch keys), the pack of many unchanging tensors,
-// the test whether two tensors share memory.  Does not own: which tensors a guard looks at (magpy/guards), torch's global state
+// the test whether two tensors share memory.  Does not own: which tensors a guard looks at (magpy/refgraph), torch's global state
 // (state.h).  Called through the table in csrc/interp/tensor_api.h and from Python, with the GIL held.  Nothing throws.
 #pragma once
 

@@ -801,7 +801,7 @@ def prepare() -> None:
         "testing",
         "autograd/profiler.py",
     ]
-    subpackages = ("capture", "mock", "guards", "refgraph", "backends", "runtime", "explain")
+    subpackages = ("capture", "mock", "refgraph", "backends", "runtime", "explain")
     _interp.set_skip_prefixes(
         [os.path.join(here, p) for p in subpackages]
         + [os.path.join(here, p) for p in ("api.py", "errors.py", "config.py", "__init__.py")]
@@ -1001,7 +1001,7 @@ def _raise_site(e: BaseException) -> str:
 
 
 def _same(now: Any, pre: Any, builder: Builder) -> bool:
-    """Whether a place holds what it held before, in every call: a value that differs from call to call does not."""
+    """Whether a place holds what it held before, in every call."""
     if type(now) in (int, float, complex, str) and builder.varies(now):
         return False
     return now is pre or (

@@ -1,7 +1,8 @@
 """Segments: tensor operations between two values that Python looks at, as torch.fx graphs.
 
 Owns the cut of the steps into segments and the building of each `torch.fx.GraphModule`.  Does not
-own what runs them (magpy/backends) nor what stands between them (magpy/mock/codegen.py).
+own what runs them (magpy/backends) nor what stands between them (magpy/mock/codegen.py).  Called
+by magpy/runtime/entry.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns the analysis of a log, a pure function: which objects are anchored (the guard is on the object
 itself), which are relative (reached from an argument in every call), and the list of checks.  Does
 not own the log (csrc/interp/session.cpp) nor how a check is run (csrc/interp/guards.cpp).  Called
-by magpy/runtime/compiled.py and magpy/explain.
+by magpy/runtime/entry.py.
 """
 
 from __future__ import annotations
