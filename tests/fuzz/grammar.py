@@ -271,7 +271,7 @@ PIECES = {
         "gt = gt.detach() | gt = gt.clone() | gt.zero_() | gt = gl_view",
     ),
     "gp": Piece(
-        "gp = nn.Parameter($t)",
+        "gp = nn.Parameter($t.float())",
         {"T": "gp"},
         "gp.data.add_($F) | gp.grad = None | gp.data = $T.detach()",
         "gp.data.mul_(2) | gp.grad = None | gp.requires_grad_(False) | "

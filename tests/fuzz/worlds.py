@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 import magpy
+from magpy import _interp
 
 FILE = "<fuzz>"
 
@@ -127,12 +128,12 @@ class Picture:
             name = getattr(v, "__qualname__", None) or getattr(v, "__name__", None) or str(v)
             self._word(("named", name), path)
             return
-        if t is tuple:
-            self._word(("tuple", len(v)), path)
+        if t is tuple or t is torch.Size:
+            self._word((t.__name__, len(v)), path)
             for i, x in enumerate(v):
                 self._add(x, self._sub(path, f"[{i}]"))
             return
-        if t is magpy._interp.Compiled:
+        if t is _interp.Compiled:
             v, t = v._magpy_wrapped, types.FunctionType
         number = self._seen.get(id(v))
         if number is not None:
@@ -155,11 +156,16 @@ class Picture:
         d = v.detach()
         self._word(("form", str(d.dtype), tuple(d.shape), d.stride(), d.storage_offset()), path)
         self._word(("storage", number), path)
-        function = v.grad_fn
-        name = function.name() if function is not None else None
-        self._word(("autograd", v.requires_grad, v.is_leaf, name), path)
+        try:
+            function = v.grad_fn
+            name = function.name() if function is not None else None
+            leaf = v.is_leaf
+        except RuntimeError as error:
+            # A view whose base was changed in a way that autograd forbids.
+            name, leaf = str(error)[:60], False
+        self._word(("autograd", v.requires_grad, leaf, name), path)
         self._word(("data", d.numpy().tobytes()), path)
-        if v.is_leaf and v.grad is not None:
+        if leaf and v.grad is not None:
             self._add(v.grad, self._sub(path, ".grad"))
         if vars(v):
             self._add(vars(v), self._sub(path, ".__dict__"))
@@ -317,7 +323,7 @@ class World:
             for n, x in names.items()
             if n not in _HIDDEN
             and n not in self._helpers
-            and not isinstance(x, (types.ModuleType, magpy._interp.Compiled))
+            and not isinstance(x, (types.ModuleType, _interp.Compiled))
         }
         classes = {
             n: describe_class(x)

@@ -1,0 +1,11 @@
+import collections
+table = collections.defaultdict(list)
+
+def f(k):
+    table[k].append(len(table))
+target = f
+
+def steps(f):
+    yield attempt(f, 'z')
+    yield attempt(f, 'z')
+    yield attempt(f, 'y')

@@ -1,0 +1,15 @@
+import torch
+base = torch.arange(3.0)
+items = [0]
+
+def f(t):
+    print(t, items)
+    base.add_(1)
+    items.append(1)
+    print(items)
+target = f
+
+def steps(f):
+    yield attempt(f, base)
+    yield attempt(f, base)
+    yield attempt(f, base)

@@ -1,0 +1,102 @@
+"""Random programs and the shortened programs that once failed, eager and compiled in step.
+
+`--long` runs many more. `python -m tests.fuzz` runs as many as wanted, and shortens what fails.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import torch
+
+from tests.fuzz import __main__ as fuzz
+from tests.fuzz import shrink, worlds
+
+REGRESSIONS = sorted((pathlib.Path(__file__).parent / "regressions").glob("*.py"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def run(seeds):
+    batch = fuzz.Batch()
+    batch.run(seeds)
+    told = "\n".join(f"seed {seed}: {finding}" for seed, finding in batch.failures)
+    assert not batch.failures, f"{told}\nshorten: python -m tests.fuzz --programs 1 --seed SEED"
+    return batch
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_shortened_program_does_as_eager(path):
+    assert fuzz.check(path.read_text(), 0) is None
+
+
+def test_random_programs_do_as_eager():
+    batch = run(range(60))
+    assert batch.total.hits > 30, "entries are used"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, 20000, 500))
+def test_many_random_programs_do_as_eager(first):
+    run(range(first, first + 500))
+
+
+FORGETFUL = """
+import torch
+count = 0
+unused = 7
+def f(t):
+    global count
+    for _ in range(2):
+        count += 1
+    return t + 1
+target = f
+def steps(f):
+    yield attempt(f, torch.ones(2))
+    yield attempt(f, torch.ones(2))
+"""
+
+
+class Forgetful:
+    """Calls a function once and then answers the same."""
+
+    def __init__(self, f):
+        self.f, self.result = f, None
+
+    def __call__(self, *args):
+        if self.result is None:
+            self.result = self.f(*args)
+        return self.result
+
+
+def test_worlds_that_differ_are_found():
+    finding = worlds.run(FORGETFUL, wrap=Forgetful).finding
+    assert finding.kind == "differs"
+    assert finding.step == 1
+
+
+def test_a_failing_program_is_shortened():
+    def fails(source):
+        try:
+            found = worlds.run(source, wrap=Forgetful).finding
+        except Exception:
+            return False
+        return found is not None and "count" in found.text
+
+    short = shrink.shrink(FORGETFUL, fails, 10)
+    assert fails(short)
+    assert "unused" not in short
+    assert "for " not in short
+
+
+def test_a_crash_is_survived():
+    crash = "import ctypes\ndef f():\n    pass\ntarget = f\ndef steps(f):\n    ctypes.string_at(0)\n    yield 1\n"
+    finding = fuzz.check(crash, 0)
+    assert finding.kind == "crash"
