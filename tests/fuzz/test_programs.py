@@ -97,6 +97,9 @@ def test_a_failing_program_is_shortened():
 
 
 def test_a_crash_is_survived():
-    crash = "import ctypes\ndef f():\n    pass\ntarget = f\ndef steps(f):\n    ctypes.string_at(0)\n    yield 1\n"
+    crash = (
+        "import ctypes\ndef f():\n    pass\ntarget = f\n"
+        "def steps(f):\n    ctypes.string_at(0)\n    yield 1\n"
+    )
     finding = fuzz.check(crash, 0)
     assert finding.kind == "crash"
