@@ -90,6 +90,12 @@ _SHAPE_READS = _names(
     broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
     """
 )
+_SPLITS = _names(
+    """
+    unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit
+    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten
+    """
+)
 # Data is read to check for errors only, the shape of the result does not follow from it.
 _STATIC_RESULT = _names(
     """
@@ -592,11 +598,10 @@ class Recorder(TorchFunctionMode):
             found: set[Var] = set()
             _collect_refs((args, kwargs), found)
             if loose or found & self._loose:
-                if isinstance(result, torch.Tensor):
+                # Only what takes a tensor apart gives as many tensors as its shape says.
+                loose = bool(outs) and name in _SPLITS and not isinstance(result, torch.Tensor)
+                if not loose:
                     self._loose.update(v for _, v in outs)
-                    loose = False
-                elif outs:
-                    loose = True  # how many tensors there are follows from data
         if on_host or loose:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
