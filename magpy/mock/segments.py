@@ -17,6 +17,7 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
+from magpy.capture.leaves import scalar_function
 from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
 
 _SAFE = (
@@ -413,7 +414,20 @@ class _Schedule:
             self.blocked.add(step.result)
 
 
-def _schedule(steps: list[Step], storages: dict[Var, int]) -> list[Any]:
+def _number(step: HostStep) -> bool:
+    """Whether a step takes a number out of a tensor, or computes one from numbers."""
+    return (
+        step.kind == "bind"
+        and step.result is not None
+        and step.owner is None
+        and step.expected in (int, float, complex)
+        and _safe(step.args)
+        and _safe(step.kwargs)
+        and (getattr(step.func, "__name__", "") == "item" or scalar_function(step.func))
+    )
+
+
+def _schedule(steps: list[Step], storages: dict[Var, int], numbers: bool) -> list[Any]:
     schedule = _Schedule(storages)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None
@@ -425,6 +439,9 @@ def _schedule(steps: list[Step], storages: dict[Var, int]) -> list[Any]:
             schedule.graph.append(step)
         elif isinstance(step, OpStep):
             schedule.op(step)
+        elif isinstance(step, HostStep) and numbers and _number(step):
+            assert step.result is not None
+            schedule.op(OpStep(step.func, step.args, step.kwargs, [((), step.result)]))
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             schedule.host(step)
@@ -456,6 +473,7 @@ def cut(
     start: TorchModes,
     fixed: set[Var],
     storages: dict[Var, int] | None = None,
+    numbers: bool = False,
 ) -> Plan:
     """Cuts the steps into segments.
 
@@ -466,12 +484,13 @@ def cut(
         storages: memory of each variable; None forbids moving checks ahead.
         fixed: inputs that are the same tensor objects in every call; they come first among a
             segment's inputs.
+        numbers: whether graphs may compute Python numbers (Python itself runs them).
     """
     hoist = _Hoist(steps, needed, start, storages or {})
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {})
+    runs = _schedule(steps, storages or {}, numbers)
     modes = start
     plan = Plan(prelude=prelude)
     for item, live in zip(runs, _live(runs, needed), strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp, config
-from magpy.backends import Backend
+from magpy.backends import Backend, eager
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
 from magpy.errors import Refusal
@@ -163,7 +163,12 @@ def build(
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
     plan = segments.cut(
-        capture.record.steps, _needed(capture), capture.start_modes, fixed, capture.record.storages
+        capture.record.steps,
+        _needed(capture),
+        capture.start_modes,
+        fixed,
+        capture.record.storages,
+        numbers=backend is eager,
     )
     late = _needs_undo(plan, capture.record)
     if late:
