@@ -770,9 +770,20 @@ class Recorder(TorchFunctionMode):
             return
         self._add(OpStep(func, plan[0], plan[1], outs, False))
 
+    def _written(self) -> frozenset[Var]:
+        """The outside tensors whose memory is written through another tensor, which leaves their versions alone."""
+        storages = self.record.storages
+        memory: set[int] = set()
+        for step in self.record.steps:
+            if isinstance(step, (OpStep, HostStep)) and step.mutates:
+                for target in (*step.args[:1], step.kwargs.get("out")):
+                    if isinstance(target, Ref) and target.var in storages:
+                        memory.add(storages[target.var])
+        return frozenset(v for v in self.record.inputs if storages.get(v) in memory)
+
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
-        self.record.mutated = self.dirty()
+        self.record.mutated = self.dirty() | self._written()
         modes = current_modes()
         if modes != self._start and self.refusal is None:
             self.refusal = Refusal(

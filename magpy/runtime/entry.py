@@ -15,7 +15,7 @@ from typing import Any
 from magpy import _interp, config
 from magpy.backends import Backend, eager
 from magpy.capture.session import Capture
-from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.errors import Refusal
 from magpy.mock import segments
 from magpy.mock.codegen import Code
@@ -142,6 +142,22 @@ def _swaps_data(step: Any) -> bool:
     return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
 
 
+# What an outside tensor is, which no copy of its data brings back.
+_FORM_CHANGES = frozenset(
+    ["requires_grad_", "detach_", "set_", "resize_", "resize_as_", "register_hook", "retain_grad"]
+)
+
+
+def _changes_form(step: Any, record: Record) -> bool:
+    if not isinstance(step, (OpStep, HostStep)) or not step.args:
+        return False
+    target = step.args[0]
+    if not isinstance(target, Ref) or target.var not in record.inputs:
+        return False
+    name = step.args[1] if step.func is setattr else getattr(step.func, "__name__", "")
+    return name in _FORM_CHANGES or (step.func is setattr and name == "requires_grad")
+
+
 def build(
     capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]
 ) -> tuple[Any, EntryInfo]:
@@ -174,6 +190,11 @@ def build(
     if late:
         if any(_swaps_data(s) for s in capture.record.steps):
             raise Refusal("Tensor.data is assigned before a value is read that depends on data")
+        if any(_changes_form(s, capture.record) for s in capture.record.steps):
+            raise Refusal(
+                "what an outside tensor is (requires_grad, its size, its hooks) is changed in a "
+                "call that reads a value which depends on data"
+            )
         for v in capture.record.mutated:
             t = capture.record.inputs[v]
             if t.requires_grad and not t.is_leaf:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import faulthandler
 import os
 import pathlib
 import pickle
@@ -36,6 +37,7 @@ def _apart(work, timeout):
         try:
             os.close(read)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            faulthandler.disable()  # the parent tells of a crash
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
