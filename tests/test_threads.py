@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-magpy = pytest.importorskip("magpy", exc_type=ImportError)
-
-from tests.comparison import difference  # noqa: E402
+import magpy
+from tests.comparison import difference
 
 
 def together(work, count):

@@ -5,11 +5,9 @@ import copy
 import pytest
 import torch
 
-magpy = pytest.importorskip("magpy")
-pytest.importorskip("transformers")
-
-from benchmarks.zoo import ZOO  # noqa: E402  (after the skips)
-from tests.comparison import assert_same, difference  # noqa: E402
+import magpy
+from benchmarks.zoo import ZOO
+from tests.comparison import assert_same, difference
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
