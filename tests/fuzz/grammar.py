@@ -869,8 +869,11 @@ class Writer:
             ]
         outer = {t: list(v) for t, v in self.scope.items()}
         self._declare(new)
+        fixed = self.fixed
+        if head.lstrip().startswith("while"):
+            self.fixed = fixed | {shape.partition(" ")[0]}  # so that it ends
         body, _ = self.block(size, inside, depth - 1)
-        self.scope = outer
+        self.scope, self.fixed = outer, fixed
         lines = [head, *body]
         if shape == "else":
             other, _ = self.block(rng.randint(1, 2), inside, depth - 1)
