@@ -771,7 +771,7 @@ class Recorder(TorchFunctionMode):
         self._add(OpStep(func, plan[0], plan[1], outs, False))
 
     def _written(self) -> frozenset[Var]:
-        """The outside tensors whose memory is written through another tensor, which leaves their versions alone."""
+        """The outside tensors written through another tensor, which leaves their versions alone."""
         storages = self.record.storages
         memory: set[int] = set()
         for step in self.record.steps:
