@@ -1438,7 +1438,10 @@ PyObject* session_run(Session* s, PyObject* args) {
   tls_pause = 0;
   if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(Py_TYPE(f)))
     read_type_attr(s, Py_TYPE(f), g_str_call, _PyType_Lookup(Py_TYPE(f), g_str_call));
+  // A collection would run finalizers and weak reference callbacks of objects that have nothing to do with this call, watched.
+  int collecting = PyGC_Disable();
   PyObject* r = PyObject_Call(f, pos, kw);
+  if (collecting) PyGC_Enable();
   tls_session = nullptr;
   tls_pause = pause;
   hook_remove();
