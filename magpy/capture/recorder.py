@@ -257,6 +257,8 @@ class Recorder(TorchFunctionMode):
         self._rely = False
         self._on_host = False
         self._loose: set[Var] = set()
+        self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
+        self._memories = 0
         self.any_tracked = False
         self.direct = False
         self.operations = 0
@@ -281,8 +283,24 @@ class Recorder(TorchFunctionMode):
         self.record.nvars += 1
         if tensor is not None:
             self._remember(tensor, var)
-            self.record.storages[var] = _storage(tensor)
+            self.record.storages[var] = self._memory_of(tensor)
         return var
+
+    def _memory_of(self, tensor: Any) -> int:
+        """A number for the tensor's memory, shared by tensors that live at the same time and share it.
+
+        An address alone would not do, because memory that was freed is used again.
+        """
+        address = _storage(tensor)
+        if address == 0:
+            return 0
+        number, users = self._memory.get(address, (0, []))
+        users = [ref for ref in users if ref() is not None]
+        if not users:
+            self._memories += 1
+            number = self._memories
+        self._memory[address] = (number, [*users, weakref.ref(tensor)])
+        return number
 
     def _remember(self, tensor: Any, var: Var) -> None:
         key = id(tensor)
