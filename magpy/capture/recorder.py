@@ -287,7 +287,7 @@ class Recorder(TorchFunctionMode):
         return var
 
     def _memory_of(self, tensor: Any) -> int:
-        """A number for the tensor's memory, shared by tensors that live at the same time and share it.
+        """A number for the tensor's memory, the same for tensors alive together that share it.
 
         An address alone would not do, because memory that was freed is used again.
         """
