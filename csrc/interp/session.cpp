@@ -1002,7 +1002,8 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   if (!s->tracked->empty() && !is_tensor(c)) {
     ErrorGuard error;
     rely_on(s, item);
-    rely_on(s, c);
+    // A dict is asked for its keys only, and storing a key relies on it already.
+    if (!PyDict_Check(c)) rely_on(s, c);
   }
   if (is_leaf(c) || PyTuple_Check(c) || !known_outside(s, c)) return;
   ErrorGuard error;

@@ -204,6 +204,10 @@ SCALAR_FUNCTIONS = frozenset(
 )
 
 
+# Tensor methods whose number is one of many: the program may do arithmetic with it or pass it on.
+NUMBER_METHODS = frozenset(["item", "data_ptr"])
+
+
 def scalar_function(f: Any) -> bool:
     """Whether a C function computes a value from values, so that it can be computed again."""
     try:
@@ -216,7 +220,7 @@ def scalar_function(f: Any) -> bool:
         return True
     owner = _owner_of(f)
     return owner is not None and (
-        owner in (float, int, str, complex) or _numpy_pure(owner.__module__)
+        owner in (float, int, str, complex) or _numpy_pure(module_of_type(owner))
     )
 
 
@@ -260,6 +264,12 @@ def forget_python(f: Callable[..., Any]) -> None:
     code = _code_of(f)
     if code is not None:
         _WHOLE_PYTHON.pop(code, None)
+
+
+def module_of_type(t: type) -> str:
+    """The module that a class names; a program may have put anything there."""
+    module = t.__module__
+    return module if isinstance(module, str) else ""
 
 
 def _module_of(f: Any) -> str:
@@ -342,7 +352,7 @@ def classify(f: Any) -> Leaf:
 
 def _classify_call(f: Any, module: str, root: str) -> Leaf:
     for cls in type(f).__mro__:
-        owner_module = cls.__module__.partition(".")[0]
+        owner_module = module_of_type(cls).partition(".")[0]
         if "__call__" in cls.__dict__ and not cls.__flags__ & (1 << 9):
             return Leaf.TORCH if owner_module == "torch" else Leaf.HANDLER
     return Leaf.TORCH if root == "torch" else Leaf.FRAME
@@ -353,7 +363,7 @@ def _numpy_pure(module: str) -> bool:
 
 
 def _pure_type(t: type) -> bool:
-    module = t.__module__
+    module = module_of_type(t)
     root = module.partition(".")[0]
     return module in _PURE_MODULES or _numpy_pure(module) or (root == "torch" and False)
 
@@ -361,13 +371,13 @@ def _pure_type(t: type) -> bool:
 def _classify_type(t: type) -> Leaf:
     if t.__flags__ & (1 << 9):
         # A Python class with a C constructor somewhere in its bases.
-        root = t.__module__.partition(".")[0]
+        root = module_of_type(t).partition(".")[0]
         return (
             Leaf.TORCH
-            if root == "torch" or any(c.__module__.startswith("torch") for c in t.__mro__)
+            if root == "torch" or any(module_of_type(c).startswith("torch") for c in t.__mro__)
             else Leaf.TOUCH
         )
-    root = t.__module__.partition(".")[0]
+    root = module_of_type(t).partition(".")[0]
     if root == "torch":
         return Leaf.TORCH
     return Leaf.TOUCH if _pure_type(t) else Leaf.HANDLER
@@ -398,7 +408,8 @@ def effect_of(f: Any) -> Effect:
     if owner is not None:
         if owner.__module__ in ("_io", "io") and name in _IO_METHODS:
             return Effect.EFFECT
-        if owner.__module__ in ("_random", "random") or owner.__module__.startswith("numpy.random"):
+        origin = module_of_type(owner)
+        if origin in ("_random", "random") or origin.startswith("numpy.random"):
             return Effect.RANDOM
         if (
             (object, name) in _BY_METHOD

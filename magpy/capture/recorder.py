@@ -21,6 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor
+from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.steps import (
     HostStep,
     ModeStep,
@@ -605,7 +606,7 @@ class Recorder(TorchFunctionMode):
         if not outs and result is not None and not self._only_known(result):
             if not _has_ref(args) and not _has_ref(kwargs):
                 return result
-            if type(result) in (int, float, complex) and (name == "item" or self.direct):
+            if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
                 return self.track(func, args, kwargs, result)
             if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
                 return self.track(func, args, kwargs, result)

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
-from magpy.capture.leaves import scalar_function
+from magpy.capture.leaves import NUMBER_METHODS, scalar_function
 from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
 
 _SAFE = (
@@ -423,7 +423,7 @@ def _number(step: HostStep) -> bool:
         and step.expected in (int, float, complex)
         and _safe(step.args)
         and _safe(step.kwargs)
-        and (getattr(step.func, "__name__", "") == "item" or scalar_function(step.func))
+        and (getattr(step.func, "__name__", "") in NUMBER_METHODS or scalar_function(step.func))
     )
 
 

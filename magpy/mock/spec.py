@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from magpy import _interp
+from magpy.capture.leaves import module_of_type
 from magpy.capture.recorder import LEAF_TYPES
 from magpy.capture.steps import Var
 from magpy.errors import Refusal
@@ -266,7 +267,7 @@ class Builder:
             return self._remember(v, New("tuple", None, parts))
         if t is torch.Size:
             return Const(v)
-        if not t.__flags__ & (1 << 9) or t.__module__.startswith("torch.return_types"):
+        if not t.__flags__ & (1 << 9) or module_of_type(t).startswith("torch.return_types"):
             return self._remember(v, New("call", t, [New("tuple", None, parts)]))
         spec = New("tuple_subclass", t, parts)
         self._remember(v, spec)
@@ -380,7 +381,7 @@ class Builder:
             spec.fill.append(("slots", slots))
 
     def _reduced(self, v: Any, t: type) -> Spec:
-        if t.__module__.partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
+        if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
             raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again")
         if t.__name__ in (
             "frame",

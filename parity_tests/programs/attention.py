@@ -290,6 +290,24 @@ class AttentionPool(nn.Module):
         ]
 
 
+class SharedProjection(nn.Module):
+    """Tells self-attention from cross-attention by where its arguments lie in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(4, 12)
+
+    def forward(self, query, key, value):
+        same = query.data_ptr() == key.data_ptr() == value.data_ptr()
+        if same:
+            q, k, v = self.qkv(query).chunk(3, -1)
+        else:
+            weights = self.qkv.weight.chunk(3)
+            pairs = zip((query, key, value), weights, strict=True)
+            q, k, v = (nn.functional.linear(x, w) for x, w in pairs)
+        return torch.softmax(q @ k.transpose(-1, -2), -1) @ v, same
+
+
 TESTCASES = [
     (
         ManualMultiHead,
@@ -325,4 +343,10 @@ TESTCASES = [
     (LocalWindows, lambda: ([4, 3], {}), lambda: ([torch.rand(1, 5, 6, 4)], {}), True),
     (TransformerStack, lambda: ([8], {}), lambda: ([torch.rand(2, 4, 8)], {}), True),
     (AttentionPool, lambda: ([8], {}), lambda: ([torch.rand(2, 4, 8)], {}), True),
+    (
+        SharedProjection,
+        lambda: ([], {}),
+        lambda: ([torch.rand(2, 3, 4)] * 3, {}),
+        True,
+    ),
 ]

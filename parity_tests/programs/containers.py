@@ -263,6 +263,21 @@ class TakesBatchObject(nn.Module):
         return h.sum(1) if batch.split == "train" else h
 
 
+class ScoredPair(collections.namedtuple("ScoredPair", ["boxes", "scores"])):
+    """A named tuple that takes items of each of its fields, and says that it is from nowhere."""
+
+    __slots__ = ()
+    __module__ = object()
+
+    def __getitem__(self, where):
+        return type(self)(*(field[where] for field in self))
+
+
+class SlicedNamedTuple(nn.Module):
+    def forward(self, boxes, scores):
+        return ScoredPair(boxes * 2, scores.sigmoid())[1:]
+
+
 TESTCASES = [
     (ReturnsModelOutput, lambda: ([], {}), lambda: ([torch.rand(2, 3, 4)], {"hidden": True}), True),
     (ReturnsDataclass, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
@@ -318,6 +333,12 @@ TESTCASES = [
         TakesBatchObject,
         lambda: ([], {}),
         lambda: ([torch.randint(0, 10, (2, 5)), torch.rand(2, 5)], {}),
+        True,
+    ),
+    (
+        SlicedNamedTuple,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4, 4), torch.rand(4)], {}),
         True,
     ),
 ]

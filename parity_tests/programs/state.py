@@ -268,6 +268,23 @@ class TogglesTraining(nn.Module):
         return y
 
 
+class RunningScale(nn.Module):
+    """Counts samples beside a buffer that follows the activations from the second call on."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor(1.0))
+        self.samples = 0
+
+    def forward(self, x):
+        if self.samples == 0:
+            self.scale = x.max().detach()
+        else:
+            self.scale = 0.9 * self.scale + 0.1 * x.max().detach()
+        self.samples += x.shape[0]
+        return x / self.scale
+
+
 TESTCASES = [
     (CallCounter, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (CounterInResult, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
@@ -286,4 +303,10 @@ TESTCASES = [
     (RegistersBuffer, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (OutsideObject, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
     (TogglesTraining, lambda: ([], {}), lambda: ([torch.rand(2, 4)], {}), True),
+    (
+        RunningScale,
+        lambda: ([], {}),
+        lambda: ([torch.rand(4, 4)], {}),
+        True,
+    ),
 ]
