@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from magpy import _interp, backends
-from magpy.capture import leaves, session
+from magpy.capture import leaves, native
 from magpy.capture.leaves import Effect, Leaf
 from magpy.errors import OptionError
 from magpy.runtime import compiled as runtime
@@ -175,7 +175,7 @@ def _register_python(f: Any, effect: Effect) -> None:
 
 
 def _register(f: F, effect: Effect) -> F:
-    session.prepare()
+    native.prepare()
     if hasattr(getattr(f, "__func__", f), "__code__"):
         _register_python(f, effect)
     elif callable(f):

@@ -1,6 +1,6 @@
 // The capture session as the probes see it: which events there are and what they mean.
 //
-// Owns: the set of outside objects of the running capture, the event log and the snapshots (session.cpp).  Does not own: how a
+// Owns: the set of outside objects of the running capture, the event log and the snapshots (session_state.cpp).  Does not own: how a
 // frame is instrumented (frame_eval, magpy/capture/instrument.py) nor how an operation is performed (probes).  Called by the
 // probes and by the frame-evaluation hook, always with the GIL held.
 //

@@ -2,8 +2,8 @@
 
 Owns the verdict on every callable that is not a Python frame (`classify`) and on the few Python
 functions that are called as a whole.  Does not own what the session does with a verdict
-(csrc/interp/session.cpp) nor how an effect is redone (magpy/mock).  Called by the session, once per
-C function of the process.
+(csrc/interp/session_events.cpp) nor how an effect is redone (magpy/mock).  Called by the session,
+once per C function of the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 
 class Leaf(IntEnum):
-    """Verdicts; the values are those of csrc/interp/session.cpp."""
+    """Verdicts; the values are those of csrc/interp/session_impl.h."""
 
     FRAME = 0  # Python frames do the work, and those are watched
     TOUCH = 1  # reads its arguments, containers among them deeply; may change them; nothing else

@@ -2,7 +2,7 @@
 
 Owns the identity of tensors (which variable a tensor object is) and the decision what an operation
 is: a node of the operator graph, a read of metadata, or a value that depends on data.  Does not own
-Python state (csrc/interp/session.cpp), nor the segments and the code made of the steps
+Python state (csrc/interp/session_state.cpp), nor the segments and the code made of the steps
 (magpy/mock).  Used by magpy/capture/session.py.
 
 Tensors made by the program are held weakly, so a capture needs no more memory than eager.
@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from magpy import _interp, _tensor
 from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.steps import (
+    LEAF_TYPES,
     HostStep,
     ModeStep,
     OpStep,
@@ -32,6 +33,7 @@ from magpy.capture.steps import (
     Step,
     TorchModes,
     Var,
+    is_leaf,
 )
 from magpy.errors import Refusal
 from magpy.runtime import faults
@@ -209,32 +211,6 @@ def _accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
     if kind == "set":
         return setattr, (args[0], name, args[1])
     return delattr, (args[0], name)
-
-
-LEAF_TYPES = (
-    int,
-    float,
-    complex,
-    bool,
-    str,
-    bytes,
-    type(None),
-    type(...),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-)
-
-
-def is_leaf(v: Any) -> bool:
-    """Whether the value is immutable and compared by type and value."""
-    t = type(v)
-    if t in (tuple, list, torch.Size, frozenset):
-        return all(is_leaf(x) for x in v)
-    if t is slice:
-        return is_leaf(v.start) and is_leaf(v.stop) and is_leaf(v.step)
-    return t in LEAF_TYPES or t is range
 
 
 class Recorder(TorchFunctionMode):

@@ -11,22 +11,30 @@ import collections
 import contextlib
 import copy
 import copyreg
-import dis
-import functools
 import operator
 import random
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import instrument, leaves
+from magpy.capture import leaves
+from magpy.capture.effects import AttrEffect, ContainerEffect, container_states, end_state
 from magpy.capture.leaves import Effect, Leaf
-from magpy.capture.recorder import Recorder, is_leaf, user_location, where_text
-from magpy.capture.steps import EffectStep, HostStep, OpStep, OutsideRef, Record, Var
+from magpy.capture.native import prepare
+from magpy.capture.recorder import Recorder, user_location, where_text
+from magpy.capture.steps import (
+    EffectStep,
+    HostStep,
+    OpStep,
+    OutsideRef,
+    Record,
+    Var,
+    is_leaf,
+)
 from magpy.errors import Refusal
 from magpy.mock.segments import refs
 from magpy.mock.spec import Builder, Const, Spec
@@ -34,33 +42,6 @@ from magpy.mock.support import advance
 from magpy.runtime import faults
 
 ABSENT = _interp.ABSENT
-
-
-@dataclass(slots=True)
-class ContainerEffect:
-    """What an outside container must become.
-
-    Attributes:
-        kind: "dict", "list", "set", "deque", "bytearray".
-        stores: dict: (key, spec) pairs in order; deletes: keys taken out first.
-        content: specs of the whole new content when `rebuild`, or of the appended tail.
-    """
-
-    obj: Any
-    kind: str
-    stores: list[tuple[Any, Spec]] = field(default_factory=list)
-    deletes: list[Any] = field(default_factory=list)
-    content: list[Any] | None = None
-    rebuild: bool = False
-
-
-@dataclass(slots=True)
-class AttrEffect:
-    """An attribute of an outside object (a slot, a class), or a cell's content, after the run."""
-
-    obj: Any
-    name: str | None
-    spec: Spec | None
 
 
 @dataclass(slots=True)
@@ -227,11 +208,11 @@ class Handler:
 
     def _whole_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operation of the graph in which Python may run: it may not change the world."""
-        before = _state_picture(self.session)
+        before = container_states(self.session)
         result = self.recorder.whole_call(
             _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
         )
-        after = _state_picture(self.session)
+        after = container_states(self.session)
         if any(after[k] != v for k, v in before.items()) or any(
             v is not None for k, v in after.items() if k not in before
         ):
@@ -551,7 +532,7 @@ class Handler:
                 changed only afterwards.
         """
         session = self.session
-        changed = {i for i, now in _state_picture(session).items() if now is not None}
+        changed = {i for i, now in container_states(session).items() if now is not None}
         changed.update(id(obj) for kind, obj, _, _ in session.log() if kind == "write_attr")
         changed.update(id(cell) for cell, _ in session.written_cells())
         tensors: list[Any] = []
@@ -616,20 +597,6 @@ _TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any
     Effect.MEMO: Handler._memo,
     Effect.REFUSE: Handler._refused,
 }
-
-
-def _state_picture(session: Any) -> dict[int, Any]:
-    """What outside containers that were looked at hold now; None for those left as they were."""
-    picture: dict[int, Any] = {}
-    for obj, pre, _ in session.containers():
-        now = tuple(obj.items()) if isinstance(obj, dict) else tuple(obj)
-        old = tuple(pre.items()) if isinstance(pre, dict) else tuple(pre)
-        flat_now = [id(y) for x in now for y in (x if isinstance(obj, dict) else (x,))]
-        flat_old = [id(y) for x in old for y in (x if isinstance(obj, dict) else (x,))]
-        picture[id(obj)] = (
-            None if flat_now == flat_old or isinstance(obj, (set, bytearray)) else flat_now
-        )
-    return picture
 
 
 def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
@@ -780,77 +747,6 @@ def _whole(f: Any) -> Callable[..., Any]:
     return whole
 
 
-@functools.cache
-def prepare() -> None:
-    """Connects the native parts with the Python ones, once per process."""
-    _interp.set_types(torch.Tensor, collections.deque)
-    _interp.set_instrument(instrument_checked, instrument.offsets)
-    _interp.set_tensor_api(_tensor._api)
-    import os
-
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
-    skip = [
-        "overrides.py",
-        "utils/_device.py",
-        "_dynamo",
-        "_inductor",
-        "_functorch",
-        "fx",
-        "_subclasses",
-        "testing",
-        "autograd/profiler.py",
-    ]
-    subpackages = ("capture", "mock", "refgraph", "backends", "runtime", "explain")
-    _interp.set_skip_prefixes(
-        [os.path.join(here, p) for p in subpackages]
-        + [os.path.join(here, p) for p in ("api.py", "errors.py", "config.py", "__init__.py")]
-        + [os.path.join(torch_dir, s) for s in skip]
-    )
-    for code in leaves.python_leaves():
-        _interp.set_leaf_code(code, int(Leaf.HANDLER))
-
-
-_PAIRS = {
-    "STORE_ATTR": ("LOAD_ATTR", "LOAD_METHOD"),
-    "STORE_GLOBAL": ("LOAD_GLOBAL", "LOAD_NAME"),
-    "STORE_DEREF": ("LOAD_DEREF",),
-}
-
-
-def _counters(code: types.CodeType) -> set[str]:
-    """Names that the code both reads and stores outside its locals, as `self.calls += 1` does."""
-    seen: dict[str, set[str]] = collections.defaultdict(set)
-    items: set[str] = set()
-    window: list[Any] = [None] * 3
-    for i in dis.get_instructions(code):
-        if isinstance(i.argval, str):
-            seen[i.opname].add(i.argval)
-        # d["k"] += 1 copies container and key before it reads the item.
-        if (
-            i.opname == "BINARY_SUBSCR"
-            and window[1] == window[2] == "COPY"
-            and isinstance(window[0], str)
-        ):
-            items.add(window[0])
-        window = [*window[1:], i.opname]
-        if i.opname == "LOAD_CONST":
-            window[-1] = i.argval
-    return items | {
-        name
-        for store, loads in _PAIRS.items()
-        for name in seen[store]
-        if any(name in seen[load] for load in loads)
-    }
-
-
-def instrument_checked(code: types.CodeType) -> types.CodeType:
-    """`instrument`, as a stage where tests inject faults; notes the names of counters."""
-    faults.check("instrument")
-    _interp.add_counters(code, _counters(code))
-    return instrument.instrument(code)
-
-
 def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = True) -> Outcome:
     """Calls `f(*args, **kwargs)` for real, watched.
 
@@ -944,7 +840,7 @@ def _finish(
     else:
         result = _exception_spec(out.exception, builder)
     handler.finish_iterators(builder)
-    effects = _effects(session, log, builder)
+    effects = end_state(session, log, builder)
     log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.metas)
     out.capture = Capture(
@@ -1000,116 +896,10 @@ def _raise_site(e: BaseException) -> str:
     return where
 
 
-def _same(now: Any, pre: Any, builder: Builder) -> bool:
-    """Whether a place holds what it held before, in every call."""
-    if type(now) in (int, float, complex, str) and builder.varies(now):
-        return False
-    return now is pre or (
-        type(now) is type(pre) and type(now) in (int, str, bool, bytes) and now == pre
-    )
-
-
-def _effects(
-    session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builder
-) -> list[ContainerEffect | AttrEffect]:
-    effects: list[ContainerEffect | AttrEffect] = []
-    for obj, pre, whole in session.containers():
-        effect = _container_effect(obj, pre, whole, builder, session)
-        if effect is not None:
-            effects.append(effect)
-    for kind, obj, name, old in log:
-        if kind == "write_attr":
-            now = getattr(obj, name, ABSENT)
-            if now is not ABSENT or old is not ABSENT:
-                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
-        elif kind == "write_type":
-            now = obj.__dict__.get(name, ABSENT)
-            if now is not ABSENT or old is not ABSENT:
-                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
-    for cell, old in session.written_cells():
-        try:
-            now = cell.cell_contents
-        except ValueError:
-            now = ABSENT
-        if now is not ABSENT or old is not ABSENT:
-            effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
-    return effects
-
-
-def _container_effect(
-    obj: Any, pre: Any, whole: bool, builder: Builder, session: Any
-) -> ContainerEffect | None:
-    if isinstance(obj, dict):
-        return _dict_effect(obj, pre, whole, builder, session)
-    if isinstance(obj, (list, collections.deque)):
-        base: Any = list if isinstance(obj, list) else collections.deque
-        now = tuple(base.__iter__(obj))
-        if len(now) == len(pre) and all(
-            _same(a, b, builder) for a, b in zip(now, pre, strict=True)
-        ):
-            return None
-        kind = base.__name__
-        head = now[: len(pre)]
-        if (
-            len(head) == len(pre)
-            and all(a is b for a, b in zip(head, pre, strict=True))
-            and getattr(obj, "maxlen", None) is None
-        ):
-            return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
-        session.touch(obj)
-        return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
-    if isinstance(obj, set):
-        now_set = frozenset(obj)
-        added = [x for x in now_set if x not in pre]
-        if pre <= now_set:
-            return (
-                ContainerEffect(obj, "set", content=[builder.build(x) for x in added])
-                if added
-                else None
-            )
-        return ContainerEffect(
-            obj, "set", content=[builder.build(x) for x in now_set], rebuild=True
-        )
-    if isinstance(obj, bytearray):
-        if bytes(obj) == pre:
-            return None
-        return ContainerEffect(obj, "bytearray", content=[builder.build(bytes(obj))], rebuild=True)
-    return None
-
-
-def _dict_effect(
-    obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder: Builder, session: Any
-) -> ContainerEffect | None:
-    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
-    now = dict(base.items(obj))
-    deletes = [k for k in pre if k not in now]
-    stores = [(k, v) for k, v in now.items() if k not in pre or not _same(v, pre[k], builder)]
-    if not deletes and not stores and list(now) == list(pre):
-        return None
-    replay = {k: None for k in pre if k in now}
-    for k, _ in stores:
-        replay.setdefault(k, None)
-    if list(replay) == list(now):
-        pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
-        return ContainerEffect(
-            obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes]
-        )
-    session.touch(obj)
-    return ContainerEffect(
-        obj,
-        "dict",
-        content=[(builder.build(k), builder.build(v)) for k, v in now.items()],
-        rebuild=True,
-    )
-
-
 __all__ = [
     "ABSENT",
-    "AttrEffect",
     "Capture",
-    "ContainerEffect",
     "Handler",
     "Outcome",
-    "prepare",
     "run",
 ]

@@ -1,8 +1,8 @@
 """What a recorded run consists of: the steps, in order, and the values that flow between them.
 
-Owns the data types only.  The recorder makes them (magpy/capture/recorder.py), magpy/mock turns
-them into segments and code. A step never holds a tensor that the program made: tensors appear as
-`Ref(var)`.
+Owns the data types only, those of plain values among them.  The recorder makes the steps
+(magpy/capture/recorder.py), magpy/mock turns them into segments and code. A step never holds a
+tensor that the program made: tensors appear as `Ref(var)`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NewType
 
+import torch
+
 Var = NewType("Var", int)
+
+LEAF_TYPES = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
+
+
+def is_leaf(v: Any) -> bool:
+    """Whether the value is immutable and compared by type and value."""
+    t = type(v)
+    if t in (tuple, list, torch.Size, frozenset):
+        return all(is_leaf(x) for x in v)
+    if t is slice:
+        return is_leaf(v.start) and is_leaf(v.stop) and is_leaf(v.step)
+    return t in LEAF_TYPES or t is range
 
 
 @dataclass(frozen=True, slots=True)

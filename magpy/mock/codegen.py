@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from magpy import _interp
-from magpy.capture.session import AttrEffect, Capture, ContainerEffect
+from magpy.capture.effects import AttrEffect, ContainerEffect
+from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, OutsideRef, Ref, Var
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment

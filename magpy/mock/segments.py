@@ -18,22 +18,16 @@ from torch import fx
 from torch.fx.node import _get_qualified_name
 
 from magpy.capture.leaves import NUMBER_METHODS, scalar_function
-from magpy.capture.steps import HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, TorchModes, Var
-
-_SAFE = (
-    int,
-    float,
-    complex,
-    bool,
-    str,
-    bytes,
-    type(None),
-    type(...),
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    range,
+from magpy.capture.steps import (
+    LEAF_TYPES,
+    HostStep,
+    ModeStep,
+    OpStep,
+    OutsideRef,
+    Ref,
+    Step,
+    TorchModes,
+    Var,
 )
 
 
@@ -85,7 +79,7 @@ def refs(v: Any, out: set[Var]) -> None:
 
 def _safe(v: Any) -> bool:
     t = type(v)
-    if t is Ref or t in _SAFE:
+    if t is Ref or t in LEAF_TYPES or t is range:
         return True
     if t in (tuple, list, torch.Size):
         return all(_safe(x) for x in v)

@@ -25,8 +25,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.leaves import module_of_type
-from magpy.capture.recorder import LEAF_TYPES
-from magpy.capture.steps import Var
+from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.errors import Refusal
 
 

@@ -2,8 +2,8 @@
 
 Owns the analysis of a log, a pure function: which objects are anchored (the guard is on the object
 itself), which are relative (reached from an argument in every call), and the list of checks.  Does
-not own the log (csrc/interp/session.cpp) nor how a check is run (csrc/interp/guards.cpp).  Called
-by magpy/runtime/entry.py.
+not own the log (csrc/interp/session_state.cpp) nor how a check is run (csrc/interp/guards.cpp).
+Called by magpy/runtime/entry.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture.session import Capture, ContainerEffect
+from magpy.capture.effects import ContainerEffect
+from magpy.capture.session import Capture
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
 

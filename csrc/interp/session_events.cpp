@@ -1,0 +1,641 @@
+// What the probes report: each operation of the program, before or after it, in terms of outside objects.
+//
+// Owns: the on_* functions of session.h and what the session does around a call of a C function.  Does not own: the operations on
+// outside objects (session_state.cpp) nor the verdict on a C function (magpy/capture/leaves.py; cached here).  Called by the
+// probes and the frame-evaluation hook with the GIL held.
+
+#include <cstring>
+
+#include "session_impl.h"
+
+namespace magpy {
+
+namespace {
+
+uint8_t classify(Session* s, PyObject* f, void** key_out) {
+  void* key = nullptr;
+  PyTypeObject* t = Py_TYPE(f);
+  if (PyFunction_Check(f)) {
+    if (!g_leaf_code.empty()) {
+      auto it = g_leaf_code.find(reinterpret_cast<PyFunctionObject*>(f)->func_code);
+      if (it != g_leaf_code.end()) return it->second;
+    }
+    return kLeafFrame;
+  }
+  if (PyMethod_Check(f)) return classify(s, PyMethod_GET_FUNCTION(f), key_out);
+  bool cache = true;
+  if (PyCFunction_Check(f)) {
+    key = reinterpret_cast<PyCFunctionObject*>(f)->m_ml;
+    // pybind functions share nothing but live as long as their module: a static method table outlives everything.
+    if (t != &PyCFunction_Type && t != &PyCMethod_Type) key = f;
+    PyObject* self = reinterpret_cast<PyCFunctionObject*>(f)->m_self;
+    if (self != nullptr && !PyModule_Check(self) && PyCapsule_CheckExact(self)) cache = false;
+  } else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type) {
+    key = reinterpret_cast<PyMethodDescrObject*>(f)->d_method;
+  } else if (t == &PyWrapperDescr_Type) {
+    key = reinterpret_cast<PyWrapperDescrObject*>(f)->d_base;
+  } else if (PyType_Check(f)) {
+    auto* as_type = reinterpret_cast<PyTypeObject*>(f);
+    if (is_heap(as_type)) cache = false;
+    key = f;
+  } else {
+    if (is_heap(t)) cache = false;
+    key = reinterpret_cast<char*>(t) + 1;  // calling an instance is not calling the type
+  }
+  if (cache) {
+    auto it = g_leaves.find(key);
+    if (it != g_leaves.end()) return it->second;
+  } else if (PyType_Check(f)) {
+    auto* as_type = reinterpret_cast<PyTypeObject*>(f);
+    // Without a C constructor only frames run, and those are watched.
+    if (is_heap(as_type) && as_type->tp_new == PyBaseObject_Type.tp_new) return kLeafFrame;
+  }
+  PyObject* r = ask(s, "classify", f);
+  if (r == nullptr) return kLeafPure;
+  long v = PyLong_AsLong(r);
+  Py_DECREF(r);
+  if (v < 0) {
+    fail(s, "classify");
+    return kLeafPure;
+  }
+  if (cache) g_leaves[key] = static_cast<uint8_t>(v);
+  if (key_out) *key_out = key;
+  return static_cast<uint8_t>(v);
+}
+
+struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable since 3.0
+  PyObject_HEAD
+  PyWrapperDescrObject* descr;
+  PyObject* self;
+};
+
+PyObject* bound_self(PyObject* f) {
+  if (PyCFunction_Check(f)) {
+    PyObject* self = PyCFunction_GET_SELF(f);
+    return self != nullptr && !PyModule_Check(self) ? self : nullptr;
+  }
+  if (Py_TYPE(f) == g_method_wrapper_type) return reinterpret_cast<WrapperObject*>(f)->self;
+  return nullptr;
+}
+
+// C functions that hand on what an iterator or a function gives them without looking at it.
+bool passes_on(PyObject* f) {
+  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyMap_Type, &PyFilter_Type})
+    if (f == reinterpret_cast<PyObject*>(t)) return true;
+  if (!PyCFunction_Check(f)) return false;
+  const char* name = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
+  return std::strcmp(name, "next") == 0 || std::strcmp(name, "reduce") == 0;
+}
+
+PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
+  PyObject* tuple = PyTuple_New(npos);
+  if (tuple == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+  *kwargs = PyDict_New();
+  if (*kwargs == nullptr) {
+    Py_DECREF(tuple);
+    return nullptr;
+  }
+  Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; i < nkw; ++i)
+    if (PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0) {
+      Py_DECREF(tuple);
+      Py_CLEAR(*kwargs);
+      return nullptr;
+    }
+  return tuple;
+}
+
+bool has_tensor(PyObject* v, int depth = 0) {
+  if (is_tensor(v)) return true;
+  if (depth > 3) return false;
+  if (PyTuple_Check(v) || PyList_Check(v)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i)
+      if (has_tensor(PySequence_Fast_GET_ITEM(v, i), depth + 1)) return true;
+  } else if (PyDict_Check(v)) {
+    PyObject *k, *x;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(v, &pos, &k, &x))
+      if (has_tensor(x, depth + 1)) return true;
+  }
+  return false;
+}
+
+// Two operands are about to be combined or, which looks into them, compared.
+void operands_pre(PyObject* a, PyObject* b, bool deep) {
+  Session* s = tls_session;
+  ++s->events;
+  if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
+  ErrorGuard error;
+  if (!tracked(s, a)) touch(s, a, deep);
+  if (!tracked(s, b)) touch(s, b, deep);
+}
+
+// What came of two operands is tracked when one of them is.  Tensor operations are the recorder's.
+PyObject* operated(const char* method, int op, PyObject* a, PyObject* b, PyObject* result) {
+  Session* s = tls_session;
+  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b)) return result;
+  return derive(s, method, op, a, b, result);
+}
+
+}  // namespace
+
+void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
+  Session* s = tls_session;
+  auto* f = reinterpret_cast<PyObject*>(func);
+  ++s->events;
+  ErrorGuard error;
+  if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
+    method_origin(s, func, first_arg);
+    // A descriptor stands in a class: its own state is read before the attribute that it makes is.
+    if (PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(func->func_code)->co_name, g_str_get) == 0 ||
+        PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(func->func_code)->co_name, g_str_set) == 0)
+      reach(s, first_arg);
+  }
+  if (s->made->find(f) != s->made->end()) return;
+  if (!first_time(s, kFunc, f, nullptr)) return;
+  PyObject* none = Py_None;
+  PyObject* state = PyTuple_Pack(3, func->func_code, func->func_defaults ? func->func_defaults : none,
+                                 func->func_kwdefaults ? func->func_kwdefaults : none);
+  if (state == nullptr) {
+    fail(s, "frame");
+    return;
+  }
+  emit(s, kFunc, f, nullptr, state);
+  Py_DECREF(state);
+  if (s->outside->emplace(func->func_globals, true).second) Py_INCREF(func->func_globals);
+  reach(s, func->func_defaults);
+  if (func->func_kwdefaults != nullptr) {
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(func->func_kwdefaults, &pos, &k, &v)) reach(s, v);
+    if (s->outside->emplace(func->func_kwdefaults, true).second) Py_INCREF(func->func_kwdefaults);
+    touch(s, func->func_kwdefaults, false);
+  }
+  if (func->func_closure != nullptr)
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(func->func_closure); ++i) {
+      PyObject* cell = PyTuple_GET_ITEM(func->func_closure, i);
+      if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
+      PyObject* names = reinterpret_cast<PyCodeObject*>(func->func_code)->co_localsplusnames;
+      Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
+      // The names of free variables stand last.
+      auto* code = reinterpret_cast<PyCodeObject*>(func->func_code);
+      if (n >= 0 && g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
+        s->counter_cells->insert(cell);
+    }
+}
+
+void on_value_to_c(PyObject* value) {
+  Session* s = tls_session;
+  if (s->tracked->empty() || !tracked(s, value)) return;
+  if (!PyLong_CheckExact(value) && !PyFloat_CheckExact(value) && !PyUnicode_CheckExact(value)) return;
+  ErrorGuard error;
+  rely_on(s, value);
+}
+
+void on_uninstrumented(PyCodeObject* code, const char* why) {
+  Session* s = tls_session;
+  if (s == nullptr || s->failure != nullptr) return;
+  ErrorGuard error;
+  s->failure = Py_BuildValue("(ss)", "instrument", why);
+  if (s->failure == nullptr) PyErr_Clear();
+  (void)code;
+}
+
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
+  ++tls_session->events;
+  ErrorGuard error;
+  if (value != nullptr && tracked(tls_session, obj)) {
+    PyObject* r = derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value));
+    Py_XDECREF(r);
+    return value;
+  }
+  attr_load(tls_session, obj, name, value);
+  return take_replaced(tls_session, value);
+}
+
+void on_attr_store(PyObject* obj, PyObject* name, PyObject* value) {
+  ++tls_session->events;
+  ErrorGuard error;
+  attr_store(tls_session, obj, name, value);
+}
+
+PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value) {
+  Session* s = tls_session;
+  ++s->events;
+  ErrorGuard error;
+  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  PyObject* in_globals = PyDict_GetItemWithError(globals, name);
+  if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
+  read_dict(s, globals, name, in_globals);
+  if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
+    if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+    read_dict(s, builtins, name, value);
+  }
+  PyErr_Clear();
+  return value;
+}
+
+void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
+  Session* s = tls_session;
+  ++s->events;
+  ErrorGuard error;
+  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  dict_store(s, globals, name, value);
+}
+
+void on_name_access(PyObject* locals, PyObject* name) {
+  Session* s = tls_session;
+  ++s->events;
+  ErrorGuard error;
+  (void)name;
+  if (known_outside(s, locals)) {
+    touch(s, locals, false);
+  }
+}
+
+void on_cell_load(PyObject* cell, PyObject* value) {
+  Session* s = tls_session;
+  ++s->events;
+  auto it = s->cells->find(cell);
+  if (it == s->cells->end() || s->written_cells->count(cell) != 0) return;
+  if (!first_time(s, kCell, cell, nullptr)) return;
+  ErrorGuard error;
+  if (value != nullptr && (PyLong_CheckExact(value) || PyFloat_CheckExact(value)) && s->counter_cells->count(cell) != 0) {
+    PauseGuard pause;
+    PyObject* fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cell, Py_None, value);
+    if (fresh == nullptr || PyCell_Set(cell, fresh) < 0) fail(s, "counter");
+    Py_XDECREF(fresh);
+    return;
+  }
+  emit(s, kCell, cell, nullptr, value);
+  reach(s, value);
+}
+
+void on_cell_store(PyObject* cell) {
+  Session* s = tls_session;
+  ++s->events;
+  auto it = s->cells->find(cell);
+  if (it == s->cells->end() || !s->written_cells->insert(cell).second) return;
+  it->second = Py_XNewRef(PyCell_GET(cell));
+}
+
+void on_item_load_pre(PyObject* obj, PyObject* key) {
+  Session* s = tls_session;
+  ++s->events;
+  if (!s->tracked->empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
+    // A tracked key chooses an element: the choice must be the same again.
+    ErrorGuard error;
+    rely_on(s, key);
+  }
+  if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
+  ErrorGuard error;
+  if (PyDict_Check(obj)) {
+    // A subclass may insert what is missing: what is there is asked before.
+    if (!PyDict_CheckExact(obj)) {
+      ensure_pre(s, obj);
+      if (plain_key(key)) {
+        PyObject* now = PyDict_GetItemWithError(obj, key);
+        if (now == nullptr) PyErr_Clear();
+        read_dict(s, obj, key, now);
+      }
+    }
+    return;
+  }
+  touch(s, obj, false);
+}
+
+PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
+  Session* s = tls_session;
+  if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || has_tracked(s, key)))
+    return derive(s, "item", 0, obj, key, result);
+  if (PyDict_Check(obj) && known_outside(s, obj)) {
+    ErrorGuard error;
+    PyObject* now = result;
+    if (!PyDict_CheckExact(obj) && plain_key(key)) now = PyDict_GetItemWithError(obj, key);
+    if (result != nullptr && PyDict_CheckExact(obj) && PyUnicode_CheckExact(key) && counter_read(s, obj, key, result))
+      return take_replaced(s, result);
+    read_dict(s, obj, key, now);
+  }
+  return result;
+}
+
+void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
+  Session* s = tls_session;
+  ++s->events;
+  if (!s->tracked->empty() && !is_tensor(obj)) {
+    ErrorGuard error;
+    if (tracked(s, obj)) {
+      PyObject* r = derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent));
+      Py_XDECREF(r);
+      return;
+    }
+    rely_on(s, key);
+  }
+  if (!known_outside(s, obj)) return;
+  ErrorGuard error;
+  if (PyDict_Check(obj)) {
+    if (!plain_key(key)) touch(s, obj, false);
+    dict_store(s, obj, key, value);
+    return;
+  }
+  touch(s, obj, false);
+}
+
+void on_contains_pre(PyObject* c, PyObject* item) {
+  Session* s = tls_session;
+  ++s->events;
+  if (!s->tracked->empty() && !is_tensor(c)) {
+    ErrorGuard error;
+    rely_on(s, item);
+    // A dict is asked for its keys only, and storing a key relies on it already.
+    if (!PyDict_Check(c)) rely_on(s, c);
+  }
+  if (is_leaf(c) || PyTuple_Check(c) || !known_outside(s, c)) return;
+  ErrorGuard error;
+  if (PyDict_Check(c) && plain_key(item)) return;
+  touch(s, c, false);
+}
+
+void on_contains(PyObject* c, PyObject* item, int outcome) {
+  Session* s = tls_session;
+  (void)outcome;
+  if (!PyDict_Check(c) || !known_outside(s, c) || !plain_key(item)) return;
+  ErrorGuard error;
+  read_dict(s, c, item, PyDict_GetItemWithError(c, item));
+}
+
+void on_touch(PyObject* obj, Touch how) {
+  Session* s = tls_session;
+  ++s->events;
+  ErrorGuard error;
+  if (how == Touch::kFormat && tracked(s, obj)) return;
+  touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
+}
+
+void on_truth(PyObject* obj) {
+  Session* s = tls_session;
+  ++s->events;
+  if (tracked(s, obj)) {
+    ErrorGuard error;
+    PyObject* r = ask(s, "truth", obj);
+    Py_XDECREF(r);
+    return;
+  }
+  if (is_leaf(obj)) return;
+  ErrorGuard error;
+  PyTypeObject* t = Py_TYPE(obj);
+  if (is_heap(t) && !is_tensor(obj)) {
+    static PyObject* names[2] = {PyUnicode_InternFromString("__bool__"), PyUnicode_InternFromString("__len__")};
+    for (PyObject* n : names) read_type_attr(s, t, n, _PyType_Lookup(t, n));
+  }
+  touch(s, obj, false);
+}
+
+void on_binary_pre(int, PyObject* a, PyObject* b) { operands_pre(a, b, false); }
+
+void on_compare_pre(int, PyObject* a, PyObject* b) { operands_pre(a, b, true); }
+
+PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("binary", op, a, b, result); }
+
+PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("compare", op, a, b, result); }
+
+PyObject* on_unary(int op, PyObject* a, PyObject* result) {
+  Session* s = tls_session;
+  // The truth of a tracked value was checked when it was taken.
+  if (result == nullptr || PyBool_Check(result) || !tracked(s, a)) return result;
+  return derive(s, "unary", op, a, nullptr, result);
+}
+
+bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+  Session* s = tls_session;
+  ++s->events;
+  if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  uint8_t leaf;
+  PyObject* self = nullptr;
+  bool use_handler = false;
+  {
+    ErrorGuard error;
+    leaf = classify(s, f, nullptr);
+    Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    self = bound_self(f);
+    if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
+      bool any = self != nullptr && tracked(s, self);
+      for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i) any = has_tracked(s, args[i]);
+      // What stores its arguments without looking at them keeps their identity, which is how they are known.
+      if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
+    }
+    // Normal form: first = receiver or first argument.
+    PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
+    PyObject* const* rest = self ? args : args + 1;
+    Py_ssize_t nrest = self ? npos : npos - 1;
+    if (!use_handler) switch (leaf) {
+      case kLeafFrame: {
+        PyTypeObject* t = Py_TYPE(f);
+        if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t))
+          read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
+        return false;
+      }
+      case kLeafPure:
+        return false;
+      case kLeafTouch:
+        tls_c_call = !passes_on(f);
+        [[fallthrough]];
+      case kLeafTorch:
+        if (self != nullptr) touch(s, self, true);
+        for (Py_ssize_t i = 0; i < npos + nkw; ++i) touch(s, args[i], true);
+        return false;
+      case kLeafSetattr:
+        if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) {
+          PyObject* name = Py_NewRef(rest[0]);
+          PyUnicode_InternInPlace(&name);
+          attr_store(s, first, name, rest[1]);
+          Py_DECREF(name);
+        }
+        return false;
+      case kLeafDelattr:
+        if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0])) {
+          PyObject* name = Py_NewRef(rest[0]);
+          PyUnicode_InternInPlace(&name);
+          attr_store(s, first, name, nullptr);
+          Py_DECREF(name);
+        }
+        return false;
+      case kLeafDictGet:
+        if (first != nullptr && PyDict_Check(first) && nrest >= 1 && !plain_key(rest[0])) touch(s, first, false);
+        return false;
+      case kLeafDictSet:
+      case kLeafBlind:
+        if (first != nullptr && known_outside(s, first) && is_container(first)) {
+          // Only a list and a deque take new elements without looking at the old ones.
+          if (PyDict_Check(first) && leaf == kLeafDictSet && nrest == 2 && plain_key(rest[0]))
+            dict_store(s, first, rest[0], rest[1]);
+          else if (PyList_Check(first) || is_deque(first))
+            ensure_pre(s, first);
+          else
+            touch(s, first, false);
+        }
+        for (Py_ssize_t i = 0; i < nrest + nkw; ++i) touch(s, rest[i], false);
+        return false;
+      case kLeafGetattr:
+        return false;
+      default:
+        break;
+    }
+  }
+  // The handler performs the call itself, or leaves it to us by answering with the sentinel.
+  PyObject* kwargs = nullptr;
+  PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
+  if (tuple == nullptr) {
+    ErrorGuard error;
+    fail(s, "call");
+    return false;
+  }
+  PyObject* r;
+  {
+    PauseGuard pause;
+    r = PyObject_CallMethod(s->handler, use_handler ? "tracked_call" : "call", "OOO", f, tuple, kwargs);
+  }
+  Py_DECREF(tuple);
+  Py_DECREF(kwargs);
+  if (r == g_absent) {
+    Py_DECREF(r);
+    return false;
+  }
+  *result = r;
+  return true;
+}
+
+PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
+  Session* s = tls_session;
+  if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
+  ErrorGuard error;
+  uint8_t leaf = classify(s, f, nullptr);
+  if (leaf == kLeafFrame || leaf == kLeafPure) return result;
+  if (leaf == kLeafGetattr || leaf == kLeafDictGet) {
+    PyObject* self = bound_self(f);
+    PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
+    PyObject* const* rest = self ? args : args + 1;
+    Py_ssize_t nrest = self ? npos : npos - 1;
+    if (first == nullptr || nrest < 1) return result;
+    if (leaf == kLeafGetattr) {
+      if (!PyUnicode_Check(rest[0])) return result;
+      PyObject* name = Py_NewRef(rest[0]);
+      PyUnicode_InternInPlace(&name);
+      // What is told is the attribute itself: hasattr answers a bool, getattr may answer the default.
+      PauseGuard pause;
+      PyTypeObject* t = Py_TYPE(first);
+      PyObject* v = nullptr;
+      // A read through getattr() is not followed: what it gives has left this function already.
+      bool generic = t->tp_getattro == PyObject_GenericGetAttr ||
+                     (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
+                     (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
+                      PyDict_GetItemWithError(PyModule_GetDict(first), g_str_getattr) == nullptr);
+      PyObject* descr = _PyType_Lookup(t, name);
+      bool runs_code = descr != nullptr && Py_TYPE(descr)->tp_descr_get != nullptr &&
+                       (Py_TYPE(descr) == &PyProperty_Type || is_heap(Py_TYPE(descr)));
+      if (generic && !runs_code && !is_tensor(first)) {
+        v = PyObject_GetAttr(first, name);
+        if (v == nullptr) PyErr_Clear();
+      } else {
+        v = Py_NewRef(result);
+      }
+      attr_load(s, first, name, v);
+      if (s->replaced != nullptr) {
+        rely_on(s, s->replaced);
+        Py_CLEAR(s->replaced);
+      }
+      Py_XDECREF(v);
+      Py_DECREF(name);
+    } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
+      read_dict(s, first, rest[0], PyDict_GetItemWithError(first, rest[0]));
+    }
+    return result;
+  }
+  if (leaf == kLeafHandler) return result;
+  if (result != Py_None && has_tensor(result) && !(PyType_Check(f) && leaf == kLeafTouch && !is_tensor(result))) {
+    PyObject* kwargs = nullptr;
+    PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
+    PyObject* r = nullptr;
+    if (tuple != nullptr) {
+      PauseGuard pause;
+      r = PyObject_CallMethod(s->handler, "c_result", "OOOO", f, tuple, kwargs, result);
+    }
+    Py_XDECREF(tuple);
+    Py_XDECREF(kwargs);
+    if (r == nullptr) fail(s, "c_result");
+    Py_XDECREF(r);
+  }
+  return result;
+}
+
+void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  Session* s = tls_session;
+  (void)kwnames;
+  if (PyFunction_Check(f) || PyMethod_Check(f)) return;
+  ErrorGuard error;
+  if (classify(s, f, nullptr) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
+    PyObject* name = Py_NewRef(args[1]);
+    PyUnicode_InternInPlace(&name);
+    attr_load(s, args[0], name, nullptr);
+    Py_DECREF(name);
+  }
+}
+
+void on_iter(PyObject* obj, PyObject* iterator) {
+  (void)obj;
+  (void)iterator;
+}
+
+PyObject* on_next(PyObject* iterator, PyObject* value) {
+  (void)iterator;
+  return value;
+}
+
+PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* result) {
+  Session* s = tls_session;
+  if (result == nullptr || s->tracked->empty()) return result;
+  if (tracked(s, spec)) {
+    ErrorGuard error;
+    rely_on(s, spec);
+  }
+  return tracked(s, value) ? derive(s, "format", conversion, value, spec, result) : result;
+}
+
+PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result) {
+  Session* s = tls_session;
+  if (result == nullptr || s->tracked->empty()) return result;
+  bool any = false;
+  for (Py_ssize_t i = 0; i < n; ++i) any = any || tracked(s, parts[i]);
+  if (!any) return result;
+  PyObject* tuple = PyTuple_New(n);
+  if (tuple == nullptr) {
+    fail(s, "build_string");
+    return result;
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(parts[i]));
+  result = derive(s, "join", 0, tuple, nullptr, result);
+  Py_DECREF(tuple);
+  return result;
+}
+
+void on_make_function(PyObject* func) { tls_session->made->insert(func); }
+
+void on_import(PyObject* module) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  if (!PyModule_Check(module)) {
+    reach(s, module);
+    return;
+  }
+  PyObject* modules = PyImport_GetModuleDict();
+  PyObject* name = PyModule_GetNameObject(module);
+  if (name != nullptr && modules != nullptr && PyDict_GetItemWithError(modules, name) == module) {
+    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    read_dict(s, modules, name, module);
+  }
+  Py_XDECREF(name);
+  PyErr_Clear();
+}
+
+}  // namespace magpy

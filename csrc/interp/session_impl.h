@@ -1,0 +1,182 @@
+// What the parts of the session share: its structures, the small tests on objects, and the operations on outside objects.
+//
+// Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour beyond a few lines.  Included
+// by session.cpp (the Python type), session_state.cpp (outside objects) and session_events.cpp (what the probes report) only.
+#pragma once
+
+#include "session.h"
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace magpy {
+
+enum Kind : uint8_t {
+  kDictKey,    // dict, key, value or ABSENT
+  kLinkDict,   // object, its instance dict
+  kTypeAttr,   // type, name, value or ABSENT
+  kSuper,      // type of the instance, (class after which to look, name), value or ABSENT
+  kAttrC,      // object, name, value of a C descriptor, or ABSENT
+  kCell,       // cell, -, content or ABSENT
+  kFunc,       // function, -, (code, defaults, kwdefaults)
+  kSnap,       // container, -, its content before the program wrote to it
+  kWriteAttr,  // object, name, old value of a C descriptor or ABSENT
+  kWriteType,  // type, name, old value or ABSENT
+  kObject,     // an outside object was reached
+};
+inline const char* const kKindNames[] = {"dict_key", "link_dict", "type_attr", "super",      "attr_c", "cell",
+                                  "func",     "snap",      "write_attr", "write_type", "object"};
+
+// What the session does around a call of something that is not a Python frame (magpy/capture/leaves.py mirrors the values).
+enum Leaf : uint8_t {
+  kLeafFrame = 0,
+  kLeafTouch = 1,
+  kLeafPure = 2,
+  kLeafGetattr = 3,
+  kLeafSetattr = 4,
+  kLeafDelattr = 5,
+  kLeafDictGet = 6,
+  kLeafBlind = 7,
+  kLeafDictSet = 8,
+  kLeafHandler = 9,
+  kLeafTorch = 10,
+};
+
+inline PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is never unloaded
+inline PyObject* g_absent = nullptr;        // the ABSENT sentinel
+inline PyTypeObject* g_tensor_type = nullptr;
+inline PyTypeObject* g_deque_type = nullptr;
+inline PyTypeObject* g_method_wrapper_type = nullptr;  // has no public name on every version
+inline PyObject* g_str_dict = nullptr;
+inline PyObject* g_str_class = nullptr;
+inline PyObject* g_str_getattr = nullptr;
+inline PyObject* g_str_getattribute = nullptr;
+inline PyObject* g_str_call = nullptr;
+inline PyObject* g_str_get = nullptr;
+inline PyObject* g_str_set = nullptr;
+inline std::unordered_map<void*, uint8_t> g_leaves;        // verdicts on C callables, by what identifies them
+inline std::unordered_map<void*, uint8_t> g_leaf_code;     // Python code objects that are called as a whole (held)
+
+struct Triple {
+  uintptr_t a, b;
+  uint8_t kind;
+  bool operator==(const Triple& o) const { return a == o.a && b == o.b && kind == o.kind; }
+};
+struct TripleHash {
+  size_t operator()(const Triple& t) const {
+    uintptr_t h = (t.a >> 4) * 0x9E3779B97F4A7C15ull;
+    h ^= ((t.b >> 4) + 0x7F4A7C15ull) * 0xC2B2AE3D27D4EB4Full + t.kind;
+    return h ^ (h >> 29);
+  }
+};
+
+// (file, line, name) of counters: names that the code which starts at that line both reads and stores.  The strings are held.
+inline std::unordered_set<Triple, TripleHash> g_counters;
+
+struct Event {
+  PyObject* obj;
+  PyObject* key;
+  PyObject* value;
+  Kind kind;
+};
+
+struct Container {
+  PyObject* pre = nullptr;  // shallow copy from before the first write (or whole read)
+  bool whole = false;
+};
+
+// Saves the exception that is set while the session looks at something, whatever happens in between.
+struct ErrorGuard {
+  PyObject *type, *value, *tb;
+  ErrorGuard() { PyErr_Fetch(&type, &value, &tb); }
+  ~ErrorGuard() { PyErr_Restore(type, value, tb); }
+  ErrorGuard(const ErrorGuard&) = delete;
+  ErrorGuard& operator=(const ErrorGuard&) = delete;
+};
+
+struct PauseGuard {
+  PauseGuard() { ++tls_pause; }
+  ~PauseGuard() { --tls_pause; }
+};
+
+inline bool is_leaf(PyObject* v) {
+  PyTypeObject* t = Py_TYPE(v);
+  return t == &PyLong_Type || t == &PyUnicode_Type || v == Py_None || t == &PyFloat_Type || t == &PyBool_Type ||
+         t == &PyBytes_Type || t == &PyComplex_Type || v == Py_Ellipsis || v == Py_NotImplemented ||
+         t == &PySlice_Type || t == &PyRange_Type || t == &PyCode_Type;
+}
+
+inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
+inline bool is_tensor(PyObject* v) { return g_tensor_type != nullptr && PyObject_TypeCheck(v, g_tensor_type); }
+inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type); }
+
+struct Session {
+  PyObject_HEAD
+  PyObject* handler;  // magpy.capture.session.Handler
+  std::unordered_map<PyObject*, bool>* outside;  // strong references
+  std::vector<Event>* log;
+  std::unordered_set<Triple, TripleHash>* seen;
+  std::unordered_map<PyObject*, Container>* containers;  // keys are in `outside`
+  std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
+  std::unordered_set<PyObject*>* written_cells;
+  std::unordered_set<PyObject*>* counter_cells;          // in `cells`
+  std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
+  std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
+  PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
+  PyObject* failure;                                     // first internal failure, or nullptr
+  unsigned long long events;
+};
+
+inline bool known_outside(Session* s, PyObject* o) { return s->outside->find(o) != s->outside->end(); }
+
+inline bool first_time(Session* s, Kind kind, PyObject* obj, PyObject* key) {
+  return s->seen->insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}).second;
+}
+
+inline bool is_container(PyObject* o) {
+  return PyDict_Check(o) || PyList_Check(o) || PySet_Check(o) || PyByteArray_Check(o) || is_deque(o);
+}
+
+inline bool tracked(Session* s, PyObject* o) {
+  return !s->tracked->empty() && o != nullptr && s->tracked->find(o) != s->tracked->end();
+}
+
+// ---------------------------------------------------------------- session_state.cpp
+
+// A key can be held in the log when it is nothing that the program made and eager would free or observe.
+bool plain_key(PyObject* k);
+// The first internal failure is kept; an exception that is set is its reason.
+void fail(Session* s, const char* where);
+void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value);
+// Makes v an outside object.
+void reach(Session* s, PyObject* v, int depth = 0);
+// Keeps a shallow copy of an outside container, once.
+bool ensure_pre(Session* s, PyObject* o);
+// Asks the Python side; a failure there drops the capture.
+PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr);
+// Whether a tracked value is in an argument, where a C function would find it.
+bool has_tracked(Session* s, PyObject* v, int depth = 0);
+// From here on the run relies on the value being what it was.
+void rely_on(Session* s, PyObject* o);
+// A value came of an operation with tracked operands.  Steals result.
+PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b, PyObject* result);
+// An object is looked into as a whole; `deep`: so are the containers in it.
+void touch(Session* s, PyObject* o, bool deep, int depth = 0);
+void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
+// A key of an outside dict was read; `now` is what is there, or nullptr.
+void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now);
+// What identifies a counter: the code that both reads and stores the name.
+Triple counter_key(PyCodeObject* code, PyObject* name);
+// A counter was read: true when it became an input, which take_replaced then gives.
+bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value);
+PyObject* take_replaced(Session* s, PyObject* value);
+bool outside_object(Session* s, PyObject* o);
+void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
+void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
+// A key of an outside dict is stored, or deleted when value is nullptr.
+void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value);
+// The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.
+void method_origin(Session* s, PyFunctionObject* func, PyObject* self);
+
+}  // namespace magpy

@@ -1,0 +1,531 @@
+// Outside objects: how the session gets to know them, what was read of them, and what they were before the program wrote to them.
+//
+// Owns: the snapshots and the events that a read or a write becomes.  Does not own: which instruction reads what
+// (session_events.cpp) nor the session's life (session.cpp).  Called by those two.
+//
+// An object is outside when it existed before the call and the program reached it: roots, and everything read from an outside
+// object that the program itself did not put there.  Outside objects are held, so an address met during the run never means
+// two things.  Values made by the program are never held.
+
+#include "session_impl.h"
+
+namespace magpy {
+
+bool plain_key(PyObject* k) {
+  if (is_leaf(k) || PyType_Check(k) || PyFunction_Check(k)) return true;
+  if (PyTuple_CheckExact(k)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(k); ++i)
+      if (!plain_key(PyTuple_GET_ITEM(k, i))) return false;
+    return true;
+  }
+  return false;
+}
+
+void fail(Session* s, const char* where) {
+  // An exception may be set: it is the reason.
+  PyObject *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  if (s->failure == nullptr) {
+    if (type != nullptr) {
+      PyErr_NormalizeException(&type, &value, &tb);
+      if (tb != nullptr) PyException_SetTraceback(value, tb);
+      s->failure = Py_BuildValue("(sO)", where, value ? value : Py_None);
+    } else {
+      s->failure = Py_BuildValue("(sO)", where, Py_None);
+    }
+    if (s->failure == nullptr) PyErr_Clear();
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(tb);
+}
+
+void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value) {
+  s->log->push_back(Event{Py_NewRef(obj), Py_XNewRef(key), Py_XNewRef(value ? value : g_absent), kind});
+}
+
+// Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
+static bool written(Session* s, PyObject* obj, PyObject* name) {
+  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
+}
+
+// Makes obj an outside object.  Immutable containers are looked through at once: their content cannot change.
+void reach(Session* s, PyObject* v, int depth) {
+  if (v == nullptr || is_leaf(v)) return;
+  if (!s->outside->emplace(v, true).second) return;
+  Py_INCREF(v);
+  emit(s, kObject, v, nullptr, nullptr);
+  if (depth > 50) return;
+  if (PyTuple_Check(v)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) reach(s, PyTuple_GET_ITEM(v, i), depth + 1);
+  } else if (PyMethod_Check(v)) {
+    reach(s, PyMethod_GET_SELF(v), depth + 1);
+    reach(s, PyMethod_GET_FUNCTION(v), depth + 1);
+  } else if (PyFrozenSet_Check(v)) {
+    PyObject* it = PyObject_GetIter(v);
+    PyObject* x;
+    while (it != nullptr && (x = PyIter_Next(it)) != nullptr) {
+      reach(s, x, depth + 1);
+      Py_DECREF(x);
+    }
+    Py_XDECREF(it);
+    PyErr_Clear();
+  }
+}
+
+static PyObject* shallow_copy(PyObject* o) {
+  if (PyDict_Check(o)) {
+    // PyDict_Copy keeps order and ignores overridden methods of subclasses.
+    PyObject* copy = PyDict_New();
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    // OrderedDict keeps an order of its own that raw iteration does not show.
+    if (!PyDict_CheckExact(o) && PyObject_TypeCheck(o, &PyODict_Type)) {
+      PyObject* items = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyODict_Type), "items", "O", o);
+      PyObject* list = items ? PySequence_List(items) : nullptr;
+      Py_XDECREF(items);
+      for (Py_ssize_t i = 0; list != nullptr && i < PyList_GET_SIZE(list); ++i) {
+        PyObject* kv = PyList_GET_ITEM(list, i);
+        PyDict_SetItem(copy, PyTuple_GET_ITEM(kv, 0), PyTuple_GET_ITEM(kv, 1));
+      }
+      Py_XDECREF(list);
+      return copy;
+    }
+    while (copy != nullptr && PyDict_Next(o, &pos, &k, &v))
+      if (PyDict_SetItem(copy, k, v) < 0) {
+        Py_DECREF(copy);
+        return nullptr;
+      }
+    return copy;
+  }
+  if (PyList_Check(o)) return PyList_AsTuple(o);
+  if (PyAnySet_Check(o)) return PyFrozenSet_New(o);
+  if (PyByteArray_Check(o)) return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(o), PyByteArray_GET_SIZE(o));
+  if (is_deque(o)) return PySequence_Tuple(o);
+  return nullptr;
+}
+
+Container& container(Session* s, PyObject* o) { return (*s->containers)[o]; }
+
+bool ensure_pre(Session* s, PyObject* o) {
+  Container& c = container(s, o);
+  if (c.pre != nullptr) return true;
+  PyObject* copy;
+  {
+    PauseGuard pause;
+    copy = shallow_copy(o);
+  }
+  if (copy == nullptr) {
+    fail(s, "snapshot");
+    return false;
+  }
+  container(s, o).pre = copy;
+  return true;
+}
+
+static void reach_content(Session* s, PyObject* pre) {
+  if (PyDict_Check(pre)) {
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(pre, &pos, &k, &v)) {
+      reach(s, k);
+      reach(s, v);
+    }
+  } else if (PyTuple_Check(pre)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pre); ++i) reach(s, PyTuple_GET_ITEM(pre, i));
+  } else if (PyFrozenSet_Check(pre)) {
+    PauseGuard pause;
+    PyObject* it = PyObject_GetIter(pre);
+    PyObject* x;
+    while (it != nullptr && (x = PyIter_Next(it)) != nullptr) {
+      reach(s, x);
+      Py_DECREF(x);
+    }
+    Py_XDECREF(it);
+    if (PyErr_Occurred()) fail(s, "snapshot");
+  }
+}
+
+// Asks the Python side; a failure there drops the capture.
+PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b) {
+  PauseGuard pause;
+  PyObject* name = PyUnicode_InternFromString(method);
+  if (name == nullptr) {
+    fail(s, method);
+    return nullptr;
+  }
+  PyObject* r = PyObject_CallMethodObjArgs(s->handler, name, a, b, nullptr);
+  Py_DECREF(name);
+  if (r == nullptr) fail(s, method);
+  return r;
+}
+
+// Whether a tracked value is in an argument, where a C function would find it.
+bool has_tracked(Session* s, PyObject* v, int depth) {
+  if (s->tracked->empty()) return false;
+  if (tracked(s, v)) return true;
+  if (depth > 3) return false;
+  if (PyTuple_Check(v) || PyList_Check(v)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i)
+      if (has_tracked(s, PySequence_Fast_GET_ITEM(v, i), depth + 1)) return true;
+  } else if (PyDict_Check(v)) {
+    PyObject *k, *x;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(v, &pos, &k, &x))
+      if (has_tracked(s, x, depth + 1)) return true;
+  } else if (PySlice_Check(v)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(v);
+    return tracked(s, slice->start) || tracked(s, slice->stop) || tracked(s, slice->step);
+  }
+  return false;
+}
+
+// From here on the run relies on the value being what it was: the handler adds a check.
+void rely_on(Session* s, PyObject* o) {
+  if (!has_tracked(s, o)) return;
+  PyObject* r = ask(s, "rely_on", o);
+  Py_XDECREF(r);
+}
+
+// A value came of an operation with tracked operands.  Steals result.
+PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b, PyObject* result) {
+  PauseGuard pause;
+  ErrorGuard error;
+  PyObject* r = PyObject_CallMethod(s->handler, method, "iOOO", op, a, b ? b : Py_None, result);
+  if (r == nullptr) {
+    fail(s, method);
+    return result;
+  }
+  Py_DECREF(result);
+  return r;
+}
+
+void touch(Session* s, PyObject* o, bool deep, int depth) {
+  if (depth == 0 && !s->tracked->empty()) rely_on(s, o);
+  if (is_leaf(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o)) return;
+  if (!known_outside(s, o)) {
+    // A container of the program may hold outside containers, which a C function then looks into.
+    if (deep && depth < 4 && (PyTuple_CheckExact(o) || PyList_CheckExact(o))) {
+      Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      for (Py_ssize_t i = 0; i < n && i < PySequence_Fast_GET_SIZE(o); ++i)
+        touch(s, PySequence_Fast_GET_ITEM(o, i), true, depth + 1);
+    }
+    return;
+  }
+  if (PyTuple_Check(o)) {
+    if (deep && depth < 20)
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) touch(s, PyTuple_GET_ITEM(o, i), true, depth + 1);
+    return;
+  }
+  if (is_tensor(o)) return;
+  if (is_container(o)) {
+    if (!container(s, o).whole) {
+      if (!ensure_pre(s, o)) return;
+      Container& c = container(s, o);
+      c.whole = true;
+      emit(s, kSnap, o, nullptr, c.pre);
+      reach_content(s, c.pre);
+    }
+    if (deep && depth < 20) {
+      PyObject* pre = Py_NewRef(container(s, o).pre);
+      if (PyDict_Check(pre)) {
+        PyObject *k, *v;
+        Py_ssize_t pos = 0;
+        while (PyDict_Next(pre, &pos, &k, &v)) touch(s, v, true, depth + 1);
+      } else if (PyTuple_Check(pre)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pre); ++i) touch(s, PyTuple_GET_ITEM(pre, i), true, depth + 1);
+      }
+      Py_DECREF(pre);
+    }
+    return;
+  }
+  if (PyMethod_Check(o)) return;
+  if (first_time(s, kSnap, o, nullptr)) {
+    PyObject* r = ask(s, "touch", o, deep ? Py_True : Py_False);
+    Py_XDECREF(r);
+  }
+}
+
+void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
+  if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
+  emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
+}
+
+// A key of an outside dict was read.  What counts is the value from before the program's own writes.
+void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
+  if (!plain_key(key)) {
+    touch(s, dict, false);
+    return;
+  }
+  PyObject* before = now;
+  auto it = s->containers->find(dict);
+  if (it != s->containers->end() && it->second.pre != nullptr) {
+    before = PyDict_GetItemWithError(it->second.pre, key);
+    if (before == nullptr && PyErr_Occurred()) {
+      fail(s, "dict read");
+      return;
+    }
+    // The program put this value there itself: nothing from outside was read.
+    if (now != before && !(now != nullptr && before != nullptr && is_leaf(now) && Py_TYPE(now) == Py_TYPE(before))) return;
+  }
+  if (!first_time(s, kDictKey, dict, key)) return;
+  emit(s, kDictKey, dict, key, before);
+  reach(s, before);
+}
+
+Triple counter_key(PyCodeObject* code, PyObject* name) {
+  return Triple{reinterpret_cast<uintptr_t>(code->co_filename) ^ (static_cast<uintptr_t>(code->co_firstlineno) << 40),
+                reinterpret_cast<uintptr_t>(name), 0};
+}
+
+// Whether the code that runs now, or its original, is one that stores this name too.
+static bool counts_here(PyObject* name) {
+  if (g_counters.empty()) return false;
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return false;
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  bool found = g_counters.find(counter_key(code, name)) != g_counters.end();
+  Py_DECREF(code);
+  return found;
+}
+
+// A number that the program reads and will store again, a counter: it is another number in every call, so it becomes an input
+// that is followed by its identity, not a constant.  The equal number put in its place has an identity of its own.
+bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
+  if (value == nullptr || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) return false;
+  if (!counts_here(name)) return false;
+  if (s->tracked->find(value) != s->tracked->end()) return true;
+  auto it = s->containers->find(dict);
+  if (it != s->containers->end() && it->second.pre != nullptr) return false;
+  if (!first_time(s, kDictKey, dict, name)) return false;
+  PyObject* fresh;
+  {
+    PauseGuard pause;
+    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", dict, name, value);
+  }
+  if (fresh == nullptr || PyDict_SetItem(dict, name, fresh) < 0) {
+    Py_XDECREF(fresh);
+    fail(s, "counter");
+    return true;
+  }
+  Py_XSETREF(s->replaced, fresh);
+  return true;
+}
+
+PyObject* take_replaced(Session* s, PyObject* value) {
+  if (s->replaced == nullptr) return value;
+  Py_XDECREF(value);
+  value = s->replaced;
+  s->replaced = nullptr;
+  return value;
+}
+
+static PyObject* instance_dict(Session* s, PyObject* obj) {
+  PyTypeObject* t = Py_TYPE(obj);
+  if (PyType_Check(obj)) return nullptr;
+  if (PyModule_Check(obj)) return PyModule_GetDict(obj);
+#if PY_VERSION_HEX >= 0x030C0000
+  bool has = (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) != 0 || t->tp_dictoffset != 0;
+#else
+  bool has = t->tp_dictoffset != 0;
+#endif
+  if (!has) return nullptr;
+  PyObject* d = PyObject_GenericGetDict(obj, nullptr);
+  if (d == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  // The object holds its dict as long as it lives, and outside objects are held.
+  Py_DECREF(d);
+  if (!PyDict_Check(d)) return nullptr;
+  if (s->outside->emplace(d, true).second) Py_INCREF(d);
+  if (!PyModule_Check(obj) && first_time(s, kLinkDict, obj, nullptr)) emit(s, kLinkDict, obj, nullptr, d);
+  return d;
+}
+
+bool outside_object(Session* s, PyObject* o) {
+  if (PyModule_Check(o)) return true;
+  if (PyFunction_Check(o)) return s->made->find(o) == s->made->end();
+  return known_outside(s, o);
+}
+
+static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* value) {
+  PauseGuard pause;
+  PyObject* self_class = PyObject_GetAttrString(super, "__self_class__");
+  PyObject* this_class = PyObject_GetAttrString(super, "__thisclass__");
+  if (self_class != nullptr && this_class != nullptr && PyType_Check(self_class)) {
+    PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class)->tp_mro;
+    PyObject* found = nullptr;
+    bool after = false;
+    for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro) && found == nullptr; ++i) {
+      PyObject* cls = PyTuple_GET_ITEM(mro, i);
+      if (after && PyType_Check(cls)) {
+        PyObject* d = PyObject_GetAttr(cls, g_str_dict);  // a mapping proxy; static types have no tp_dict of their own on 3.12+
+        PyObject* v = d ? PyObject_GetItem(d, name) : nullptr;
+        if (v == nullptr) PyErr_Clear();
+        Py_XDECREF(d);
+        if (v != nullptr) {
+          found = v;
+          Py_DECREF(v);
+        }
+      }
+      if (cls == this_class) after = true;
+    }
+    if (first_time(s, kSuper, self_class, name)) {
+      PyObject* key = PyTuple_Pack(2, this_class, name);
+      if (key != nullptr) emit(s, kSuper, self_class, key, found);
+      Py_XDECREF(key);
+      // A second class in the same chain asks under the same name: it must not be taken for seen.
+      s->seen->erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
+    }
+    if (found != nullptr && found == value) reach(s, value);
+  } else {
+    PyErr_Clear();
+  }
+  Py_XDECREF(self_class);
+  Py_XDECREF(this_class);
+}
+
+void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+  if (PyModule_Check(obj)) {
+    PyObject* d = instance_dict(s, obj);
+    if (d == nullptr) return;
+    PyObject* in_dict = PyDict_GetItemWithError(d, name);
+    read_dict(s, d, name, in_dict);
+    return;
+  }
+  PyTypeObject* t = Py_TYPE(obj);
+  if (PyType_Check(obj)) {
+    auto* as_type = reinterpret_cast<PyTypeObject*>(obj);
+    PyObject* found = _PyType_Lookup(as_type, name);
+    if (is_heap(as_type)) read_type_attr(s, as_type, name, found);
+    if (is_heap(t)) read_type_attr(s, t, name, _PyType_Lookup(t, name));
+    if (found != nullptr && found == value) reach(s, value);
+    return;
+  }
+  if (t == &PySuper_Type) {
+    super_read(s, obj, name, value);
+    return;
+  }
+  PyObject* descr = _PyType_Lookup(t, name);
+  if (is_heap(t)) {
+    read_type_attr(s, t, name, descr);
+    read_type_attr(s, t, g_str_getattribute, _PyType_Lookup(t, g_str_getattribute));
+    if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
+  }
+  if (!outside_object(s, obj)) {
+    if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
+    return;
+  }
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
+  if (name == g_str_class) return;
+  if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
+    if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj)) return;
+    if (is_heap(Py_TYPE(descr))) return;  // a descriptor written in Python: its frame is watched
+    if (name == g_str_dict) {
+      instance_dict(s, obj);
+      return;
+    }
+    if (written(s, obj, name) || !first_time(s, kAttrC, obj, name)) return;
+    emit(s, kAttrC, obj, name, value);
+    reach(s, value);
+    return;
+  }
+  if (is_tensor(obj) && descr != nullptr) return;
+  PyObject* d = instance_dict(s, obj);
+  PyObject* in_dict = nullptr;
+  if (d != nullptr) {
+    in_dict = PyDict_GetItemWithError(d, name);
+    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+    if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
+  }
+  if (in_dict == nullptr && descr != nullptr && descr == value) reach(s, value);
+  if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
+    emit(s, kAttrC, obj, name, value);
+    reach(s, value);
+  }
+}
+
+// A key of an outside dict is stored or deleted.  A store of what is there already changes nothing and would not be redone:
+// that it is there must hold again.
+void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
+  PyObject* now = PyDict_GetItemWithError(d, key);
+  if (now == nullptr) PyErr_Clear();
+  bool same = now != nullptr && value != nullptr && !tracked(s, value) &&
+              (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
+  if (value == nullptr || same) read_dict(s, d, key, now);
+  // Likewise when the run has changed it and now puts it back.
+  auto it = s->containers->find(d);
+  if (it != s->containers->end() && it->second.pre != nullptr) {
+    PyObject* before = PyDict_GetItemWithError(it->second.pre, key);
+    if (before == nullptr) PyErr_Clear();
+    bool back = before == value || (before != nullptr && value != nullptr && is_leaf(before) && Py_TYPE(before) == Py_TYPE(value));
+    if (back && first_time(s, kDictKey, d, key)) {
+      emit(s, kDictKey, d, key, before);
+      reach(s, before);
+    }
+    return;
+  }
+  ensure_pre(s, d);
+}
+
+void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+  PyTypeObject* t = Py_TYPE(obj);
+  if (PyType_Check(obj)) {
+    PyObject* d = PyObject_GetAttr(obj, g_str_dict);
+    PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
+    PyErr_Clear();
+    // Only what is there can be deleted.
+    if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
+      read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
+    if (first_time(s, kWriteType, obj, name)) emit(s, kWriteType, obj, name, old);
+    Py_XDECREF(old);
+    Py_XDECREF(d);
+    return;
+  }
+  PyObject* descr = _PyType_Lookup(t, name);
+  if (is_heap(t)) read_type_attr(s, t, name, descr);
+  if (!outside_object(s, obj)) return;
+  if (t->tp_setattro != PyObject_GenericSetAttr && is_heap(t) && descr == nullptr) {
+    // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.
+  }
+  if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
+    if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj) || is_heap(Py_TYPE(descr))) return;
+    if (!first_time(s, kWriteAttr, obj, name)) return;
+    PauseGuard pause;
+    PyObject* old = PyObject_GetAttr(obj, name);
+    if (old == nullptr) PyErr_Clear();
+    // Before the first write: what is there is what was there.
+    if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
+    emit(s, kWriteAttr, obj, name, old);
+    Py_XDECREF(old);
+    return;
+  }
+  PyObject* d = instance_dict(s, obj);
+  if (d == nullptr) return;
+  dict_store(s, d, name, value);
+}
+
+// The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.
+void method_origin(Session* s, PyFunctionObject* func, PyObject* self) {
+  PyTypeObject* t = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+  if (!is_heap(t)) return;
+  if (!first_time(s, kFunc, reinterpret_cast<PyObject*>(func), reinterpret_cast<PyObject*>(t))) return;
+  PyObject* name = reinterpret_cast<PyCodeObject*>(func->func_code)->co_name;
+  PyObject* found = _PyType_Lookup(t, name);
+  if (found != nullptr) {
+    read_type_attr(s, t, name, found);
+    if (found == reinterpret_cast<PyObject*>(func)) return;
+  }
+  PyObject* mro = t->tp_mro;
+  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!PyType_Check(reinterpret_cast<PyObject*>(base)) || !is_heap(base) || base->tp_dict == nullptr) continue;
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(base->tp_dict, &pos, &k, &v))
+      if (v == reinterpret_cast<PyObject*>(func) && PyUnicode_Check(k)) read_type_attr(s, t, k, _PyType_Lookup(t, k));
+  }
+}
+
+}  // namespace magpy

@@ -1,0 +1,162 @@
+"""What a run leaves behind: how outside containers, attributes and cells differ from before.
+
+Owns the description of each change (`ContainerEffect`, `AttrEffect`) and finding them at the end
+of a watched run. Does not own the snapshots (csrc/interp/session_state.cpp) nor the code that makes
+the changes again (magpy/mock/codegen.py). Called by magpy/capture/session.py.
+"""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import dataclass, field
+from typing import Any
+
+from magpy import _interp
+from magpy.mock.spec import Builder, Spec
+
+ABSENT = _interp.ABSENT
+
+
+@dataclass(slots=True)
+class ContainerEffect:
+    """What an outside container must become.
+
+    Attributes:
+        kind: "dict", "list", "set", "deque", "bytearray".
+        stores: dict: (key, spec) pairs in order; deletes: keys taken out first.
+        content: specs of the whole new content when `rebuild`, or of the appended tail.
+    """
+
+    obj: Any
+    kind: str
+    stores: list[tuple[Any, Spec]] = field(default_factory=list)
+    deletes: list[Any] = field(default_factory=list)
+    content: list[Any] | None = None
+    rebuild: bool = False
+
+
+@dataclass(slots=True)
+class AttrEffect:
+    """An attribute of an outside object (a slot, a class), or a cell's content, after the run."""
+
+    obj: Any
+    name: str | None
+    spec: Spec | None
+
+
+def container_states(session: Any) -> dict[int, Any]:
+    """What outside containers that were looked at hold now; None for those left as they were."""
+    picture: dict[int, Any] = {}
+    for obj, pre, _ in session.containers():
+        now = tuple(obj.items()) if isinstance(obj, dict) else tuple(obj)
+        old = tuple(pre.items()) if isinstance(pre, dict) else tuple(pre)
+        flat_now = [id(y) for x in now for y in (x if isinstance(obj, dict) else (x,))]
+        flat_old = [id(y) for x in old for y in (x if isinstance(obj, dict) else (x,))]
+        picture[id(obj)] = (
+            None if flat_now == flat_old or isinstance(obj, (set, bytearray)) else flat_now
+        )
+    return picture
+
+
+def _same(now: Any, pre: Any, builder: Builder) -> bool:
+    """Whether a place holds what it held before, in every call."""
+    if type(now) in (int, float, complex, str) and builder.varies(now):
+        return False
+    return now is pre or (
+        type(now) is type(pre) and type(now) in (int, str, bool, bytes) and now == pre
+    )
+
+
+def end_state(
+    session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builder
+) -> list[ContainerEffect | AttrEffect]:
+    """Every change that the run leaves in outside containers, attributes and cells."""
+    effects: list[ContainerEffect | AttrEffect] = []
+    for obj, pre, whole in session.containers():
+        effect = _container_effect(obj, pre, whole, builder, session)
+        if effect is not None:
+            effects.append(effect)
+    for kind, obj, name, old in log:
+        if kind == "write_attr":
+            now = getattr(obj, name, ABSENT)
+            if now is not ABSENT or old is not ABSENT:
+                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
+        elif kind == "write_type":
+            now = obj.__dict__.get(name, ABSENT)
+            if now is not ABSENT or old is not ABSENT:
+                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
+    for cell, old in session.written_cells():
+        try:
+            now = cell.cell_contents
+        except ValueError:
+            now = ABSENT
+        if now is not ABSENT or old is not ABSENT:
+            effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
+    return effects
+
+
+def _container_effect(
+    obj: Any, pre: Any, whole: bool, builder: Builder, session: Any
+) -> ContainerEffect | None:
+    if isinstance(obj, dict):
+        return _dict_effect(obj, pre, whole, builder, session)
+    if isinstance(obj, (list, collections.deque)):
+        base: Any = list if isinstance(obj, list) else collections.deque
+        now = tuple(base.__iter__(obj))
+        if len(now) == len(pre) and all(
+            _same(a, b, builder) for a, b in zip(now, pre, strict=True)
+        ):
+            return None
+        kind = base.__name__
+        head = now[: len(pre)]
+        if (
+            len(head) == len(pre)
+            and all(a is b for a, b in zip(head, pre, strict=True))
+            and getattr(obj, "maxlen", None) is None
+        ):
+            return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
+        session.touch(obj)
+        return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
+    if isinstance(obj, set):
+        now_set = frozenset(obj)
+        added = [x for x in now_set if x not in pre]
+        if pre <= now_set:
+            return (
+                ContainerEffect(obj, "set", content=[builder.build(x) for x in added])
+                if added
+                else None
+            )
+        return ContainerEffect(
+            obj, "set", content=[builder.build(x) for x in now_set], rebuild=True
+        )
+    if isinstance(obj, bytearray):
+        if bytes(obj) == pre:
+            return None
+        return ContainerEffect(obj, "bytearray", content=[builder.build(bytes(obj))], rebuild=True)
+    return None
+
+
+def _dict_effect(
+    obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder: Builder, session: Any
+) -> ContainerEffect | None:
+    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    now = dict(base.items(obj))
+    deletes = [k for k in pre if k not in now]
+    stores = [(k, v) for k, v in now.items() if k not in pre or not _same(v, pre[k], builder)]
+    if not deletes and not stores and list(now) == list(pre):
+        return None
+    replay = {k: None for k in pre if k in now}
+    for k, _ in stores:
+        replay.setdefault(k, None)
+    if list(replay) == list(now):
+        pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
+        return ContainerEffect(
+            obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes]
+        )
+    session.touch(obj)
+    return ContainerEffect(
+        obj,
+        "dict",
+        content=[(builder.build(k), builder.build(v)) for k, v in now.items()],
+        rebuild=True,
+    )

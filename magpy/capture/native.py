@@ -1,0 +1,57 @@
+"""The connection of the native parts of a capture with the Python ones.
+
+Owns what is told to `magpy._interp` once per process: torch's types, what makes a twin, whose
+frames are not watched, what is called as a whole. Called by magpy/capture/session.py and
+magpy/api.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import types
+
+import torch
+
+from magpy import _interp, _tensor
+from magpy.capture import instrument, leaves
+from magpy.capture.counters import counters
+from magpy.capture.leaves import Leaf
+from magpy.runtime import faults
+
+
+def _instrument(code: types.CodeType) -> types.CodeType:
+    """`instrument`, as a stage where tests inject faults; notes the names of counters."""
+    faults.check("instrument")
+    _interp.add_counters(code, counters(code))
+    return instrument.instrument(code)
+
+
+@functools.cache
+def prepare() -> None:
+    """Connects the native parts with the Python ones, once per process."""
+    _interp.set_types(torch.Tensor, collections.deque)
+    _interp.set_instrument(_instrument, instrument.offsets)
+    _interp.set_tensor_api(_tensor._api)
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
+    skip = [
+        "overrides.py",
+        "utils/_device.py",
+        "_dynamo",
+        "_inductor",
+        "_functorch",
+        "fx",
+        "_subclasses",
+        "testing",
+        "autograd/profiler.py",
+    ]
+    subpackages = ("capture", "mock", "refgraph", "backends", "runtime", "explain")
+    _interp.set_skip_prefixes(
+        [os.path.join(here, p) for p in subpackages]
+        + [os.path.join(here, p) for p in ("api.py", "errors.py", "config.py", "__init__.py")]
+        + [os.path.join(torch_dir, s) for s in skip]
+    )
+    for code in leaves.python_leaves():
+        _interp.set_leaf_code(code, int(Leaf.HANDLER))
