@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import collections
 import faulthandler
+import gc
 import os
 import pathlib
 import pickle
 import re
 import signal
 import sys
+import threading
 import time
 import warnings
 
@@ -81,10 +83,27 @@ def check(source, seed, timeout=_TIMEOUT):
     if len(items) == 2:
         return items[1]
     if status == -signal.SIGALRM:
+        if not ends(source, seed):
+            return None
         return worlds.Finding("hangs", -1, "does not end")
     if status < 0:
         return worlds.Finding("crash", -1, signal.Signals(-status).name)
     return None
+
+
+def ends(source, seed):
+    """Whether the program is over soon when nothing of it is compiled.
+
+    Some programs make their own state many times larger in every call.
+    """
+
+    def work():
+        yield "start"
+        warnings.simplefilter("ignore")
+        yield worlds.run(source, seed, wrap=lambda f: f).steps
+
+    *items, _ = _apart(work, _TIMEOUT // 10)
+    return len(items) == 2
 
 
 def similar(finding):
@@ -108,6 +127,7 @@ class Batch:
 
     def __init__(self, verbose=False):
         self.programs = 0
+        self.dropped = collections.Counter()
         self.total = worlds.Report()
         self.reasons = collections.Counter()
         self.failures = []
@@ -130,8 +150,7 @@ class Batch:
                 else:
                     status = item
             if status != 0 and current is not None:
-                kind = "hangs" if status == -signal.SIGALRM else "crash"
-                self.failures.append((current, worlds.Finding(kind, -1, f"status {status}")))
+                self._ended(current, status)
                 done += 1
             elif status != 0:
                 self.failures.append(
@@ -143,9 +162,25 @@ class Batch:
                 done = max(done, 1)
             seeds = seeds[max(done, 1) :]
 
+    def _ended(self, seed, status):
+        """A program that ended its process."""
+        if status == -signal.SIGALRM:
+            source = grammar.program(seed)
+            if source is None or not ends(source, seed):
+                self.dropped["endless"] += 1
+                return
+            finding = worlds.Finding("hangs", -1, "does not end")
+        else:
+            finding = worlds.Finding("crash", -1, f"status {status}")
+        self.programs += 1
+        self.failures.append((seed, finding))
+
     def _take(self, seed, report):
         if report is None:
+            self.dropped["no program"] += 1
             return
+        if report.varies:
+            self.dropped["not deterministic"] += 1
         self.programs += 1
         t = self.total
         t.steps += report.steps
@@ -160,6 +195,7 @@ class Batch:
 
 def _batch(seeds):
     warnings.simplefilter("ignore")
+    gc.freeze()  # what was there before needs no look in every collection
     for seed in seeds:
         yield "start", seed, None
         yield "end", seed, run_seed(seed)
@@ -176,7 +212,7 @@ def run_seed(seed):
         return worlds.Report(finding=worlds.Finding("harness", -1, repr(error)[:300]))
     finding = report.finding
     if finding is not None and finding.kind == "differs" and not worlds.deterministic(source, seed):
-        report.finding = None
+        report.finding, report.varies = None, True
     return report
 
 
@@ -199,7 +235,7 @@ def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.show:
-        print(grammar.program(options.seed))
+        print(grammar.program(options.seed), flush=True)
         print(check(grammar.program(options.seed), options.seed))
         return 0
     # Children inherit all that is loaded lazily.
@@ -214,31 +250,50 @@ def main():
     return _tell(batches, seconds, options)
 
 
-def _all(seeds, jobs):
-    if jobs == 1:
-        batch = Batch()
-        batch.run(seeds)
-        return [batch]
-    from concurrent.futures import ThreadPoolExecutor
-
+def _all(seeds, jobs, every=30.0):
+    """Batches that together have run the seeds; says how far they are now and then."""
     batches = [Batch() for _ in range(jobs)]
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda i: batches[i].run(seeds[i::jobs]), range(jobs)))
+    workers = [
+        threading.Thread(target=batch.run, args=(seeds[i::jobs],), daemon=True)
+        for i, batch in enumerate(batches)
+    ]
+    start = time.monotonic()
+    for worker in workers:
+        worker.start()
+    told = 0
+    while any(worker.is_alive() for worker in workers):
+        next_time = time.monotonic() + every
+        for worker in workers:
+            worker.join(max(0.0, next_time - time.monotonic()))
+        failures = [x for b in batches for x in b.failures]
+        for seed, finding in failures[told:] if jobs == 1 else ():
+            print(f"  seed {seed}: {finding.kind}: {finding.text:.160}", flush=True)
+        told = len(failures)
+        print(f"{_counts(batches, time.monotonic() - start)}", flush=True)
     return batches
 
 
-def _tell(batches, seconds, options):
+def _counts(batches, seconds):
     programs = sum(b.programs for b in batches)
-    failures = sorted(x for b in batches for x in b.failures)
-    totals = {
+    total = {
         n: sum(getattr(b.total, n) for b in batches) for n in ("steps", "calls", "hits", "captures")
     }
-    print(
-        f"{programs} programs, {totals['steps']} steps, {totals['calls']} calls, "
-        f"{totals['hits']} hits,"
-        f" {totals['captures']} captures, {seconds:.1f} s, {programs / seconds:.1f} programs/s;"
-        f" {len(failures)} failures {dict(collections.Counter(f.kind for _, f in failures))}"
+    kinds = collections.Counter(f.kind for b in batches for _, f in b.failures)
+    dropped = sum((b.dropped for b in batches), collections.Counter())
+    return (
+        f"{programs} programs, {total['steps']} steps, {total['calls']} calls,"
+        f" {total['hits']} hits, {total['captures']} captures,"
+        f" {kinds['differs']} differences, {kinds['crash']} crashes, {kinds['hangs']} hangs,"
+        f" {kinds['internal'] + kinds['harness']} internal failures;"
+        f" left out: {dict(dropped)};"
+        f" {seconds:.0f} s, {programs / max(seconds, 1e-9):.1f} programs/s"
     )
+
+
+def _tell(batches, seconds, options):
+    failures = sorted(x for b in batches for x in b.failures)
+    print(f"seeds {options.seed} to {options.seed + options.programs - 1}")
+    print(_counts(batches, seconds))
     reasons = sum((b.reasons for b in batches), collections.Counter())
     for reason, count in reasons.most_common(options.reasons):
         print(f"  {count:5} {reason}")

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import dis
+import inspect
 import random
 import re
+import types
 
 from tests.fuzz import worlds
 
@@ -221,19 +224,27 @@ class Piece:
     changes: str = ""
 
 
-BASE = """
-import collections, functools, math, operator, random, types, typing
-import warnings, dataclasses, itertools
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-Pair = collections.namedtuple("Pair", "t n")
-@dataclasses.dataclass
+# What a program begins with, as far as the rest of it names it.
+BASE = {
+    "collections": "import collections",
+    "functools": "import functools",
+    "math": "import math",
+    "operator": "import operator",
+    "random": "import random",
+    "types": "import types",
+    "warnings": "import warnings",
+    "dataclasses": "import dataclasses",
+    "itertools": "import itertools",
+    "np": "import numpy as np",
+    "torch": "import torch",
+    "F": "import torch.nn.functional as F",
+    "nn": "from torch import nn",
+    "Pair": 'Pair = collections.namedtuple("Pair", "t n")',
+    "Record": """@dataclasses.dataclass
 class Record:
     t: object
-    n: int = 1
-class Thing:
+    n: int = 1""",
+    "Thing": """class Thing:
     n = 1
     limit = 4
     def __init__(self, v, name="thing"):
@@ -244,8 +255,8 @@ class Thing:
         return self.v * 2
     def scale(self, t):
         self.n += 1
-        return t * self.v
-"""
+        return t * self.v""",
+}
 
 PIECES = {
     "gi": Piece(
@@ -708,6 +719,17 @@ _PARSED = {
     for name, piece in PIECES.items()
 }
 _TYPES = tuple(EXPRESSIONS)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_BASE_WORDS = {name: set(_WORD.findall(text)) & set(BASE) for name, text in BASE.items()}
+
+
+def _names_bound(setup):
+    """The names that a piece's setup binds in its module."""
+    code = compile(re.sub(r"\$\w+", "x", setup), worlds.FILE, "exec", dont_inherit=True)
+    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname == "STORE_NAME")
+
+
+_NAMES = {name: _names_bound(piece.setup) for name, piece in PIECES.items()}
 
 
 class _NoPlace(Exception):
@@ -1003,6 +1025,7 @@ _ARGUMENT_SETUP = (
     "a0 = $t\na1 = $t\na2 = $t\nal = [a0, a1]\nad = {'a': a0, 'b': a1}\nali = [$i, $i]\n"
     "adi = {'a': $i}\nao = Thing($f)\n"
 )
+_ARGUMENT_NAMES = _names_bound(_ARGUMENT_SETUP)
 _ARGUMENT_CHANGES = _split(
     """a0.add_(1) | a0 = $t | a0 = a0.clone() | a1 = a0 | a0.requires_grad_() | a0.data = $t
     al.append($t) | al[0] = a1
@@ -1028,7 +1051,7 @@ class _Module:
         """The whole source."""
         rng, w = self.rng, self.writer
         w.locals = False
-        world = BASE + w.fill(_ARGUMENT_SETUP, 0)
+        world = w.fill(_ARGUMENT_SETUP, 0)
         outside, w.outside = w.outside, {t: [] for t in _TYPES}
         for name in self.pieces:
             world += w.fill(PIECES[name].setup, 0) + "\n"
@@ -1038,7 +1061,14 @@ class _Module:
         if rng.random() < 0.85:
             kinds.insert(0, "T")
         function = self._function(kinds)
-        return f"{world}{function}{self._steps(kinds)}"
+        text = f"{world}{function}{self._steps(kinds)}"
+        used = set(_WORD.findall(text))
+        for name, words in reversed(_BASE_WORDS.items()):
+            if name in used:
+                used |= words
+        base = "".join(f"{BASE[name]}\n" for name in BASE if name in used)
+        self.names = _ARGUMENT_NAMES.union(*(_NAMES[name] for name in self.pieces), BASE)
+        return base + text
 
     def _function(self, kinds):
         rng, w = self.rng, self.writer
@@ -1120,75 +1150,75 @@ class _Module:
         return "\n".join(lines) + "\n"
 
 
-def declare_globals(tree):
-    """Adds the `global` lines that the functions `f` and `steps`, and functions in them, need."""
-    names = {
-        n.id
-        for statement in tree.body
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name)
-        and isinstance(n.ctx, ast.Store)
-        and not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
-    }
-    names |= {s.name for s in tree.body if isinstance(s, (ast.FunctionDef, ast.ClassDef))}
-    for function in tree.body:
-        if isinstance(function, ast.FunctionDef) and function.name in ("f", "steps"):
-            for inner in ast.walk(function):
-                if isinstance(inner, ast.FunctionDef):
-                    _declare_in(inner, names)
-    return tree
+def _functions_in(code):
+    """The code objects of the functions defined in one, and in those."""
+    for x in code.co_consts:
+        if isinstance(x, types.CodeType):
+            if x.co_name[0] != "<":
+                yield x
+            yield from _functions_in(x)
 
 
-def _declare_in(function, names):
-    parameters = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
-    stored = {
-        n.id
-        for n in ast.walk(function)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))
-    }
-    declared = {x for s in function.body if isinstance(s, ast.Global) for x in s.names}
-    wanted = sorted(stored & names - parameters - declared)
-    if wanted:
-        function.body.insert(0, ast.Global(names=wanted))
+def declare_globals(source, names):
+    """The source with the `global` lines that the functions in it need for these names."""
+    code = compile(source, worlds.FILE, "exec", dont_inherit=True)
+    wanted = {}
+    for function in _functions_in(code):
+        if not function.co_flags & inspect.CO_OPTIMIZED:
+            continue  # a class
+        count = function.co_argcount + function.co_kwonlyargcount
+        count += bool(function.co_flags & inspect.CO_VARARGS)
+        count += bool(function.co_flags & inspect.CO_VARKEYWORDS)
+        parameters = function.co_varnames[:count]
+        stored = {*function.co_varnames, *function.co_cellvars}.difference(parameters) & names
+        if stored:
+            wanted[function.co_firstlineno] = stored
+    if not wanted:
+        return source
+    out = []
+    for number, line in enumerate(source.split("\n"), 1):
+        out.append(line)
+        if number in wanted:
+            indent = len(line) - len(line.lstrip()) + 4
+            out.append(f"{' ' * indent}global {', '.join(sorted(wanted[number]))}")
+    return "\n".join(out)
 
 
 def _raising_line(error):
     tb, line = error.__traceback__, None
     while tb is not None:
-        if tb.tb_frame.f_code.co_filename == worlds.FILE and tb.tb_frame.f_code.co_name not in (
-            "steps",
-            "attempt",
-        ):
-            name = tb.tb_frame.f_code.co_qualname
+        code = tb.tb_frame.f_code
+        if code.co_filename == worlds.FILE and code.co_name not in ("steps", "attempt"):
+            name = code.co_qualname
             if name == "f" or name.startswith("f.<locals>"):
                 line = tb.tb_lineno
         tb = tb.tb_next
     return line
 
 
-class _Dropper(ast.NodeTransformer):
-    """Takes out the innermost statement at a line."""
+def _statement_at(tree, line):
+    """The innermost statement that contains a line, or None."""
+    found = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno:
+            found = node  # breadth first: the last one is among the innermost
+    return found
 
-    def __init__(self, line):
-        self.line = line
-        self.done = False
 
-    def generic_visit(self, node):
-        super().generic_visit(node)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if isinstance(block, list) and not self.done:
-                for i, s in enumerate(block):
-                    if isinstance(s, ast.stmt) and s.lineno <= self.line <= s.end_lineno:
-                        self.done = True
-                        if isinstance(s, ast.Return):
-                            s.value = ast.Constant(None)
-                        elif len(block) > 1:
-                            del block[i]
-                        else:
-                            block[i] = ast.Pass()
-                        break
-        return node
+def _without_line(source, line):
+    """The source without the statement of `f` at a line, or None if there is none."""
+    lines = source.split("\n")
+    first = next(i for i, x in enumerate(lines) if x.startswith(("def f(", "async def f(")))
+    last = next(i for i, x in enumerate(lines) if i > first and x[:1] not in ("", " "))
+    tree = ast.parse("\n".join(lines[first:last]))
+    statement = _statement_at(tree, line - first)
+    if statement is None or statement is tree.body[0]:
+        return None
+    at, end = statement.lineno - 1 + first, statement.end_lineno - 1 + first
+    word = "return None" if isinstance(statement, ast.Return) else "pass"
+    before = lines[at][: statement.col_offset]
+    lines[at : end + 1] = [before + word + lines[end][statement.end_col_offset :]]
+    return "\n".join(lines)
 
 
 _MENDS = 12
@@ -1198,38 +1228,29 @@ def mend(source):
     """The program without the statements that raise in the first call."""
     for _ in range(_MENDS):
         try:
-            code = compile(source, worlds.FILE, "exec", dont_inherit=True)
+            code = worlds.compiled_source(source)
         except SyntaxError:
             return None
         try:
-            world = worlds.World(code, lambda f: f, 0)
-            world.step()
+            error = worlds.first_result(code)
         except Exception:
             return None
-        error = world.kept[-1] if world.kept else None
         line = _raising_line(error) if isinstance(error, Exception) else None
-        if line is None:
+        shorter = _without_line(source, line) if line is not None else None
+        if shorter is None:
             return source
-        tree = ast.parse(source)
-        dropper = _Dropper(line)
-        for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef) and statement.name == "f":
-                dropper.visit(statement)
-        if not dropper.done:
-            return source
-        source = ast.unparse(ast.fix_missing_locations(tree))
+        source = shorter
     return source
 
 
 def program(seed):
     """The program of a seed, or None for a seed that gives none."""
     rng = random.Random(seed)
-    text = _Module(rng).text()
+    module = _Module(rng)
     try:
-        tree = ast.parse(text)
+        source = declare_globals(module.text(), module.names)
     except SyntaxError:
         return None
-    source = ast.unparse(ast.fix_missing_locations(declare_globals(tree)))
     if rng.random() < 0.9:
         return mend(source)
     return source

@@ -8,17 +8,24 @@ or the compiled target), changes its world, and yields whenever the worlds are t
 
 from __future__ import annotations
 
+import array
+import collections
 import contextlib
 import dataclasses
+import functools
 import io
-import math
+import itertools
 import random
+import sys
+import threading
 import types
 import typing
 import warnings
+import weakref
 
 import numpy as np
 import torch
+from torch.utils.hooks import RemovableHandle
 
 import magpy
 from magpy import _interp
@@ -36,9 +43,10 @@ class Finding(typing.NamedTuple):
 
 @dataclasses.dataclass
 class Report:
-    """What came of one program."""
+    """What came of one program; `varies` if it is not even like itself."""
 
     finding: Finding | None = None
+    varies: bool = False
     steps: int = 0
     captures: int = 0
     hits: int = 0
@@ -91,71 +99,98 @@ def poke(value):
         value["poked"] = True
 
 
+def in_thread(f, *args, **kwargs):
+    """`attempt` in a thread of its own."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(attempt(f, *args, **kwargs)))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def drive(value):
+    """The result of a coroutine, run by hand; anything else as it is."""
+    if not isinstance(value, types.CoroutineType):
+        return value
+    try:
+        while True:
+            value.send(None)
+    except StopIteration as end:
+        return end.value
+
+
 # ---------------------------------------------------------------- what can be seen
 
-ATOMS = (type(None), bool, int, str, bytes, type(...), range, slice, complex)
-NAMED = (type, types.BuiltinFunctionType, types.ModuleType, torch.dtype, torch.device)
+_ATOMS = frozenset({type(None), bool, int, str, bytes, type(...), range, torch.dtype, torch.device})
+_BY_REPR = frozenset({float, complex, slice})
+_ITERATORS = tuple(
+    type(iter(x)) for x in ([], (), range(0), "", b"", {}, {}.values(), {}.items(), set())
+) + (enumerate, zip, map, filter, reversed, itertools.count, itertools.cycle, itertools.chain)
 
 
 class Picture:
-    """A world as a flat list of words without addresses; `paths` names each if asked for."""
+    """A world as a flat list of words without addresses; `paths` names each.
 
-    def __init__(self, value, named):
+    A path is a chain of (path, step), made into text only for a difference.
+    """
+
+    def __init__(self, value):
         self.words = []
-        self.paths = [] if named else None
+        self.paths = []
         self._seen = {}
         self._storages = {}
-        self._keep = []
-        self._add(value, "")
+        self._keep = []  # no address may be used again
+        with torch._C.DisableTorchFunctionSubclass():
+            self._add(value, None)
+        del self._seen, self._storages, self._keep
 
     def _word(self, word, path):
         self.words.append(word)
-        if self.paths is not None:
-            self.paths.append(path)
-
-    def _sub(self, path, key):
-        return f"{path}{key}" if self.paths is not None else path
+        self.paths.append(path)
 
     def _add(self, v, path):
         t = type(v)
-        if t is float:
-            self._word(("float", math.copysign(1, v), repr(v)), path)
+        if t in _ATOMS:
+            self._word((t, v), path)
             return
-        if t in ATOMS:
-            self._word((t.__name__, v), path)
-            return
-        if isinstance(v, NAMED):
-            name = getattr(v, "__qualname__", None) or getattr(v, "__name__", None) or str(v)
-            self._word(("named", name), path)
+        if t in _BY_REPR:
+            self._word((t, repr(v)), path)
             return
         if t is tuple or t is torch.Size:
-            self._word((t.__name__, len(v)), path)
+            self._word((t, len(v)), path)
             for i, x in enumerate(v):
-                self._add(x, self._sub(path, f"[{i}]"))
+                self._add(x, (path, i))
             return
-        if t is _interp.Compiled:
+        picture = _PICTURES.get(t)
+        if picture is None:
+            if isinstance(v, (type, types.ModuleType)):
+                self._word(("named", getattr(v, "__qualname__", None) or v.__name__), path)
+                return
+            picture = _picture_of(v)
+        elif t is types.BuiltinFunctionType:
+            self._word(("named", v.__qualname__), path)
+            if type(v.__self__) not in (types.ModuleType, type(None)):
+                self._add(v.__self__, (path, "__self__"))
+            return
+        elif t is _interp.Compiled:
             v, t = v._magpy_wrapped, types.FunctionType
-        number = self._seen.get(id(v))
+            picture = _picture_of(v)
+        key = id(v)
+        number = self._seen.get(key)
         if number is not None:
             self._word(("seen", number), path)
             return
-        self._seen[id(v)] = len(self._seen)
-        self._keep.append(v)  # no address may be used again
+        self._seen[key] = len(self._seen)
+        self._keep.append(v)
         self._word(("new", t.__name__), path)
-        if isinstance(v, torch.Tensor):
-            self._tensor(v, path)
-        elif isinstance(v, BaseException):
-            self._exception(v, path)
-        else:
-            self._object(v, path)
+        picture(self, v, path)
 
     def _tensor(self, v, path):
         storage = v.untyped_storage()
         number = self._storages.setdefault(storage._cdata, len(self._storages))
         self._keep.append(storage)
         d = v.detach()
-        self._word(("form", str(d.dtype), tuple(d.shape), d.stride(), d.storage_offset()), path)
-        self._word(("storage", number), path)
+        self._word((d.dtype, tuple(d.shape), d.stride(), d.storage_offset()), path)
         try:
             function = v.grad_fn
             name = function.name() if function is not None else None
@@ -163,12 +198,19 @@ class Picture:
         except RuntimeError as error:
             # A view whose base was changed in a way that autograd forbids.
             name, leaf = str(error)[:60], False
-        self._word(("autograd", v.requires_grad, leaf, name), path)
-        self._word(("data", d.numpy().tobytes()), path)
+        flags = v.requires_grad, leaf, name, v.is_inference(), v.is_conj(), v.is_neg()
+        self._word(("autograd", *flags), path)
+        try:
+            data = d.numpy().tobytes()
+        except (RuntimeError, TypeError):  # not a type of numpy's, or a lazy conjugate
+            plain = d.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+            data = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+        self._word(("data", number, data), path)
         if leaf and v.grad is not None:
-            self._add(v.grad, self._sub(path, ".grad"))
-        if vars(v):
-            self._add(vars(v), self._sub(path, ".__dict__"))
+            self._add(v.grad, (path, "grad"))
+        own = v.__dict__
+        if own:
+            self._attributes(own, path)
 
     def _exception(self, v, path):
         if isinstance(v, RecursionError):
@@ -176,63 +218,188 @@ class Picture:
         lines = []
         tb = v.__traceback__
         while tb is not None:
-            if tb.tb_frame.f_code.co_filename == FILE:
-                lines.append((tb.tb_frame.f_code.co_name, tb.tb_lineno))
+            code = tb.tb_frame.f_code
+            if code.co_filename == FILE:
+                lines.append((code.co_name, tb.tb_lineno))
             tb = tb.tb_next
         self._word(("raised", str(v), tuple(lines)), path)
         self._word(("context", type(v.__context__).__name__, type(v.__cause__).__name__), path)
 
+    def _array(self, v, path):
+        self._word(("array", str(v.dtype), v.shape, v.strides, v.tobytes()), path)
+
+    def _scalar(self, v, path):
+        self._word(("scalar", str(v.dtype), v.tobytes()), path)
+
+    def _method(self, v, path):
+        self._add(v.__func__, (path, "__func__"))
+        self._add(v.__self__, (path, "__self__"))
+
+    def _dict(self, v, path):
+        self._word(("keys", len(v)), path)
+        for k, x in dict.items(v):
+            self._add(k, (path, "key"))
+            self._add(x, (path, k))
+        self._object(v, path)
+
+    def _plain_dict(self, v, path):
+        self._word(("keys", len(v)), path)
+        for k, x in v.items():
+            if type(k) is str:
+                self._word(k, path)
+            else:
+                self._add(k, (path, "key"))
+            self._add(x, (path, k))
+
+    def _set(self, v, path):
+        words = sorted(repr(x) if type(x) in _ATOMS else type(x).__name__ for x in set.__iter__(v))
+        self._word(("set", tuple(words)), path)
+        self._object(v, path)
+
+    def _frozenset(self, v, path):
+        self._word(("set", tuple(sorted(map(repr, frozenset.__iter__(v))))), path)
+
+    def _sequence(self, v, path):
+        self._word(("len", len(v), getattr(v, "maxlen", None)), path)
+        walk = list.__iter__ if isinstance(v, list) else type(v).__iter__
+        for i, x in enumerate(walk(v)):
+            self._add(x, (path, i))
+        self._object(v, path)
+
+    def _list(self, v, path):
+        self._word(len(v), path)
+        for i, x in enumerate(v):
+            self._add(x, (path, i))
+
+    def _text(self, v, path):
+        self._word(("text", v.getvalue()), path)
+
+    def _bytes(self, v, path):
+        self._word(("bytes", bytes(v)), path)
+
+    def _cell(self, v, path):
+        try:
+            content = v.cell_contents
+        except ValueError:
+            self._word("empty", path)
+        else:
+            self._add(content, path)
+
     def _object(self, v, path):
-        t = type(v)
-        if isinstance(v, np.ndarray):
-            self._word(("array", str(v.dtype), v.shape, v.tobytes()), path)
+        for name in getattr(type(v), "__slots__", ()):
+            try:
+                value = object.__getattribute__(v, name)
+            except AttributeError:
+                continue
+            self._add(value, (path, name))
+        try:
+            own = object.__getattribute__(v, "__dict__")
+        except AttributeError:
             return
-        if isinstance(v, np.generic):
-            self._word(("scalar", str(v.dtype), v.tobytes()), path)
-            return
-        if isinstance(v, types.FunctionType):
-            self._function(v, path)
-            return
-        if isinstance(v, types.MethodType):
-            self._word(("method", v.__func__.__qualname__), path)
-            self._add(v.__self__, self._sub(path, ".__self__"))
-            return
-        if isinstance(v, dict):
-            self._word(("keys", len(v)), path)
-            for k, x in dict.items(v):
-                self._add(k, self._sub(path, ".key"))
-                self._add(x, self._sub(path, f"[{k!r:.20}]"))
-        elif isinstance(v, (set, frozenset)):
-            self._word(("set", tuple(sorted(map(repr, v)))), path)
-        elif isinstance(v, (list, tuple)) or t.__name__ == "deque":
-            self._word(("len", len(v), getattr(v, "maxlen", None)), path)
-            for i, x in enumerate(v):
-                self._add(x, self._sub(path, f"[{i}]"))
-        elif isinstance(v, io.StringIO):
-            self._word(("text", v.getvalue()), path)
-            return
-        elif isinstance(v, types.CellType):
-            with contextlib.suppress(ValueError):
-                self._add(v.cell_contents, self._sub(path, ".cell"))
-            return
-        for name in getattr(t, "__slots__", ()):
-            if hasattr(v, name):
-                self._add(getattr(v, name), self._sub(path, f".{name}"))
-        own = getattr(v, "__dict__", None)
         if own:
-            self._word(("attributes", len(own)), path)
-            for k, x in own.items():
-                self._word(("name", k), path)
-                self._add(x, self._sub(path, f".{k}"))
+            self._attributes(own, path)
+
+    def _attributes(self, own, path):
+        self._word(("attributes", len(own)), path)
+        for k, x in own.items():
+            self._word(k, path)
+            self._add(x, (path, k))
 
     def _function(self, v, path):
-        self._word(("function", v.__qualname__), path)
-        self._add(v.__defaults__, self._sub(path, ".__defaults__"))
-        self._add(v.__kwdefaults__, self._sub(path, ".__kwdefaults__"))
-        for i, cell in enumerate(v.__closure__ or ()):
-            self._add(cell, self._sub(path, f".__closure__[{i}]"))
-        if vars(v):
-            self._add(vars(v), self._sub(path, ".__dict__"))
+        self._word(("function", v.__qualname__, v.__code__), path)
+        if v.__defaults__ or v.__kwdefaults__:
+            self._add(v.__defaults__, (path, "__defaults__"))
+            self._add(v.__kwdefaults__, (path, "__kwdefaults__"))
+        for name, cell in zip(v.__code__.co_freevars, v.__closure__ or (), strict=True):
+            self._add(cell, (path, name))
+        if v.__dict__:
+            self._attributes(v.__dict__, path)
+
+    def _partial(self, v, path):
+        self._add((v.func, v.args, v.keywords), path)
+        self._object(v, path)
+
+    def _cache(self, v, path):
+        self._word(("cache", *v.cache_info()), path)
+        self._object(v, path)
+
+    def _iterator(self, v, path):
+        """What is left of it, without using it up."""
+        try:
+            self._add(v.__reduce__()[1:], path)
+        except TypeError:
+            return  # over something that cannot say it
+
+    def _generator(self, v, path):
+        frame = v.gi_frame
+        if frame is None:
+            self._word("over", path)
+            return
+        self._word(("suspended", v.__qualname__, frame.f_lineno), path)
+        self._attributes(frame.f_locals, path)
+
+    def _coroutine(self, v, path):
+        frame = v.cr_frame
+        self._word((v.__qualname__, frame is not None and frame.f_lineno), path)
+
+    def _weak(self, v, path):
+        self._add(v(), path)
+
+    def _proxy(self, v, path):
+        self._add(dict(v), path)
+
+
+_PICTURES = {
+    torch.Tensor: Picture._tensor,
+    torch.nn.Parameter: Picture._tensor,
+    dict: Picture._plain_dict,
+    list: Picture._list,
+    set: Picture._set,
+    frozenset: Picture._frozenset,
+    types.FunctionType: Picture._function,
+    types.MethodType: Picture._method,
+    types.CellType: Picture._cell,
+    types.BuiltinFunctionType: None,
+    types.GeneratorType: Picture._generator,
+    types.CoroutineType: Picture._coroutine,
+    types.MappingProxyType: Picture._proxy,
+    functools._lru_cache_wrapper: Picture._cache,
+    io.StringIO: Picture._text,
+    bytearray: Picture._bytes,
+    array.array: Picture._sequence,
+    weakref.ref: Picture._weak,
+    _interp.Compiled: Picture._object,
+    **dict.fromkeys(_ITERATORS, Picture._iterator),
+}
+_PICTURES[types.BuiltinFunctionType] = Picture._object
+_BASES = (
+    (torch.Tensor, Picture._tensor),
+    (BaseException, Picture._exception),
+    (types.FunctionType, Picture._function),
+    (types.MethodType, Picture._method),
+    (np.ndarray, Picture._array),
+    (np.generic, Picture._scalar),
+    (dict, Picture._dict),
+    ((list, tuple, collections.deque), Picture._sequence),
+    (set, Picture._set),
+    (functools.partial, Picture._partial),
+    (io.StringIO, Picture._text),
+)
+
+
+def _picture_of(v):
+    for base, picture in _BASES:
+        if isinstance(v, base):
+            return picture
+    return Picture._object
+
+
+def _path_text(path):
+    steps = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step!r:.20}]")
+    return "".join(reversed(steps))
 
 
 # ---------------------------------------------------------------- a world
@@ -245,23 +412,41 @@ _CLASS_NOISE = {
     "__weakref__",
     "__doc__",
     "__firstlineno__",
+    "__static_attributes__",
     "__slotnames__",
 }
+_MACHINERY = (
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    property,
+    staticmethod,
+    classmethod,
+)
 _KEPT = 3
 
 
 def describe_class(cls):
     """What of a class can change."""
-    if dataclasses.is_dataclass(cls):
-        names = {n: x for n, x in vars(cls).items() if n not in _CLASS_NOISE and n[:2] != "__"}
-    else:
-        names = {n: x for n, x in vars(cls).items() if n not in _CLASS_NOISE}
+    made = dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")
     return {
         n: x
-        for n, x in names.items()
-        if not isinstance(x, (types.GetSetDescriptorType, types.MemberDescriptorType, property))
-        and not isinstance(x, (staticmethod, classmethod))
+        for n, x in vars(cls).items()
+        if n not in _CLASS_NOISE and not (made and n[:1] == "_") and not isinstance(x, _MACHINERY)
     }
+
+
+class Notice(UserWarning):
+    """What programs warn with; other warnings are torch's and numpy's own."""
+
+
+_HELPERS = {
+    "attempt": attempt,
+    "backward": backward,
+    "poke": poke,
+    "in_thread": in_thread,
+    "drive": drive,
+    "Notice": Notice,
+}
 
 
 class World:
@@ -270,133 +455,149 @@ class World:
     def __init__(self, code, wrap, seed):
         self.stdout = io.StringIO()
         self.kept = []
-        self.namespace = {
-            "__name__": "fuzz_world",
-            "attempt": attempt,
-            "backward": backward,
-            "poke": poke,
-        }
-        self._helpers = set(self.namespace)
-        torch.manual_seed(seed)
+        self.namespace = {"__name__": "fuzz_world", **_HELPERS}
+        torch.default_generator.manual_seed(seed)
         random.seed(seed)
-        np.random.seed(seed)
-        with contextlib.redirect_stdout(self.stdout):
+        np.random.seed(seed & 0xFFFFFFFF)
+        RemovableHandle.next_id = 0
+        with self.here():
             exec(code, self.namespace)
-        self.roots = None
-        self.save()
-        self.compiled = wrap(self.namespace["target"])
-        self.generator = self.namespace["steps"](self.compiled)
+            self.compiled = wrap(self.namespace["target"])
+            self.generator = self.namespace["steps"](self.compiled)
 
-    def save(self):
-        self.states = torch.get_rng_state(), random.getstate(), np.random.get_state()
-        self.modes = torch.is_grad_enabled(), torch.get_default_dtype()
-        torch.set_grad_enabled(True)
-        torch.set_default_dtype(torch.float32)
+    @contextlib.contextmanager
+    def here(self):
+        """What is printed and warned inside is this world's."""
+        stdout, sys.stdout = sys.stdout, self.stdout
+        shown, warnings.showwarning = warnings.showwarning, self._warned
+        try:
+            yield
+        finally:
+            sys.stdout, warnings.showwarning = stdout, shown
 
-    def load(self):
-        torch.set_grad_enabled(self.modes[0])
-        torch.set_default_dtype(self.modes[1])
-        torch.set_rng_state(self.states[0])
-        random.setstate(self.states[1])
-        np.random.set_state(self.states[2])
+    def _warned(self, message, category, filename, lineno, file=None, line=None):
+        if category is Notice:
+            self.stdout.write(f"warning in line {lineno}: {message}\n")
 
     def step(self):
         """Goes on to the next yield; False at the end."""
-        self.load()
         try:
-            with contextlib.redirect_stdout(self.stdout):
+            with self.here():
                 self.kept.append(next(self.generator))
         except StopIteration:
             return False
         except Exception as error:
             self.kept.append(error)  # and there is no further step
-        finally:
-            self.save()
         del self.kept[:-_KEPT]
         return True
 
     def seen(self):
-        """All that the outside can see now."""
-        names = self.namespace
-        visible = {
-            n: x
-            for n, x in names.items()
-            if n not in _HIDDEN
-            and n not in self._helpers
-            and not isinstance(x, (types.ModuleType, _interp.Compiled))
-        }
-        classes = {
-            n: describe_class(x)
-            for n, x in names.items()
-            if isinstance(x, type) and x.__module__ == "fuzz_world"
-        }
-        states = self.states
-        rng = (
-            hash(states[0].numpy().tobytes()),
-            hash(states[1]),
-            hash(states[2][1].tobytes()),
-            states[2][2],
+        """A picture of all that the outside can see now."""
+        visible, classes = {}, {}
+        for n, x in self.namespace.items():
+            if n in _HIDDEN or n in _HELPERS or isinstance(x, types.ModuleType):
+                continue
+            if isinstance(x, type):
+                if x.__module__ == "fuzz_world":
+                    classes[n] = describe_class(x)
+            elif type(x) is not _interp.Compiled:
+                visible[n] = x
+        state = np.random.get_state()
+        return Picture(
+            {
+                "result": self.kept[-1] if self.kept else None,
+                "earlier": self.kept[:-1],
+                "outside": visible,
+                "classes": classes,
+                "printed": self.stdout.getvalue(),
+                "rng": (
+                    hash(torch.default_generator.get_state().numpy().tobytes()),
+                    hash(random.getstate()),
+                    hash(state[1].tobytes()),
+                    state[2],
+                ),
+                "modes": (
+                    torch.is_grad_enabled(),
+                    torch.is_inference_mode_enabled(),
+                    torch.is_autocast_enabled("cpu"),
+                    torch.get_default_dtype(),
+                ),
+            }
         )
-        result = self.kept[-1] if self.kept else None
-        return {
-            "result": result,
-            "earlier": self.kept[:-1],
-            "outside": visible,
-            "classes": classes,
-            "printed": self.stdout.getvalue(),
-            "rng": rng,
-            "modes": tuple(map(str, self.modes)),
-        }
 
 
-def first_difference(got, want):
-    """The first difference of two worlds in words, or None."""
-    a, b = Picture(got, False), Picture(want, False)
+@contextlib.contextmanager
+def _modes_restored():
+    """Nothing that a program does to the interpreter or to torch outlives it."""
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    autocast, handle = torch.is_autocast_enabled("cpu"), RemovableHandle.next_id
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", Notice)
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(grad)
+        torch.set_autocast_enabled("cpu", autocast)
+        RemovableHandle.next_id = max(handle, RemovableHandle.next_id)
+
+
+def first_difference(a, b):
+    """The first difference of two pictures in words, or None."""
     if a.words == b.words:
         return None
-    a, b = Picture(got, True), Picture(want, True)
     for x, y, p, q in zip(a.words, b.words, a.paths, b.paths, strict=False):
         if x != y:
-            where = p if p == q else f"{p} / {q}"
-            return f"{where}: {_short(x)} instead of {_short(y)}"
+            p, q = _path_text(p), _path_text(q)
+            return f"{p if p == q else f'{p} / {q}'}: {_short(x)} instead of {_short(y)}"
     return f"{len(a.words)} words instead of {len(b.words)}"
 
 
 def _short(word):
-    if word[0] == "data":
-        raw = word[1]
+    if word[:1] == ("data",):
+        raw = word[2]
         if len(raw) % 4 == 0 and len(raw) <= 64:
-            return f"data {np.frombuffer(raw, np.float32).tolist()}"
+            return f"data {np.frombuffer(raw, np.float32).tolist()} of storage {word[1]}"
     return f"{word!r:.300}"
 
 
+@functools.lru_cache(maxsize=8)
+def compiled_source(source):
+    """The code of a program's module."""
+    return compile(source, FILE, "exec", dont_inherit=True)
+
+
 def run(source, seed=0, wrap=None, limit=64):
-    """Runs a program in both worlds.
+    """Runs a program in both worlds, one after the other.
 
     Args:
         wrap: what makes the compiled target; `magpy.compile` with the backend "eager" if None.
         limit: steps after which the program is left.
     """
     report = Report()
-    code = compile(source, FILE, "exec", dont_inherit=True)
+    code = compiled_source(source)
     made = []
 
     def compile_target(target):
         made.append(magpy.compile(target, backend="eager"))
         return made[-1]
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _modes_restored():
         eager = World(code, lambda f: f, seed)
+        wanted = []
+        while len(wanted) < limit and eager.step():
+            wanted.append(eager.seen())
+    with _modes_restored():
         other = World(code, wrap or compile_target, seed)
         while report.steps < limit:
-            more, more_other = eager.step(), other.step()
-            if more != more_other:
+            more = other.step()
+            if more != (report.steps < len(wanted)):
                 report.finding = Finding("differs", report.steps, "the number of steps")
                 break
             if not more:
                 break
-            found = first_difference(other.seen(), eager.seen())
+            found = first_difference(other.seen(), wanted[report.steps])
             if found is not None:
                 report.finding = Finding("differs", report.steps, found)
                 break
@@ -411,6 +612,14 @@ def run(source, seed=0, wrap=None, limit=64):
         if failures and report.finding is None:
             report.finding = Finding("internal", -1, failures[0])
     return report
+
+
+def first_result(code):
+    """What the first step of a program gives in an eager world."""
+    with _modes_restored():
+        world = World(code, lambda f: f, 0)
+        world.step()
+    return world.kept[-1] if world.kept else None
 
 
 def deterministic(source, seed=0):
