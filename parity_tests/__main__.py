@@ -21,7 +21,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import argparse  # noqa: E402
 import sys  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
+from collections.abc import Iterator, Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from parity_tests import corpus, report, worker  # noqa: E402
@@ -70,10 +70,11 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--mutate-seconds", type=float, default=30.0, help="for the changes of one case"
     )
     parser.add_argument(
-        "--mutations",
+        "--changes",
         type=int,
         default=0,
-        help="at most so many changes for one case (0: no limit)",
+        metavar="N",
+        help="with --mutate: a fixed sample of N changes for each case; all when left out",
     )
     parser.add_argument(
         "--out",
@@ -119,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         memory=arguments.memory,
         mutate=arguments.mutate,
         mutate_seconds=arguments.mutate_seconds,
-        mutations=arguments.mutations,
+        changes=arguments.changes,
         name_filter=arguments.filter,
     )
     modes = arguments.mode or ["magpy"]
@@ -127,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         files = corpus.list_files(
             arguments.paritybench.resolve(), arguments.split, arguments.shard, arguments.filter
         )
-        worker.warm_up(modes)
+        worker.warm_up(modes, files)
         results = Results(arguments.out, settings, fresh=arguments.fresh)
     except (FileNotFoundError, SettingsDifferError) as error:
         sys.stderr.write(f"{error}\n")
@@ -150,13 +151,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_files(
     files: list[Path], modes: list[str], settings: worker.Settings, results: Results, jobs: int
 ) -> None:
-    """Run every file under every mode that the results do not hold yet."""
+    """Run every file under every mode that the results do not hold yet, one mode after the other.
+
+    What eager could not run for one mode is not tried again for the next.
+    """
     todo = [
-        worker.Job(path, mode, finished=results.finished(path.stem, mode))
-        for path in files
-        for mode in modes
-        if (path.stem, mode) not in results.files
+        (path, mode) for mode in modes for path in files if (path.stem, mode) not in results.files
     ]
+
+    def jobs_to_do() -> Iterator[worker.Job]:
+        for path, mode in todo:
+            yield worker.Job(
+                path,
+                mode,
+                finished=results.finished(path.stem, mode),
+                left_out=results.left_out(path.stem),
+            )
+
     progress = Progress(len(todo))
 
     def on_record(record: dict[str, object]) -> None:
@@ -167,7 +178,7 @@ def run_files(
         results.add_file(job.path.stem, job.mode, cases, error)
         progress.file()
 
-    worker.Pool(jobs, settings, on_record, on_file).run(todo, progress.tick)
+    worker.Pool(jobs, settings, on_record, on_file).run(jobs_to_do(), progress.tick)
     progress.show(end="\n")
 
 

@@ -6,16 +6,18 @@ passed.
 
 A compiled module that answers with what was true before the change is *stale*, the worst result
 there is.  What makes eager fail is skipped.  The pair of worlds is built anew every few changes, so
-that a compiler's limit on captures does not hide later ones behind plain eager calls.
+that a compiler's limit on captures does not hide later ones behind plain eager calls; the first
+is the pair that the case has passed with.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+import random
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,7 +28,7 @@ from parity_tests.modes import Mode
 from parity_tests.protocol import CRASH, STALE, LeftOut, Record, World, one_line
 
 #: Changes compared on one pair of worlds before it is built anew.
-CHANGES_PER_PAIR = 5
+CHANGES_PER_PAIR = 10
 
 _TORCH_OWN = frozenset(vars(torch.nn.Module()))
 
@@ -35,11 +37,16 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change: its kind, what it changes in words, how to make it (returns how to undo it)."""
+    """One change: its kind, what it changes in words, how to make it (returns how to undo it).
+
+    Attributes:
+        part: the type of the submodule that it changes; empty for arguments.
+    """
 
     kind: str
     label: str
     apply: Callable[[World], Undo]
+    part: str = ""
 
 
 class CannotMutate(Exception):
@@ -52,18 +59,26 @@ class Check:
 
     Attributes:
         seconds: wall time for one case; what is left of its mutations then is not tried.
-        count: at most so many mutations for one case (0: all).
+        count: at most so many mutations for one case (0: all), a fixed sample of them.
     """
 
     seconds: float = 30.0
     count: int = 0
 
-    def __call__(self, case: Case, mode: Mode, backend: str, device: str, record: Record) -> None:
+    def __call__(
+        self,
+        case: Case,
+        mode: Mode,
+        backend: str,
+        device: str,
+        record: Record,
+        checked: tuple[World, World],
+    ) -> None:
         deadline = time.perf_counter() + self.seconds
-        pair: tuple[World, World] | None = None
+        pair: tuple[World, World] | None = checked
         used = 0
-        sample = protocol.build(case, device)
-        for mutation in itertools.islice(spread(mutations(sample)), self.count or None):
+        chosen = draw(mutations(checked[0]), f"{case.file}:{case.index}")
+        for mutation in itertools.islice(chosen, self.count or None):
             if time.perf_counter() > deadline:
                 break
             if pair is None or used >= CHANGES_PER_PAIR:
@@ -149,12 +164,29 @@ def eager_agrees(mutation: Mutation, case: Case, device: str) -> bool:
     return True
 
 
-def spread(changes: Iterator[Mutation]) -> Iterator[Mutation]:
-    """The same changes, one of each kind in turn: a budget that ends early saw every kind."""
-    kinds: dict[str, list[Mutation]] = {}
+def draw(changes: Iterable[Mutation], seed: str) -> Iterator[Mutation]:
+    """The same changes in a random order that is fixed by `seed`, one of each kind in turn.
+
+    Within a kind, submodules of each type come in turn, so that any beginning of the order is a
+    sample stratified over kinds and types.
+    """
+    chance = random.Random(seed)
+    strata: dict[str, dict[str, list[Mutation]]] = {}
     for change in changes:
-        kinds.setdefault(change.kind, []).append(change)
-    for row in itertools.zip_longest(*kinds.values()):
+        strata.setdefault(change.kind, {}).setdefault(change.part, []).append(change)
+    kinds = []
+    for parts in strata.values():
+        for group in parts.values():
+            chance.shuffle(group)
+        groups = list(parts.values())
+        chance.shuffle(groups)
+        kinds.append(list(_in_turn(groups)))
+    chance.shuffle(kinds)
+    yield from _in_turn(kinds)
+
+
+def _in_turn(groups: list[list[Mutation]]) -> Iterator[Mutation]:
+    for row in itertools.zip_longest(*groups):
         yield from (change for change in row if change is not None)
 
 
@@ -165,20 +197,23 @@ def mutations(world: World) -> Iterator[Mutation]:
         yield Mutation("mode", "module.train()", _set_training(True))
         seen_types: set[type] = set()
         for path, part in module.named_modules():
-            where = f"module.{path}" if path else "module"
-            yield from _attribute_changes(path, where, part)
-            yield from _parameter_changes(path, where, part)
-            yield Mutation("hook", f"a forward hook on {where}", _add_hook(path))
-            if path:
-                yield Mutation(
-                    "submodule",
-                    f"another {type(part).__name__} as {where}",
-                    _replace_submodule(path),
-                )
-            if type(part) not in seen_types:
-                seen_types.add(type(part))
-                yield Mutation("mode of one", f"{where}.train()", _train_one(path))
+            name = type(part).__name__
+            for change in _part_changes(path, part, type(part) not in seen_types):
+                yield replace(change, part=name)
+            seen_types.add(type(part))
     yield from _input_changes(world)
+
+
+def _part_changes(path: str, part: torch.nn.Module, first_of_type: bool) -> Iterator[Mutation]:
+    where = f"module.{path}" if path else "module"
+    yield from _attribute_changes(path, where, part)
+    yield from _parameter_changes(path, where, part)
+    yield Mutation("hook", f"a forward hook on {where}", _add_hook(path))
+    if path:
+        label = f"another {type(part).__name__} as {where}"
+        yield Mutation("submodule", label, _replace_submodule(path))
+    if first_of_type:
+        yield Mutation("mode of one", f"{where}.train()", _train_one(path))
 
 
 def _attribute_changes(path: str, where: str, part: torch.nn.Module) -> Iterator[Mutation]:

@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 
+from parity_tests.protocol import LEFT_OUT
 from parity_tests.worker import Settings
 
 #: Settings that decide a verdict; a run with others starts a file of its own.
-_DECIDING = ("backend", "device", "mutate", "name_filter")
+_DECIDING = ("backend", "device", "mutate", "changes", "name_filter")
 
 
 class SettingsDifferError(ValueError):
@@ -60,6 +61,14 @@ class Results:
             record["index"]
             for record in self.records
             if record["file"] == file and record["mode"] == mode
+        }
+
+    def left_out(self, file: str) -> dict[int, dict[str, Any]]:
+        """The records of a file's cases that eager could not run or repeat, whatever the mode."""
+        return {
+            record["index"]: record
+            for record in self.records
+            if record["file"] == file and record["status"] == LEFT_OUT
         }
 
     def add_record(self, record: dict[str, Any]) -> None:

@@ -12,14 +12,18 @@ or is killed, only that case is lost: the parent notes why and forks again for t
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import faulthandler
+import importlib
 import json
 import os
+import re
 import resource
 import selectors
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -50,8 +54,7 @@ class Settings:
             where eager took long, the compiled part may take four times as long as eager did.
         memory: GiB that a child may grow by.
         mutate: whether the mutation check follows a case that passes.
-        mutate_seconds, mutations: budget of the mutation check for one case (0 mutations: no limit
-            on their number).
+        mutate_seconds, changes: budget of the mutation check for one case (0 changes: all).
         name_filter: `Class` or `file:Class`, or None.
     """
 
@@ -61,17 +64,23 @@ class Settings:
     memory: float = 6.0
     mutate: bool = False
     mutate_seconds: float = 30.0
-    mutations: int = 0
+    changes: int = 0
     name_filter: str | None = None
 
 
 @dataclass
 class Job:
-    """One file under one mode, and what is known of it so far."""
+    """One file under one mode, and what is known of it so far.
+
+    Attributes:
+        finished: the cases that have been judged.
+        left_out: records of the cases that eager cannot run, as another mode's turn has shown.
+    """
 
     path: Path
     mode: str
     finished: set[int] = field(default_factory=set)
+    left_out: dict[int, dict[str, Any]] = field(default_factory=dict)
     running: int | None = None
     running_name: str = ""
     eager_done: bool = False
@@ -86,13 +95,31 @@ class Job:
     deaths: int = 0
 
 
-def warm_up(modes: Iterable[str]) -> None:
+def warm_up(modes: Iterable[str], files: Iterable[Path] = ()) -> None:
     """Import and try everything that every child needs, in the parent."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     standins.prepare()
     for name in modes:
         MODES[name].warm_up()
+    import_shared(files)
+
+
+#: What so many files of a run import is imported once, before they are run.
+SHARED_BY = 8
+
+_IMPORT = re.compile(r"^(?:from|import) (\w+(?:\.\w+)*)", re.MULTILINE)
+
+
+def import_shared(files: Iterable[Path]) -> None:
+    """Import what many files import, so that each of them finds it there."""
+    named = collections.Counter(
+        name for path in files for name in set(_IMPORT.findall(path.read_text(errors="replace")))
+    )
+    for name, count in named.items():
+        if count >= SHARED_BY and name not in sys.modules:
+            with contextlib.suppress(Exception):  # then it fails where it is needed
+                importlib.import_module(name)
 
 
 class Pool:
@@ -286,7 +313,7 @@ def _confine(job: Job, settings: Settings) -> None:
 
 def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
     mode = MODES[job.mode]
-    check = Check(settings.mutate_seconds, settings.mutations) if settings.mutate else None
+    check = Check(settings.mutate_seconds, settings.changes) if settings.mutate else None
     try:
         cases = corpus.load_cases(job.path)
     except Exception as error:  # noqa: BLE001 - a file that cannot be imported is counted, like a case
@@ -297,6 +324,10 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
     send(event="file", cases=len(cases), error="")
     for case in cases:
         if case.index in job.finished:
+            continue
+        if case.index in job.left_out:
+            known = {**job.left_out[case.index], "mode": job.mode, "seconds": 0.0}
+            send(event="result", **known)
             continue
         send(event="start", index=case.index, name=case.name)
         record = protocol.run_case(

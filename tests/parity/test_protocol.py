@@ -9,7 +9,7 @@ import torch
 
 from parity_tests import corpus, protocol
 from parity_tests.modes import MODES
-from parity_tests.mutate import Check, mutations, spread
+from parity_tests.mutate import Check, draw, mutations
 from tests.parity.hand_made import LINEAR, case_file
 
 
@@ -111,7 +111,7 @@ class Rich(nn.Module):
     case = corpus.load_cases(path)[0]
     world, untouched = protocol.make_pair(case, "cpu")
     kinds = set()
-    for change in spread(mutations(world)):
+    for change in draw(mutations(world), ""):
         kinds.add(change.kind)
         try:
             undo = change.apply(world)
