@@ -102,7 +102,7 @@ def rng_state() -> dict[str, Any]:
     """The state of every random number generator that a program can draw from."""
     state = {
         "torch": torch.get_rng_state(),
-        "random": random.getstate(),
+        "random": repr(random.getstate()),  # hundreds of numbers: quicker compared as one text
         "numpy": np.random.get_state(),
     }
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

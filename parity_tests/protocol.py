@@ -127,8 +127,14 @@ class World:
 
 
 def seed_all(seed: int) -> None:
-    """Seed every generator that a program can draw from."""
-    torch.manual_seed(seed)
+    """Seed every generator that a program can draw from.
+
+    `torch.manual_seed` would format the stack in every call, for a device that is not there.
+    """
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)
 
@@ -185,11 +191,12 @@ def run_case(
     device: str = "cpu",
     mutate: Callable[[Case, Mode, str, str, Record, tuple[World, World]], None] | None = None,
     on_eager: Callable[[], None] = lambda: None,
+    on_passed: Callable[[], None] = lambda: None,
 ) -> Record:
     """Judge one case; never raises for what the case or the mode does.
 
     `on_eager` is called once eager has run and repeated the case, so that a later death is not
-    eager's.
+    eager's, and `on_passed` before the mutation check.
     """
     record = Record(case.file, case.index, case.name, mode.name)
     start = time.perf_counter()
@@ -198,6 +205,7 @@ def run_case(
         on_eager()
         _check_compiled(pair, mode, backend, record)
         if mutate is not None and record.status == PASS:
+            on_passed()
             mutate(case, mode, backend, device, record, pair)
     except LeftOut as error:
         record.status, record.reason = LEFT_OUT, str(error)

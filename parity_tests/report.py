@@ -206,6 +206,12 @@ def _markdown_lines(summary: Summary) -> list[str]:
         "*whole*: every call equals eager and no call after the first ran eagerly.  *One graph*:",
         "whole, with one operator graph.  *Left out*: eager cannot run the case or does not repeat",
         "it.  A project counts when all its cases do.",
+        "",
+        "*Changes tried* (`--mutate`): after a case passes, what a program could change between",
+        "calls is changed, one thing at a time, in eager's world and in the compiled one, and both",
+        "are called and compared again.  `--changes N` tries N in each case, a fixed sample that",
+        "takes the kinds of change in turn and, within a kind, the types of submodules; without",
+        "it, all are tried.",
     ]
     lines += ["", "## Capture time", "", capture_text(summary)]
     if summary.bad:

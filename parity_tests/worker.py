@@ -50,8 +50,9 @@ class Settings:
     """What one run does; a run resumes only results of the same settings.
 
     Attributes:
-        timeout: wall seconds for eager's part of one case, and for the compiled part after it;
-            where eager took long, the compiled part may take four times as long as eager did.
+        timeout: wall seconds for eager's part of one case, for the compiled part after it, and for
+            the mutation check beside its own budget; where eager took long, the later parts may
+            take four times as long as eager did.
         memory: GiB that a child may grow by.
         mutate: whether the mutation check follows a case that passes.
         mutate_seconds, changes: budget of the mutation check for one case (0 changes: all).
@@ -209,6 +210,11 @@ class Pool:
         elif kind == "eager":
             took, job.started = time.monotonic() - job.started, time.monotonic()
             job.eager_done, job.allowed = True, max(self.settings.timeout, 4 * took)
+        elif kind == "passed":
+            job.started, job.allowed = (
+                time.monotonic(),
+                job.allowed + self.settings.mutate_seconds,
+            )
         elif kind == "result":
             job.finished.add(event["index"])
             job.running, job.started = None, time.monotonic()
@@ -220,8 +226,7 @@ class Pool:
         """Kill a child that is past a limit; its pipe then ends."""
         if job.killed_for:
             return
-        extra = self.settings.mutate_seconds if self.settings.mutate else 0
-        if time.monotonic() - job.started > job.allowed + extra:
+        if time.monotonic() - job.started > job.allowed:
             job.killed_for = "time"
         elif _resident(job.pid) > self.settings.memory * 2**30:
             job.killed_for = "memory"
@@ -337,6 +342,7 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
             settings.device,
             check,
             on_eager=lambda: send(event="eager"),
+            on_passed=lambda: send(event="passed"),
         )
         send(event="result", **record.as_json())
     send(event="done")
