@@ -483,7 +483,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         break;
     }
   }
-  // The handler performs the call itself, or leaves it to us by answering with the sentinel.
+  // The handler performs the call itself, or leaves it to us by answering with the sentinel; with NotImplemented it
+  // leaves a call for its effect to us, below which nothing is watched, and which finds the program's own frame.
   PyObject* kwargs = nullptr;
   PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
   if (tuple == nullptr) {
@@ -501,6 +502,15 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (r == g_absent) {
     Py_DECREF(r);
     return false;
+  }
+  if (r == Py_NotImplemented) {
+    Py_DECREF(r);
+    PauseGuard pause;
+    r = PyObject_Vectorcall(f, args, npos, kwnames);
+    ErrorGuard error;
+    PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
+    if (done == nullptr) fail(s, "effect_done");
+    Py_XDECREF(done);
   }
   *result = r;
   return true;

@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import gc
 import logging
 import random
 import sys
@@ -206,6 +207,42 @@ SCALAR_FUNCTIONS = frozenset(
 
 # Tensor methods whose number is one of many: the program may do arithmetic with it or pass it on.
 NUMBER_METHODS = frozenset(["item", "data_ptr"])
+
+
+def memory_of(memo: Any) -> dict[Any, Any]:
+    """The dict in which an lru_cache keeps its results; clearing the cache empties it."""
+    return next((x for x in gc.get_referents(memo) if type(x) is dict and x is not vars(memo)), {})
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def hashes_quietly(key: Any) -> bool:
+    """Whether hashing and comparing it runs no code of the program."""
+    t = type(key)
+    if t is tuple:
+        return all(hashes_quietly(x) for x in key)
+    if t is frozenset:
+        return False
+    own = vars(object)
+    return not t.__flags__ & _HEAP_TYPE or all(
+        getattr(t, name) is own[name] for name in ("__hash__", "__eq__")
+    )
+
+
+def remembered(memo: Any, args: tuple[Any, ...] | None, result: Any) -> tuple[Any, Any] | None:
+    """The key and what an lru_cache keeps under it for a call, or None if that is not known.
+
+    A cache with a size keeps links that hold the results; a result that is forgotten and found
+    again has another link. `args` is None if some arguments have names.
+    """
+    memory = memory_of(memo)
+    if args is not None and hashes_quietly(args):
+        # What the cache makes of positional arguments.
+        key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+        if key in memory:
+            return key, memory[key]
+    return next(((k, v) for k, v in memory.items() if v is result), None)
 
 
 def scalar_function(f: Any) -> bool:

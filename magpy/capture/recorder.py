@@ -147,6 +147,10 @@ def current_modes() -> TorchModes:
     )
 
 
+# magpy's own looks at a tensor are none of the program's: a subclass does not hear of them.
+_without_subclasses: Any = torch._C.DisableTorchFunctionSubclass
+
+
 def user_location(skip: int = 1) -> tuple[str, int, str, dict[str, Any]] | None:
     """The innermost frame of the user's program: (file, line, function, globals)."""
     frame: types.FrameType | None = sys._getframe(skip)
@@ -319,9 +323,12 @@ class Recorder(TorchFunctionMode):
 
     def dirty(self) -> frozenset[Var]:
         """The outside tensors that were changed in place so far."""
-        return frozenset(
-            v for v, n in self._versions.items() if n >= 0 and self.record.inputs[v]._version != n
-        )
+        with _without_subclasses():
+            return frozenset(
+                v
+                for v, n in self._versions.items()
+                if n >= 0 and self.record.inputs[v]._version != n
+            )
 
     def convert(self, v: Any) -> Any:
         """An argument as a step keeps it."""
@@ -465,7 +472,8 @@ class Recorder(TorchFunctionMode):
             return self._iterate(args[0])
         try:
             faults.check("recorder")
-            plan = self._before(func, name, accessor, args, kwargs)
+            with _without_subclasses():
+                plan = self._before(func, name, accessor, args, kwargs)
         except Refusal as r:
             self.refusal = r
             return func(*args, **kwargs)
@@ -487,7 +495,8 @@ class Recorder(TorchFunctionMode):
         if result is NotImplemented:
             return result
         try:
-            return self._after(func, name, accessor, plan, result, flags)
+            with _without_subclasses():
+                return self._after(func, name, accessor, plan, result, flags)
         except Refusal as r:
             self.refusal = r
         except Exception as e:  # noqa: BLE001 - as above

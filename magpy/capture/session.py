@@ -7,13 +7,16 @@ meaning of the log (magpy/refgraph) nor code (magpy/mock).  Called by magpy/runt
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import copy
 import copyreg
 import operator
 import random
+import sys
 import types
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +28,7 @@ from magpy.capture import leaves
 from magpy.capture.effects import AttrEffect, ContainerEffect, container_states, end_state
 from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.native import prepare
-from magpy.capture.recorder import Recorder, user_location, where_text
+from magpy.capture.recorder import Recorder, where_text
 from magpy.capture.steps import (
     EffectStep,
     HostStep,
@@ -59,7 +62,7 @@ class Capture:
     effects: list[ContainerEffect | AttrEffect]
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     arrays: list[tuple[Any, Any]]
-    memos: list[tuple[Any, int]]
+    memos: list[tuple[Any, Any, Any]]
     iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
     start_modes: Any
     events: int
@@ -85,11 +88,12 @@ class Handler:
         """Starts an empty session."""
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars)
+        self._called: tuple[Any, EffectStep | None] = None, None
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         self.arrays: list[tuple[Any, Any]] = []
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
-        self.memos: list[tuple[Any, int]] = []
+        self.memos: list[tuple[Any, Any, Any]] = []
         self.refusal: Refusal | None = None
 
     def refuse(self, reason: str, remedy: str = "") -> None:
@@ -139,6 +143,8 @@ class Handler:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
         elif t is types.MappingProxyType:
             return
+        elif isinstance(obj, (array.array, memoryview)):
+            self.refuse(f"{t.__name__} from outside is used", "Use a list or a numpy array")
         elif t in _ITERATORS:
             if all(it is not obj for it, _ in self.consumed):
                 self.consumed.append((obj, tuple(copy.copy(obj))))
@@ -202,7 +208,7 @@ class Handler:
                 )
             self.iterators.append((iterator, before[:taken], len(before), exhausted))
             step = EffectStep(
-                advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, None
+                advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, []
             )
             self.recorder.record.steps.append(step)
 
@@ -470,6 +476,7 @@ class Handler:
 
     def _memo(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
+        self.rely_on((args, kwargs))
         memo = getattr(f, "__func__", f)
         before = memo.cache_info().misses
         result = _interp.watched(f, args, kwargs)
@@ -484,7 +491,11 @@ class Handler:
             self.session.reach(result)
         recorder = self.recorder
         if recorder.refusal is None and not recorder._depth:
-            self.memos.append((memo, misses))
+            kept = leaves.remembered(memo, None if kwargs else args, result)
+            if kept is None:
+                self.refuse(f"{_name(memo)} is called, an lru_cache that keeps nothing")
+            else:
+                self.memos.append((memo, *kept))
             recorder._add(
                 HostStep(
                     f,
@@ -508,21 +519,28 @@ class Handler:
                     f,
                     [builder.build(a) for a in args],
                     {k: builder.build(v) for k, v in kwargs.items()},
-                    user_location(2),
+                    _callers(f, args, kwargs),
                 )
                 step.tensors = self._looked_at((args, kwargs))
             except Refusal as r:
                 self.refusal = Refusal(f"{_name(f)} is called: {r.reason}", where_text(), r.remedy)
+        self._called = f, step
         self.recorder._depth += 1
-        try:
-            result = f(*args, **kwargs)
-        finally:
-            self.recorder._depth -= 1
-        if step is not None:
+        return NotImplemented  # called from the program's own frame, which it may look at
+
+    def effect_done(self, result: Any) -> None:
+        """A call for its effect, which `_effect` has left to the probe, is over.
+
+        Args:
+            result: its result, or ABSENT if it raised.
+        """
+        self.recorder._depth -= 1
+        f, step = self._called
+        self._called = None, None
+        if step is not None and result is not ABSENT:
             if not is_leaf(result):
                 self.refuse(f"{_name(f)} returns a {type(result).__name__}")
             self.recorder.record.steps.append(step)
-        return result
 
     def _looked_at(self, values: Any) -> list[Any]:
         """The tensors that a call for its effect reaches.
@@ -646,8 +664,8 @@ def _check_effects(record: Record) -> None:
                 if var in record.storages:
                     looked.add(record.storages[var])
             name = _name(step.func)
-            if step.site is not None:
-                where = f"{step.site[0]}:{step.site[1]} ({step.site[2]})"
+            if step.sites:
+                where = "{}:{} ({})".format(*step.sites[-1])
         elif looked and isinstance(step, (OpStep, HostStep)) and step.mutates:
             found: set[Var] = set()
             refs((step.args, step.kwargs), found)
@@ -861,6 +879,32 @@ def _finish(
         session.events,
         _sites(out.exception) if out.exception is not None else None,
     )
+
+
+def _callers(
+    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, int, str, dict[str, Any]]]:
+    """The frames of the program that a call for its effect may report, outermost first.
+
+    Raises:
+        Refusal: it reports a frame outside of the compiled call.
+    """
+    wanted = kwargs.get("stacklevel", args[2] if f is warnings.warn and len(args) > 2 else 1)
+    if not isinstance(wanted, int):
+        wanted = 1
+    frame: types.FrameType | None = sys._getframe(1)
+    sites: list[tuple[str, int, str, dict[str, Any]]] = []
+    while frame is not None and len(sites) < wanted:
+        name = frame.f_globals.get("__name__", "")
+        if name == "magpy.runtime.compiled":
+            break
+        if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
+            code = frame.f_code
+            sites.append((code.co_filename, frame.f_lineno, code.co_name, frame.f_globals))
+        frame = frame.f_back
+    if len(sites) < wanted and wanted > 1:
+        raise Refusal("it reports a frame outside of the compiled call")
+    return sites[::-1]
 
 
 def _exception_spec(error: BaseException, builder: Builder) -> Spec:

@@ -127,14 +127,15 @@ class EffectStep:
 
     Attributes:
         args, kwargs: specs (magpy/mock/spec.py) of the arguments as they were when it was made.
-        site: (filename, line, function name, globals) of the program's call.
+        sites: (filename, line, function name, globals) of the frames of the program that the call
+            can look at, outermost first.
         tensors: what the call may look at: outside tensors, and variables of those of the run.
     """
 
     func: Callable[..., Any]
     args: list[Any]
     kwargs: dict[str, Any]
-    site: tuple[str, int, str, dict[str, Any]] | None
+    sites: list[tuple[str, int, str, dict[str, Any]]]
     result: Any = None
     tensors: list[Any] = field(default_factory=list)
 

@@ -364,7 +364,7 @@ class Code:
             if not isinstance(step.func, types.MethodType)
             else self.constant(step.func)
         )
-        site = self.constant(support.call_at(step.site))
+        site = self.constant(support.call_at(step.sites))
         return [f"{site}({func}, {args}, {kwargs})"]
 
     # ------------------------------------------------------------- the function

@@ -192,6 +192,9 @@ class GraphBuilder:
             return g.call_method(func.__name__, fx_args, fx_kwargs)
         if isinstance(func, types.WrapperDescriptorType) and args:
             return g.call_method(func.__name__, fx_args, fx_kwargs)
+        if func in _IN_PLACE and not isinstance(fx_args[0], fx.Node):
+            # torch.fx writes the in-place operators as statements, which need a name to assign to.
+            func = _IN_PLACE[func]
         return g.call_function(_nameable(func), fx_args, fx_kwargs)
 
     def finish(self, outputs: Iterable[Var]) -> fx.GraphModule:
@@ -227,6 +230,23 @@ def _resolves(func: Any) -> bool:
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
     return found is func
+
+
+_IN_PLACE: dict[Any, Any] = {
+    operator.iadd: operator.add,
+    operator.iand: operator.and_,
+    operator.ifloordiv: operator.floordiv,
+    operator.ilshift: operator.lshift,
+    operator.imatmul: operator.matmul,
+    operator.imod: operator.mod,
+    operator.imul: operator.mul,
+    operator.ior: operator.or_,
+    operator.ipow: operator.pow,
+    operator.irshift: operator.rshift,
+    operator.isub: operator.sub,
+    operator.itruediv: operator.truediv,
+    operator.ixor: operator.xor,
+}
 
 
 def _nameable(func: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import math
 import types
 from collections.abc import Callable, Iterator
@@ -93,12 +94,16 @@ def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:
 _EFFECT = compile("def call(f, a, k): return f(*a, **k)", "<magpy>", "exec").co_consts[0]
 
 
-def call_at(site: tuple[str, int, str, dict[str, Any]] | None) -> Callable[..., Any]:
-    """A function `call(f, args, kwargs)` whose frame looks like the user's line.
+def call_at(sites: list[tuple[str, int, str, dict[str, Any]]]) -> Callable[..., Any]:
+    """A function `call(f, args, kwargs)` that calls through frames that look like the program's.
 
-    warnings and logging report the frame that called them.
+    warnings and logging report a frame that called them.
     """
-    return (lambda f, a, k: f(*a, **k)) if site is None else _placed(_EFFECT, site)
+    if not sites:
+        return lambda f, a, k: f(*a, **k)
+    *outer, inner = sites
+    chain = [*(_placed(_CALL, site) for site in outer), _placed(_EFFECT, inner)]
+    return functools.partial(chain[0], *chain[1:]) if outer else chain[0]
 
 
 def new_generator(made: tuple[Any, ...], args: tuple[Any, ...], cells: tuple[Any, ...]) -> Any:

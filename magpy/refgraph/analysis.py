@@ -20,6 +20,7 @@ import torch
 
 from magpy import _interp, _tensor
 from magpy.capture.effects import ContainerEffect
+from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.session import Capture
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
@@ -170,8 +171,8 @@ class Analyzer:
                     (self.operand(iterator),),
                 )
             )
-        for memo, misses in c.memos:
-            self.checks.append(("py", memo_unchanged(misses), (("a", memo),)))
+        for memo, key, value in c.memos:
+            self.checks.append(("py", still_remembers(key, value), (("a", memo),)))
         anchors: dict[str, Any] = dict(self.anchors)
         anchors["dicts"] = list(self.dicts.values())
         anchors["types"] = list(self.types.values())
@@ -463,9 +464,14 @@ def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
     return check
 
 
-def memo_unchanged(misses: int) -> Any:
-    """A check that an lru_cache has remembered nothing new."""
-    return lambda memo: memo.cache_info().misses == misses
+def still_remembers(key: Any, value: Any) -> Any:
+    """A check that an lru_cache still keeps what it kept under a key.
+
+    The look by identity runs no code of the program, such as the key's `__eq__`.
+    """
+    if hashes_quietly(key):
+        return lambda memo: memory_of(memo).get(key) is value
+    return lambda memo: any(k is key and v is value for k, v in memory_of(memo).items())
 
 
 def _overwritten(capture: Capture) -> set[tuple[int, Any]]:

@@ -7,10 +7,13 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 from __future__ import annotations
 
 import logging
+import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from magpy import _interp, config
 from magpy.backends import Backend, eager
@@ -119,6 +122,35 @@ class Runner:
         return compiled(*inputs)
 
 
+# What gives a number of the same type whatever the numbers, or the tensor, it is given.
+_NEVER_FAIL: frozenset[Any] = frozenset(
+    [
+        torch.Tensor.item,
+        operator.add,
+        operator.sub,
+        operator.mul,
+        operator.neg,
+        operator.pos,
+        operator.iadd,
+        operator.isub,
+        operator.imul,
+        operator.eq,
+        operator.ne,
+        operator.lt,
+        operator.le,
+        operator.gt,
+        operator.ge,
+        operator.not_,
+        operator.getitem,
+        getattr,
+        bool,
+        abs,
+        float,
+        str,
+    ]
+)
+
+
 def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     """Whether a check can fail after something that the outside sees was changed."""
     changes = (
@@ -131,7 +163,9 @@ def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
-            checks = step.kind not in ("none", "call", "bind")
+            checks = step.kind not in ("none", "call") and not (
+                step.kind == "bind" and step.func in _NEVER_FAIL
+            )
             if checks and (drawn or step.owner is not None or (changes and id(step) not in ahead)):
                 return True
             drawn = drawn or step.owner is not None

@@ -40,6 +40,16 @@ EXPRESSIONS = {
         $T.sort().values | $T.cumsum(-1) | torch.maximum($T, $T) | $T.add($T, alpha=$I)
         (lambda q: q * $F)($T) | F.linear($T.reshape(-1)[:1], torch.ones(2, 1)) | $T.type_as($T)
         $T * len($LT) | $T * $T.shape[-1] | $T.new_zeros(3) | $T.square().sum().sqrt()
+        torch.from_numpy($N).float() | torch.tensor($N) | torch.as_tensor($N) * $F
+        torch.complex($T.float(), $T.float()).abs() | $T.to(torch.complex64) | torch.real($T)
+        $T.to(torch.complex64).conj() | $T.to(torch.bfloat16) | $T.half().float() | $T.long()
+        torch.func.grad(lambda q: (q * q).sum())($T) | torch.vmap(torch.sin)($T) | $T.imag
+        torch.utils.checkpoint.checkpoint(torch.tanh, $T, use_reentrant=False) | $T.mT
+        min($LT, key=lambda q: q.sum().item()) | $T.index_select(-1, torch.tensor([0]))
+        F.conv1d($T.reshape(1, 1, -1), torch.ones(1, 1, 1)) | $T.type(torch.float32) | $T.mH
+        F.mse_loss($T, $T) | torch.einsum("...i,...i->...", $T, $T) | $T.nan_to_num() | $T.data
+        torch.arange($I % 5).float() | torch.zeros(len($S)) | $T.repeat(2) | $T[None] | $T.grad
+        functools.reduce(lambda q, r: q * r, $LT) | $T.roll(1) | torch.lerp($T, $T, $F)
     """,
     "I": """
         $i | $i | $I + $I | $I - $i | $I * $i | $I % 3 | $I // 2 | len($LT) | len($LI)
@@ -48,12 +58,24 @@ EXPRESSIONS = {
         abs($I) | $DI.get("a", $i) | $DI.get($S, 1) | len($DI) | max($LI, default=0) | $LI.count($i)
         sorted($LI)[0] | sum(q for q in $LI) | int($T.sum() > 0) | $T.argmax().item() | hash($i)
         next((q for q in $LI if q > $i), $I) | ($T > 0).sum().item() | divmod($I, 3)[1] | ord($S[0])
-        int($T.sum().item() * 2)
+        int($T.sum().item() * 2) | $N.size | $N.ndim | len(bytes([$I % 9])) | "abc".find($S)
+        sum(map(abs, (q + 1 for q in $LI))) | max($LI, key=lambda q: -q) | operator.add($I, $I)
+        pow(2, $I % 4) | int(str($I)) | bisect.bisect([1, 3], $I) | hash(($I, $i)) % 7 | ~$I
+        functools.reduce(lambda q, r: q + r, $LI, $i) | len(list(range($I % 5))) | int("7")
+        (lambda *q, **k: len(q) + len(k))(*$LI, **$DI) | $I << 1 | -$I | len(frozenset($LI))
+        int.from_bytes(bytes([$I % 9]), "big") | sum(1 for _ in $IT) | next($IT, $i) or 0
+        sum(itertools.islice($LI, 2)) | heapq.nsmallest(1, $LI)[0] | struct.pack("b", $I)[0]
+        len($A) | sum(itertools.accumulate($LI)) | $LI.index($i) | math.gcd($I, 6) | ($I).real
     """,
     "F": """
         $f | $f | $F + $I | $F * $F | $F - $f | float($I) | $I / 2 | abs($F) | max($F, $f)
         $F if $B else $F | round($F, 1) | math.sin($F) | $T.sum().item() | $T.flatten()[0].item()
         math.floor($F) | float($T.mean()) | min($F, $T.max().item()) | $T.tolist()[0]
+        float($N.sum()) | $N.flat[0] | $N.mean() | math.fsum(q / 2 for q in $LI)
+        math.sqrt(abs($F))
+        math.hypot($F, $I) | float("%.1f" % $F) | sum([$F, $F]) | statistics.mean([$F, $f])
+        $F // 1 | $F % 2 | math.copysign(1, $F) | struct.unpack("d", struct.pack("d", $F))[0]
+        max([$F, $f], key=abs) | float(str($F)) | np.float64($F) | round($F)
     """,
     "B": """
         True | False | $I > $i | $I == $I | $F < $f | not $B | $B and $B | $B or $B | $S == $s
@@ -63,19 +85,44 @@ EXPRESSIONS = {
         isinstance($A, torch.Tensor)
         all(q > 0 for q in $LI) | any($LI) | $T.dtype == torch.float32 | hasattr($A, "shape")
         torch.equal($T, $T) | $A is $A | callable($A) | $T.sum().item() > $f | type($A) is list
+        torch.is_inference_mode_enabled() | $T.is_complex() | $T.is_contiguous() | ($N > 0).any()
+        any(map(bool, $LI)) | isinstance($A, (int, float)) | $T.grad is None | $S.startswith($s)
+        torch.allclose($T, $T) | $F != $F | torch.is_autocast_enabled("cpu") | $A == $A
+        torch.get_default_dtype() == torch.float32 | issubclass(type($A), dict) | $T.data_ptr() == 0
     """,
     "S": """
         $s | $s | $S + $s | str($I) | f'''{$I}-{$S}''' | $S.upper() | $s if $B else $S | repr($I)
         f'''{$F:.2f}''' | "".join(sorted($S)) | type($A).__name__ | "%d" % $I | str($T.dtype)
         $S[:1]
         f'''{$T.sum().item():.1f}''' | next(iter($DI), "z") | ",".join($DI)
+        f'''{$T}''' | f'''{$T.sum():.2f}''' | str($N) | "{:>4}".format($I) | $S.zfill(3)
+        "".join(map(str, $LI)) | "a" * ($I % 4) | repr($F) | chr(97 + $I % 5) | "-".join($S)
+        str($LI) | f'''{$I:03d}{$F!r}{$S:>3}''' | str($T.shape) | $S.replace("a", $s) | hex($I)
+        "%s %r" % ($I, $S) | type($T).__name__ | $S.format($I) | $T.dtype.__repr__()
     """,
     "A": """
         $T | $T | $I | $F | $B | $S | None | ($T, $I) | [$T, $A] | {"a": $T, "k": $A} | $LT | $DT
         $LI | $DI | (lambda q=2: q) | slice($i, None) | $T.shape | $A or $A | {$i, $i} | $T.tolist()
         Pair($T, $I) | $O | [$A, $A] | Record($T) | collections.OrderedDict(a=$T, b=$A) | $T.dtype
         types.SimpleNamespace(v=$A) | range($i) | functools.partial(max, $I)
-        ($T.numpy() if not $T.requires_grad else 0)
+        ($T.numpy() if not $T.requires_grad else 0) | $N | $N | np.float32($F) | next($IT, None)
+        (q * 2 for q in $LT) | iter($LT) | map(torch.relu, $LT) | zip($LT, $LI) | enumerate($LT)
+        (lambda q=$T: q * 2) | reversed($LI) | iter($LI) | collections.deque($LI, maxlen=2)
+        collections.namedtuple("Local", "x y")($T, $I) | frozenset($LI) | $I + 1j | bytearray(b"ab")
+        functools.partial(torch.add, $T, alpha=$I) | functools.partial(lambda q, r: q, $A)
+        collections.defaultdict(list, a=$LT) | collections.Counter($S) | itertools.count($I)
+        [*$IT] | sorted($LI, key=lambda q: -q) | {"x": {"y": [$A]}} | $T.stride() | $T.grad_fn
+        array.array("i", $LI) | dataclasses.replace(Record($T), n=$I) | $O.scale | ($A, $A)
+        tuple(q + 1 for q in $LI) | {q: q * 2 for q in $LI} | ($T > 0).tolist() | $T.size()
+    """,
+    "N": """
+        np.array($LI, dtype=np.float32) | np.ones(3, dtype=np.float32) * $F | $T.detach().numpy()
+        $N * 2 | $N + $F | np.sin($N) | $N[:1] | $N.copy() | $N.reshape(-1) | np.arange(3.0)
+        np.maximum($N, $F) | $N.astype(np.float64) | np.asarray($LI) | np.where($N > 0, $N, 0.0)
+        np.concatenate([$N.reshape(-1), $N.reshape(-1)]) | $T.detach().clone().numpy()
+    """,
+    "IT": """
+        iter($LI) | (q + 1 for q in $LI) | iter([$I, $I]) | map(abs, $LI) | iter(range($I % 4))
     """,
     "LT": """
         [$T, $T] | [$T] | [q * 2 for q in $LT] | $LT + [$T] | $LT[::-1] | list($DT.values())
@@ -161,6 +208,82 @@ print($S, $I)
 print($T)
 print(f'''{$I} {$S!r}''', end=';')
 warnings.warn($S)
+warnings.warn($S, Notice)
+warnings.warn(f'''{$I} {$S}''', Notice, stacklevel=1)
+$=N = $N
+$=N = $N
+$vN[0] = $F
+$vN += $F
+$vN.fill($F)
+np.add($N, 1, out=$vN)
+$=T = torch.from_numpy($vN)
+$=IT = $IT
+next($vIT, None)
+for $+I in $IT:
+del $vLI[0]
+del $vLI[:1]
+del $vDI["a"]
+del $vDT["a"]
+delattr($vO, $S)
+$vLI.sort(key=lambda q: -q)
+$vLT.sort(key=lambda q: q.sum().item())
+$vLI.sort()
+$vLI.remove($i)
+$vLI[:1] = $LI
+$vLI *= 2
+$vDI |= $DI
+$vDI = {**$vDI, "q": $I}
+$vDT.pop("a", None)
+$vDT.update($DT)
+$vT.requires_grad_()
+$vT.retain_grad()
+$vT.register_hook(lambda g: g * 2)
+$vT.grad = None
+$vT.zero_()
+$vT.fill_($I)
+$vT.clamp_(min=$F)
+$vT.sub_($T, alpha=2)
+$vT.t_()
+$vT.unsqueeze_(0)
+$vT.set_($T.detach().clone())
+$vT.normal_()
+$vT.index_fill_(0, torch.tensor([0]), $F)
+$vT[0] += $F
+$vT *= $T
+$vT = $vT + $T
+$vT /= 2
+$vT.sum().backward(retain_graph=True)
+(($vT * $T).sum() + $F).backward()
+with torch.inference_mode():
+with torch.autocast("cpu", dtype=torch.bfloat16):
+with torch.set_grad_enabled($B):
+with contextlib.suppress(Exception):
+with contextlib.ExitStack() as $+A:
+with warnings.catch_warnings():
+torch.set_grad_enabled($B)
+torch.set_default_dtype($T.dtype)
+torch.manual_seed($i)
+class $fnC:#class
+match $A:#match2
+try:#return
+if ($+I := $I) > $i:#else
+while True:#break
+for $+T in $T:
+for $+I in map(abs, $LI):
+$=A = {q: $A for q in $S}
+$=A = [$A, $vT]
+$=S = f'''{$T.tolist()}'''
+$vO.__class__ = type($O)
+$vO.v = lambda: $A
+$vO.it = $IT
+$vLI.append($vLI.pop() + $I)
+$vT, $vT = $vT, $vT
+$=T = $T.requires_grad_()
+$=T = torch.nn.Parameter($T.detach())
+$vO.hook = $vT.register_hook(print)
+assert $B
+raise ValueError($S)
+$=I = in_thread(math.floor, $F)
 if $B:#else
 if $B:
 if $T.sum() > $f:#else
@@ -235,6 +358,15 @@ BASE = {
     "warnings": "import warnings",
     "dataclasses": "import dataclasses",
     "itertools": "import itertools",
+    "contextlib": "import contextlib",
+    "array": "import array",
+    "bisect": "import bisect",
+    "heapq": "import heapq",
+    "statistics": "import statistics",
+    "struct": "import struct",
+    "weakref": "import weakref",
+    "asyncio": "import asyncio",
+    "checkpoint": "import torch.utils.checkpoint",
     "np": "import numpy as np",
     "torch": "import torch",
     "F": "import torch.nn.functional as F",
@@ -661,6 +793,248 @@ described = Described($i)""",
         "with level($I) as $+I:",
         "levels.append(1) | levels.clear()",
     ),
+    "aio": Piece(
+        "import asyncio\nlog = []\nasync def fetch(t, n):\n    for i in range(n):\n"
+        "        log.append(i)\n        await asyncio.sleep(0)\n    return t * n\n"
+        "async def both(t):\n    return await fetch(t, 1) + await fetch(t, 2)\n"
+        "async def ticks(n):\n    for i in range(n):\n        yield i\n"
+        "async def total(n):\n    return sum([i async for i in ticks(n)])",
+        {
+            "T": "drive(fetch($T, $I % 3)) | drive(both($T)) | asyncio.run(fetch($T, 1))",
+            "I": "drive(total($I % 4)) | len(log)",
+            "A": "fetch($T, 1)",
+        },
+        "log.clear()",
+        "log.clear() | log.append('x')",
+    ),
+    "subclass": Piece(
+        """class Tagged(torch.Tensor):
+    tag = $i
+    def up(self):
+        return self * self.tag
+class Logged(torch.Tensor):
+    seen = []
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+class Wrapper:
+    def __init__(self, t):
+        self.t = t
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        args = [q.t if isinstance(q, Wrapper) else q for q in args]
+        return func(*args, **(kwargs or {}))
+tagged = torch.tensor([1.0, $f, 2.0]).as_subclass(Tagged)
+logged = torch.tensor([$f, 2.0, 1.0]).as_subclass(Logged)
+wrapper = Wrapper($t)""",
+        {
+            "T": (
+                "tagged | tagged.up() | logged + 1 | torch.relu(logged) | torch.sin(wrapper) | "
+                "torch.add(wrapper, $T) | tagged * $T | $T.as_subclass(Tagged) | "
+                "tagged.as_subclass(torch.Tensor)"
+            ),
+            "I": "len(Logged.seen) | tagged.tag",
+            "A": "tagged | Wrapper($T) | logged | type(tagged + 1).__name__",
+        },
+        "tagged.add_($F) | tagged.tag = $I | Logged.seen.clear() | wrapper.t = $T | "
+        "Tagged.tag = $I",
+        "tagged.tag = $i | Tagged.tag = $i | wrapper.t = $t | tagged = tagged.clone() | "
+        "logged = logged.as_subclass(torch.Tensor) | Tagged.up = lambda self: self + 1 | "
+        "tagged.add_(1) | Logged.seen.append('x')",
+    ),
+    "block": Piece(
+        """seen = []
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleDict({'a': nn.Tanh(), 'b': nn.Identity()})
+        self.scale = nn.ParameterList([nn.Parameter(torch.tensor($f)), nn.Parameter(torch.ones(1))])
+        self.register_buffer('count', torch.zeros(1), persistent=False)
+        self.which = 'a'
+    def forward(self, t, *, extra=0):
+        self.count += 1
+        t = self.parts[self.which](t) + extra
+        for p in self.scale:
+            t = t * p
+        return t
+def note(module, args, out):
+    seen.append(type(module).__name__)
+def change(module, args, kwargs, out):
+    return out + kwargs.get('extra', 1)
+block = Block()
+handle = block.parts['a'].register_forward_hook(note)""",
+        {
+            "T": "block($T) | block($T, extra=$I) | block.count | block.scale[0] | "
+            "block.parts['a']($T)",
+            "I": "len(seen) | len(list(block.parameters())) | len(block.parts)",
+            "S": "block.which | ','.join(block.parts)",
+            "A": "block.state_dict() | dict(block.named_buffers()) | seen",
+            "B": "'b' in block.parts",
+        },
+        "block.which = 'b' | block.which = $S | block.parts['a'] = nn.ReLU() | seen.clear() | "
+        "block.count = block.count + 1 | block.count.zero_() | block.zero_grad() | "
+        "block.scale[0].data.mul_($F) | block.parts['c'] = nn.Tanh() | "
+        "block.requires_grad_(False) | "
+        "handle.remove() | block.eval() | block.scale.append(nn.Parameter(torch.ones(1)))",
+        """block.which = 'b' | block.which = 'a' | block.parts['a'] = nn.ReLU() | handle.remove()
+        block.register_forward_hook(change, with_kwargs=True) | block.register_forward_hook(note)
+        block.scale[0] = nn.Parameter(torch.tensor($f)) | block.count = torch.zeros(1)
+        block.scale[0].data.add_(1) | block.register_full_backward_hook(lambda m, a, b: None)
+        block.parts['b'].register_forward_pre_hook(lambda m, a: (a[0] + 1,)) | seen.clear()
+        block.double() | block.float() | block.register_buffer('count', torch.ones(1))
+        block.parts = nn.ModuleDict({'a': nn.Identity()}) | del block.parts['b'] | block = Block()
+        block.scale[0].register_hook(lambda g: g * 2) | block.__class__.forward = Block.forward
+        handle = block.register_forward_hook(lambda m, a, out: out * 2) | block.count = None""",
+    ),
+    "dispatch": Piece(
+        """@functools.singledispatch
+def kind(v):
+    return 0
+@kind.register
+def _(v: int):
+    return v + 1
+@kind.register(torch.Tensor)
+def _(v):
+    return v.numel()
+class Lazy:
+    def __init__(self, v):
+        self.v = v
+        self.made = 0
+    @functools.cached_property
+    def twice(self):
+        self.made += 1
+        return self.v * 2
+    @functools.singledispatchmethod
+    def put(self, v):
+        self.v = v
+        return 1
+    @put.register
+    def _(self, v: str):
+        return len(v)
+    add = functools.partialmethod(put)
+@functools.total_ordering
+class Rank:
+    def __init__(self, n):
+        self.n = n
+    def __eq__(self, other):
+        return self.n == other.n
+    def __lt__(self, other):
+        return self.n < other.n
+lazy = Lazy($f)
+part = functools.partial(pow, 2)
+ranks = [Rank($i), Rank($i)]""",
+        {
+            "I": "kind($A) | kind($T) | kind($I) | lazy.put($S) | lazy.made | part($I % 3) | "
+            "max(ranks).n",
+            "F": "Lazy($F).twice | max(lazy.made, $F)",
+            "A": "lazy.twice | Lazy($T) | part | min(ranks) | lazy.add($I)",
+            "B": "ranks[0] < ranks[1] | ranks[0] >= Rank($I)",
+            "LI": "[q.n for q in sorted(ranks)] | "
+            "sorted($LI, key=functools.cmp_to_key(lambda q, r: r - q))",
+        },
+        "lazy.put($F) | lazy.__dict__.pop('twice', None) | ranks.sort() | ranks[0].n = $I | "
+        "lazy = Lazy($F) | ranks.append(Rank($I)) | part = functools.partial(pow, $I)",
+        "kind.register(str, len) | kind.register(int, lambda v: 5) | lazy = Lazy($f) | "
+        "lazy.v = $i | "
+        "part = functools.partial(pow, 3) | ranks.reverse() | ranks[0].n = $i | "
+        "Rank.__lt__ = lambda self, other: self.n > other.n | lazy.__dict__.pop('twice', None)",
+    ),
+    "ordered": Piece(
+        "god = collections.OrderedDict(a=$i, b=$i)\nchain = collections.ChainMap({'a': $i}, god)\n"
+        "raw = bytearray(b'abc')\nnumbers = array.array('d', [$f, $f])\nheap = [$i, 4, 9]\n"
+        "frozen = frozenset([$i, 4])",
+        {
+            "DI": "god | dict(chain)",
+            "I": "god['a'] | next(iter(god.values())) | chain['b'] | raw[0] | heap[0] | len(raw)",
+            "F": "numbers[0] | sum(numbers)",
+            "S": "next(reversed(god), 'z') | raw.decode() | ','.join(god)",
+            "B": "$I in frozen | 'a' in god | god == {'a': 1}",
+            "LI": "list(god.values()) | sorted(frozen) | heap",
+        },
+        "god.move_to_end('a') | god['c'] = $I | god.popitem(last=False) | raw.append(99) | "
+        "raw[0] = 100 | numbers[0] = $F | numbers.append($F) | heapq.heappush(heap, $I) | "
+        "heapq.heappop(heap) | chain['n'] = $I | frozen = frozen.union([$I]) | god.pop('a', None)",
+        "god.move_to_end('a') | god['a'] = $i | raw[0] = 101 | raw.extend(b'z') | "
+        "numbers[0] = $f | heap.append(1) | god = collections.OrderedDict(b=1, a=2) | "
+        "chain.maps[0]['b'] = 7 | frozen = frozenset() | god.move_to_end('b', last=False)",
+    ),
+    "weak": Piece(
+        "class Owner:\n    pass\nowner = Owner()\nowner.n = $i\nwatch = weakref.ref(owner)\n"
+        "pool = weakref.WeakValueDictionary({'a': owner})\n"
+        "table2 = weakref.WeakKeyDictionary({owner: $i})",
+        {
+            "I": "watch().n | len(pool) | table2.get(owner, 0)",
+            "B": "watch() is owner | watch() is None | 'a' in pool",
+            "A": "watch() | weakref.ref(owner)",
+        },
+        "owner.n = $I | owner.t = $T | table2[owner] = $I",
+        "owner.n = $i | watch = weakref.ref(owner) | table2[owner] = $i",
+    ),
+    "array": Piece(
+        "gn = np.array([1.0, $f, 2.0], dtype=np.float32)\nshared = torch.from_numpy(gn)\n"
+        "scalar = np.float64($f)",
+        {
+            "N": "gn | gn[1:]",
+            "T": "shared | torch.from_numpy(gn) | torch.tensor(gn) * scalar",
+            "F": "float(gn[0]) | scalar | gn.sum()",
+            "I": "gn.size | int(gn.argmax())",
+        },
+        "gn[0] = $F | gn += $F | shared.add_(1) | gn = gn * 2 | gn.sort() | "
+        "scalar = np.float64($F)",
+        "gn[0] = $f | gn = gn.copy() | shared.mul_(2) | gn = gn.astype(np.float64) | "
+        "scalar = np.float32($f) | gn = gn[:2] | scalar = $f",
+    ),
+    "later": Piece(
+        "def lazily(ts, k):\n    for t in ts:\n        got = yield t * k\n"
+        "        if got:\n            k = got\nkept = []\ndef pairs():\n"
+        "    yield from enumerate(kept)\n    yield $i, None",
+        {
+            "A": "lazily($LT, $F) | lazily([$T], $I) | pairs() | (q for q in kept)",
+            "LT": "list(lazily($LT, $F))",
+            "I": "len(kept) | sum(1 for q in pairs())",
+        },
+        "kept.append(lazily($LT, $F)) | kept.append(iter($LI)) | kept.append(lambda: $T) | "
+        "kept.append($T) | kept.clear() | use(kept)",
+        "use(kept) | kept.clear() | kept.append(1) | kept[:] = use(kept)",
+    ),
+    "slots2": Piece(
+        """class Money:
+    __slots__ = ('n', '__weakref__')
+    def __init__(self, n):
+        self.n = n
+    def __add__(self, other):
+        return Money(self.n + getattr(other, 'n', other))
+    __radd__ = __add__
+    def __mul__(self, t):
+        return t * self.n
+    def __lt__(self, other):
+        return self.n < other.n
+    def __index__(self):
+        return int(self.n)
+    def __float__(self):
+        return float(self.n)
+    def __hash__(self):
+        return hash(self.n)
+    def __eq__(self, other):
+        return isinstance(other, Money) and self.n == other.n
+    def __format__(self, spec):
+        return f'<{self.n}>'
+money = Money($i)
+purse = {Money(1): $i, Money(2): $i}""",
+        {
+            "T": "money * $T",
+            "I": "(money + $I).n | sum([money, money]).n | purse.get(Money($I), 0) | "
+            "[1, 2, 3][money] | operator.index(money) | len(range(money))",
+            "F": "float(money) | math.sqrt(money)",
+            "A": "money + money | sorted([money, Money($I)])[0] | min(money, Money($I))",
+            "B": "money == Money($I) | money < Money($I)",
+            "S": "f'{money}' | format(money, 'x')",
+        },
+        "money.n = $I | money = money + $I | purse[Money($I)] = $I | money += 1",
+        "money.n = $i | money = Money($i) | purse.pop(Money(1), None) | purse[Money($i)] = 0 | "
+        "Money.__add__ = lambda self, other: Money(0) | money.n = $f",
+    ),
     "weird": Piece(
         "class Odd(list):\n    def __getitem__(self, i):\n        return 10\n"
         "    def append(self, v):\n        super().append(v)\n        super().append(v)\n"
@@ -784,6 +1158,7 @@ class Writer:
             if t in ("I", "F", "S"):
                 return self.literal(t.lower())
             simple = {"B": "True", "A": "None", "LI": "[1, 2]", "DI": "{'a': 1}", "O": "Thing(2.0)"}
+            simple |= {"N": "np.ones(3)", "IT": "iter([1, 2])"}
             simple |= {"LT": "[torch.ones(3)]", "DT": "{'a': torch.ones(3)}"}
             return simple.get(t) or self.literal("t")
         return self.fill(rng.choice(_EXPRESSIONS[t]), depth - 1)
@@ -875,19 +1250,25 @@ class Writer:
         size = rng.randint(1, 3)
         if shape in ("inner", "nonlocal", "generator"):
             return self._inner(head, shape, new, indent, depth)
-        if shape == "match":
+        if shape == "class":
+            return self._class(head, new, indent, depth)
+        if shape in ("match", "match2"):
             a, _ = self.block(1, inside + 4, depth - 1)
             b, _ = self.block(1, inside + 4, depth - 1)
             c, _ = self.block(1, inside + 4, depth - 1)
             space = " " * inside
+            first, second = "int() | float()", "[first, *_]"
+            if shape == "match2":
+                first = rng.choice(
+                    ["Thing(v=value)", "{'a': first}", "Pair(t, n)", "None", "str() | bool()"]
+                )
+                second = rng.choice(
+                    ["[_, *rest] if len(rest) > 1", "Record(n=1)", "{'k': _, **rest}", "0 | 1 | 2"]
+                )
+            cases = [f"case {first}:", f"case {second}:", "case _:"]
             return [
                 head,
-                space + "case int() | float():",
-                *a,
-                space + "case [first, *_]:",
-                *b,
-                space + "case _:",
-                *c,
+                *(x for case, b in zip(cases, (a, b, c), strict=True) for x in (space + case, *b)),
             ]
         outer = {t: list(v) for t, v in self.scope.items()}
         self._declare(new)
@@ -906,6 +1287,12 @@ class Writer:
                 ["Exception", "(ValueError, RuntimeError)", "KeyError", "Exception as error"]
             )
             lines += [pad + f"except {error}:", *other]
+        elif shape == "return":
+            lines.append(" " * inside + "return " + self.expression("A", 2))
+            other, _ = self.block(1, inside, depth - 1)
+            lines += [pad + "finally:", *other]
+        elif shape == "break":
+            lines.append(" " * inside + "break")
         elif shape == "finally":
             other, _ = self.block(1, inside, depth - 1)
             lines += [pad + "finally:", *other]
@@ -930,6 +1317,35 @@ class Writer:
         elif head.lstrip().startswith(("for", "while")) and rng.random() < 0.3:
             word = rng.choice(["break", "continue"])
             lines.append(" " * inside + self.fill("if $B: ", 2) + word)
+        return lines
+
+    def _class(self, head, new, indent, depth):
+        name = new[-1][1]
+        inside, pad = indent + 8, " " * (indent + 4)
+        saved = {t: list(v) for t, v in self.scope.items()}
+        base = self.rng.choice(["", "", "(Thing)", "(list)", "(dict)"])
+        if base == "":
+            setup = [f"{pad}n = {self.expression('I', 1)}"]
+        else:
+            setup = [f"{pad}n = {self.literal('i')}"]
+        self.scope["T"].append("q")
+        self.scope["I"].append("self.n")
+        body, inner = self.block(1, inside, depth - 1)
+        self.scope = inner
+        lines = [
+            head[:-1] + f"{base}:",
+            *setup,
+            f"{pad}def m(self, q):",
+            *body,
+            " " * inside + "return " + self.expression("T", 2),
+        ]
+        self.scope = saved
+        made = f"{name}({self.literal('f')})" if base == "(Thing)" else f"{name}()"
+        self.scope["T"].append(f"{made}.m({self.expression('T', 1)})")
+        self.scope["I"].append(f"{name}.n")
+        self.scope["A"].append(made)
+        if base == "(Thing)":
+            self.scope["O"].append(made)
         return lines
 
     def _inner(self, head, shape, new, indent, depth):
@@ -975,7 +1391,7 @@ class Writer:
 
 # ---------------------------------------------------------------- whole programs
 
-_SIGNATURES = ["T", "T", "T", "T", "I", "F", "B", "S", "LT", "DT", "A", "LI", "DI", "O"]
+_SIGNATURES = ["T", "T", "T", "T", "I", "F", "B", "S", "LT", "DT", "A", "LI", "DI", "O", "N", "IT"]
 _EXTRA_ARGUMENTS = {
     "T": [
         "a0",
@@ -1004,6 +1420,8 @@ _EXTRA_ARGUMENTS = {
     "LI": ["[1, 2]", "[3]", "[1, 2, 3]", "ali", "(1, 2)", "[]"],
     "DI": ["{'a': 1}", "{'a': 2, 'b': 3}", "adi", "{}", "{'b': 1, 'a': 1}"],
     "O": ["ao", "Thing(2.0)", "Thing(a0)", "Thing(3)"],
+    "N": ["an", "an", "np.ones(3, dtype=np.float32)", "a1.detach().numpy()", "an[:2]", "an[::2]"],
+    "IT": ["iter([1, 2, 3])", "ait", "iter(ali)", "(q for q in [1, 2])", "map(abs, ali)"],
     "A": [
         "None",
         "a0",
@@ -1017,13 +1435,21 @@ _EXTRA_ARGUMENTS = {
         "ao",
         "al",
         "len",
+        "an",
+        "ait",
+        "iter(al)",
+        "1 + 2j",
+        "np.float32(2)",
+        "functools.partial(torch.add, a0)",
+        "(lambda: a0)",
         "a0.shape",
         "torch.float64",
     ],
 }
 _ARGUMENT_SETUP = (
     "a0 = $t\na1 = $t\na2 = $t\nal = [a0, a1]\nad = {'a': a0, 'b': a1}\nali = [$i, $i]\n"
-    "adi = {'a': $i}\nao = Thing($f)\n"
+    "adi = {'a': $i}\nao = Thing($f)\nan = np.array([1.0, $f, 2.0], dtype=np.float32)\n"
+    "ait = iter([$i, $i, $i, $i, $i, $i])\n"
 )
 _ARGUMENT_NAMES = _names_bound(_ARGUMENT_SETUP)
 _ARGUMENT_CHANGES = _split(
@@ -1034,7 +1460,13 @@ _ARGUMENT_CHANGES = _split(
     poke(r) | a0 = r if isinstance(r, torch.Tensor) else a0 | backward(r) | random.seed($i)
     torch.manual_seed($i) | np.random.seed($i)
     Thing.n = $i | Thing.limit = $i | Thing.scale = lambda self, t: t | Pair.n = 3 | a0.grad = None
-    al = list(al) | al = [a0] | r = None | a0.zero_()"""
+    al = list(al) | al = [a0] | r = None | a0.zero_() | r = use(r) | r = use(r) | poke(r)
+    torch.set_default_dtype(torch.float64) | torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(False) | torch.set_grad_enabled(True) | an[0] = $f | an = an * 2
+    an = an.astype(np.float64) | next(ait, None) | ait = iter([1, 2, 3]) | ait = iter(ali)
+    a0 = a0.to(torch.complex64) | a0.retain_grad() | a0.register_hook(lambda g: g * 3)
+    a0 = torch.ones(4) | a0 = torch.ones(5) | a0 = torch.ones(6) | ali[:] = [7] | del al[-1]
+    a0.tag = $i | del ao.v | a0.t_() | a0.unsqueeze_(0) | a1 = a0[:1] | a1 = a0.detach()"""
 )
 
 
@@ -1087,8 +1519,13 @@ class _Module:
             head.insert(0, "self")
             w.scope["O"].append("self")
         lines = []
+        self.kind = rng.choices(["plain", "generator", "async"], [92, 4, 4])[0]
         for _ in range(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 10, 12])):
             lines.extend(w.statement(4, 2))
+            if self.kind == "generator" and rng.random() < 0.4:
+                lines.append(f"    yield {w.expression('A', 2)}")
+            elif self.kind == "async" and rng.random() < 0.4:
+                lines.append("    await asyncio.sleep(0)")
         if rng.random() < 0.9:
             kind = rng.choice(["A", "T", "T", "A", "LT", "DT", "O", "I"])
             mine = [v for t in ("T", "A", "LT", "DT", "O", "I", "F") for v in w.scope[t]]
@@ -1097,7 +1534,8 @@ class _Module:
             else:
                 result = w.expression(kind, 3)
             lines.append(f"    return {result}")
-        text = f"def f({', '.join(head)}):\n" + "\n".join(lines) + "\n"
+        word = "async def" if self.kind == "async" else "def"
+        text = f"{word} f({', '.join(head)}):\n" + "\n".join(lines) + "\n"
         if method:
             return text + "Thing.run = f\ntarget = thing.run\n"
         if "net" in self.pieces and rng.random() < 0.2:
@@ -1124,6 +1562,49 @@ class _Module:
             parts[i:] = [f"{self.parameters[j][0]}={parts[j]}" for j in range(i, len(parts))]
         return ", ".join(parts)
 
+    def _call(self, lines, form):
+        """One call, or a few of them with something that varies."""
+        rng = self.rng
+        r, caller = rng.random(), "attempt"
+        call = f"r = attempt(f, {form})"
+        if self.kind != "plain" and rng.random() < 0.8:
+            call = f"r = use(attempt(f, {form}))"
+        if r < 0.08:
+            mode = rng.choice(
+                [
+                    "torch.no_grad()",
+                    "torch.inference_mode()",
+                    "torch.autocast('cpu', dtype=torch.bfloat16)",
+                    "torch.set_grad_enabled(False)",
+                ]
+            )
+            lines += [f"    with {mode}:", f"        {call}"]
+        elif r < 0.12:
+            lines.append(f"    {call.replace('attempt(f', 'in_thread(f')}")
+        elif r < 0.2 and self.parameters and "=" not in form.partition("(")[0]:
+            i = rng.randrange(len(self.parameters))
+            kind = self.parameters[i][1]
+            parts = [rng.choice(_EXTRA_ARGUMENTS[k]) for _, k in self.parameters]
+            parts[i] = {
+                "T": "torch.ones(j)",
+                "I": "j",
+                "F": "j / 4",
+                "S": "'x' * j",
+                "LI": "[1] * j",
+                "LT": "[a0] * j",
+                "B": "j % 2",
+                "N": "np.ones(j)",
+            }.get(kind, "j")
+            lines += [
+                f"    for j in {rng.choice(['range(2, 6)', '(3, 1, 0, 3)', '(1, 1.0, True)'])}:",
+                f"        r = use({caller}(f, {', '.join(parts)}))"
+                if self.kind != "plain"
+                else f"        r = {caller}(f, {', '.join(parts)})",
+                "        yield r",
+            ]
+        else:
+            lines.append(f"    {call}")
+
     def _steps(self, kinds):
         rng, w = self.rng, self.writer
         forms = [self._arguments() for _ in range(rng.choice([1, 2, 2, 3]))]
@@ -1139,10 +1620,7 @@ class _Module:
                 lines += ["    try:", f"        {change}", "    except Exception:", "        pass"]
             if rng.random() < 0.35:
                 form = rng.choice(forms)
-            if rng.random() < 0.05:
-                lines += ["    with torch.no_grad():", f"        r = attempt(f, {form})"]
-            else:
-                lines.append(f"    r = attempt(f, {form})")
+            self._call(lines, form)
             if rng.random() < 0.2:
                 lines.append("    backward(r)")
             lines.append("    yield r")

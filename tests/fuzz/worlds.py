@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
 import io
@@ -123,9 +124,19 @@ def drive(value):
 
 _ATOMS = frozenset({type(None), bool, int, str, bytes, type(...), range, torch.dtype, torch.device})
 _BY_REPR = frozenset({float, complex, slice})
-_ITERATORS = tuple(
-    type(iter(x)) for x in ([], (), range(0), "", b"", {}, {}.values(), {}.items(), set())
-) + (enumerate, zip, map, filter, reversed, itertools.count, itertools.cycle, itertools.chain)
+_PLAIN_ITERATORS = tuple(type(iter(x)) for x in ([], (), range(0), "", b""))
+_ITERATORS = (
+    *_PLAIN_ITERATORS,
+    *(type(iter(x)) for x in ({}, {}.values(), {}.items(), set())),
+    enumerate,
+    zip,
+    map,
+    filter,
+    reversed,
+    itertools.count,
+    itertools.cycle,
+    itertools.chain,
+)
 
 
 class Picture:
@@ -320,15 +331,18 @@ class Picture:
         self._object(v, path)
 
     def _cache(self, v, path):
-        self._word(("cache", *v.cache_info()), path)
+        self._word(("cache", *v.cache_info()[2:]), path)  # hits are not counted
         self._object(v, path)
 
     def _iterator(self, v, path):
         """What is left of it, without using it up."""
         try:
-            self._add(v.__reduce__()[1:], path)
-        except TypeError:
-            return  # over something that cannot say it
+            if type(v) in _PLAIN_ITERATORS:
+                self._add(tuple(copy.copy(v)), path)
+            else:
+                self._add(v.__reduce__()[1:], path)
+        except (TypeError, RuntimeError):
+            return  # over something that cannot say it, or that has changed
 
     def _generator(self, v, path):
         frame = v.gi_frame
@@ -343,7 +357,7 @@ class Picture:
         self._word((v.__qualname__, frame is not None and frame.f_lineno), path)
 
     def _weak(self, v, path):
-        self._add(v(), path)
+        """When an object dies is not compared: an entry may keep it for a while."""
 
     def _proxy(self, v, path):
         self._add(dict(v), path)
@@ -435,6 +449,19 @@ def describe_class(cls):
     }
 
 
+def use(value, depth=3):
+    """What comes of using a result up: coroutines and iterators run, functions called."""
+    if isinstance(value, types.CoroutineType):
+        return attempt(drive, value)
+    if isinstance(value, (types.FunctionType, functools.partial)):
+        return attempt(value)
+    if isinstance(value, (types.GeneratorType, *_ITERATORS)):
+        return attempt(lambda: list(itertools.islice(value, 5)))
+    if isinstance(value, (list, tuple)) and depth:
+        return [use(x, depth - 1) for x in value]
+    return value
+
+
 class Notice(UserWarning):
     """What programs warn with; other warnings are torch's and numpy's own."""
 
@@ -445,6 +472,7 @@ _HELPERS = {
     "poke": poke,
     "in_thread": in_thread,
     "drive": drive,
+    "use": use,
     "Notice": Notice,
 }
 
@@ -555,7 +583,7 @@ def first_difference(a, b):
 
 
 def _short(word):
-    if word[:1] == ("data",):
+    if isinstance(word, tuple) and word[0] == "data":
         raw = word[2]
         if len(raw) % 4 == 0 and len(raw) <= 64:
             return f"data {np.frombuffer(raw, np.float32).tolist()} of storage {word[1]}"
