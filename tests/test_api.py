@@ -53,6 +53,19 @@ def test_compile_function_hits_on_the_second_call():
     assert stats.segments == [1]
 
 
+def test_numbers_that_are_known_ahead_do_not_cut_what_changes_tensors():
+    def scale(a, b):
+        low = min(a.mean().item(), b.mean().item())
+        a /= 1 + low
+        b /= 1 + low
+        return a + b
+
+    c = compile_eager(scale)
+    for k in (1.0, 2.0, 3.0):
+        assert_same(c(X * k, X + k), scale(X * k, X + k))
+    assert magpy.stats(c).segments == [1]
+
+
 def test_compile_as_decorator_without_and_with_options():
     @magpy.compile
     def default(x):

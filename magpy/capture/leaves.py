@@ -23,6 +23,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
+import torch
+
 
 class Leaf(IntEnum):
     """Verdicts; the values are those of csrc/interp/session_impl.h."""
@@ -56,6 +58,7 @@ class Effect(IntEnum):
     PARTIAL = 12
     WEAKREF = 13
     NUMBER = 10  # float() and int(): they may take a tensor's value
+    SEED = 14  # seeds torch's generators: redone at its place among the operations
     NEUTRAL = 8  # has an effect that an entry need not redo
 
 
@@ -287,6 +290,12 @@ for _name in dir(random.Random):
     _f = getattr(random.Random, _name)
     if isinstance(_f, types.FunctionType) and not _name.startswith("_"):
         register_python(_f, Effect.RANDOM)
+for _f in (
+    getattr(torch.random, "_manual_seed_impl", torch.random.manual_seed),
+    torch.cuda.manual_seed,
+    torch.cuda.manual_seed_all,
+):
+    register_python(_f, Effect.SEED)
 if isinstance(warnings.warn, types.FunctionType):
     register_python(warnings.warn, Effect.EFFECT)
 

@@ -467,6 +467,23 @@ class Handler:
             self.refusal = self.refusal or r
             return result
 
+    def _seed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Torch's generators are seeded: done again between the same operations."""
+        recorder = self.recorder
+        if recorder._depth or recorder.refusal is not None or self.refusal is not None:
+            return ABSENT
+        plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+        where, dirty = where_text(), recorder.dirty()
+        recorder._depth += 1
+        try:
+            result = f(*args, **kwargs)
+        finally:
+            recorder._depth -= 1
+        self.session.reach(result)
+        recorder.record.random = True
+        recorder._add(HostStep(f, *plan, "none", None, [], where, dirty, random=True, mutates=True))
+        return result
+
     def _outside_generator(self, owner: Any) -> bool:
         return (
             self.session.is_outside(owner)
@@ -608,6 +625,7 @@ _TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any
     Effect.REDUCE: Handler._reduce,
     Effect.NEUTRAL: Handler._neutral,
     Effect.RANDOM: Handler._random,
+    Effect.SEED: Handler._seed,
     Effect.NUMBER: Handler._number,
     Effect.CLOCK: Handler._clock,
     Effect.PARTIAL: Handler._partial,

@@ -405,7 +405,7 @@ class _Schedule:
         found: set[Var] = set()
         refs((step.args, step.kwargs), found)
         memory = {self.storages.get(v, 0) for v in found}
-        if (
+        if self.waiting and (
             found & self.blocked
             or (step.mutates and (0 in memory or 0 in self.read or memory & self.read))
             or (step.random and self.draws)

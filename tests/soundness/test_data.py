@@ -214,7 +214,7 @@ def generators_of_the_user(compile):
         yield f(up), g.get_state()
 
 
-@case(CASES, refused="torch.manual_seed reads the stack of its callers from files")
+@case(CASES)
 def seeds_set_inside(compile):
     def f(t):
         torch.manual_seed(7)
@@ -223,6 +223,40 @@ def seeds_set_inside(compile):
     f = compile(f)
     for _ in range(3):
         yield f(up), torch.rand(2)
+
+
+@case(CASES)
+def seeds_between_draws_and_before_a_branch(compile):
+    def f(t, seed):
+        first = torch.rand(3)
+        generator = torch.manual_seed(seed)
+        second = torch.rand(3)
+        torch.manual_seed(seed)
+        third = F.dropout(t, 0.5, generator is not None)
+        if (first + second).sum() > 3:
+            return first, third
+        return second, third, generator is torch.default_generator
+
+    f = compile(f)
+    for seed in (1, 2, 1, 3, 3, 2, 1, 3):
+        yield f(up, seed), torch.rand(2)
+
+
+@case(CASES)
+def seeds_of_data_and_of_counters(compile):
+    layer = nn.Linear(3, 3)
+    layer.calls = 0
+
+    def f(t):
+        layer.calls += 1
+        torch.manual_seed(layer.calls)
+        a = torch.rand(3)
+        torch.manual_seed(int(t.sum().item()))
+        return layer(t) * a + torch.rand(3)
+
+    f = compile(f)
+    for k in (1, 2, 1, 3, 1, 1):
+        yield f(up * k), torch.rand(2), layer.calls
 
 
 @case(CASES, refused="random.shuffle changes a list by a loop of draws inside C and Python")
