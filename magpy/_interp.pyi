@@ -178,6 +178,7 @@ class Session:
     def containers(self) -> Any: ...
     def written_cells(self) -> Any: ...
     def clear(self) -> None: ...
+    def rely_on(self, value: Any, /) -> None: ...
     def track(self, *args: Any) -> Any: ...
     def tracked(self, *args: Any) -> Any: ...
     @property
@@ -187,6 +188,7 @@ class Session:
 
 def pause() -> None: ...
 def resume() -> None: ...
+def call(function: Callable[..., _R], args: tuple[Any, ...], kwargs: Any, /) -> _R: ...
 def watched(function: Callable[..., _R], args: tuple[Any, ...], kwargs: Any, /) -> _R: ...
 def session_active() -> bool: ...
 def set_types(*types: type) -> None: ...
@@ -216,6 +218,8 @@ probe_attr_delete: Any
 probe_attr_load: Any
 probe_attr_store: Any
 probe_binary: Any
+probe_build_map: Any
+probe_build_set: Any
 probe_build_string: Any
 probe_call: Any
 probe_call_ex: Any
@@ -229,6 +233,7 @@ probe_format: Any
 probe_format_spec: Any
 probe_global_load: Any
 probe_global_store: Any
+probe_hashed: Any
 probe_import: Any
 probe_item_delete: Any
 probe_item_load: Any
@@ -238,6 +243,7 @@ probe_make_function: Any
 probe_name_access: Any
 probe_name_load: Any
 probe_next: Any
+probe_set_update: Any
 probe_slice_load: Any
 probe_slice_store: Any
 probe_super_attr: Any

@@ -281,15 +281,29 @@ PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
 }
 
 PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
-  if (!tls_c_call) return run_watched(ts, frame, throwflag);
-  // What this frame returns or yields goes to a C function that computes with it.
-  PyObject* code = Py_NewRef(reinterpret_cast<PyObject*>(compat::frame_code(frame)));
+  if (!active()) return run_watched(ts, frame, throwflag);
+  // The frame is gone when its result is known.
+  auto* code = reinterpret_cast<PyCodeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(compat::frame_code(frame))));
+  PyObject* func = Py_NewRef(compat::frame_func(frame));
+  PyObject* self = code->co_argcount > 0 && !compat::is_generator_frame(frame) ? frame->localsplus[0] : nullptr;
+  auto* type = self == nullptr ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(self))));
+  const bool to_c = tls_c_call;
   tls_c_call = false;
   PyObject* result = run_watched(ts, frame, throwflag);
-  tls_c_call = true;
-  CodeInfo* info = get_info(reinterpret_cast<PyCodeObject*>(code));
-  if (result != nullptr && active() && !(info != nullptr && info->skip)) on_value_to_c(result);
+  tls_c_call = to_c;
+  if (result != nullptr && active()) {
+    CodeInfo* info = get_info(code);
+    // What this frame returns or yields may go to C code that computes with it.
+    if (info == nullptr || !info->skip) {
+      if (to_c)
+        on_value_to_c(result);
+      else if (type != nullptr)
+        on_result(func, type, result);
+    }
+  }
   Py_DECREF(code);
+  Py_DECREF(func);
+  Py_XDECREF(type);
   return result;
 }
 

@@ -142,7 +142,9 @@ PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
 // (container, item, invert)
 PyObject* probe_contains(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_contains_pre(a[0], a[1]);
+  tls_c_call = true;
   int outcome = PySequence_Contains(a[0], a[1]);
+  tls_c_call = false;
   if (outcome < 0) return nullptr;
   if (active()) on_contains(a[0], a[1], outcome);
   return PyBool_FromLong(outcome ^ as_int(a[2]));
@@ -171,7 +173,10 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
   on_binary_pre(op, a[1], a[0]);
+  // Text formatting computes with what the operand's methods answer.
+  tls_c_call = kBinary[op] == PyNumber_Remainder && (PyUnicode_Check(a[1]) || PyBytes_Check(a[1]));
   PyObject* result = kBinary[op](a[1], a[0]);
+  tls_c_call = false;
   if (result == nullptr || !active()) return result;
   return on_binary(op, a[1], a[0], result);
 }
@@ -470,6 +475,45 @@ PyObject* probe_super_attr(PyObject*, Args a, size_t, PyObject*) {
   return value;
 }
 
+// ---- displays ----
+
+// (key or element): it is about to choose its place in a dict or a set; gives it back.
+PyObject* probe_hashed(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) on_hashed(a[0]);
+  return Py_NewRef(a[0]);
+}
+
+// (elements)
+PyObject* probe_build_set(PyObject*, Args a, size_t, PyObject*) {
+  PyObject* set = PySet_New(nullptr);
+  for (Py_ssize_t i = 0; set != nullptr && i < PyTuple_GET_SIZE(a[0]); ++i) {
+    if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
+    if (PySet_Add(set, PyTuple_GET_ITEM(a[0], i)) < 0) Py_CLEAR(set);
+  }
+  return set;
+}
+
+// (keys and values in turn)
+PyObject* probe_build_map(PyObject*, Args a, size_t, PyObject*) {
+  PyObject* dict = PyDict_New();
+  for (Py_ssize_t i = 0; dict != nullptr && i + 1 < PyTuple_GET_SIZE(a[0]); i += 2) {
+    if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
+    if (PyDict_SetItem(dict, PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0) Py_CLEAR(dict);
+  }
+  return dict;
+}
+
+// (iterable, set): gives the set back.
+PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) on_touch(a[0], Touch::kExtend);
+  tls_c_call = true;
+  PyObject* done = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]);
+  tls_c_call = false;
+  if (done == nullptr) return nullptr;
+  Py_DECREF(done);
+  return Py_NewRef(a[1]);
+}
+
 // ---- text ----
 
 PyObject* convert(PyObject* value, int conversion) {
@@ -485,6 +529,14 @@ PyObject* format(PyObject* value, PyObject* spec, int conversion) {
   if (active()) on_touch(value, Touch::kFormat);
   PyObject* result = convert(value, conversion);
   if (result == nullptr) return nullptr;
+  if (spec != nullptr && result != value && active()) {
+    // Two steps: what the conversion gave is formatted.
+    result = on_format(value, nullptr, conversion, result);
+    PyObject* text = PyObject_Format(result, spec);
+    if (text != nullptr && active()) text = on_format(result, spec, 0, text);
+    Py_DECREF(result);
+    return text;
+  }
   if (spec != nullptr || !PyUnicode_CheckExact(result)) {
     PyObject* text = PyObject_Format(result, spec);
     Py_DECREF(result);
@@ -586,6 +638,10 @@ struct {
     {"probe_call_kw", probe_call_kw},
     {"probe_call_ex", probe_call_ex},
     {"probe_super_attr", probe_super_attr},
+    {"probe_hashed", probe_hashed},
+    {"probe_build_set", probe_build_set},
+    {"probe_build_map", probe_build_map},
+    {"probe_set_update", probe_set_update},
     {"probe_format", probe_format},
     {"probe_format_spec", probe_format_spec},
     {"probe_convert", probe_convert},
@@ -597,6 +653,8 @@ struct {
 }  // namespace
 
 thread_local Handover* tls_handover = nullptr;
+
+PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs) { return call_flat(f, args, kwargs); }
 
 int init_probes(PyObject* module) {
   probe_type.tp_name = "magpy._interp.Probe";

@@ -22,6 +22,9 @@ struct Handover {
 };
 extern thread_local Handover* tls_handover;
 
+// Performs f(*args, **kwargs) for the session, reported like a call of the program.
+PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs);
+
 int init_probes(PyObject* module);
 
 }  // namespace magpy

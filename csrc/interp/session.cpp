@@ -5,6 +5,7 @@
 // (magpy/refgraph analyses it after the run).  Called by magpy/capture/session.py.
 
 #include "frame_eval.h"
+#include "probes.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -174,6 +175,11 @@ PyObject* session_touch(Session* s, PyObject* o) {
   Py_RETURN_NONE;
 }
 
+PyObject* session_rely_on(Session* s, PyObject* o) {
+  rely_on(s, o);
+  Py_RETURN_NONE;
+}
+
 PyObject* session_track(Session* s, PyObject* args) {
   PyObject* o;
   long var;
@@ -242,6 +248,7 @@ PyMethodDef session_methods[] = {
     {"is_outside", reinterpret_cast<PyCFunction>(session_is_outside), METH_O, nullptr},
     {"reach", reinterpret_cast<PyCFunction>(session_reach), METH_O, nullptr},
     {"touch", reinterpret_cast<PyCFunction>(session_touch), METH_O, nullptr},
+    {"rely_on", reinterpret_cast<PyCFunction>(session_rely_on), METH_O, nullptr},
     {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
     {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
@@ -288,14 +295,29 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   tls_pause = pause;
   return r;
 }
+// call(f, args, kwargs): calls f with events on, reported like a call of the program.
+PyObject* py_call(PyObject*, PyObject* args) {
+  PyObject *f, *pos, *kw;
+  if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
+  int pause = tls_pause;
+  tls_pause = 0;
+  PyObject* r = probed_call(f, pos, kw);
+  tls_pause = pause;
+  return r;
+}
 PyObject* py_session_active(PyObject*, PyObject*) { return PyBool_FromLong(tls_session != nullptr); }
 PyObject* py_set_types(PyObject*, PyObject* args) {
-  PyObject *tensor, *deque;
-  if (!PyArg_ParseTuple(args, "OO", &tensor, &deque)) return nullptr;
+  PyObject *tensor, *deque, *partial, *name_space;
+  if (!PyArg_ParseTuple(args, "OO!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial, &PyType_Type, &name_space))
+    return nullptr;
   Py_XDECREF(reinterpret_cast<PyObject*>(g_tensor_type));
   Py_XDECREF(reinterpret_cast<PyObject*>(g_deque_type));
   g_tensor_type = tensor == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(tensor));
-  g_deque_type = deque == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(deque));
+  Py_XDECREF(reinterpret_cast<PyObject*>(g_partial_type));
+  Py_XDECREF(reinterpret_cast<PyObject*>(g_namespace_type));
+  g_deque_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(deque));
+  g_partial_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(partial));
+  g_namespace_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(name_space));
   Py_RETURN_NONE;
 }
 PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
@@ -386,8 +408,9 @@ PyMethodDef functions[] = {
     {"pause", py_pause, METH_NOARGS, "Stops events on this thread until resume()."},
     {"resume", py_resume, METH_NOARGS, nullptr},
     {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs): calls f with events on."},
+    {"call", py_call, METH_VARARGS, "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
-    {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor, deque)."},
+    {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor or None, deque, partial, SimpleNamespace)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
     {"add_counters", py_add_counters, METH_VARARGS, "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},

@@ -27,6 +27,9 @@ inline bool active() { return tls_session != nullptr && tls_pause == 0; }
 extern thread_local bool tls_c_call;
 // A frame gives `value` (borrowed) to such a C function.
 void on_value_to_c(PyObject* value);
+// A frame of `func`, called with a first argument of type `self`, gives `value`.  What stands behind a slot such as
+// `__index__` or `__len__` gives it to C code that computes with it.
+void on_result(PyObject* func, PyTypeObject* self, PyObject* value);
 
 // A Python frame of `func` starts (called by the hook, before its first instruction; not for resumed generators).
 // `first_arg` is the value of its first positional parameter or nullptr.
@@ -65,6 +68,8 @@ void on_contains(PyObject* container, PyObject* item, int outcome);
 // formatting it, `with` it, comparing it.
 enum class Touch { kIter, kUnpack, kExtend, kMatch, kFormat, kWith, kCompare };
 void on_touch(PyObject* obj, Touch how);
+// An element of a set or a key of a dict is about to be hashed and compared with what is there (pre).
+void on_hashed(PyObject* key);
 // Truth value of obj is about to be taken by a jump or `not` (pre).
 void on_truth(PyObject* obj);
 

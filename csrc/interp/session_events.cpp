@@ -12,6 +12,12 @@ namespace magpy {
 
 namespace {
 
+// A slot of a type: which slot, all types share the description of that, and the C function that fills it.
+void* slot_key(PyWrapperDescrObject* descr) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(descr->d_base) * 0x9E3779B97F4A7C15ull ^
+                                 reinterpret_cast<uintptr_t>(descr->d_wrapped));
+}
+
 uint8_t classify(Session* s, PyObject* f, void** key_out) {
   void* key = nullptr;
   PyTypeObject* t = Py_TYPE(f);
@@ -33,7 +39,10 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
   } else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type) {
     key = reinterpret_cast<PyMethodDescrObject*>(f)->d_method;
   } else if (t == &PyWrapperDescr_Type) {
-    key = reinterpret_cast<PyWrapperDescrObject*>(f)->d_base;
+    key = slot_key(reinterpret_cast<PyWrapperDescrObject*>(f));
+  } else if (t == g_method_wrapper_type) {
+    // What a bound slot does is the slot's, whoever it is bound to.
+    key = slot_key(reinterpret_cast<WrapperObject*>(f)->descr);
   } else if (PyType_Check(f)) {
     auto* as_type = reinterpret_cast<PyTypeObject*>(f);
     if (is_heap(as_type)) cache = false;
@@ -61,21 +70,6 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
   if (cache) g_leaves[key] = static_cast<uint8_t>(v);
   if (key_out) *key_out = key;
   return static_cast<uint8_t>(v);
-}
-
-struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable since 3.0
-  PyObject_HEAD
-  PyWrapperDescrObject* descr;
-  PyObject* self;
-};
-
-PyObject* bound_self(PyObject* f) {
-  if (PyCFunction_Check(f)) {
-    PyObject* self = PyCFunction_GET_SELF(f);
-    return self != nullptr && !PyModule_Check(self) ? self : nullptr;
-  }
-  if (Py_TYPE(f) == g_method_wrapper_type) return reinterpret_cast<WrapperObject*>(f)->self;
-  return nullptr;
 }
 
 // C functions that hand on what an iterator or a function gives them without looking at it.
@@ -183,6 +177,30 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
       if (n >= 0 && g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
         s->counter_cells->insert(cell);
     }
+}
+
+void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
+  Session* s = tls_session;
+  if (s->tracked->empty() || !tracked(s, value)) return;
+  // Slots whose answer the interpreter computes with, wherever they are called from.
+  static PyObject* const slots[] = {
+      PyUnicode_InternFromString("__index__"), PyUnicode_InternFromString("__len__"),         PyUnicode_InternFromString("__bool__"),
+      PyUnicode_InternFromString("__hash__"),  PyUnicode_InternFromString("__length_hint__"), PyUnicode_InternFromString("__float__"),
+      PyUnicode_InternFromString("__complex__"), PyUnicode_InternFromString("__contains__"),  PyUnicode_InternFromString("__eq__"),
+  };
+  ErrorGuard error;
+  for (PyObject* name : slots)
+    if (name != nullptr && _PyType_Lookup(self, name) == func) {
+      rely_on(s, value);
+      return;
+    }
+}
+
+void on_hashed(PyObject* key) {
+  Session* s = tls_session;
+  if (s->tracked->empty()) return;
+  ErrorGuard error;
+  rely_on(s, key);
 }
 
 void on_value_to_c(PyObject* value) {
@@ -411,6 +429,12 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   Session* s = tls_session;
   ++s->events;
   if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
+    // A method made of something else than a Python function calls that with its receiver in front.
+    std::vector<PyObject*> all{PyMethod_GET_SELF(f)};
+    all.insert(all.end(), args, args + npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
+  }
   uint8_t leaf;
   PyObject* self = nullptr;
   bool use_handler = false;
@@ -439,9 +463,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       case kLeafPure:
         return false;
       case kLeafTouch:
-        tls_c_call = !passes_on(f);
-        [[fallthrough]];
       case kLeafTorch:
+        tls_c_call = !passes_on(f);
         if (self != nullptr) touch(s, self, true);
         for (Py_ssize_t i = 0; i < npos + nkw; ++i) touch(s, args[i], true);
         return false;
@@ -501,6 +524,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   Py_DECREF(kwargs);
   if (r == g_absent) {
     Py_DECREF(r);
+    tls_c_call = use_handler && !passes_on(f);
     return false;
   }
   if (r == Py_NotImplemented) {

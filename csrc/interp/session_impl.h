@@ -47,6 +47,8 @@ inline PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is ne
 inline PyObject* g_absent = nullptr;        // the ABSENT sentinel
 inline PyTypeObject* g_tensor_type = nullptr;
 inline PyTypeObject* g_deque_type = nullptr;
+inline PyTypeObject* g_partial_type = nullptr;
+inline PyTypeObject* g_namespace_type = nullptr;
 inline PyTypeObject* g_method_wrapper_type = nullptr;  // has no public name on every version
 inline PyObject* g_str_dict = nullptr;
 inline PyObject* g_str_class = nullptr;
@@ -107,6 +109,19 @@ inline bool is_leaf(PyObject* v) {
          t == &PySlice_Type || t == &PyRange_Type || t == &PyCode_Type;
 }
 
+struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable since 3.0
+  PyObject_HEAD
+  PyWrapperDescrObject* descr;
+  PyObject* self;
+};
+
+// What a C function that is given another one calls it with: its receiver, what a partial holds.
+struct Bound {
+  PyObject* parts[3];
+};
+Bound bound_parts(PyObject* f);
+PyObject* bound_self(PyObject* f);
+
 inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
 inline bool is_tensor(PyObject* v) { return g_tensor_type != nullptr && PyObject_TypeCheck(v, g_tensor_type); }
 inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type); }
@@ -155,14 +170,16 @@ void reach(Session* s, PyObject* v, int depth = 0);
 bool ensure_pre(Session* s, PyObject* o);
 // Asks the Python side; a failure there drops the capture.
 PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr);
-// Whether a tracked value is in an argument, where a C function would find it.
-bool has_tracked(Session* s, PyObject* v, int depth = 0);
+// The tracked values in an argument, where a C function would find them; looks as far as C functions do.  With out == nullptr
+// it only tells whether there is one.
+bool find_tracked(Session* s, PyObject* v, std::vector<PyObject*>* out);
+inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked->empty() && find_tracked(s, v, nullptr); }
 // From here on the run relies on the value being what it was.
 void rely_on(Session* s, PyObject* o);
 // A value came of an operation with tracked operands.  Steals result.
 PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b, PyObject* result);
 // An object is looked into as a whole; `deep`: so are the containers in it.
-void touch(Session* s, PyObject* o, bool deep, int depth = 0);
+void touch(Session* s, PyObject* o, bool deep);
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // A key of an outside dict was read; `now` is what is there, or nullptr.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now);

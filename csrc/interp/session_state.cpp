@@ -161,30 +161,94 @@ PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b) {
 }
 
 // Whether a tracked value is in an argument, where a C function would find it.
-bool has_tracked(Session* s, PyObject* v, int depth) {
-  if (s->tracked->empty()) return false;
-  if (tracked(s, v)) return true;
-  if (depth > 3) return false;
-  if (PyTuple_Check(v) || PyList_Check(v)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i)
-      if (has_tracked(s, PySequence_Fast_GET_ITEM(v, i), depth + 1)) return true;
-  } else if (PyDict_Check(v)) {
-    PyObject *k, *x;
-    Py_ssize_t pos = 0;
-    while (PyDict_Next(v, &pos, &k, &x))
-      if (has_tracked(s, x, depth + 1)) return true;
-  } else if (PySlice_Check(v)) {
-    auto* slice = reinterpret_cast<PySliceObject*>(v);
-    return tracked(s, slice->start) || tracked(s, slice->stop) || tracked(s, slice->step);
+PyObject* bound_self(PyObject* f) {
+  if (PyCFunction_Check(f)) {
+    PyObject* self = PyCFunction_GET_SELF(f);
+    return self != nullptr && !PyModule_Check(self) ? self : nullptr;
   }
-  return false;
+  if (Py_TYPE(f) == g_method_wrapper_type) return reinterpret_cast<WrapperObject*>(f)->self;
+  return nullptr;
 }
 
-// From here on the run relies on the value being what it was: the handler adds a check.
+struct PartialObject {  // the beginning of functools.partial (Modules/_functoolsmodule.c), the same on 3.11 to 3.13
+  PyObject_HEAD
+  PyObject* fn;
+  PyObject* args;
+  PyObject* kw;
+};
+
+Bound bound_parts(PyObject* f) {
+  if (PyMethod_Check(f)) return {{PyMethod_GET_SELF(f), PyMethod_GET_FUNCTION(f), nullptr}};
+  if (g_partial_type != nullptr && PyObject_TypeCheck(f, g_partial_type)) {
+    auto* partial = reinterpret_cast<PartialObject*>(f);
+    return {{partial->fn, partial->args, partial->kw}};
+  }
+  return {{bound_self(f), nullptr, nullptr}};
+}
+
+bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
+  std::unordered_set<PyObject*> seen;
+  std::vector<PyObject*> todo{root};
+  bool found = false;
+  auto add = [&todo](PyObject* v) {
+    if (v != nullptr) todo.push_back(v);
+  };
+  while (!todo.empty()) {
+    PyObject* v = todo.back();
+    todo.pop_back();
+    if (tracked(s, v)) {
+      if (out == nullptr) return true;
+      out->push_back(v);
+      found = true;
+      continue;
+    }
+    if (PySlice_Check(v)) {
+      auto* slice = reinterpret_cast<PySliceObject*>(v);
+      for (PyObject* x : {slice->start, slice->stop, slice->step}) add(x);
+      continue;
+    }
+    if (is_leaf(v) || is_tensor(v) || PyType_Check(v) || PyModule_Check(v) || PyFunction_Check(v)) continue;
+    const bool holds = PyTuple_Check(v) || is_container(v) || PyFrozenSet_Check(v) ||
+                       (g_namespace_type != nullptr && PyObject_TypeCheck(v, g_namespace_type)) || PyMethod_Check(v) ||
+                       PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type ||
+                       (g_partial_type != nullptr && PyObject_TypeCheck(v, g_partial_type));
+    if (!holds || !seen.insert(v).second) continue;
+    // An outside container that the run has not written to holds no such value, save counters in a dict.
+    auto it = s->containers->find(v);
+    const bool untouched = known_outside(s, v) && is_container(v) && (it == s->containers->end() || it->second.pre == nullptr);
+    if (untouched && !PyDict_Check(v)) continue;
+    if (PyTuple_Check(v) || PyList_Check(v)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i) add(PySequence_Fast_GET_ITEM(v, i));
+    } else if (PyDict_Check(v)) {
+      PyObject *k, *x;
+      Py_ssize_t pos = 0;
+      while (PyDict_Next(v, &pos, &k, &x)) {
+        if (!untouched || tracked(s, x)) add(x);
+        if (PyTuple_Check(k)) add(k);
+      }
+    } else if (PyAnySet_Check(v) || is_deque(v)) {
+      // Iterating these asks nothing of their elements, which they keep alive.
+      PauseGuard pause;
+      PyObject* items = is_deque(v) ? PySequence_Tuple(v) : PySequence_List(v);
+      for (Py_ssize_t i = 0; items != nullptr && i < PySequence_Fast_GET_SIZE(items); ++i) add(PySequence_Fast_GET_ITEM(items, i));
+      Py_XDECREF(items);
+      if (PyErr_Occurred()) PyErr_Clear();
+    } else if (g_namespace_type != nullptr && PyObject_TypeCheck(v, g_namespace_type)) {
+      PyObject* d = PyObject_GenericGetDict(v, nullptr);
+      add(d);
+      Py_XDECREF(d);
+      PyErr_Clear();
+    } else {
+      for (PyObject* x : bound_parts(v).parts) add(x);
+    }
+  }
+  return found;
+}
+
 void rely_on(Session* s, PyObject* o) {
-  if (!has_tracked(s, o)) return;
-  PyObject* r = ask(s, "rely_on", o);
-  Py_XDECREF(r);
+  std::vector<PyObject*> found;
+  if (s->tracked->empty() || !find_tracked(s, o, &found)) return;
+  for (PyObject* v : found) Py_XDECREF(ask(s, "rely_on", v));
 }
 
 // A value came of an operation with tracked operands.  Steals result.
@@ -200,25 +264,36 @@ PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* 
   return r;
 }
 
-void touch(Session* s, PyObject* o, bool deep, int depth) {
-  if (depth == 0 && !s->tracked->empty()) rely_on(s, o);
-  if (is_leaf(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o)) return;
-  if (!known_outside(s, o)) {
-    // A container of the program may hold outside containers, which a C function then looks into.
-    if (deep && depth < 4 && (PyTuple_CheckExact(o) || PyList_CheckExact(o))) {
-      Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-      for (Py_ssize_t i = 0; i < n && i < PySequence_Fast_GET_SIZE(o); ++i)
-        touch(s, PySequence_Fast_GET_ITEM(o, i), true, depth + 1);
-    }
-    return;
+namespace {
+
+// The objects that one look has been through: structures share and may contain themselves.
+using Seen = std::unordered_set<PyObject*>;
+
+void touch_into(Session* s, PyObject* o, bool deep, Seen& seen);
+
+void touch_content(Session* s, PyObject* o, Seen& seen) {
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) touch_into(s, PySequence_Fast_GET_ITEM(o, i), true, seen);
+  } else if (PyDict_Check(o)) {
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(o, &pos, &k, &v)) touch_into(s, v, true, seen);
+  } else if (is_deque(o)) {
+    PyObject* items = PySequence_Tuple(o);
+    for (Py_ssize_t i = 0; items != nullptr && i < PyTuple_GET_SIZE(items); ++i)
+      touch_into(s, PyTuple_GET_ITEM(items, i), true, seen);
+    Py_XDECREF(items);
+    PyErr_Clear();
+  } else if (!is_container(o)) {
+    for (PyObject* part : bound_parts(o).parts)
+      if (part != nullptr) touch_into(s, part, true, seen);
   }
-  if (PyTuple_Check(o)) {
-    if (deep && depth < 20)
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) touch(s, PyTuple_GET_ITEM(o, i), true, depth + 1);
-    return;
-  }
-  if (is_tensor(o)) return;
-  if (is_container(o)) {
+}
+
+void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
+  if (is_leaf(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) || is_tensor(o)) return;
+  const bool outside = known_outside(s, o);
+  if (outside && is_container(o)) {
     if (!container(s, o).whole) {
       if (!ensure_pre(s, o)) return;
       Container& c = container(s, o);
@@ -226,24 +301,33 @@ void touch(Session* s, PyObject* o, bool deep, int depth) {
       emit(s, kSnap, o, nullptr, c.pre);
       reach_content(s, c.pre);
     }
-    if (deep && depth < 20) {
+    if (deep && seen.insert(o).second) {
       PyObject* pre = Py_NewRef(container(s, o).pre);
-      if (PyDict_Check(pre)) {
-        PyObject *k, *v;
-        Py_ssize_t pos = 0;
-        while (PyDict_Next(pre, &pos, &k, &v)) touch(s, v, true, depth + 1);
-      } else if (PyTuple_Check(pre)) {
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pre); ++i) touch(s, PyTuple_GET_ITEM(pre, i), true, depth + 1);
-      }
+      touch_content(s, pre, seen);
+      // What the run has put there may be looked into too.
+      touch_content(s, o, seen);
       Py_DECREF(pre);
     }
     return;
   }
-  if (PyMethod_Check(o)) return;
+  // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
+  if (PyTuple_Check(o) || is_container(o) || bound_parts(o).parts[0] != nullptr) {
+    if (deep && seen.insert(o).second) touch_content(s, o, seen);
+    return;
+  }
+  if (!outside) return;
   if (first_time(s, kSnap, o, nullptr)) {
     PyObject* r = ask(s, "touch", o, deep ? Py_True : Py_False);
     Py_XDECREF(r);
   }
+}
+
+}  // namespace
+
+void touch(Session* s, PyObject* o, bool deep) {
+  if (!s->tracked->empty()) rely_on(s, o);
+  Seen seen;
+  touch_into(s, o, deep, seen);
 }
 
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {

@@ -48,14 +48,20 @@ def container_states(session: Any) -> dict[int, Any]:
     """What outside containers that were looked at hold now; None for those left as they were."""
     picture: dict[int, Any] = {}
     for obj, pre, _ in session.containers():
-        now = tuple(obj.items()) if isinstance(obj, dict) else tuple(obj)
-        old = tuple(pre.items()) if isinstance(pre, dict) else tuple(pre)
-        flat_now = [id(y) for x in now for y in (x if isinstance(obj, dict) else (x,))]
-        flat_old = [id(y) for x in old for y in (x if isinstance(obj, dict) else (x,))]
-        picture[id(obj)] = (
-            None if flat_now == flat_old or isinstance(obj, (set, bytearray)) else flat_now
-        )
+        now, old = _content(obj), _content(pre)
+        picture[id(obj)] = None if now == old else now
     return picture
+
+
+def _content(container: Any) -> Any:
+    """What a container or its snapshot holds, by identity."""
+    if isinstance(container, (bytes, bytearray)):
+        return bytes(container)
+    if isinstance(container, (set, frozenset)):
+        return frozenset(map(id, container))
+    if isinstance(container, dict):
+        return [id(x) for pair in dict.items(container) for x in pair]
+    return [id(x) for x in container]
 
 
 def _same(now: Any, pre: Any, builder: Builder) -> bool:

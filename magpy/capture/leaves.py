@@ -342,6 +342,8 @@ def _owner_of(f: Any) -> type | None:
     return owner if isinstance(owner, type) else None
 
 
+# Methods of torch.Generator after which it draws other numbers than before.
+_RESEEDS = frozenset(["manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"])
 _IO_METHODS = frozenset(["write", "writelines", "flush"])
 _DESCRIPTORS = (
     types.BuiltinFunctionType,
@@ -370,10 +372,12 @@ def classify(f: Any) -> Leaf:
     if isinstance(f, _DESCRIPTORS):
         owner = _owner_of(f)
         if owner is not None:
+            own = False  # a class on the way has a C method of its own, which may look at more
             for cls in owner.__mro__:
                 verdict = _BY_METHOD.get((cls, name))
-                if verdict is not None:
+                if verdict is not None and not (own and verdict is Leaf.PURE):
                     return verdict
+                own = own or (name in cls.__dict__ and not cls.__flags__ & (1 << 9))
             # A method that a Python class inherited from C is what the C class says.
             definer = next(
                 (c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)),
@@ -455,6 +459,8 @@ def effect_of(f: Any) -> Effect:
         if owner.__module__ in ("_io", "io") and name in _IO_METHODS:
             return Effect.EFFECT
         origin = module_of_type(owner)
+        if origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS:
+            return Effect.REFUSE
         if origin in ("_random", "random") or origin.startswith("numpy.random"):
             return Effect.RANDOM
         if (

@@ -31,7 +31,7 @@ def _instrument(code: types.CodeType) -> types.CodeType:
 @functools.cache
 def prepare() -> None:
     """Connects the native parts with the Python ones, once per process."""
-    _interp.set_types(torch.Tensor, collections.deque)
+    _interp.set_types(torch.Tensor, collections.deque, functools.partial, types.SimpleNamespace)
     _interp.set_instrument(_instrument, instrument.offsets)
     _interp.set_tensor_api(_tensor._api)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

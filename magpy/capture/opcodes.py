@@ -181,7 +181,6 @@ for _name, _probe_name in {
     "UNPACK_SEQUENCE": "touch_unpack",
     "UNPACK_EX": "touch_unpack",
     "LIST_EXTEND": "touch_extend",
-    "SET_UPDATE": "touch_extend",
     "DICT_UPDATE": "touch_extend",
     "DICT_MERGE": "touch_extend",
     "GET_LEN": "touch_match",
@@ -210,6 +209,41 @@ def _touch_below(op: str, depth: int) -> Rewrite:
 
 _register("MATCH_KEYS", _touch_below("MATCH_KEYS", 2))
 _register("MATCH_CLASS", _touch_below("MATCH_CLASS", 3))
+
+
+# ---- displays: what is hashed chooses a place ----
+
+
+@_rewrite("BUILD_SET")
+def _build_set(arg: int) -> list[Item]:
+    return [_i("BUILD_TUPLE", arg), *_perform("build_set", 1)] if arg else [_i("BUILD_SET", 0)]
+
+
+@_rewrite("BUILD_MAP")
+def _build_map(arg: int) -> list[Item]:
+    return [_i("BUILD_TUPLE", 2 * arg), *_perform("build_map", 1)] if arg else [_i("BUILD_MAP", 0)]
+
+
+@_rewrite("MAP_ADD")
+def _map_add(arg: int) -> list[Item]:
+    # The key is below the value.
+    return [
+        _i("LOAD_CONST", _probe("hashed")),
+        _i("COPY", 3),
+        *_call(1),
+        _i("POP_TOP"),
+        _i("MAP_ADD", arg),
+    ]
+
+
+_register("SET_ADD", _before("SET_ADD", "hashed", 1))
+
+
+@_rewrite("SET_UPDATE")
+def _set_update(arg: int) -> list[Item]:
+    if arg != 1:  # no compiler emits it
+        return [*_perform("touch_extend", 1), _i("SET_UPDATE", arg)]
+    return _perform("set_update", 2)
 
 
 @_rewrite("FOR_ITER")

@@ -21,7 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor
-from magpy.capture.leaves import NUMBER_METHODS
+from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -359,11 +359,29 @@ class Recorder(TorchFunctionMode):
             return v
         if t.__module__ == "numpy":
             return v.copy()
+        return self._convert_object(v, t)
+
+    def _convert_object(self, v: Any, t: type) -> Any:
         if isinstance(v, list):
             return [self.convert(x) for x in v]
         if isinstance(v, dict):
             return {k: self.convert(x) for k, x in v.items()}
+        if isinstance(v, torch.Generator) and not self._is_outside(v):
+            raise refuse("a random generator that the call made is used")
+        if self._depth == 0 and not self._direct_python(v, t):
+            raise refuse(
+                f"a {t.__name__} is given to a tensor operation, which asks it for a number",
+                "Convert it first, with int() or float()",
+            )
         return v
+
+    def _direct_python(self, v: Any, t: type) -> bool:
+        """Whether an operation can take `v` as it is, without running code of the program."""
+        if not t.__flags__ & (1 << 9) or isinstance(v, (int, float, complex, str)):
+            return True
+        if module_of_type(t).partition(".")[0] == "torch":
+            return True
+        return not any(hasattr(t, name) for name in ("__index__", "__float__", "__complex__"))
 
     # ------------------------------------------------------------- values that differ between calls
 

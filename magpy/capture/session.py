@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _interp, _tensor
@@ -262,18 +263,10 @@ class Handler:
             return result
 
     def rely_on(self, v: Any) -> None:
-        """Tracked values are about to be looked at in a way that cannot be redone: checks them."""
+        """A tracked value is about to be looked at in a way that cannot be redone: checks it."""
         var = self.session.tracked(v)
         if var is not None:
             self.recorder.rely_on(v, Var(var))
-        elif isinstance(v, (tuple, list)):
-            for x in v:
-                self.rely_on(x)
-        elif isinstance(v, dict):
-            for x in v.values():
-                self.rely_on(x)
-        elif isinstance(v, slice):
-            self.rely_on((v.start, v.stop, v.step))
 
     def counter(self, holder: Any, key: Any, value: Any) -> Any:
         """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
@@ -307,7 +300,7 @@ class Handler:
     def item(self, op: int, obj: Any, key: Any, result: Any) -> Any:
         """obj[key] of a tracked array or string, or with a tracked key."""
         if self.session.tracked(obj) is None:
-            self.rely_on(key)
+            self.session.rely_on(key)
             return result
         return self._derive(operator.getitem, (obj, key), {}, result)
 
@@ -354,7 +347,7 @@ class Handler:
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
         owner = getattr(f, "__self__", None)
-        if leaves.scalar_function(f):
+        if leaves.scalar_function(f) and _recomputable(f, (args, kwargs)):
             if owner is not None and not isinstance(owner, (types.ModuleType, type)):
                 name = f.__name__
                 result = f(*args, **kwargs)
@@ -378,23 +371,19 @@ class Handler:
             if self.recorder.operations == before:
                 fresh: list[Any] = []
                 if not _fresh(result, self):
-                    self.rely_on((args, kwargs))
+                    self.session.rely_on((args, kwargs))
                 del fresh
             return result
-        self.rely_on((args, kwargs, owner))
-        for a in (*args, *kwargs.values()):
+        self.session.rely_on((args, kwargs, owner))
+        for a in (owner, *args, *kwargs.values()):
             self.session.touch(a)
         return ABSENT
 
     def _number(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if (
-            args
-            and type(args[0]) in (int, float, bool, str)
-            and self.session.tracked(args[0]) is None
-        ):
-            return f(*args, **kwargs)
-        if args and self.session.tracked(args[0]) is not None:
+        if any(self.session.tracked(a) is not None for a in (*args, *kwargs.values())):
             return self.tracked_call(f, args, kwargs)
+        if args and type(args[0]) in (int, float, bool, str):
+            return f(*args, **kwargs)
         if args and isinstance(args[0], torch.Tensor):
             self.recorder.direct = True
             try:
@@ -411,14 +400,9 @@ class Handler:
             for name in ("func", "args", "keywords"):
                 self.session.attr_read(f, name, getattr(f, name))
             self.session.touch(f.keywords)
-        if (
-            not isinstance(f.func, (types.FunctionType, types.MethodType))
-            and leaves.classify(f.func) is Leaf.HANDLER
-        ):
-            all_args, all_kwargs = (*f.args, *args), {**f.keywords, **kwargs}
-            result = self.call(f.func, all_args, all_kwargs)
-            return f.func(*all_args, **all_kwargs) if result is ABSENT else result
-        return ABSENT
+        if isinstance(f.func, types.FunctionType):
+            return ABSENT
+        return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
 
     def _random(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A draw from Python's or numpy's generator: redone in order, its value bound."""
@@ -633,6 +617,29 @@ _TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any
     Effect.MEMO: Handler._memo,
     Effect.REFUSE: Handler._refused,
 }
+
+
+def _recomputable(f: Any, values: Any) -> bool:
+    """Whether a function of values, given these, does nothing but compute a value from them.
+
+    Iterators are used up, functions run code of their own, and arrays made by the run may be
+    written to: such a call is watched, and relies on the tracked values that it is given.
+    """
+    t = type(values)
+    if t is tuple or t is list:
+        return all(_recomputable(f, x) for x in values)
+    if t is dict:
+        return all(type(k) is str and _recomputable(f, v) for k, v in values.items())
+    if t is np.ndarray:
+        return getattr(f, "__name__", "") not in _WRITES_ARRAYS
+    # A step keeps a torch.Size as a tuple.
+    return (is_leaf(values) and t is not torch.Size) or isinstance(
+        values, (torch.Tensor, np.generic, type)
+    )
+
+
+# Functions of numpy that write to an array that they are given.
+_WRITES_ARRAYS = frozenset(["copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"])
 
 
 def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
