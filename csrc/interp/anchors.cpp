@@ -1,6 +1,8 @@
 // See anchors.h.
 #include "anchors.h"
 
+#include <structmember.h>
+
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -411,6 +413,7 @@ int Anchors::finish() {
   for (auto& check : objects_) {
     // A comparison without a branch for what is not compared: read some word that is its own expectation.
     if (!check.type) check.type = Py_TYPE(check.object);
+    if (!check.dict) check.dict_slot = &check.dict;
   }
   watch_dicts();
   return 0;
@@ -483,32 +486,46 @@ bool Anchors::check_dicts_cheaply() {
 #else
 
 void Anchors::watch_dicts() {
-  for (const DictCheck& check : dicts_) stamps_.push_back({&((PyDictObject*)check.dict)->ma_version_tag, 0});
+  constexpr size_t kBlock = 64;
+  // Blocks stay in the order of addresses; what is always checked precisely goes behind them.
+  size_t armed = std::stable_partition(dicts_.begin(), dicts_.end(), [](const DictCheck& check) { return !check.always; }) -
+                 dicts_.begin();
+  for (const DictCheck& check : dicts_) versions_.push_back(&((PyDictObject*)check.dict)->ma_version_tag);
+  expected_.assign(dicts_.size(), 0);
+  for (size_t begin = 0; begin < armed; begin += kBlock) blocks_.push_back({begin, std::min(armed, begin + kBlock), 0});
 }
 
 void Anchors::unwatch_dicts() {}
 
 void Anchors::mark_dirty(uint32_t) {}
 
-bool Anchors::check_dicts_cheaply() {
-  // Two passes: the first has no branches, so that the loads overlap; versions start at 1, an expected 0 never matches.
-  constexpr size_t kBlock = 64, kAhead = 16;
-  size_t n = stamps_.size();
-  const DictStamp* stamps = stamps_.data();
-  for (size_t start = 0; start < n; start += kBlock) {
-    size_t end = std::min(n, start + kBlock);
-    uint64_t difference = 0;
-    for (size_t k = start; k < end; k++) {
-      if (k + kAhead < n) __builtin_prefetch(stamps[k + kAhead].version);
-      difference |= *stamps[k].version ^ stamps[k].expected;
-    }
-    if (!difference) continue;
-    for (size_t k = start; k < end; k++) {
-      uint64_t version = *stamps_[k].version;
-      if (version == stamps_[k].expected) continue;
+// The sum is not what it was: checks the dicts whose version is not, and arms the block again.
+bool Anchors::check_block(DictBlock& block) {
+  uint64_t sum = 0;
+  for (size_t k = block.begin; k < block.end; k++) {
+    uint64_t version = *versions_[k];  // from 1; an expected 0 never matches
+    if (version != expected_[k]) {
       if (!check_dict(dicts_[k], nullptr)) return false;
-      if (!dicts_[k].always) stamps_[k].expected = version;
+      expected_[k] = version;
     }
+    sum += version;
+  }
+  block.sum = sum;
+  return true;
+}
+
+bool Anchors::check_dicts_cheaply() {
+  // No addition waits for another dict's version, and the versions are far apart in memory: that is what makes it fast.
+  const uint64_t* const* versions = versions_.data();
+  size_t done = 0;
+  for (DictBlock& block : blocks_) {
+    uint64_t sum = 0;
+    for (size_t k = block.begin; k < block.end; k++) sum += *versions[k];
+    if (sum != block.sum && !check_block(block)) return false;
+    done = block.end;
+  }
+  for (size_t k = done; k < dicts_.size(); k++) {
+    if (!check_dict(dicts_[k], nullptr)) return false;
   }
   return true;
 }
@@ -531,11 +548,92 @@ bool Anchors::check_types_cheaply() {
   return true;
 }
 
-bool Anchors::check() {
-  if (!check_dicts_cheaply() || !check_types_cheaply()) return false;
-  for (const ObjectCheck& check : objects_) {
-    if (Py_TYPE(check.object) != check.type || (check.dict && *check.dict_slot != check.dict)) return false;
+bool Anchors::check_objects_cheaply() const {
+  constexpr size_t kBlock = 32;
+  size_t n = objects_.size();
+  for (size_t k = 0; k < n;) {
+    uintptr_t difference = 0;
+    for (size_t end = std::min(n, k + kBlock); k < end; k++) {
+      const ObjectCheck& check = objects_[k];
+      difference |= ((uintptr_t)Py_TYPE(check.object) ^ (uintptr_t)check.type) |
+                    ((uintptr_t)*check.dict_slot ^ (uintptr_t)check.dict);
+    }
+    if (difference) return false;
   }
+  return true;
+}
+
+void Anchors::arm_set(SetCheck& check) {
+  auto* set = (PySetObject*)check.set;
+  check.places.clear();
+  check.mask = -1;
+  // Only elements that are the very ones expected: those live as long as the guard, and nothing else has their addresses.
+  std::vector<PyObject*> expected;
+  Py_ssize_t pos = 0;
+  PyObject* item;
+  Py_hash_t hash;
+  while (_PySet_NextEntry(check.items, &pos, &item, &hash)) expected.push_back(item);
+  std::sort(expected.begin(), expected.end());
+  for (Py_ssize_t k = 0; k <= set->mask; k++) {
+    PyObject* key = set->table[k].key;
+    // A removed element leaves another object, with the hash -1 that no element has.
+    if (!key || set->table[k].hash == -1) continue;
+    if (!std::binary_search(expected.begin(), expected.end(), key)) return check.places.clear();
+    check.places.emplace_back(k, key);
+  }
+  check.mask = set->mask;
+}
+
+bool Anchors::check_sets_cheaply() {
+  for (SetCheck& check : sets_) {
+    auto* set = (PySetObject*)check.set;
+    if (set->mask == check.mask && set->used == (Py_ssize_t)check.places.size()) {
+      const setentry* table = set->table;
+      uintptr_t difference = 0;
+      for (const auto& [k, key] : check.places) difference |= (uintptr_t)table[k].key ^ (uintptr_t)key;
+      if (!difference) continue;
+    }
+    if (!check_set(check, nullptr)) return false;
+    arm_set(check);
+  }
+  return true;
+}
+
+// Is the attribute a word of the object, read by a member descriptor?
+void Anchors::arm_attr(AttrCheck& check) {
+  check.tag = 0;
+  PyTypeObject* type = Py_TYPE(check.object);
+  if (type->tp_getattro != PyObject_GenericGetAttr) return;
+  PyObject* found = _PyType_Lookup(type, check.name);
+  if (!found || !Py_IS_TYPE(found, &PyMemberDescr_Type)) return;
+  const PyMemberDef* member = ((PyMemberDescrObject*)found)->d_member;
+  constexpr int kRelative = 8;  // Py_RELATIVE_OFFSET, new in 3.12
+  // For T_OBJECT a word without an object is None.
+  if (member->type != T_OBJECT_EX && !(member->type == T_OBJECT && check.value)) return;
+  if (member->flags & kRelative || !PyType_IsSubtype(type, PyDescr_TYPE(found))) return;
+#if PY_VERSION_HEX < 0x030D0000
+  if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) return;
+#endif
+  check.slot = (PyObject**)((char*)check.object + member->offset);
+  check.type = type;
+  check.tag = type->tp_version_tag;
+}
+
+bool Anchors::check_attrs_cheaply() {
+  for (AttrCheck& check : attrs_) {
+    // A slot with nothing in it may still be None to whoever asks: what is not the expected object is left to the full check.
+    if (check.tag && Py_TYPE(check.object) == check.type && check.type->tp_version_tag == check.tag) {
+      PyObject* found = *check.slot;
+      if (found ? same_value(found, check.value, check.leaf) : !check.value) continue;
+    }
+    if (!check_attr(check, nullptr)) return false;
+    arm_attr(check);
+  }
+  return true;
+}
+
+bool Anchors::check() {
+  if (!check_dicts_cheaply() || !check_types_cheaply() || !check_objects_cheaply()) return false;
   for (const ItemsCheck& check : lists_) {
     if (!check_list(check, nullptr)) return false;
   }
@@ -545,17 +643,13 @@ bool Anchors::check() {
   for (const FunctionCheck& check : functions_) {
     if (!check_function(check, nullptr)) return false;
   }
-  for (const ItemsCheck& check : sets_) {
-    if (!check_set(check, nullptr)) return false;
-  }
+  if (!check_sets_cheaply()) return false;
   for (const ItemsCheck& check : deques_) {
     if (!check_deque(check, nullptr)) return false;
   }
   if (state_ && !tensor_api()->state_matches(state_)) return false;
   if (pack_ && tensor_api()->check_pack(pack_) >= 0) return false;
-  for (const AttrCheck& check : attrs_) {
-    if (!check_attr(check, nullptr)) return false;
-  }
+  if (!check_attrs_cheaply()) return false;
   for (const RedoCheck& check : redos_) {
     if (!check_redo(check, nullptr)) return false;
   }
@@ -659,8 +753,8 @@ bool Anchors::check_list(const ItemsCheck& check, Failure* failure) const {
   return true;
 }
 
-bool Anchors::check_set(const ItemsCheck& check, Failure* failure) const {
-  if (set_equal(check.container, check.items)) return true;
+bool Anchors::check_set(const SetCheck& check, Failure* failure) const {
+  if (set_equal(check.set, check.items)) return true;
   return failure && fail(failure, "sets", check.i, -1, PyUnicode_FromString("the elements of the set changed"));
 }
 
@@ -779,7 +873,9 @@ void Anchors::release() {
   pack_ = nullptr;
   state_ = nullptr;
   dicts_.clear();
-  stamps_.clear();
+  versions_.clear();
+  expected_.clear();
+  blocks_.clear();
   dirty_.clear();
   types_.clear();
   objects_.clear();

@@ -5,9 +5,15 @@
 // Called only by guards, with the GIL held.
 //
 // NOTE: [Cheap test]
-// Dicts.  CPython 3.11 gives every dict a version that changes with the dict; a contiguous array of (address, expected version) is
-// compared without branches.  On 3.12+ a dict watcher puts the dict on its guards' dirty lists, and a guard looks only at whether
-// its list is empty.  Watchers are told before the change and no Python code runs in between.
+// Dicts.  CPython 3.11 gives every dict a version out of one counter that only grows, so that a change of a dict makes its version
+// larger: the sum of the versions of some dicts is what it was only if each of them is.  A block of dicts is one addition each and
+// one comparison.  On 3.12+ a dict watcher puts the dict on its guards' dirty lists, and a guard looks only at whether its list is
+// empty.  Watchers are told before the change and no Python code runs in between.
+// Slots.  An attribute that a member descriptor of C reads is a word of the object, as long as its class stays as it is.
+// Sets.  Elements stay where they are in a table of the same size; a set with as many elements that has each of them at its place
+// is the same set.
+// Objects.  Nothing tells of `object.__class__ = other` or of another __dict__: two words of each object are compared, blocks of
+// objects at a time.
 // Classes.  tp_version_tag on every version: it is set to 0 when the class or a base changes and a new one is never reused; when
 // CPython stops handing out tags (they can run out) the tag stays 0, which never counts as unchanged.
 // After a cheap test fails, only the objects that failed it are checked precisely, and are re-armed if they still hold.
@@ -17,6 +23,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace magpy {
@@ -79,9 +86,10 @@ class Anchors {
     };
     std::vector<Super> supers;
   };
-  struct DictStamp {
-    const uint64_t* version;
-    uint64_t expected;
+  // 3.11: the dicts [begin, end), whose versions had this sum when each was checked precisely; 0: not armed.
+  struct DictBlock {
+    size_t begin, end;
+    uint64_t sum;
   };
   struct ObjectCheck {
     PyObject* object;
@@ -92,8 +100,15 @@ class Anchors {
   };
   struct ItemsCheck {
     PyObject* container;
-    PyObject* items;  // tuple; frozenset for sets
+    PyObject* items;  // tuple
     Py_ssize_t i;
+  };
+  struct SetCheck {
+    PyObject* set;
+    PyObject* items;  // frozenset
+    Py_ssize_t i;
+    Py_ssize_t mask = -1;  // of the table in which `places` were found; -1: not armed
+    std::vector<std::pair<Py_ssize_t, PyObject*>> places = {};  // elements of `items`, borrowed
   };
   struct CellCheck {
     PyObject* cell;
@@ -110,6 +125,9 @@ class Anchors {
     PyObject *object, *name, *value;
     bool leaf;
     Py_ssize_t i;
+    PyTypeObject* type = nullptr;  // borrowed: compared, and used only when it is the object's
+    unsigned tag = 0;              // of `type` when `slot` was found; 0: not armed
+    PyObject** slot = nullptr;
   };
   struct RedoCheck {
     PyObject *callable, *args, *expected;
@@ -139,7 +157,7 @@ class Anchors {
   bool check_type(const TypeCheck& check, Failure* failure) const;
   bool check_object(const ObjectCheck& check, Failure* failure) const;
   bool check_list(const ItemsCheck& check, Failure* failure) const;
-  bool check_set(const ItemsCheck& check, Failure* failure) const;
+  bool check_set(const SetCheck& check, Failure* failure) const;
   bool check_deque(const ItemsCheck& check, Failure* failure) const;
   bool check_cell(const CellCheck& check, Failure* failure) const;
   bool check_function(const FunctionCheck& check, Failure* failure) const;
@@ -147,18 +165,28 @@ class Anchors {
   bool check_redo(const RedoCheck& check, Failure* failure) const;
 
   bool check_dicts_cheaply();
+  bool check_block(DictBlock& block);
   bool check_types_cheaply();
+  bool check_objects_cheaply() const;
+  bool check_sets_cheaply();
+  bool check_attrs_cheaply();
+  static void arm_set(SetCheck& check);
+  static void arm_attr(AttrCheck& check);
   void watch_dicts();
   void unwatch_dicts();
 
   std::vector<PyObject*> refs_;  // every strong reference
   std::vector<DictCheck> dicts_;
-  std::vector<DictStamp> stamps_;    // 3.11; parallel to dicts_
+  // 3.11, the first two parallel to dicts_; what no version can vouch for stands last, outside the blocks.
+  std::vector<const uint64_t*> versions_;
+  std::vector<uint64_t> expected_;
+  std::vector<DictBlock> blocks_;
   std::vector<uint32_t> dirty_;      // 3.12+: indices into dicts_
   bool watched_ = false;
   std::vector<TypeCheck> types_;
   std::vector<ObjectCheck> objects_;
-  std::vector<ItemsCheck> lists_, sets_, deques_;
+  std::vector<ItemsCheck> lists_, deques_;
+  std::vector<SetCheck> sets_;
   std::vector<CellCheck> cells_;
   std::vector<FunctionCheck> functions_;
   std::vector<AttrCheck> attrs_;

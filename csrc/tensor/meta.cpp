@@ -6,6 +6,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <sstream>
@@ -367,63 +370,150 @@ PyGetSetDef meta_getset[] = {
 
 // ---------------------------------------------------------------------------------------------------------------- packs
 
-// One tensor of a pack: what is compared, side by side, so that a check reads this record, the object, its implementation and
-// its autograd metadata, and nothing else.
-struct PackItem {
-  static constexpr size_t kDims = 2;
-  PyObject* object;
-  const c10::TensorImpl* impl;
-  const PyTypeObject* type;
-  uint64_t keys;
-  int64_t sizes[kDims], strides[kDims];  // when there are no more dimensions than this
-  caffe2::TypeMeta dtype;
-  uint8_t ndim;
-  uint8_t gradient;  // requires_grad | has grad_fn << 1
-  bool simple;       // the fields above say all; otherwise `meta` does
-  const Meta* meta;
+// TensorImpl::autograd_meta() is a call into another library, twice for each tensor of a pack on every call of an entry.  An
+// explicit instantiation may name the field behind it.
+struct AutogradField {
+  using type = std::unique_ptr<c10::AutogradMetaInterface> c10::TensorImpl::*;
+  friend type field_of(AutogradField);
 };
 
-struct Pack {
-  std::vector<PackItem> items;       // by address
-  std::vector<Py_ssize_t> original;  // place of each item in the caller's order
+template <typename Field, typename Field::type member>
+struct Reveal {
+  friend typename Field::type field_of(Field) { return member; }
 };
 
-PackItem pack_item(PyObject* object, const Meta& meta) {
-  PackItem item{};
-  item.object = object;
-  item.impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
-  item.type = meta.type;
-  item.keys = meta.keys;
-  item.dtype = meta.dtype;
-  item.ndim = (uint8_t)std::min<size_t>(meta.sizes.size(), UINT8_MAX);
-  item.gradient = (uint8_t)(meta.gradient.requires_grad | !meta.gradient.is_leaf << 1);
-  item.simple = meta.opaque == Opaque::kNo && meta.layout == c10::kStrided && meta.sizes.size() <= PackItem::kDims &&
-                !meta.dynamic && !meta.compare_offset && !meta.gradient.is_view &&
-                !(meta.device && meta.device->has_index());
-  if (item.simple) {
-    std::copy(meta.sizes.begin(), meta.sizes.end(), item.sizes);
-    std::copy(meta.strides.begin(), meta.strides.end(), item.strides);
-  }
-  item.meta = &meta;
-  return item;
+template struct Reveal<AutogradField, &c10::TensorImpl::autograd_meta_>;
+
+const torch::autograd::AutogradMeta* autograd_of(const c10::TensorImpl* impl) {
+  return static_cast<const torch::autograd::AutogradMeta*>((impl->*field_of(AutogradField())).get());
 }
 
-// The usual case without calls and almost without branches.  False means only that the full comparison has to decide.
-bool matches_simply(const PackItem& item) {
-  auto* impl = const_cast<c10::TensorImpl*>(item.impl);
-  auto& shape = impl->sizes_and_strides();
-  if (!item.simple || shape.size() != item.ndim || impl->has_symbolic_sizes_strides()) return false;
-  uint64_t difference = comparable_keys(impl) ^ item.keys;
-  const int64_t *sizes = shape.sizes_data(), *strides = shape.strides_data();
-  for (size_t i = 0; i < item.ndim; i++) difference |= (uint64_t)(sizes[i] ^ item.sizes[i]) | (uint64_t)(strides[i] ^ item.strides[i]);
-  auto* autograd = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
-  uint8_t gradient = 0;
-  if (autograd) {
-    bool has_function = autograd->grad_fn_.defined();
-    gradient = (uint8_t)((autograd->requires_grad_ | has_function) | has_function << 1);
-    if (autograd->fw_grad_ || (gradient && autograd->is_view_)) return false;
+// What the tensors of a group have in common.
+struct Form {
+  static constexpr size_t kDims = 5;  // as many as a tensor holds within itself
+  const PyTypeObject* type = nullptr;
+  uint64_t keys = 0;
+  size_t ndim = 0;
+  std::array<int64_t, kDims> sizes{}, strides{};
+  caffe2::TypeMeta dtype;
+  bool requires_grad = false, has_function = false;
+  bool has_index = false;  // of the device
+  c10::Device device{c10::DeviceType::CPU};
+
+  bool operator==(const Form& other) const {
+    return type == other.type && keys == other.keys && ndim == other.ndim && sizes == other.sizes && strides == other.strides &&
+           dtype == other.dtype && requires_grad == other.requires_grad && has_function == other.has_function &&
+           has_index == other.has_index && device == other.device;
   }
-  return difference == 0 && impl->dtype() == item.dtype && gradient == item.gradient;
+};
+
+// One tensor of a pack, with the addresses that it had: a check loads through all of them at once instead of one after another.
+struct Member {
+  PyObject* object;
+  const c10::TensorImpl* impl;
+  const torch::autograd::AutogradMeta* autograd;
+};
+
+struct Group {
+  Form form;
+  size_t begin, end;  // in Pack::members
+};
+
+// Tensors of one form stand together, by address: what is expected stays in registers, and no branch depends on the tensor.
+struct Pack {
+  std::vector<Group> groups;
+  std::vector<Member> members;       // those of the groups, then those whose form has no room for what they are
+  std::vector<const Meta*> metas;    // parallel to members
+  std::vector<Py_ssize_t> original;  // place of each member in the caller's order
+  size_t grouped = 0;
+};
+
+// False: only the full comparison can tell.
+bool form_of(const Meta& meta, Form& form) {
+  if (meta.opaque != Opaque::kNo || meta.layout != c10::kStrided || meta.sizes.size() > Form::kDims || meta.dynamic ||
+      meta.compare_offset || meta.gradient.is_view) {
+    return false;
+  }
+  form.has_index = meta.device && meta.device->has_index();
+  // Classes that answer for their device themselves.
+  if (form.has_index && c10::DispatchKeySet(c10::DispatchKeySet::RAW, meta.keys).has(c10::DispatchKey::Python)) return false;
+  if (form.has_index) form.device = *meta.device;
+  form.type = meta.type;
+  form.keys = meta.keys;
+  form.dtype = meta.dtype;
+  form.ndim = meta.sizes.size();
+  std::copy(meta.sizes.begin(), meta.sizes.end(), form.sizes.begin());
+  std::copy(meta.strides.begin(), meta.strides.end(), form.strides.begin());
+  form.requires_grad = meta.gradient.requires_grad;
+  form.has_function = !meta.gradient.is_leaf;
+  return true;
+}
+
+const c10::TensorImpl* impl_of(PyObject* object) { return THPVariable_Unpack(object).unsafeGetTensorImpl(); }
+
+Member member_of(PyObject* object) {
+  const c10::TensorImpl* impl = impl_of(object);
+  return {object, impl, autograd_of(impl)};
+}
+
+// The first of the members whose quick comparison fails, which means only that the full one has to decide; `end` if none does.
+template <size_t kDims>
+size_t first_unlike(const Form& form, const Member* members, size_t begin, size_t end) {
+  // Perhaps gone by now: only addresses.
+  constexpr size_t kAhead = 10, kLine = 64;
+  for (size_t k = begin; k < end; k++) {
+    const Member& member = members[k];
+    const Member& ahead = members[std::min(k + kAhead, end - 1)];
+    __builtin_prefetch(ahead.object);
+    __builtin_prefetch((const char*)ahead.impl + kLine / 2);
+    __builtin_prefetch((const char*)ahead.impl + kLine / 2 + kLine);
+    __builtin_prefetch((const char*)ahead.impl + sizeof(c10::TensorImpl) - 1);
+    if (ahead.autograd) {
+      __builtin_prefetch(&ahead.autograd->grad_fn_);
+      __builtin_prefetch(&ahead.autograd->requires_grad_);
+    }
+    // The object can have been given another implementation (torch.utils.swap_tensors), which then has to be the one to look at.
+    if (impl_of(member.object) != member.impl || autograd_of(member.impl) != member.autograd) return k;
+    auto* impl = const_cast<c10::TensorImpl*>(member.impl);
+    auto& shape = impl->sizes_and_strides();
+    if (shape.size() != kDims) return k;
+    const int64_t *sizes = shape.sizes_data(), *strides = shape.strides_data();
+    uint64_t difference = comparable_keys(impl) ^ form.keys;
+    for (size_t i = 0; i < kDims; i++) {
+      difference |= (uint64_t)(sizes[i] ^ form.sizes[i]) | (uint64_t)(strides[i] ^ form.strides[i]);
+    }
+    bool unlike = difference != 0 || Py_TYPE(member.object) != form.type || impl->dtype() != form.dtype ||
+                  impl->has_symbolic_sizes_strides() || (form.has_index && impl->device() != form.device);
+    if (auto* autograd = member.autograd) {
+      bool has_function = autograd->grad_fn_.defined();
+      unlike |= (autograd->requires_grad_ | has_function) != form.requires_grad || has_function != form.has_function ||
+                (form.requires_grad && autograd->is_view_) || autograd->fw_grad_;
+    } else {
+      unlike |= form.requires_grad;
+    }
+    if (unlike) return k;
+  }
+  return end;
+}
+
+size_t first_unlike(const Form& form, const Member* members, size_t begin, size_t end) {
+  switch (form.ndim) {
+    case 0: return first_unlike<0>(form, members, begin, end);
+    case 1: return first_unlike<1>(form, members, begin, end);
+    case 2: return first_unlike<2>(form, members, begin, end);
+    case 3: return first_unlike<3>(form, members, begin, end);
+    case 4: return first_unlike<4>(form, members, begin, end);
+    default: return first_unlike<Form::kDims>(form, members, begin, end);
+  }
+}
+
+// Compares in full, and notes where the tensor is by now.
+bool matches_in_full(Pack& pack, size_t k) {
+  Member& member = pack.members[k];
+  const Meta& meta = *pack.metas[k];
+  if (Py_TYPE(member.object) != meta.type) return false;
+  member = member_of(member.object);
+  return impl_matches(meta, const_cast<c10::TensorImpl*>(member.impl));
 }
 
 // ---------------------------------------------------------------------------------------------------------------- memory
@@ -512,49 +602,63 @@ PyObject* meta_difference(PyObject* object, PyObject* tensor) {
 }
 
 void* pack_tensors(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t n) {
-  auto* pack = new (std::nothrow) Pack();
-  if (!pack) return nullptr;
+  struct Slot {
+    PyObject* object;
+    const Meta* meta;
+    size_t form;
+    Py_ssize_t original;
+  };
   for (Py_ssize_t i = 0; i < n; i++) {
-    if (!is_tensor(tensors[i]) || !PyObject_TypeCheck(metas[i], &TensorMeta_Type)) {
-      delete pack;
-      return nullptr;
-    }
-    pack->original.push_back(i);
+    if (!is_tensor(tensors[i]) || !PyObject_TypeCheck(metas[i], &TensorMeta_Type)) return nullptr;
   }
-  std::sort(pack->original.begin(), pack->original.end(), [tensors](Py_ssize_t i, Py_ssize_t j) {
-    return THPVariable_Unpack(tensors[i]).unsafeGetTensorImpl() < THPVariable_Unpack(tensors[j]).unsafeGetTensorImpl();
-  });
-  for (Py_ssize_t i : pack->original) pack->items.push_back(pack_item(tensors[i], meta_of(metas[i])));
-  return pack;
+  try {
+    std::vector<Form> forms;
+    std::vector<Slot> slots;
+    for (Py_ssize_t i = 0; i < n; i++) {
+      const Meta& meta = meta_of(metas[i]);
+      Form form;
+      size_t index = SIZE_MAX;
+      if (form_of(meta, form)) {
+        // From the end: neighbours are often alike.
+        auto found = std::find(forms.rbegin(), forms.rend(), form);
+        index = found == forms.rend() ? forms.size() : (size_t)(forms.rend() - found) - 1;
+        if (index == forms.size()) forms.push_back(form);
+      }
+      slots.push_back({tensors[i], &meta, index, i});
+    }
+    std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) {
+      return a.form != b.form ? a.form < b.form : impl_of(a.object) < impl_of(b.object);
+    });
+    auto pack = std::make_unique<Pack>();
+    for (const Slot& slot : slots) {
+      size_t k = pack->members.size();
+      pack->members.push_back(member_of(slot.object));
+      pack->metas.push_back(slot.meta);
+      pack->original.push_back(slot.original);
+      if (slot.form == SIZE_MAX) continue;
+      if (k == 0 || slots[k - 1].form != slot.form) pack->groups.push_back({forms[slot.form], k, k});
+      pack->groups.back().end = pack->grouped = k + 1;
+    }
+    return pack.release();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 Py_ssize_t check_pack(void* opaque_pack) {
   auto& pack = *(Pack*)opaque_pack;
-  PackItem* items = pack.items.data();
-  // Two distances: the implementation's lines first, then, through a pointer in them, the autograd metadata.
-  constexpr size_t kFar = 16, kNear = 8, kLine = 64;
-  size_t n = pack.items.size();
+  size_t k = 0;
   try {
-    for (size_t i = 0; i < n; i++) {
-      if (i + kFar < n) {
-        auto* impl = (const char*)items[i + kFar].impl;  // perhaps gone by now: only an address
-        __builtin_prefetch(impl);
-        __builtin_prefetch(impl + kLine);
-        __builtin_prefetch(impl + 2 * kLine);
-        __builtin_prefetch(items[i + kFar].object);
-        auto* autograd = (const char*)THPVariable_Unpack(items[i + kNear].object).unsafeGetTensorImpl()->autograd_meta();
-        __builtin_prefetch(autograd);
-        __builtin_prefetch(autograd + 2 * kLine);
+    for (const Group& group : pack.groups) {
+      for (k = group.begin; (k = first_unlike(group.form, pack.members.data(), k, group.end)) < group.end; k++) {
+        if (!matches_in_full(pack, k)) return pack.original[k];
       }
-      PackItem& item = items[i];
-      // The object can have been given another implementation (torch.utils.swap_tensors) or another class.
-      auto* impl = THPVariable_Unpack(item.object).unsafeGetTensorImpl();
-      if (Py_TYPE(item.object) == item.type && impl == item.impl && matches_simply(item)) continue;
-      if (Py_TYPE(item.object) != item.type || !impl_matches(*item.meta, impl)) return pack.original[i];
-      item.impl = impl;
+    }
+    for (k = pack.grouped; k < pack.members.size(); k++) {
+      if (!matches_in_full(pack, k)) return pack.original[k];
     }
   } catch (const std::exception&) {
-    return 0;
+    return pack.original[k];
   }
   return -1;
 }

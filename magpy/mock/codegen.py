@@ -14,7 +14,7 @@ import collections
 import keyword
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -29,6 +29,13 @@ from magpy.refgraph.analysis import Analysis
 from magpy.runtime import faults
 
 _LITERALS = (int, str, bool, type(None), bytes)
+
+
+class Runs(Protocol):
+    """What runs a segment."""
+
+    def bind(self, fixed: tuple[Any, ...]) -> Callable[..., Any]:
+        """What the mock function calls with the inputs that come after these."""
 
 
 class Code:
@@ -369,21 +376,20 @@ class Code:
 
     # ------------------------------------------------------------- the function
 
-    def segment(self, segment: Segment, runner: Callable[..., Any]) -> None:
-        """The call of a segment.  Inputs that never change stand first, as one tuple."""
+    def segment(self, segment: Segment, runner: Runs) -> None:
+        """The call of a segment.  Inputs that never change stand first, and are bound to it."""
         record = self.capture.record
         name = f"segment{segment.index}"
-        self.globals[name] = runner
-        fixed = [
+        fixed = tuple(
             v
             for v in segment.inputs
             if v in record.inputs and id(record.inputs[v]) not in self.analysis.relative
-        ]
-        rest = [self.var(v) for v in segment.inputs if v not in set(fixed)]
-        args = ", ".join(rest)
+        )
+        bound = set(fixed)
+        args = ", ".join([self.var(v) for v in segment.inputs if v not in bound])
+        self.globals[name] = runner.bind(tuple([record.inputs[v] for v in fixed]))
         if fixed:
-            tensors = self.constant(tuple(record.inputs[v] for v in fixed), "P")
-            args = f"*{tensors}" + (f", {args}" if args else "")
+            self.lines.append(f"# {name}: {len(fixed)} tensors that never change come first")
         targets = "".join(f"v{v}, " for v in segment.outputs)
         call = f"{name}({args})"
         self.lines.append(f"({targets}) = {call}" if targets else call)
@@ -460,7 +466,7 @@ class Code:
 
     def function(
         self,
-        runners: Sequence[Callable[..., Any]],
+        runners: Sequence[Runs],
         recover: Callable[..., Any],
         transactional: bool,
     ) -> tuple[Any, str]:

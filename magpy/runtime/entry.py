@@ -6,6 +6,7 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
 import time
@@ -91,6 +92,17 @@ class Runner:
         self.backend = backend
         self.info = info
         self.name = f"segment{segment.index}"
+        self.fixed: tuple[Any, ...] = ()
+
+    def bind(self, fixed: tuple[Any, ...]) -> Callable[..., Any]:
+        """What the mock function calls until the graph is compiled: its first inputs are these."""
+        self.fixed = fixed
+        return self._bound(self)
+
+    def _bound(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        # A partial passes its arguments on without a list, a tuple and references of its own: with
+        # hundreds of parameters that is most of the call.
+        return functools.partial(run, *self.fixed) if self.fixed else run
 
     def compile(self, inputs: list[Any]) -> Callable[..., Any]:
         """Compiles the graph; the mock function calls the result directly from then on.
@@ -113,7 +125,7 @@ class Runner:
         self.segment.compiled = compiled
         mock = self.info.mock
         if mock is not None:
-            mock.__globals__[self.name] = compiled
+            mock.__globals__[self.name] = self._bound(compiled)
         return compiled
 
     def __call__(self, *inputs: Any) -> Any:
