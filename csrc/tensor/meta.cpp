@@ -465,9 +465,13 @@ size_t first_unlike(const Form& form, const Member* members, size_t begin, size_
     const Member& member = members[k];
     const Member& ahead = members[std::min(k + kAhead, end - 1)];
     __builtin_prefetch(ahead.object);
-    __builtin_prefetch((const char*)ahead.impl + kLine / 2);
-    __builtin_prefetch((const char*)ahead.impl + kLine / 2 + kLine);
-    __builtin_prefetch((const char*)ahead.impl + sizeof(c10::TensorImpl) - 1);
+    // From the pointer to the autograd metadata, the first field that is read, to the dispatch keys, the last member.
+    auto* impl_ahead = (const char*)ahead.impl;
+    constexpr size_t kFirst = sizeof(void*) * 3;
+    __builtin_prefetch(impl_ahead + kFirst);
+    __builtin_prefetch(impl_ahead + kFirst + kLine);
+    __builtin_prefetch(impl_ahead + kFirst + 2 * kLine);
+    __builtin_prefetch(impl_ahead + sizeof(c10::TensorImpl) - 1);
     if (ahead.autograd) {
       __builtin_prefetch(&ahead.autograd->grad_fn_);
       __builtin_prefetch(&ahead.autograd->requires_grad_);

@@ -254,18 +254,48 @@ def become(p: Any) -> None:
     p.__class__ = type("Other", (torch.nn.Parameter,), {})
 
 
+def set_(p: Any) -> None:
+    with torch.no_grad():
+        p.set_(torch.zeros(7))
+
+
+def resize(p: Any) -> None:
+    p.requires_grad_(False).resize_(11)
+    p.requires_grad_(True)
+
+
+def swap_for(p: Any, data: torch.Tensor) -> None:
+    torch.utils.swap_tensors(p, torch.nn.Parameter(data))
+
+
+def in_place_gradient(p: Any) -> None:
+    p.requires_grad_(False)
+    p.mul_(torch.ones((), requires_grad=True))
+
+
 PACK_CHANGES: dict[str, Callable[[Any], Any]] = {
     "data": replace_data,
     "dtype": lambda p: setattr(p, "data", p.data.double()),
     "requires_grad": lambda p: p.requires_grad_(False),
+    "requires_grad attribute": lambda p: setattr(p, "requires_grad", False),
+    "gradient function": in_place_gradient,
     "swap": swap,
     "class": become,
     "size": lambda p: setattr(p, "data", p.data.new_zeros(1)),
+    "set_": set_,
+    "resize_": resize,
+    "unsqueeze": lambda p: setattr(p, "data", p.data.unsqueeze(0)),
+    "device": lambda p: swap_for(p, p.data.to("meta")),
+    "layout": lambda p: swap_for(p, p.data.to_sparse()),
 }
 
 
 @pytest.mark.parametrize("change", PACK_CHANGES.values(), ids=PACK_CHANGES)
-@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 1, 1), (5,), ()], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(2, 3), (2, 3, 1, 1), (5,), (), (2, 1, 3), (1, 2, 1, 2, 1), (1, 2, 1, 2, 1, 2)],
+    ids=str,
+)
 def test_pack_sees_any_change_and_names_the_tensor(
     change: Callable[[Any], Any], shape: tuple[int, ...]
 ) -> None:
@@ -278,6 +308,64 @@ def test_pack_sees_any_change_and_names_the_tensor(
     where, text = g.explain(())  # type: ignore[misc]
     assert where == ("tensors", 17, -1)
     assert text
+
+
+def test_pack_of_many_forms_names_the_tensor() -> None:
+    tensors: list[Any] = []
+    for i in range(60):
+        t = torch.zeros([1 + i % 5] * (i % 7), dtype=(torch.float32, torch.float64)[i % 2])
+        tensors.append((t, torch.nn.Parameter(t), t.requires_grad_(), Sub(t))[i % 4])
+    g = pack_of(tensors)
+    assert g.check(())
+    for i in range(60):
+        data = tensors[i].data
+        tensors[i].data = torch.zeros(9, 9)
+        assert not g.check(())
+        assert g.explain(())[0] == ("tensors", i, -1)  # type: ignore[index]
+        tensors[i].data = data
+        assert g.check(())
+
+
+def test_pack_sees_a_gradient_of_a_tensor_without_autograd_metadata() -> None:
+    buffers = [torch.zeros(3) for _ in range(20)]
+    g = pack_of(buffers)
+    assert g.check(())
+    buffers[7].mul_(torch.ones(3, requires_grad=True))
+    assert g.explain(()) == (("tensors", 7, -1), "requires_grad True instead of False")
+    assert not g.check(())
+    buffers[7].detach_()
+    assert g.check(())
+    buffers[8].requires_grad_()
+    assert not g.check(())
+    buffers[8].requires_grad_(False)
+    assert g.check(())
+
+
+def test_pack_sees_forward_gradients() -> None:
+    p = torch.nn.Parameter(torch.zeros(3))
+    g = pack_of([p, torch.zeros(3)])
+    assert g.check(())
+    with torch.autograd.forward_ad.dual_level():
+        p_dual = torch.autograd.forward_ad.make_dual(p, torch.ones(3))
+        assert pack_of([p_dual]).check(()) is False
+        assert g.check(())
+    assert g.check(())
+
+
+def test_pack_swapped_tensor_whose_other_half_is_gone() -> None:
+    tensors: list[Any] = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(20)]
+    g = pack_of(tensors)
+    for k in range(3):
+        for p in tensors:
+            torch.utils.swap_tensors(p, torch.nn.Parameter(torch.full((2, 3), float(k))))
+        gc.collect()
+        filler = [torch.nn.Parameter(torch.zeros(9)) for _ in range(40)]
+        assert g.check(())
+        del filler
+    torch.utils.swap_tensors(tensors[4], torch.nn.Parameter(torch.zeros(9)))
+    gc.collect()
+    assert g.explain(())[0] == ("tensors", 4, -1)  # type: ignore[index]
+    assert not g.check(())
 
 
 def test_pack_sees_transposed_data() -> None:

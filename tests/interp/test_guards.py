@@ -56,6 +56,10 @@ class Hostile:
         raise AssertionError("__getattribute__ was called")
 
 
+class Kin(Plain):
+    pass
+
+
 class Pair(NamedTuple):
     a: Any
     b: Any
@@ -716,6 +720,62 @@ def test_set_anchor() -> None:
     assert not holds(g)
 
 
+def replace_element(s: set[Any]) -> None:
+    """Another element where one was, in a set of the same size."""
+    s.remove(8)
+    s.add(8 + 64 * 64)  # the same place in every table up to 4096
+
+
+SET_CHANGES = {
+    "add": lambda s: s.add("other"),
+    "discard": lambda s: s.discard(3),
+    "replace": replace_element,
+    "exchange": lambda s: (s.remove(X), s.add(Plain())),
+    "pop": lambda s: s.pop(),
+    "clear": lambda s: s.clear(),
+    "clear and update": lambda s: (s.clear(), s.update(range(40))),
+    "ior": lambda s: s.__ior__({"other"}),
+    "ixor": lambda s: s.__ixor__({3, "other"}),
+    "isub": lambda s: s.__isub__({3}),
+    "iand": lambda s: s.__iand__({3}),
+    "init": lambda s: s.__init__(range(40)),
+    "symmetric difference": lambda s: s.symmetric_difference_update({3, 4, 1000, 1001}),
+}
+
+
+@pytest.mark.parametrize("change", SET_CHANGES.values(), ids=SET_CHANGES)
+@pytest.mark.parametrize("others", [0, 30])
+def test_set_anchor_sees_every_way_to_change(change: Any, others: int) -> None:
+    elements = [X, "a", None, (1, 2), 3, 4, 8, *range(100, 100 + others)]
+    s = set(elements)
+    g = anchored(sets=[(s, tuple(elements))])
+    for _ in range(3):
+        assert g.check(())
+    change(s)
+    assert not holds(g)
+    s.clear()
+    s.update(elements)
+    assert holds(g)
+    # Another table: what is found at the old places means nothing there.
+    s.update(range(10_000, 11_000))
+    assert not holds(g)
+    s.difference_update(range(10_000, 11_000))
+    assert holds(g)
+    assert g.check(())
+    change(s)
+    assert not holds(g)
+
+
+def test_set_anchor_equal_elements_that_are_other_objects() -> None:
+    s: set[Any] = {"".join(["le", "af"]), 12345}
+    g = anchored(sets=[(s, ("".join(["lea", "f"]), int("12345")))])
+    for _ in range(3):
+        assert g.check(())
+    s.remove("leaf")
+    s.add("leaf 2")
+    assert not holds(g)
+
+
 def test_deque_anchor() -> None:
     d = collections.deque([1, X])
     g = anchored(deques=[(d, (1, X))])
@@ -767,6 +827,140 @@ def test_attr_anchor() -> None:
     del s.x
     assert not holds(g)
     assert holds(anchored(attrs=[(s, "x", ABSENT, "is")]))
+
+
+def slotted_property(s: Any) -> None:
+    Slotted.x = property(lambda self: 7)  # type: ignore[assignment,method-assign]
+
+
+def slotted_getattr(s: Any) -> None:
+    Slotted.__getattribute__ = lambda self, name: 7  # type: ignore[assignment]
+
+
+SLOT_CHANGES = {
+    "setattr": lambda s: setattr(s, "x", 6),
+    "object.__setattr__": lambda s: object.__setattr__(s, "x", 6),
+    "descriptor": lambda s: Slotted.__dict__["x"].__set__(s, 6),
+    "delattr": lambda s: delattr(s, "x"),
+    "property in the class": slotted_property,
+    "__getattribute__ in the class": slotted_getattr,
+}
+
+
+@pytest.mark.parametrize("change", SLOT_CHANGES.values(), ids=SLOT_CHANGES)
+@pytest.mark.parametrize("value", [5, X], ids=["leaf", "object"])
+def test_slot_anchor_sees_every_way_to_change(change: Any, value: Any) -> None:
+    descriptor = Slotted.__dict__["x"]
+    s = Slotted()
+    s.x = value
+    g = anchored(attrs=[(s, "x", value, "is" if value is X else "leaf")])
+    for _ in range(3):
+        assert g.check(())
+    try:
+        change(s)
+        assert not g.check(())
+        assert g.explain(()) is not None
+    finally:
+        if "__getattribute__" in vars(Slotted):
+            del Slotted.__getattribute__
+        Slotted.x = descriptor  # type: ignore[method-assign]
+    s.x = value
+    assert holds(g)
+    assert g.check(())
+    s.x = 6
+    assert not holds(g)
+
+
+def test_slot_anchor_sees_another_class() -> None:
+    class A:
+        __slots__ = ("x",)
+
+    class B(A):
+        __slots__ = ()
+        x = 7  # type: ignore[assignment]
+
+    class C(A):
+        __slots__ = ()
+
+    s = C()
+    s.x = 5
+    g = anchored(attrs=[(s, "x", 5, "leaf")])
+    for _ in range(3):
+        assert g.check(())
+    s.__class__ = B  # type: ignore[assignment]
+    assert not holds(g)
+    s.__class__ = C
+    assert holds(g)
+
+
+def test_slot_anchor_of_what_is_missing_and_of_none() -> None:
+    s = Slotted()
+    empty = anchored(attrs=[(s, "x", ABSENT, "is")])
+    none = anchored(attrs=[(plain_function, "__doc__", plain_function.__doc__, "leaf")])
+    for _ in range(3):
+        assert empty.check(())
+        assert none.check(())
+    s.x = None
+    assert not holds(empty)
+    del s.x
+    assert holds(empty)
+    before = plain_function.__doc__
+    try:
+        plain_function.__doc__ = "something else"
+        assert not holds(none)
+        del plain_function.__doc__
+        assert none.check(()) == (before is None)
+    finally:
+        plain_function.__doc__ = before
+    assert holds(none)
+
+
+@pytest.mark.parametrize("at", [0, 63, 64, 130, 199])
+def test_many_dicts_and_objects_one_changed(at: int) -> None:
+    objects = [Plain(x=i) for i in range(200)]
+    g = anchored(
+        dicts=[(o.__dict__, [("x", i, "leaf")]) for i, o in enumerate(objects)],
+        objtypes=[(o, Plain) for o in objects],
+        inst_dicts=[(o, o.__dict__) for o in objects[::2]],
+    )
+    for _ in range(3):
+        assert g.check(())
+    o = objects[at]
+    for change, back in (
+        (lambda: o.__dict__.update(x=-1), lambda: o.__dict__.update(x=at)),
+        (lambda: setattr(o, "x", -1), lambda: setattr(o, "x", at)),
+        (lambda: setattr(o, "__class__", Kin), lambda: setattr(o, "__class__", Plain)),
+    ):
+        change()
+        assert not holds(g)
+        assert not holds(g)
+        # Changes that do not matter, elsewhere: they must not make up for the one that does.
+        for other in objects[at + 1 :: 7]:
+            other.unrelated = 1  # type: ignore[attr-defined]
+        assert not holds(g)
+        back()
+        assert holds(g)
+        assert g.check(())
+    for other in objects:
+        other.more = at  # type: ignore[attr-defined]
+    assert holds(g)
+
+
+def test_ordered_dict_among_many_is_always_looked_at() -> None:
+    order = collections.OrderedDict(a=1, b=2)
+    others = [{"x": i} for i in range(100)]
+    g = anchored(
+        dicts=[(d, [("x", i, "leaf")]) for i, d in enumerate(others)],
+        dict_keys=[(order, ("a", "b"))],
+    )
+    for _ in range(3):
+        assert g.check(())
+    order.move_to_end("a")
+    assert not holds(g)
+    order.move_to_end("b")
+    assert holds(g)
+    others[50]["x"] = -1
+    assert not holds(g)
 
 
 def test_redo_anchor() -> None:
