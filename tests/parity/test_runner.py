@@ -45,6 +45,24 @@ def test_eager_killing_the_process_is_left_out(tmp_path: Path, run: Run) -> None
     assert statuses(results) == {"Dies": "left_out", "Linear": "pass"}
 
 
+def test_what_eager_cannot_run_is_not_tried_for_the_next_mode(tmp_path: Path, run: Run) -> None:
+    body = f"""
+class Fails(nn.Module):
+    def forward(self, x):
+        with open({str(tmp_path / "tries")!r}, "a") as stream:
+            stream.write("x")
+        raise RuntimeError("no")
+{LINEAR}"""
+    results = run([case_file(tmp_path, "fails", body, ["Fails", "Linear"])], "eager", "shifted")
+    assert [(r["mode"], r["name"], r["status"]) for r in results.records] == [
+        ("eager", "Fails", "left_out"),
+        ("eager", "Linear", "pass"),
+        ("shifted", "Fails", "left_out"),
+        ("shifted", "Linear", "wrong"),
+    ]
+    assert (tmp_path / "tries").read_text() == "x"
+
+
 def test_a_file_that_cannot_be_imported_is_noted(tmp_path: Path, run: Run) -> None:
     results = run([case_file(tmp_path, "bad", "raise RuntimeError('no')", [])], "eager")
     assert results.files["bad", "eager"]["error"] == "RuntimeError: no"
