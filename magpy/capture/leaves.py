@@ -433,6 +433,13 @@ def _classify_type(t: type) -> Leaf:
     return Leaf.TOUCH if _pure_type(t) else Leaf.HANDLER
 
 
+def _unseen(owner: type, origin: str, name: str) -> bool:
+    """Whether a method of torch's changes something and no mode sees it."""
+    if name == "set_":
+        return issubclass(owner, torch._C.TensorBase)
+    return origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS
+
+
 def effect_of(f: Any) -> Effect:
     """How the handler treats `f`."""
     code = _code_of(f)
@@ -459,7 +466,7 @@ def effect_of(f: Any) -> Effect:
         if owner.__module__ in ("_io", "io") and name in _IO_METHODS:
             return Effect.EFFECT
         origin = module_of_type(owner)
-        if origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS:
+        if _unseen(owner, origin, name):
             return Effect.REFUSE
         if origin in ("_random", "random") or origin.startswith("numpy.random"):
             return Effect.RANDOM

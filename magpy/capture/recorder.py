@@ -21,6 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor
+from magpy.capture.effects import container_states
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -467,9 +468,24 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         _interp.pause()
         try:
+            if types and self._session is not None:
+                return self._overloaded(func, args, kwargs)
             return self._operation(func, args, kwargs)
         finally:
             _interp.resume()
+
+    def _overloaded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operation on a subclass, below which Python runs unwatched: the graph runs it again.
+
+        What it does to containers that the rest of the call looks at cannot be told apart from
+        what the call does.
+        """
+        before = container_states(self._session)
+        result = self._operation(func, args, kwargs)
+        after = container_states(self._session)
+        if any(after.get(k) != v for k, v in before.items()) and self.refusal is None:
+            self.refusal = refuse("a __torch_function__ changes an object that the call looks at")
+        return result
 
     def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
@@ -731,7 +747,9 @@ class Recorder(TorchFunctionMode):
         dirty = self.dirty()
         kind: str
         expected: Any = None
-        if result is None:
+        if func is getattr:
+            mutates = False
+        if result is None and func is not getattr:
             kind = "none"
         elif outs or self._only_known(result):
             kind, expected = "meta", _tensor_meta(result)

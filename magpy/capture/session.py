@@ -92,6 +92,7 @@ class Handler:
         self._called: tuple[Any, EffectStep | None] = None, None
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         self.arrays: list[tuple[Any, Any]] = []
+        self.array_sites: dict[int, str] = {}
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, Any, Any]] = []
@@ -139,6 +140,7 @@ class Handler:
         if t.__module__ == "numpy":
             if t.__name__ == "ndarray":
                 self.arrays.append((obj, obj.copy()))
+                self.array_sites.setdefault(id(obj), where_text())
             return
         if t in _VIEWS:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
@@ -866,6 +868,13 @@ def _finish(
         out.failure, out.stage = recorder.failure, "recorder"
         return
     record = recorder.finish()
+    for now, before in handler.arrays:
+        if _array_form(now) != _array_form(before) and handler.refusal is None:
+            handler.refusal = Refusal(
+                "a numpy array from outside is changed",
+                handler.array_sites[id(now)],
+                "Return a new array",
+            )
     refusal = handler.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
@@ -904,6 +913,10 @@ def _finish(
         session.events,
         _sites(out.exception) if out.exception is not None else None,
     )
+
+
+def _array_form(array: Any) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.strides, array.tobytes()
 
 
 def _callers(
