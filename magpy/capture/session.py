@@ -479,7 +479,7 @@ class Handler:
 
     def _memo(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
-        self.rely_on((args, kwargs))
+        self.session.rely_on((args, kwargs))
         memo = getattr(f, "__func__", f)
         before = memo.cache_info().misses
         result = _interp.watched(f, args, kwargs)
