@@ -510,10 +510,11 @@ class Recorder(TorchFunctionMode):
                 plan = self._before(func, name, accessor, args, kwargs)
         except Refusal as r:
             self.refusal = r
-            return func(*args, **kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.failure = self.failure or e
             self.refusal = Refusal("the recorder failed")
+        if self.refusal is not None:
+            # Not where one is handled: it would be the context of what the operation raises.
             return func(*args, **kwargs)
         observer = self.observer
         observer.take()

@@ -318,7 +318,9 @@ class Handler:
         """obj.name of a tracked value."""
         if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
             self._derive(getattr, (obj, name), {}, value)
-        elif not callable(value) and type(obj).__name__ != "ndarray":
+        elif not callable(value) and (
+            type(obj).__name__ != "ndarray" or type(value).__name__ in ("flatiter", "memoryview")
+        ):
             self.rely_on(obj)
         return None
 

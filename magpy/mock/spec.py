@@ -213,7 +213,7 @@ class Builder:
         if t is types.CellType:
             return self._cell(v)
         if t.__module__ == "numpy":
-            return self._remember(v, New("copy", v.copy()))
+            return self._array(v)
         if t is types.GeneratorType:
             return self._generator(v)
         if t is weakref.ref:
@@ -378,6 +378,14 @@ class Builder:
         slots = [(n, self.build(object.__getattribute__(v, n))) for n in names if _has_slot(v, n)]
         if slots:
             spec.fill.append(("slots", slots))
+
+    def _array(self, v: Any) -> Spec:
+        base = getattr(v, "base", None)
+        while base is not None:
+            if self._is_outside(base):
+                raise Refusal("a numpy array is kept that shares memory with one from outside")
+            base = getattr(base, "base", None)
+        return self._remember(v, New("copy", v.copy()))
 
     def _reduced(self, v: Any, t: type) -> Spec:
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
