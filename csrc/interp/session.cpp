@@ -291,7 +291,9 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
   int pause = tls_pause;
   tls_pause = 0;
+  tls_c_call = true;  // what runs below f gives its results to f
   PyObject* r = PyObject_Call(f, pos, kw);
+  tls_c_call = false;
   tls_pause = pause;
   return r;
 }

@@ -81,6 +81,12 @@ bool passes_on(PyObject* f) {
   return std::strcmp(name, "next") == 0 || std::strcmp(name, "reduce") == 0;
 }
 
+// type(x) and isinstance(x, ...).
+bool asks_class(PyObject* f, Py_ssize_t npos) {
+  if (f == reinterpret_cast<PyObject*>(&PyType_Type)) return npos == 1;
+  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, "isinstance") == 0;
+}
+
 PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
   PyObject* tuple = PyTuple_New(npos);
   if (tuple == nullptr) return nullptr;
@@ -461,6 +467,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         return false;
       }
       case kLeafPure:
+        if (npos > 0 && asks_class(f, npos)) read_class(s, args[0]);
         return false;
       case kLeafTouch:
       case kLeafTorch:

@@ -189,6 +189,7 @@ Triple counter_key(PyCodeObject* code, PyObject* name);
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value);
 PyObject* take_replaced(Session* s, PyObject* value);
 bool outside_object(Session* s, PyObject* o);
+void read_class(Session* s, PyObject* o);
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 // A key of an outside dict is stored, or deleted when value is nullptr.

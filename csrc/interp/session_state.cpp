@@ -285,8 +285,12 @@ void touch_content(Session* s, PyObject* o, Seen& seen) {
     Py_XDECREF(items);
     PyErr_Clear();
   } else if (!is_container(o)) {
-    for (PyObject* part : bound_parts(o).parts)
-      if (part != nullptr) touch_into(s, part, true, seen);
+    const bool outside = known_outside(s, o);
+    for (PyObject* part : bound_parts(o).parts) {
+      if (part == nullptr) continue;
+      if (outside) reach(s, part);
+      touch_into(s, part, true, seen);
+    }
   }
 }
 
@@ -427,6 +431,11 @@ static PyObject* instance_dict(Session* s, PyObject* obj) {
   return d;
 }
 
+// The class of an object was asked for.  The link to the instance dict stands for it: it holds for one class only.
+void read_class(Session* s, PyObject* o) {
+  if (is_heap(Py_TYPE(o)) && !is_tensor(o) && !PyType_Check(o) && known_outside(s, o)) instance_dict(s, o);
+}
+
 bool outside_object(Session* s, PyObject* o) {
   if (PyModule_Check(o)) return true;
   if (PyFunction_Check(o)) return s->made->find(o) == s->made->end();
@@ -502,7 +511,10 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
-  if (name == g_str_class) return;
+  if (name == g_str_class) {
+    read_class(s, obj);
+    return;
+  }
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj)) return;
     if (is_heap(Py_TYPE(descr))) return;  // a descriptor written in Python: its frame is watched

@@ -13,6 +13,7 @@ import collections
 import functools
 import gc
 import logging
+import operator
 import random
 import sys
 import time
@@ -59,6 +60,9 @@ class Effect(IntEnum):
     WEAKREF = 13
     NUMBER = 10  # float() and int(): they may take a tensor's value
     SEED = 14  # seeds torch's generators: redone at its place among the operations
+    ATTRGETTER = 17
+    CONTEXT = 19  # the value of a ContextVar
+    FORMAT = 18  # str.format: may read attributes of what it is given
     NEUTRAL = 8  # has an effect that an entry need not redo
 
 
@@ -72,7 +76,7 @@ _PURE_MODULES = _names(
     _collections _collections_abc _sre re _struct struct _json string _string abc _abc _weakref
     weakref typing _typing types enum _bisect _heapq numbers fractions decimal _decimal copy
     copyreg _copyreg inspect _ast ast dis _opcode marshal zlib _hashlib hashlib binascii
-    unicodedata errno _stat _codecs codecs _locale _csv _pickle _contextvars _thread threading
+    unicodedata errno _stat _codecs codecs _locale _csv _pickle _thread threading
     _imp _frozen_importlib importlib gc _tracemalloc opt_einsum einops dataclasses contextlib
     array _datetime datetime uuid _uuid _statistics _signal _asyncio _queue _socket faulthandler
     """
@@ -451,38 +455,43 @@ def effect_of(f: Any) -> Effect:
         effect = None
     if effect is not None:
         return effect
-    if isinstance(f, functools._lru_cache_wrapper) or isinstance(
-        getattr(f, "__func__", None), functools._lru_cache_wrapper
-    ):
+    if isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
         return Effect.MEMO
-    if isinstance(f, functools.partial):
-        return Effect.PARTIAL
-    if isinstance(f, weakref.ref):
-        return Effect.WEAKREF
-    name = getattr(f, "__name__", "")
+    for cls, effect in _BY_TYPE:
+        if isinstance(f, cls):
+            return effect
     owner = _owner_of(f)
-    module = _module_of(f)
-    if owner is not None:
-        if owner.__module__ in ("_io", "io") and name in _IO_METHODS:
-            return Effect.EFFECT
-        origin = module_of_type(owner)
-        if _unseen(owner, origin, name):
-            return Effect.REFUSE
-        if origin in ("_random", "random") or origin.startswith("numpy.random"):
-            return Effect.RANDOM
-        if (
-            (object, name) in _BY_METHOD
-            and _BY_METHOD[object, name] is Leaf.HANDLER
-            and isinstance(f, _DESCRIPTORS)
-        ):
-            return Effect.REDUCE
-        if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
-            return Effect.WHOLE
-    if module.startswith("numpy.random"):
+    effect = None if owner is None else _effect_of_method(f, owner, getattr(f, "__name__", ""))
+    if effect is not None:
+        return effect
+    return Effect.RANDOM if _module_of(f).startswith("numpy.random") else Effect.UNKNOWN
+
+
+_BY_TYPE: tuple[tuple[type, Effect], ...] = (
+    (functools._lru_cache_wrapper, Effect.MEMO),
+    (functools.partial, Effect.PARTIAL),
+    (weakref.ref, Effect.WEAKREF),
+    (operator.attrgetter, Effect.ATTRGETTER),
+)
+
+
+def _effect_of_method(f: Any, owner: type, name: str) -> Effect | None:
+    origin = module_of_type(owner)
+    if name == "get" and origin == "_contextvars":
+        return Effect.CONTEXT
+    if name in ("format", "format_map") and issubclass(owner, str):
+        return Effect.FORMAT
+    if origin in ("_io", "io") and name in _IO_METHODS:
+        return Effect.EFFECT
+    if _unseen(owner, origin, name):
+        return Effect.REFUSE
+    if origin in ("_random", "random") or origin.startswith("numpy.random"):
         return Effect.RANDOM
-    if module == "_io" or module == "posix":
-        return Effect.UNKNOWN
-    return Effect.UNKNOWN
+    if _BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
+        return Effect.REDUCE
+    if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
+        return Effect.WHOLE
+    return None
 
 
 def set_effect(f: Any, effect: Effect) -> None:

@@ -344,6 +344,8 @@ class Recorder(TorchFunctionMode):
             return v
         if t is tuple or t is torch.Size:
             return tuple(self.convert(x) for x in v)
+        if t in (list, dict) and self._is_outside(v):
+            self._session.touch(v)
         if t is list:
             return [self.convert(x) for x in v]
         if t is dict:

@@ -12,8 +12,10 @@ import collections
 import contextlib
 import copy
 import copyreg
+import gc
 import operator
 import random
+import re
 import sys
 import types
 import warnings
@@ -145,7 +147,18 @@ class Handler:
         if t in _VIEWS:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
         elif t is types.MappingProxyType:
-            return
+            for d in gc.get_referents(obj):
+                # A class's namespace is followed by the class's attributes.
+                if isinstance(d, dict) and not ("__module__" in d and "__doc__" in d):
+                    self.session.reach(d)
+                    self.session.touch(d)
+        elif isinstance(obj, types.SimpleNamespace):
+            self._vars(vars, (obj,), {})
+        elif t is operator.attrgetter:
+            self.refuse(
+                "an operator.attrgetter is given to a C function, where nobody sees what it reads",
+                "Use a lambda instead",
+            )
         elif isinstance(obj, (array.array, memoryview)):
             self.refuse(f"{t.__name__} from outside is used", "Use a list or a numpy array")
         elif t in _ITERATORS:
@@ -191,6 +204,38 @@ class Handler:
         self.session.reach(target)
         self.redo.append((f, args, target))
         return target
+
+    def _context(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = f(*args, **kwargs)
+        self.session.reach(value)
+        self.redo.append((f, args, value))
+        return value
+
+    def _attrgetter(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) != 1 or kwargs:
+            return ABSENT
+
+        def read(path: str) -> Any:
+            v = args[0]
+            for name in path.split("."):
+                v = _interp.call(getattr, (v, name), {})
+            return v
+
+        values = tuple(read(path) for path in f.__reduce__()[1])
+        return values if len(values) > 1 else values[0]
+
+    def _format(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        text = getattr(f, "__self__", None)
+        if not isinstance(text, str):
+            text = args[0] if args else None
+        if isinstance(text, str) and _ATTRIBUTE_FIELD.search(text):
+            self.refuse("str.format reads an attribute", "Use an f-string instead")
+            return ABSENT
+        if any(self.session.tracked(a) is not None for a in (*args, *kwargs.values())):
+            return self.tracked_call(f, args, kwargs)
+        for a in (*args, *kwargs.values()):
+            self.session.touch(a)
+        return _interp.watched(f, args, kwargs)
 
     def _refused(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.refuse(f"{_name(f)} is called")
@@ -605,6 +650,9 @@ class Handler:
                 self.refusal = r
 
 
+# A replacement field that names an attribute: "{a.b}".
+_ATTRIBUTE_FIELD = re.compile(r"\{[^{}!:]*\.[^{}!:]*[}!:]")
+
 # How a call is performed; one whose effect is not here has effects that magpy does not know.
 _TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     Effect.EFFECT: Handler._effect,
@@ -620,6 +668,9 @@ _TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any
     Effect.WEAKREF: Handler._weakref,
     Effect.MEMO: Handler._memo,
     Effect.REFUSE: Handler._refused,
+    Effect.ATTRGETTER: Handler._attrgetter,
+    Effect.FORMAT: Handler._format,
+    Effect.CONTEXT: Handler._context,
 }
 
 

@@ -487,4 +487,52 @@ def sorting_and_functional_tools(compile):
     yield f(x, len), words
 
 
+@case(CASES, refused="what is printed has been changed by the call before")
+def containers_printed_between_two_changes(compile):
+    names, data, queue = {1}, bytearray(b"a"), collections.deque([1], maxlen=3)
+    nested = {"k": {1}}
+
+    def f(t, out):
+        names.add(len(names) + 1)
+        print(names, file=out)
+        data.extend(b"b")
+        print(data, file=out)
+        queue.append(len(data))
+        print(queue, file=out)
+        nested["k"].add(len(names) + 5)
+        print(nested, file=out)
+        names.add(100 + len(names))
+        data[0] = 66
+        queue.appendleft(2)
+        nested["k"].clear()
+        return t * 2
+
+    f = compile(f)
+    for _ in range(3):
+        out = io.StringIO()
+        yield f(x, out), out.getvalue(), names, data, queue, nested
+
+
+@case(CASES)
+def class_attributes_are_deleted(compile):
+    class Base:
+        b = 5
+
+    class S(Base):
+        a = 1
+        b = 2
+
+    def f(t):
+        if "b" in vars(S):
+            del S.b
+        del S.a
+        return t + S.b
+
+    f = compile(f)
+    for _ in range(3):
+        yield attempt(f, x), sorted(k for k in vars(S) if k[0] != "_")
+    S.a = 3
+    yield attempt(f, x), hasattr(S, "a")
+
+
 test_effects = check_all(CASES)
