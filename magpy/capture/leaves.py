@@ -477,7 +477,7 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
 
 def _effect_of_method(f: Any, owner: type, name: str) -> Effect | None:
     origin = module_of_type(owner)
-    if name == "get" and origin == "_contextvars":
+    if name in ("get", "set", "reset") and origin == "_contextvars":
         return Effect.CONTEXT
     if name in ("format", "format_map") and issubclass(owner, str):
         return Effect.FORMAT

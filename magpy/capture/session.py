@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import contextvars
 import copy
 import copyreg
 import gc
@@ -98,6 +99,7 @@ class Handler:
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, Any, Any]] = []
+        self.contexts: dict[contextvars.ContextVar[Any], Any] = {}
         self.refusal: Refusal | None = None
 
     def refuse(self, reason: str, remedy: str = "") -> None:
@@ -206,10 +208,24 @@ class Handler:
         return target
 
     def _context(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A ContextVar: what it held before is outside state; set, it must be reset again."""
+        variable = getattr(f, "__self__", None)
+        if not isinstance(variable, contextvars.ContextVar):
+            return self._refused(f, args, kwargs)
+        if f.__name__ != "get":
+            self.contexts.setdefault(variable, variable.get(ABSENT))
+            return f(*args, **kwargs)
         value = f(*args, **kwargs)
-        self.session.reach(value)
-        self.redo.append((f, args, value))
+        if variable not in self.contexts:
+            self.session.reach(value)
+            self.redo.append((f, args, value))
         return value
+
+    def check_contexts(self) -> None:
+        """Refuses a run that leaves a ContextVar with another value."""
+        for variable, before in self.contexts.items():
+            if variable.get(ABSENT) is not before:
+                raise Refusal(f"the call leaves the ContextVar {variable.name!r} changed")
 
     def _attrgetter(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != 1 or kwargs:
@@ -937,6 +953,7 @@ def _finish(
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
+    handler.check_contexts()
     _check_effects(record)
     log = session.log()
     builder = handler.builder()
