@@ -184,6 +184,8 @@ Anchors::TypeCheck& Anchors::type_check(PyTypeObject* type) {
   keep((PyObject*)type);
   types_.emplace_back();
   types_.back().type = type;
+  types_.back().mro = type->tp_mro;
+  keep(type->tp_mro);
   return types_.back();
 }
 
@@ -708,6 +710,10 @@ bool Anchors::check_dict(const DictCheck& check, Failure* failure) const {
 }
 
 bool Anchors::check_type(const TypeCheck& check, Failure* failure) const {
+  if (check.type->tp_mro != check.mro) {
+    return failure && fail(failure, "types", check.names.empty() ? -1 : check.names[0].i, -1,
+                           PyUnicode_FromFormat("the bases of class %s changed", check.type->tp_name));
+  }
   for (const KeyCheck& item : check.names) {
     PyObject* found = _PyType_Lookup(check.type, item.key);
     if (same_value(found, item.value, true)) continue;

@@ -78,6 +78,7 @@ class Anchors {
   };
   struct TypeCheck {
     PyTypeObject* type;
+    PyObject* mro;          // compared too: what isinstance() and `super` say follows from it
     unsigned expected = 0;  // 0: not armed
     std::vector<KeyCheck> names;
     struct Super {

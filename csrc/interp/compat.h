@@ -1,7 +1,7 @@
 // What differs between CPython 3.11, 3.12 and 3.13 inside the interpreter.
 //
 // Owns: the only includes of CPython's internal headers, and small accessors with one meaning on every version.  Does not own:
-// any policy; frame_eval.cpp and probes.cpp, its only users, hold that.  What differs in the instruction set lives in
+// any policy; its users, frame_eval.cpp, probes.cpp and callers.cpp, hold that.  What differs in the instruction set lives in
 // magpy/capture/opcodes.py.
 #pragma once
 
@@ -25,16 +25,26 @@ using Frame = _PyInterpreterFrame;
 
 #if PY_VERSION_HEX >= 0x030D0000
 inline Frame* current_frame(PyThreadState* ts) { return ts->current_frame; }
+inline void set_current_frame(PyThreadState* ts, Frame* f) { ts->current_frame = f; }
 inline PyCodeObject* frame_code(Frame* f) { return reinterpret_cast<PyCodeObject*>(f->f_executable); }
 inline PyObject* frame_func(Frame* f) { return f->f_funcobj; }
 #elif PY_VERSION_HEX >= 0x030C0000
 inline Frame* current_frame(PyThreadState* ts) { return ts->cframe->current_frame; }
+inline void set_current_frame(PyThreadState* ts, Frame* f) { ts->cframe->current_frame = f; }
 inline PyCodeObject* frame_code(Frame* f) { return f->f_code; }
 inline PyObject* frame_func(Frame* f) { return f->f_funcobj; }
 #else
 inline Frame* current_frame(PyThreadState* ts) { return ts->cframe->current_frame; }
+inline void set_current_frame(PyThreadState* ts, Frame* f) { ts->cframe->current_frame = f; }
 inline PyCodeObject* frame_code(Frame* f) { return f->f_code; }
 inline PyObject* frame_func(Frame* f) { return reinterpret_cast<PyObject*>(f->f_func); }
+#endif
+
+// False for the frames without code of the program that the interpreter pushes when C calls Python (3.12 and later).
+#if PY_VERSION_HEX >= 0x030C0000
+inline bool is_python_frame(Frame* f) { return f->owner != FRAME_OWNED_BY_CSTACK; }
+#else
+inline bool is_python_frame(Frame*) { return true; }
 #endif
 
 // True for a frame that lives in a generator, coroutine or asynchronous generator: it is being resumed.

@@ -4,6 +4,7 @@
 // of outside objects (session_state.cpp), which events lead to that (session_events.cpp), nor the meaning of the log
 // (magpy/refgraph analyses it after the run).  Called by magpy/capture/session.py.
 
+#include "callers.h"
 #include "frame_eval.h"
 #include "probes.h"
 #include "session_impl.h"
@@ -136,9 +137,13 @@ PyObject* session_run(Session* s, PyObject* args) {
   if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(Py_TYPE(f)))
     read_type_attr(s, Py_TYPE(f), g_str_call, _PyType_Lookup(Py_TYPE(f), g_str_call));
   // A collection would run finalizers and weak reference callbacks of objects that have nothing to do with this call, watched.
-  int collecting = PyGC_Disable();
-  PyObject* r = PyObject_Call(f, pos, kw);
-  if (collecting) PyGC_Enable();
+  s->collecting = PyGC_Disable();
+  PyObject* r;
+  {
+    CallerScope callers;
+    r = PyObject_Call(f, pos, kw);
+  }
+  if (s->collecting) PyGC_Enable();
   tls_session = nullptr;
   tls_pause = pause;
   hook_remove();
@@ -240,6 +245,14 @@ PyObject* session_attr_read(Session* s, PyObject* args) {
 }
 
 PyObject* session_failure(Session* s, void*) { return Py_NewRef(s->failure ? s->failure : Py_None); }
+// Whether the collector runs after the call: it rests while the call is watched, whatever the program says.
+PyObject* session_collecting(Session* s, void*) { return PyBool_FromLong(s->collecting); }
+int session_set_collecting(Session* s, PyObject* v, void*) {
+  int on = v != nullptr ? PyObject_IsTrue(v) : -1;
+  if (on < 0) return -1;
+  s->collecting = on;
+  return 0;
+}
 PyObject* session_events(Session* s, void*) { return PyLong_FromUnsignedLongLong(s->events); }
 
 PyMethodDef session_methods[] = {
@@ -264,6 +277,7 @@ PyMethodDef session_methods[] = {
 PyGetSetDef session_getset[] = {
     {"failure", reinterpret_cast<getter>(session_failure), nullptr, nullptr, nullptr},
     {"events", reinterpret_cast<getter>(session_events), nullptr, nullptr, nullptr},
+    {"collecting", reinterpret_cast<getter>(session_collecting), reinterpret_cast<setter>(session_set_collecting), nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot session_slots[] = {
@@ -399,6 +413,8 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
   return Py_NewRef(v);
 }
 
+PyObject* py_is_caller(PyObject*, PyObject* frame) { return PyBool_FromLong(is_caller(frame)); }
+
 PyObject* py_type_lookup(PyObject*, PyObject* args) {
   PyObject *t, *name;
   if (!PyArg_ParseTuple(args, "O!U", &PyType_Type, &t, &name) || !have_absent()) return nullptr;
@@ -417,6 +433,7 @@ PyMethodDef functions[] = {
     {"add_counters", py_add_counters, METH_VARARGS, "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
     {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
+    {"is_caller", py_is_caller, METH_O, "Whether a frame was there before the run that this thread watches."},
     {"type_lookup", py_type_lookup, METH_VARARGS, "The raw class attribute along the MRO, or ABSENT."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -72,19 +72,21 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
   return static_cast<uint8_t>(v);
 }
 
+bool is_builtin(PyObject* f, const char* name) {
+  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
+}
+
 // C functions that hand on what an iterator or a function gives them without looking at it.
 bool passes_on(PyObject* f) {
   for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyMap_Type, &PyFilter_Type})
     if (f == reinterpret_cast<PyObject*>(t)) return true;
-  if (!PyCFunction_Check(f)) return false;
-  const char* name = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
-  return std::strcmp(name, "next") == 0 || std::strcmp(name, "reduce") == 0;
+  return is_builtin(f, "next") || is_builtin(f, "reduce");
 }
 
 // type(x) and isinstance(x, ...).
 bool asks_class(PyObject* f, Py_ssize_t npos) {
   if (f == reinterpret_cast<PyObject*>(&PyType_Type)) return npos == 1;
-  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, "isinstance") == 0;
+  return is_builtin(f, "isinstance");
 }
 
 PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
@@ -234,6 +236,7 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
     Py_XDECREF(r);
     return value;
   }
+  if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value)) read_frame(tls_session, value);
   attr_load(tls_session, obj, name, value);
   return take_replaced(tls_session, value);
 }
@@ -467,7 +470,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         return false;
       }
       case kLeafPure:
-        if (npos > 0 && asks_class(f, npos)) read_class(s, args[0]);
+        if (npos > 0 && asks_class(f, npos))
+          read_type(s, args[0]);
+        else if (is_builtin(f, "issubclass") && npos == 2)
+          read_bases(s, args[0]);
         return false;
       case kLeafTouch:
       case kLeafTorch:
@@ -552,6 +558,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
   ErrorGuard error;
   uint8_t leaf = classify(s, f, nullptr);
+  if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
   if (leaf == kLeafFrame || leaf == kLeafPure) return result;
   if (leaf == kLeafGetattr || leaf == kLeafDictGet) {
     PyObject* self = bound_self(f);

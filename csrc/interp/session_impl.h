@@ -24,9 +24,10 @@ enum Kind : uint8_t {
   kWriteAttr,  // object, name, old value of a C descriptor or ABSENT
   kWriteType,  // type, name, old value or ABSENT
   kObject,     // an outside object was reached
+  kType,       // object, -, its class
 };
 inline const char* const kKindNames[] = {"dict_key", "link_dict", "type_attr", "super",      "attr_c", "cell",
-                                  "func",     "snap",      "write_attr", "write_type", "object"};
+                                  "func",     "snap",      "write_attr", "write_type", "object",     "type"};
 
 // What the session does around a call of something that is not a Python frame (magpy/capture/leaves.py mirrors the values).
 enum Leaf : uint8_t {
@@ -141,6 +142,7 @@ struct Session {
   PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
+  int collecting;                                        // whether the collector runs after the call
 };
 
 inline bool known_outside(Session* s, PyObject* o) { return s->outside->find(o) != s->outside->end(); }
@@ -181,6 +183,12 @@ PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* 
 // An object is looked into as a whole; `deep`: so are the containers in it.
 void touch(Session* s, PyObject* o, bool deep);
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
+// What a class inherits from was looked at.
+void read_bases(Session* s, PyObject* cls);
+// The class of an object was looked at.
+void read_type(Session* s, PyObject* o);
+// A frame object is given to the program.
+void read_frame(Session* s, PyObject* frame);
 // A key of an outside dict was read; `now` is what is there, or nullptr.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now);
 // What identifies a counter: the code that both reads and stores the name.
@@ -189,7 +197,6 @@ Triple counter_key(PyCodeObject* code, PyObject* name);
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value);
 PyObject* take_replaced(Session* s, PyObject* value);
 bool outside_object(Session* s, PyObject* o);
-void read_class(Session* s, PyObject* o);
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 // A key of an outside dict is stored, or deleted when value is nullptr.

@@ -7,6 +7,8 @@
 // object that the program itself did not put there.  Outside objects are held, so an address met during the run never means
 // two things.  Values made by the program are never held.
 
+#include "callers.h"
+#include "classes.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -61,6 +63,8 @@ void reach(Session* s, PyObject* v, int depth) {
   } else if (PyMethod_Check(v)) {
     reach(s, PyMethod_GET_SELF(v), depth + 1);
     reach(s, PyMethod_GET_FUNCTION(v), depth + 1);
+  } else if (PyObject* self = bound_self(v)) {
+    reach(s, self, depth + 1);
   } else if (PyFrozenSet_Check(v)) {
     PyObject* it = PyObject_GetIter(v);
     PyObject* x;
@@ -297,6 +301,7 @@ void touch_content(Session* s, PyObject* o, Seen& seen) {
 void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
   if (is_leaf(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) || is_tensor(o)) return;
   const bool outside = known_outside(s, o);
+  if (outside) read_type(s, o);
   if (outside && is_container(o)) {
     if (!container(s, o).whole) {
       if (!ensure_pre(s, o)) return;
@@ -332,6 +337,25 @@ void touch(Session* s, PyObject* o, bool deep) {
   if (!s->tracked->empty()) rely_on(s, o);
   Seen seen;
   touch_into(s, o, deep, seen);
+}
+
+void read_bases(Session* s, PyObject* cls) {
+  auto* t = reinterpret_cast<PyTypeObject*>(cls);
+  // The guard on a class compares its MRO whichever attribute was looked up.
+  if (PyType_Check(cls) && is_heap(t)) read_type_attr(s, t, g_str_class, _PyType_Lookup(t, g_str_class));
+}
+
+void read_type(Session* s, PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (!is_heap(t) || written(s, o, g_str_class)) return;
+  if (known_outside(s, o) && first_time(s, kType, o, nullptr)) emit(s, kType, o, nullptr, reinterpret_cast<PyObject*>(t));
+  read_bases(s, reinterpret_cast<PyObject*>(t));
+}
+
+void read_frame(Session* s, PyObject* frame) {
+  if (!is_caller(frame)) return;
+  PyObject* r = ask(s, "caller_read", frame);
+  Py_XDECREF(r);
 }
 
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
@@ -431,11 +455,6 @@ static PyObject* instance_dict(Session* s, PyObject* obj) {
   return d;
 }
 
-// The class of an object was asked for.  The link to the instance dict stands for it: it holds for one class only.
-void read_class(Session* s, PyObject* o) {
-  if (is_heap(Py_TYPE(o)) && !is_tensor(o) && !PyType_Check(o) && known_outside(s, o)) instance_dict(s, o);
-}
-
 bool outside_object(Session* s, PyObject* o) {
   if (PyModule_Check(o)) return true;
   if (PyFunction_Check(o)) return s->made->find(o) == s->made->end();
@@ -494,6 +513,16 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (is_heap(as_type)) read_type_attr(s, as_type, name, found);
     if (is_heap(t)) read_type_attr(s, t, name, _PyType_Lookup(t, name));
     if (found != nullptr && found == value) reach(s, value);
+    PyObject* meta = is_heap(as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
+    if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) && value != found &&
+        (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type)) {
+      // What the class itself holds in C: its name, its bases, its dict.
+      if (value == as_type->tp_mro)
+        read_bases(s, obj);
+      else if (name != g_str_dict && !written(s, obj, name) && first_time(s, kAttrC, obj, name))
+        emit(s, kAttrC, obj, name, value);
+      reach(s, value);
+    }
     return;
   }
   if (t == &PySuper_Type) {
@@ -512,7 +541,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
   if (name == g_str_class) {
-    read_class(s, obj);
+    read_type(s, obj);
     return;
   }
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
@@ -528,6 +557,11 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   if (is_tensor(obj) && descr != nullptr) return;
+  PyTypeObject* base = c_base(t);
+  if (base->tp_getattro != PyObject_GenericGetAttr && base->tp_getattro != nullptr && !PyMethod_Check(obj)) {
+    touch(s, obj, false);  // attributes that C code looks up in its own way
+    return;
+  }
   PyObject* d = instance_dict(s, obj);
   PyObject* in_dict = nullptr;
   if (d != nullptr) {

@@ -44,6 +44,14 @@ class AttrEffect:
     spec: Spec | None
 
 
+def at_start(session: Any, module: Any, name: str) -> Any:
+    """What a module's attribute was when the run began, or ABSENT."""
+    for obj, pre, _ in session.containers():
+        if obj is vars(module):
+            return pre.get(name, ABSENT)
+    return vars(module).get(name, ABSENT)
+
+
 def container_states(session: Any) -> dict[int, Any]:
     """What outside containers that were looked at hold now; None for those left as they were."""
     picture: dict[int, Any] = {}

@@ -15,16 +15,17 @@ import gc
 import logging
 import operator
 import random
-import sys
 import time
 import types
 import warnings
 import weakref
 from collections.abc import Callable
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 from typing import Any
 
 import torch
+
+from magpy import _interp
 
 
 class Leaf(IntEnum):
@@ -43,44 +44,109 @@ class Leaf(IntEnum):
     TORCH = 10  # like TOUCH, and may return tensors that no mode saw
 
 
-class Effect(IntEnum):
+class Effect(Enum):
     """How a leaf that goes to the handler is treated there."""
 
-    UNKNOWN = 0  # redone before an entry is used, its result compared
-    EFFECT = 1  # redone in order when the entry is used
-    RANDOM = 2  # redone in order; its value is an input
-    WHOLE = 3  # called as a whole and recorded as one operation
-    REFUSE = 4
-    REDUCE = 5  # reads the state of its receiver
-    STATE = 6  # changes torch's state; noted at the next operation
-    VARS = 7
-    MEMO = 9  # functools.lru_cache: remembers results
-    CLOCK = 11  # its value differs in every call and nothing else happens
-    PARTIAL = 12
-    WEAKREF = 13
-    NUMBER = 10  # float() and int(): they may take a tensor's value
-    SEED = 14  # seeds torch's generators: redone at its place among the operations
-    ATTRGETTER = 17
-    CONTEXT = 19  # the value of a ContextVar
-    FORMAT = 18  # str.format: may read attributes of what it is given
-    NEUTRAL = 8  # has an effect that an entry need not redo
+    UNKNOWN = auto()  # may do anything
+    EFFECT = auto()  # redone in order when the entry is used
+    RANDOM = auto()  # redone in order; its value is an input
+    WHOLE = auto()  # called as a whole and recorded as one operation
+    REFUSE = auto()
+    REDUCE = auto()  # reads the state of its receiver
+    STATE = auto()  # changes torch's state; noted at the next operation
+    VARS = auto()
+    MEMO = auto()  # functools.lru_cache: remembers results
+    CLOCK = auto()  # its value differs in every call and nothing else happens
+    PARTIAL = auto()
+    WEAKREF = auto()
+    NUMBER = auto()  # float() and int(): they may take a tensor's value
+    SEED = auto()  # seeds torch's generators: redone at its place among the operations
+    ATTRGETTER = auto()
+    FORMAT = auto()  # str.format: may read attributes of what it is given
+    NEUTRAL = auto()  # has an effect that an entry need not redo
+    READ = auto()  # reads the world and leaves it alone: read again before an entry is used
+    AMBIENT = auto()  # computes under a context that is not among its arguments
+    COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
+    CONTEXT = auto()  # reads or sets a context variable
+    REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
 
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PURE_MODULES = _names(
+# Modules whose C functions and types compute from their arguments and the state of their objects,
+# and keep nothing of their own.  An object's state that no other guard covers is seen to when the
+# object is touched (magpy/capture/opaque.py).
+_COMPUTE_MODULES = _names(
     """
     builtins math cmath operator _operator itertools functools _functools collections
-    _collections _collections_abc _sre re _struct struct _json string _string abc _abc _weakref
-    weakref typing _typing types enum _bisect _heapq numbers fractions decimal _decimal copy
-    copyreg _copyreg inspect _ast ast dis _opcode marshal zlib _hashlib hashlib binascii
-    unicodedata errno _stat _codecs codecs _locale _csv _pickle _thread threading
-    _imp _frozen_importlib importlib gc _tracemalloc opt_einsum einops dataclasses contextlib
-    array _datetime datetime uuid _uuid _statistics _signal _asyncio _queue _socket faulthandler
+    _collections _collections_abc _sre re _struct struct _json _string string _abc abc _weakref
+    weakref typing _typing types enum _bisect _heapq numbers fractions copy copyreg _copyreg
+    inspect _ast ast _opcode marshal zlib _hashlib hashlib _blake2 _sha1 _sha2 _sha256 _sha512
+    _sha3 _md5 binascii unicodedata errno _stat _codecs codecs _csv dataclasses contextlib array
+    _datetime datetime _uuid uuid _statistics _queue opt_einsum einops
     """
 )
+# C functions that read the world outside the program's objects and change nothing.
+_READS = {
+    "sys": _names(
+        """
+        getrecursionlimit getswitchinterval getdefaultencoding getfilesystemencoding
+        getfilesystemencodeerrors getdlopenflags gettrace getprofile is_finalizing
+        get_int_max_str_digits
+        """
+    ),
+    "gc": _names("get_threshold get_debug get_freeze_count"),
+    "_thread": _names("get_ident get_native_id"),
+    "_signal": _names("getsignal"),
+    "_tracemalloc": _names("is_tracing get_traceback_limit"),
+    "_locale": _names("nl_langinfo getencoding"),
+    "_abc": _names("get_cache_token"),
+    "decimal": _names("getcontext"),
+    "posix": _names(
+        """
+        access cpu_count getcwd getcwdb getegid geteuid getgid getlogin getpgid getpid getppid
+        getpriority getuid isatty lstat stat
+        """
+    ),
+    "_io": _names("fileno getvalue isatty readable seekable tell writable"),
+}
+_EFFECTS_OF = {
+    "posix": _names("putenv unsetenv"),
+    "_warnings": _names("_filters_mutated _filters_mutated_lock_held"),
+}
+_NEUTRAL = {
+    "_thread": _names(
+        """
+        allocate_lock lock RLock acquire acquire_lock release release_lock __enter__ __exit__ locked
+        locked_lock _is_owned _release_save _acquire_restore
+        """
+    ),
+}
+_COMPUTES = {
+    "posix": _names("fspath _path_normpath _path_splitroot _path_splitroot_ex"),
+    "sys": _names("_getframe exc_info exception getrefcount getsizeof intern _current_frames"),
+    "_locale": _names("strcoll strxfrm"),
+    "_imp": _names("acquire_lock release_lock lock_held"),
+    "time": _names("mktime"),
+}
+# The clock, also as text.
+_CLOCKS = {
+    "time": _names(
+        """
+        asctime ctime gmtime localtime monotonic monotonic_ns perf_counter perf_counter_ns
+        process_time process_time_ns strftime thread_time thread_time_ns time time_ns
+        """
+    ),
+    "datetime": _names("now today utcnow"),
+    "_datetime": _names("now today utcnow"),
+}
+_COLLECTOR = {"gc": _names("collect disable enable freeze isenabled set_threshold unfreeze")}
+_REGISTRY = {"_abc": _names("_abc_instancecheck _abc_subclasscheck")}
+_REFUSED = {"_thread": _names("start_new_thread start_new start_joinable_thread")}
+_CONTEXT = {"_contextvars": _names("get set reset")}
+_AMBIENT = ("decimal", "_decimal")
 _NUMPY_PURE = ("numpy",)
 _EFFECTS: dict[object, Effect] = {}
 _VERDICTS: dict[object, Leaf] = {}
@@ -166,18 +232,6 @@ for _name in [
 
 
 def _effects() -> None:
-    for name in [
-        "time",
-        "perf_counter",
-        "monotonic",
-        "process_time",
-        "thread_time",
-        "time_ns",
-        "perf_counter_ns",
-        "monotonic_ns",
-        "process_time_ns",
-    ]:
-        _EFFECTS[getattr(time, name)] = Effect.CLOCK
     _EFFECTS[time.sleep] = Effect.EFFECT
     _EFFECTS[float] = Effect.NUMBER
     _EFFECTS[int] = Effect.NUMBER
@@ -188,20 +242,6 @@ def _effects() -> None:
     _EFFECTS[builtins.dir] = Effect.VARS
     _EFFECTS[warnings.warn] = Effect.EFFECT
     _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
-    for name in [
-        "_getframe",
-        "getrecursionlimit",
-        "exc_info",
-        "getrefcount",
-        "getsizeof",
-        "intern",
-        "is_finalizing",
-        "_current_frames",
-        "gettrace",
-        "getprofile",
-    ]:
-        if hasattr(sys, name):
-            _VERDICTS[getattr(sys, name)] = Leaf.PURE
 
 
 _effects()
@@ -383,11 +423,8 @@ def classify(f: Any) -> Leaf:
                     return verdict
                 own = own or (name in cls.__dict__ and not cls.__flags__ & (1 << 9))
             # A method that a Python class inherited from C is what the C class says.
-            definer = next(
-                (c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)),
-                owner,
-            )
-            if _pure_type(definer):
+            definer = _definer(owner, name)
+            if _pure_type(definer) or name in _COMPUTES.get(definer.__module__, ()):
                 return Leaf.TOUCH
     if isinstance(f, type):
         return _classify_type(f)
@@ -395,7 +432,7 @@ def classify(f: Any) -> Leaf:
     root = module.partition(".")[0]
     if root == "torch":
         return Leaf.TORCH
-    if module in _PURE_MODULES or root in _PURE_MODULES or _numpy_pure(module):
+    if _computes(module) or name in _COMPUTES.get(module, ()):
         return Leaf.TOUCH
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
         # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
@@ -417,9 +454,15 @@ def _numpy_pure(module: str) -> bool:
 
 
 def _pure_type(t: type) -> bool:
-    module = module_of_type(t)
-    root = module.partition(".")[0]
-    return module in _PURE_MODULES or _numpy_pure(module) or (root == "torch" and False)
+    return _computes(module_of_type(t))
+
+
+def _computes(module: str) -> bool:
+    return (
+        module in _COMPUTE_MODULES
+        or module.partition(".")[0] in _COMPUTE_MODULES
+        or _numpy_pure(module)
+    )
 
 
 def _classify_type(t: type) -> Leaf:
@@ -460,11 +503,14 @@ def effect_of(f: Any) -> Effect:
     for cls, effect in _BY_TYPE:
         if isinstance(f, cls):
             return effect
-    owner = _owner_of(f)
-    effect = None if owner is None else _effect_of_method(f, owner, getattr(f, "__name__", ""))
-    if effect is not None:
+    owner, name, module = _owner_of(f), getattr(f, "__name__", ""), _module_of(f)
+    effect = Effect.UNKNOWN if owner is None else _effect_of_method(f, owner, name)
+    if effect is not Effect.UNKNOWN:
         return effect
-    return Effect.RANDOM if _module_of(f).startswith("numpy.random") else Effect.UNKNOWN
+    if module.startswith("numpy.random"):
+        return Effect.RANDOM
+    of_python = isinstance(f, type) and f.__flags__ & (1 << 9)
+    return Effect.UNKNOWN if of_python or owner is not None else _by_home(module, name)
 
 
 _BY_TYPE: tuple[tuple[type, Effect], ...] = (
@@ -475,10 +521,8 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
 )
 
 
-def _effect_of_method(f: Any, owner: type, name: str) -> Effect | None:
+def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
     origin = module_of_type(owner)
-    if name in ("get", "set", "reset") and origin == "_contextvars":
-        return Effect.CONTEXT
     if name in ("format", "format_map") and issubclass(owner, str):
         return Effect.FORMAT
     if origin in ("_io", "io") and name in _IO_METHODS:
@@ -491,7 +535,34 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect | None:
         return Effect.REDUCE
     if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
         return Effect.WHOLE
-    return None
+    return _by_home(module_of_type(_definer(owner, name)), name)
+
+
+def _by_home(home: str, name: str) -> Effect:
+    """The effect of a C function by the module that it comes from."""
+    for table, effect in _BY_HOME:
+        if name in table.get(home, ()):
+            return effect
+    return Effect.AMBIENT if home in _AMBIENT else Effect.UNKNOWN
+
+
+_BY_HOME = (
+    (_READS, Effect.READ),
+    (_EFFECTS_OF, Effect.EFFECT),
+    (_NEUTRAL, Effect.NEUTRAL),
+    (_CLOCKS, Effect.CLOCK),
+    (_COLLECTOR, Effect.COLLECTOR),
+    (_REGISTRY, Effect.REGISTRY),
+    (_REFUSED, Effect.REFUSE),
+    (_CONTEXT, Effect.CONTEXT),
+)
+
+
+def _definer(owner: type, name: str) -> type:
+    """The C class of `owner`'s bases that has the method."""
+    return next(
+        (c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)), owner
+    )
 
 
 def set_effect(f: Any, effect: Effect) -> None:
@@ -504,3 +575,10 @@ def set_pure(f: Any) -> None:
     """Registers `f` as pure."""
     _EFFECTS.pop(f, None)
     _VERDICTS[f] = Leaf.TOUCH
+
+
+def forget(f: Any) -> None:
+    """Takes back what a user registered about the C function `f`."""
+    _EFFECTS.pop(f, None)
+    _VERDICTS.pop(f, None)
+    _interp.forget_leaves()

@@ -7,12 +7,13 @@ meaning of the log (magpy/refgraph) nor code (magpy/mock).  Called by magpy/runt
 
 from __future__ import annotations
 
-import array
+import abc
 import collections
 import contextlib
 import contextvars
 import copy
 import copyreg
+import enum
 import gc
 import operator
 import random
@@ -28,8 +29,14 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import leaves
-from magpy.capture.effects import AttrEffect, ContainerEffect, container_states, end_state
+from magpy.capture import attribution, leaves, opaque
+from magpy.capture.effects import (
+    AttrEffect,
+    ContainerEffect,
+    at_start,
+    container_states,
+    end_state,
+)
 from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.native import prepare
 from magpy.capture.recorder import Recorder, where_text
@@ -65,6 +72,7 @@ class Capture:
     result: Spec
     effects: list[ContainerEffect | AttrEffect]
     redo: list[tuple[Any, tuple[Any, ...], Any]]
+    opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
     memos: list[tuple[Any, Any, Any]]
     iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
@@ -94,12 +102,13 @@ class Handler:
         self.recorder = Recorder(self.session.is_outside, self.session, scalars)
         self._called: tuple[Any, EffectStep | None] = None, None
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
+        self.opaque: list[tuple[Any, Any]] = []
+        self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.arrays: list[tuple[Any, Any]] = []
         self.array_sites: dict[int, str] = {}
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, Any, Any]] = []
-        self.contexts: dict[contextvars.ContextVar[Any], Any] = {}
         self.refusal: Refusal | None = None
 
     def refuse(self, reason: str, remedy: str = "") -> None:
@@ -149,11 +158,7 @@ class Handler:
         if t in _VIEWS:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
         elif t is types.MappingProxyType:
-            for d in gc.get_referents(obj):
-                # A class's namespace is followed by the class's attributes.
-                if isinstance(d, dict) and not ("__module__" in d and "__doc__" in d):
-                    self.session.reach(d)
-                    self.session.touch(d)
+            self._proxied(obj)
         elif isinstance(obj, types.SimpleNamespace):
             self._vars(vars, (obj,), {})
         elif t is operator.attrgetter:
@@ -161,8 +166,6 @@ class Handler:
                 "an operator.attrgetter is given to a C function, where nobody sees what it reads",
                 "Use a lambda instead",
             )
-        elif isinstance(obj, (array.array, memoryview)):
-            self.refuse(f"{t.__name__} from outside is used", "Use a list or a numpy array")
         elif t in _ITERATORS:
             if all(it is not obj for it, _ in self.consumed):
                 self.consumed.append((obj, tuple(copy.copy(obj))))
@@ -170,19 +173,36 @@ class Handler:
                     self.session.reach(x)
         elif hasattr(t, "__next__"):
             self.refuse("an iterator or generator from outside is consumed", "Pass a list instead")
+        elif opaque.stateful(t):  # type: ignore[arg-type]
+            before = opaque.picture(obj)
+            if before is None:
+                self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
+            self.opaque.append((obj, before))
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a call that the table of leaves reserves for the handler."""
         treat = _TREATMENTS.get(leaves.effect_of(f), Handler._unknown)
         return treat(self, f, args, kwargs)
 
+    def caller_read(self, frame: Any, unused: Any) -> None:
+        """The program looks at a frame that was there before the call."""
+        self.refuse("the frame of a caller is looked at")
+
     def _vars(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args:
             self.session.attr_read(args[0], "__dict__", None)
             d = getattr(args[0], "__dict__", None)
-            if isinstance(d, dict) and self.session.is_outside(d):
+            if isinstance(d, types.MappingProxyType):
+                self._proxied(d)
+            elif isinstance(d, dict) and self.session.is_outside(d):
                 self.session.touch(d)
         return ABSENT
+
+    def _proxied(self, proxy: Any) -> None:
+        """The dict behind a mapping proxy is looked into."""
+        for d in gc.get_referents(proxy):
+            self.session.reach(d)
+            self.session.touch(d)
 
     def _reduce(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = getattr(f, "__self__", None)
@@ -206,26 +226,6 @@ class Handler:
         self.session.reach(target)
         self.redo.append((f, args, target))
         return target
-
-    def _context(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A ContextVar: what it held before is outside state; set, it must be reset again."""
-        variable = getattr(f, "__self__", None)
-        if not isinstance(variable, contextvars.ContextVar):
-            return self._refused(f, args, kwargs)
-        if f.__name__ != "get":
-            self.contexts.setdefault(variable, variable.get(ABSENT))
-            return f(*args, **kwargs)
-        value = f(*args, **kwargs)
-        if variable not in self.contexts:
-            self.session.reach(value)
-            self.redo.append((f, args, value))
-        return value
-
-    def check_contexts(self) -> None:
-        """Refuses a run that leaves a ContextVar with another value."""
-        for variable, before in self.contexts.items():
-            if variable.get(ABSENT) is not before:
-                raise Refusal(f"the call leaves the ContextVar {variable.name!r} changed")
 
     def _attrgetter(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) != 1 or kwargs:
@@ -294,22 +294,90 @@ class Handler:
         for a in (*args, *kwargs.values()):
             self.session.touch(a)
         result = _interp.watched(f, args, kwargs)
-        receiver = getattr(f, "__self__", None)
-        fixed = (
-            receiver is None
-            or isinstance(receiver, (types.ModuleType, type))
-            or self.session.is_outside(receiver)
-        )
-        if len(self.recorder.record.steps) != before:
-            return result
-        if fixed and not kwargs and is_leaf(result) and all(is_leaf(a) for a in args):
-            self.redo.append((f, args, result))
-        else:
+        if len(self.recorder.record.steps) == before:
             self.refuse(
                 f"{_name(f)} is called, a C function whose effects magpy does not know",
                 f"Say what it is with magpy.pure({_name(f)}) or magpy.effect({_name(f)})",
             )
         return result
+
+    def _read(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function that reads the world: the guard reads it again."""
+        for a in args:
+            self.session.touch(a)
+        owner = getattr(f, "__self__", None)
+        if (
+            kwargs
+            or not all(is_leaf(a) or isinstance(a, enum.Enum) for a in args)
+            or not (
+                owner is None
+                or isinstance(owner, (types.ModuleType, type))
+                or self.session.is_outside(owner)
+            )
+        ):
+            self.refuse(f"{_name(f)} is called with objects made in the call")
+        try:
+            result = f(*args, **kwargs)
+        except Exception:
+            self._again(opaque.outcome, (f, *args))
+            raise
+        if isinstance(result, tuple) and not is_leaf(result):
+            self._again(opaque.outcome, (f, *args))
+        else:
+            self.session.reach(result)
+            self.redo.append((f, args, result))
+        return result
+
+    def _again(self, f: Any, args: tuple[Any, ...]) -> None:
+        """The guard calls `f` and compares what it gives with what it gives now."""
+        if all(g is not f or a != args for g, a, _ in self.redo):
+            self.redo.append((f, args, f(*args)))
+
+    def _ambient(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._again(opaque.decimal_context, ())
+        return ABSENT
+
+    def _context(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A context variable is state like a global (PEP 567)."""
+        var = getattr(f, "__self__", None)
+        if not isinstance(var, contextvars.ContextVar):
+            self.refuse(f"{_name(f)} is called without an instance")
+            return ABSENT
+        known = id(var) in self.contexts
+        if not self.session.is_outside(var) or (known and f.__name__ == "get"):
+            return ABSENT
+        if f.__name__ == "get":
+            return self._read(f, args, kwargs)
+        if not known:
+            self.contexts[id(var)] = (var, var.get(ABSENT))
+        return ABSENT
+
+    def finish_contexts(self, builder: Builder) -> None:
+        """Notes the context variables that the run has left changed."""
+        for var, before in self.contexts.values():
+            now = var.get(ABSENT)
+            if now is before:
+                continue
+            if now is ABSENT:
+                raise Refusal(f"the call takes the value of {var!r} away")
+            step = EffectStep(
+                contextvars.ContextVar.set, [builder.build(var), builder.build(now)], {}, []
+            )
+            self.recorder.record.steps.append(step)
+
+    def _registry(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._again(abc.get_cache_token, ())
+        return ABSENT
+
+    def _collector(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if f is gc.isenabled:
+            self.redo.append((f, (), self.session.collecting))
+            return self.session.collecting
+        if f in (gc.enable, gc.disable):
+            self.recorder.record.steps.append(EffectStep(f, [], {}, []))
+            self.session.collecting = f is gc.enable
+            return None
+        return self._effect(f, args, kwargs)
 
     # ------------------------------------------------------------- values that differ between calls
 
@@ -580,19 +648,41 @@ class Handler:
         step: EffectStep | None = None
         if self.refusal is None and self.recorder.refusal is None:
             try:
-                builder = self.builder()
-                step = EffectStep(
-                    f,
-                    [builder.build(a) for a in args],
-                    {k: builder.build(v) for k, v in kwargs.items()},
-                    _callers(f, args, kwargs),
-                )
-                step.tensors = self._looked_at((args, kwargs))
+                step = self._effect_step(f, args, kwargs)
             except Refusal as r:
                 self.refusal = Refusal(f"{_name(f)} is called: {r.reason}", where_text(), r.remedy)
         self._called = f, step
         self.recorder._depth += 1
         return NotImplemented  # called from the program's own frame, which it may look at
+
+    def _effect_step(
+        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> EffectStep | None:
+        """How a call for its effect is redone; None if it has none.
+
+        Raises:
+            Refusal: it cannot be redone.
+        """
+        looked_at = self._looked_at((args, kwargs))
+        sites, caller = None, 0
+        frame = attribution.program_frame()
+        if attribution.is_warning(f) and frame is not None:
+            site, caller, plain, named = attribution.of_warning(frame, args, kwargs)
+            if self._silent(plain[0], named.get("category"), site):
+                return None
+            if caller:
+                sites, args, kwargs = [site], plain, named
+        elif f is print and not kwargs.get("file") and self._changed(sys, "stdout"):
+            raise Refusal("sys.stdout is what the call has put there")
+        builder = self.builder()
+        return EffectStep(
+            f,
+            [builder.build(a) for a in args],
+            {k: builder.build(v) for k, v in kwargs.items()},
+            sites or _callers(f, args, kwargs),
+            tensors=looked_at,
+            caller=caller,
+        )
 
     def effect_done(self, result: Any) -> None:
         """A call for its effect, which `_effect` has left to the probe, is over.
@@ -607,6 +697,25 @@ class Handler:
             if not is_leaf(result):
                 self.refuse(f"{_name(f)} returns a {type(result).__name__}")
             self.recorder.record.steps.append(step)
+
+    def _changed(self, module: types.ModuleType, name: str) -> bool:
+        before = at_start(self.session, module, name)
+        return (
+            before is not vars(module).get(name, ABSENT)
+            or container_states(self.session).get(id(before)) is not None
+        )
+
+    def _silent(self, message: Any, category: Any, site: attribution.Site) -> bool:
+        """Whether a warning is ignored under filters that the call itself has set.
+
+        Raises:
+            Refusal: the call has changed what becomes of warnings, and this one is not ignored.
+        """
+        if not any(self._changed(warnings, name) for name in attribution.WARNING_STATE):
+            return False
+        if not attribution.is_ignored(message, category, site):
+            raise Refusal("a warning is issued while the call has changed what becomes of warnings")
+        return True
 
     def _looked_at(self, values: Any) -> list[Any]:
         """The tensors that a call for its effect reaches.
@@ -686,7 +795,11 @@ _TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any
     Effect.REFUSE: Handler._refused,
     Effect.ATTRGETTER: Handler._attrgetter,
     Effect.FORMAT: Handler._format,
+    Effect.READ: Handler._read,
+    Effect.AMBIENT: Handler._ambient,
+    Effect.REGISTRY: Handler._registry,
     Effect.CONTEXT: Handler._context,
+    Effect.COLLECTOR: Handler._collector,
 }
 
 
@@ -953,7 +1066,6 @@ def _finish(
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
-    handler.check_contexts()
     _check_effects(record)
     log = session.log()
     builder = handler.builder()
@@ -962,6 +1074,10 @@ def _finish(
     else:
         result = _exception_spec(out.exception, builder)
     handler.finish_iterators(builder)
+    handler.finish_contexts(builder)
+    for obj, before in handler.opaque:
+        if not opaque.same(opaque.picture(obj), before):
+            raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     effects = end_state(session, log, builder)
     log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.metas)
@@ -976,6 +1092,7 @@ def _finish(
         result,
         effects,
         handler.redo,
+        handler.opaque,
         handler.arrays,
         handler.memos,
         handler.iterators,
@@ -1003,9 +1120,9 @@ def _callers(
     frame: types.FrameType | None = sys._getframe(1)
     sites: list[tuple[str, int, str, dict[str, Any]]] = []
     while frame is not None and len(sites) < wanted:
-        name = frame.f_globals.get("__name__", "")
-        if name == "magpy.runtime.compiled":
+        if _interp.is_caller(frame):
             break
+        name = frame.f_globals.get("__name__", "")
         if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
             code = frame.f_code
             sites.append((code.co_filename, frame.f_lineno, code.co_name, frame.f_globals))

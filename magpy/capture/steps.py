@@ -129,6 +129,7 @@ class EffectStep:
         args, kwargs: specs (magpy/mock/spec.py) of the arguments as they were when it was made.
         sites: (filename, line, function name, globals) of the frames of the program that the call
             can look at, outermost first.
+        caller: the caller of the run (1: the innermost) that the call says it comes from; 0: none.
         tensors: what the call may look at: outside tensors, and variables of those of the run.
     """
 
@@ -138,6 +139,7 @@ class EffectStep:
     sites: list[tuple[str, int, str, dict[str, Any]]]
     result: Any = None
     tensors: list[Any] = field(default_factory=list)
+    caller: int = 0
 
 
 Step = OpStep | ModeStep | HostStep | EffectStep

@@ -371,7 +371,7 @@ class Code:
             if not isinstance(step.func, types.MethodType)
             else self.constant(step.func)
         )
-        site = self.constant(support.call_at(step.sites))
+        site = self.constant(support.call_at(step.sites, step.caller))
         return [f"{site}({func}, {args}, {kwargs})"]
 
     # ------------------------------------------------------------- the function

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import functools
 import math
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from magpy import _interp
+from magpy.capture import attribution
 from magpy.capture.recorder import tensor_meta
 from magpy.capture.steps import TorchModes
 
@@ -94,16 +96,29 @@ def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:
 _EFFECT = compile("def call(f, a, k): return f(*a, **k)", "<magpy>", "exec").co_consts[0]
 
 
-def call_at(sites: list[tuple[str, int, str, dict[str, Any]]]) -> Callable[..., Any]:
+def call_at(
+    sites: list[tuple[str, int, str, dict[str, Any]]], caller: int = 0
+) -> Callable[..., Any]:
     """A function `call(f, args, kwargs)` that calls through frames that look like the program's.
 
-    warnings and logging report a frame that called them.
+    warnings and logging report a frame that called them.  With `caller`, the frame looks like that
+    caller of the mock function (1: the innermost) at the time.
     """
     if not sites:
         return lambda f, a, k: f(*a, **k)
+    if caller:
+        return functools.partial(_call_at_caller, caller, sites[0])
     *outer, inner = sites
     chain = [*(_placed(_CALL, site) for site in outer), _placed(_EFFECT, inner)]
     return functools.partial(chain[0], *chain[1:]) if outer else chain[0]
+
+
+def _call_at_caller(
+    level: int, fallback: tuple[str, int, str, dict[str, Any]], f: Any, a: Any, k: Any
+) -> Any:
+    mock = sys._getframe(1)
+    now = mock.f_back and attribution.site_of_caller(level, mock.f_back)
+    return _placed(_EFFECT, now or fallback)(f, a, k)
 
 
 def new_generator(made: tuple[Any, ...], args: tuple[Any, ...], cells: tuple[Any, ...]) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
+from magpy.capture import opaque
 from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.session import Capture
@@ -163,6 +164,8 @@ class Analyzer:
             self.anchors["redo"].append((f, args, value, mode_of(value)))
         for array, before in c.arrays:
             self.checks.append(("py", array_unchanged(before), (self.operand(array),)))
+        for obj, before in c.opaque:
+            self.checks.append(("py", opaque.unchanged(before), (self.operand(obj),)))
         for iterator, taken, length, exhausted in c.iterators:
             self.checks.append(
                 (
@@ -315,6 +318,11 @@ class Analyzer:
         dst = self.register()
         self.checks.append(("inst_dict", dst, rel.register))
         self.relative[id(d)] = Relative(d, dst, f"{rel.expr}.__dict__")
+
+    def obj_type(self, obj: Any, key: Any, t: Any) -> None:
+        """The class of an object was looked at."""
+        if id(obj) not in self.relative:
+            self.anchors["objtypes"].append((obj, t))
 
     def type_attr(self, t: Any, name: Any, value: Any) -> None:
         """A class attribute was looked up along the MRO."""
@@ -511,6 +519,7 @@ _EVENTS = {
     "cell": Analyzer.cell,
     "func": Analyzer.func,
     "snap": Analyzer.snap,
+    "type": Analyzer.obj_type,
 }
 
 

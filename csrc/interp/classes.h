@@ -1,0 +1,15 @@
+// What Python cannot say about classes.
+//
+// Owns: telling classes written in C from those that a class statement made.  Does not own: what follows from it.  Called by
+// the session, and by magpy/capture/opaque.py through `c_base`.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace magpy {
+
+// The nearest class written in C along the chain of `tp_base` (borrowed).
+PyTypeObject* c_base(PyTypeObject* type);
+
+}  // namespace magpy

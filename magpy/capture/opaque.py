@@ -1,0 +1,164 @@
+"""The state of objects written in C that no other guard covers, as their types themselves tell it.
+
+Owns which types have such state (`stateful`) and how it is put into a form that can be compared
+(`picture`: what the C type's `__reduce_ex__` gives, PEP 307).  Does not own containers, tensors,
+arrays and iterators, which have guards of their own.  Called by the session when C code looks into
+an outside object, and by the guards made from that (magpy/refgraph/analysis.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import functools
+import numbers
+import operator
+import re
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from magpy import _interp
+
+# Types whose objects have no state that changes, or only state that is read through attributes.
+# What comes from torch has its own rules.
+_STATELESS = (
+    object,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    tuple,
+    frozenset,
+    range,
+    slice,
+    type,
+    type(None),
+    type(NotImplemented),
+    type(...),
+    property,
+    staticmethod,
+    classmethod,
+    super,
+    functools.partial,
+    functools._lru_cache_wrapper,
+    operator.attrgetter,
+    operator.itemgetter,
+    operator.methodcaller,
+    re.Pattern,
+    re.Match,
+    weakref.ref,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FunctionType,
+    types.GenericAlias,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.MethodType,
+    types.MethodWrapperType,
+    types.ModuleType,
+    types.UnionType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MappingProxyType,
+)
+# Containers: the session takes their content (csrc/interp).
+_CONTAINERS = (dict, list, set, bytearray, collections.deque)
+# A lock is taken and given back within a call.
+_LOCKS = ("lock", "RLock")
+
+
+@functools.lru_cache(maxsize=1024)
+def stateful(t: type) -> bool:
+    """Whether objects of the type hold state in C that could change unseen."""
+    base = _interp.c_base(t)
+    if base in _STATELESS or base in _CONTAINERS or issubclass(base, numbers.Number):
+        return False
+    module = base.__module__
+    if module.partition(".")[0] in ("torch", "numpy", "magpy"):
+        return False
+    return not (module == "_thread" and base.__name__ in _LOCKS)
+
+
+def picture(obj: Any) -> Any:
+    """The state of an object in a form for `same`, or None if its type does not tell it.
+
+    Calls `__reduce_ex__` of the C type; runs no code of Python classes.
+    """
+    base = _interp.c_base(type(obj))
+    for c in type(obj).__mro__:
+        if c is base:
+            break
+        if not _TELLING.isdisjoint(c.__dict__):
+            return None
+    own = getattr(obj, "__dict__", None)
+    try:
+        reduced = base.__reduce_ex__(obj, 4)  # type: ignore[call-arg]
+    except Exception:  # noqa: BLE001 - whatever the type raises, it does not tell
+        return None
+    return _flat(reduced, own, 0)
+
+
+_TELLING = frozenset(["__reduce__", "__reduce_ex__", "__getstate__"])
+
+
+class _Object:
+    """An object in a picture: the same one must be there."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
+
+
+def _flat(v: Any, skip: Any, depth: int) -> Any:
+    if v is skip and v is not None:
+        return None  # the instance dict is watched
+    if type(v) in (tuple, list) and depth < _DEPTH:
+        return [_flat(x, skip, depth + 1) for x in v]
+    if type(v) is dict and depth < _DEPTH:
+        return [_flat(x, skip, depth + 1) for item in v.items() for x in item]
+    return _Object(v)
+
+
+_DEPTH = 8
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two pictures show the same state."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, list):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, _Object):
+        return a.obj is b.obj or _interp.leaf_equal(a.obj, b.obj)
+    return a is None
+
+
+def unchanged(expected: Any) -> Callable[[Any], bool]:
+    """A check that an object's state is what the picture shows."""
+    return lambda obj: same(picture(obj), expected)
+
+
+def outcome(f: Any, *args: Any) -> Any:
+    """What a call gives, as a value that can be compared: a tuple's items, or what it raises."""
+    try:
+        return tuple(f(*args))
+    except Exception as e:  # noqa: BLE001 - that it raises is what it gives
+        return type(e).__qualname__, str(e)
+
+
+def decimal_context() -> tuple[Any, ...]:
+    """The thread's decimal context, under which `decimal` computes (PEP 327), without its flags."""
+    c = decimal.getcontext()
+    traps = tuple(sorted(signal.__name__ for signal, on in c.traps.items() if on))
+    return c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps

@@ -1,0 +1,219 @@
+"""The edges of what docs/semantics.md assumes: each test shows what holds, and what happens beyond.
+
+Every assumption of that page names its test; `test_every_assumption_has_its_test` checks that.
+"""
+
+import ctypes
+import decimal
+import gc
+import pathlib
+import re
+import sys
+import threading
+import traceback
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import magpy
+from magpy.capture import leaves
+
+x = torch.arange(3.0) - 1
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def compiled(f, **options):
+    return magpy.compile(f, backend=options.pop("backend", "eager"), **options)
+
+
+def served(c):
+    return magpy.stats(c).hits
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_function_is_as_pure_as_it_was_called():
+    right = compiled(lambda t: (t + 1, gc.get_count()))
+    for _ in range(3):
+        right(x)
+    assert served(right) == 0, "what magpy does not know runs eagerly"
+    assert "get_count" in magpy.stats(right).reasons[0]
+    magpy.pure(gc.get_count)
+    try:
+        stale = compiled(lambda t: (t + 1, gc.get_count()))
+        assert len({stale(x)[1] for _ in range(3)}) == 1
+        assert served(stale) == 2
+    finally:
+        leaves.forget(gc.get_count)
+        magpy.reset()
+
+
+def test_changes_through_the_c_api_are_seen_and_writes_into_immutable_objects_are_not():
+    table, names, text = {"a": 1}, [1], bytes(bytearray(b"abc"))
+    f = compiled(lambda t: (t + table["a"] + names[0], text[0]))
+    f(x), f(x)
+    assert served(f) == 1
+    set_item = ctypes.pythonapi.PyDict_SetItem
+    set_item.argtypes = [ctypes.py_object] * 3
+    set_item(table, "a", 10)
+    assert torch.equal(f(x)[0], x + 11)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(5))
+    put = ctypes.pythonapi.PyList_SetItem
+    put.argtypes = [ctypes.py_object, ctypes.c_ssize_t, ctypes.py_object]
+    put(names, 0, 5)
+    assert torch.equal(f(x)[0], x + 15)
+    header = bytes.__basicsize__ - 1
+    ctypes.memset(id(text) + header, ord("z"), 1)
+    assert text == b"zbc"
+    assert f(x)[1] == ord("a"), "nobody may write into bytes"
+
+
+def test_memory_shared_with_numpy_is_a_tensors_memory():
+    weight = torch.ones(3)
+    view = weight.numpy()
+    f = compiled(lambda t: t * weight)
+    f(x), f(x)
+    view[:] = 3
+    assert torch.equal(f(x), x * 3)
+    assert served(f) == 2
+
+
+def test_a_backend_computes_what_it_computes():
+    f = compiled(lambda t: t + 1, backend=lambda gm, inputs: lambda *a: (gm(*a)[0] + 100,))
+    assert torch.equal(f(x), x + 1), "the first call is eager"
+    assert torch.equal(f(x), x + 101)
+
+
+def test_another_thread_is_seen_between_calls_and_not_within():
+    class State:
+        scale = 1
+
+    state = State()
+
+    def in_between():
+        thread = threading.Thread(target=setattr, args=(state, "scale", state.scale + 1))
+        thread.start()
+        thread.join()
+
+    def backend(gm, inputs):
+        def run(*a):
+            in_between()
+            return gm(*a)
+
+        return run
+
+    f = compiled(lambda t: (t + 1, state.scale), backend=backend)
+    assert f(x)[1] == 1
+    assert f(x)[1] == 1, "what a thread changes within a call is seen by the next"
+    assert state.scale == 2
+    assert f(x)[1] == 2
+
+
+def test_immutable_values_are_equal_and_not_always_new():
+    f = compiled(lambda t: (t + 1, 0.5 * len(t)))
+    f(x)
+    a, b = f(x)[1], f(x)[1]
+    assert served(f) == 2
+    assert a == b == 1.5
+    assert a is b, "eager makes a new float in every call"
+
+
+def test_objects_keep_their_identity():
+    inner = [1]
+    f = compiled(lambda t, k: (inner, k, [inner], t))
+    f(x, inner)
+    first, second, (third,), fourth = f(x, inner)
+    assert served(f) == 1
+    assert first is second is third is inner
+    assert fourth is x
+
+
+def test_addresses_of_objects_made_in_the_call_are_those_of_the_watched_run():
+    f = compiled(lambda t: (t + 1, id(object()) != 0, id(x)))
+    f(x)
+    assert f(x)[1:] == (True, id(x))
+    assert served(f) == 1
+
+
+def test_locks_are_not_taken_by_an_entry():
+    lock = threading.Lock()
+
+    def program(t):
+        with lock:
+            return t + 1
+
+    f = compiled(program)
+    f(x), f(x)
+    assert served(f) == 1
+    assert not lock.locked()
+    with lock:
+        assert torch.equal(f(x), x + 1), "an eager call would wait here for ever"
+    assert served(f) == 2
+
+
+def test_flags_of_the_decimal_context_are_not_raised_again():
+    f = compiled(lambda t: (t + 1, str(decimal.Decimal(1) / 3)))
+    f(x)
+    decimal.getcontext().clear_flags()
+    assert f(x)[1].startswith("0.333")
+    assert served(f) == 1
+    assert not decimal.getcontext().flags[decimal.Inexact]
+
+
+def test_inside_of_torchs_own_functions_is_torchs():
+    relu = torch.relu
+    direct = compiled(lambda t: torch.relu(t), backend="aot_eager")
+    within = compiled(lambda t: F.relu(t), backend="aot_eager")
+    assert torch.equal(direct(x), within(x))
+    assert torch.equal(direct(x), within(x))
+    try:
+        torch.relu = lambda t: relu(t) + 1
+        assert torch.equal(direct(x), relu(x) + 1), "a name that the program reads is guarded"
+        assert torch.equal(within(x), relu(x)), "F.relu is one operation, whatever it calls"
+    finally:
+        torch.relu = relu
+
+
+def test_tracebacks_show_the_lines_and_not_the_locals():
+    def program(t):
+        secret = 7
+        if t.shape[0] == 3:
+            raise ValueError(secret)
+        return t
+
+    f = compiled(program)
+
+    def frames():
+        with pytest.raises(ValueError, match="7") as info:
+            f(x)
+        last = traceback.extract_tb(info.tb)[-1]
+        tb = info.tb
+        while tb.tb_next is not None:
+            tb = tb.tb_next
+        return (last.name, last.lineno), "secret" in tb.tb_frame.f_locals
+
+    eager, again = frames(), frames()
+    assert served(f) == 1
+    assert eager[0] == again[0]
+    assert (eager[1], again[1]) == (True, False)
+
+
+def test_reference_counts_of_what_the_caller_holds_are_those_of_eager_afterwards():
+    y = torch.ones(3)
+    f = compiled(lambda t: t + 1)
+    f(y), f(y)
+    before = sys.getrefcount(y)
+    f(y)
+    assert sys.getrefcount(y) == before
+    assert served(f) == 2
+
+
+def test_every_assumption_has_its_test():
+    page = (ROOT / "docs" / "semantics.md").read_text()
+    assumed = page.split("## What is assumed")[1]
+    rows = [line for line in assumed.splitlines() if line.startswith("| ") and "`test_" in line]
+    named = {name for row in rows for name in re.findall(r"`(test_\w+)`", row)}
+    assert len(rows) >= 10
+    mine = {name for name in globals() if name.startswith("test_")}
+    assert named <= mine, named - mine
+    assert mine - named == {"test_every_assumption_has_its_test"}
