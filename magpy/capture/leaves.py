@@ -128,7 +128,12 @@ _COMPUTES = {
     "posix": _names("fspath _path_normpath _path_splitroot _path_splitroot_ex"),
     "sys": _names("_getframe exc_info exception getrefcount getsizeof intern _current_frames"),
     "_locale": _names("strcoll strxfrm"),
-    "_imp": _names("acquire_lock release_lock lock_held"),
+    "_imp": _names(
+        """
+        acquire_lock extension_suffixes find_frozen is_builtin is_frozen is_frozen_package lock_held
+        release_lock
+        """
+    ),
     "time": _names("mktime"),
 }
 # The clock, also as text.

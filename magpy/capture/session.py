@@ -539,8 +539,10 @@ class Handler:
 
     def _random(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A draw from Python's or numpy's generator: redone in order, its value bound."""
-        owner = getattr(f, "__self__", None)
         name = f.__name__
+        if args and getattr(type(args[0]), name, None) is f:
+            f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
+        owner = getattr(f, "__self__", None)
         recorder = self.recorder
         if recorder._depth or recorder.refusal is not None or self.refusal is not None:
             return ABSENT
