@@ -540,7 +540,7 @@ class Handler:
     def _random(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A draw from Python's or numpy's generator: redone in order, its value bound."""
         name = f.__name__
-        if args and f is not None and getattr(type(args[0]), name, None) is f:
+        if args and getattr(type(args[0]), name, None) == f:
             f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
         owner = getattr(f, "__self__", None)
         recorder = self.recorder
