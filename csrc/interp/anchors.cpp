@@ -571,10 +571,9 @@ void Anchors::arm_set(SetCheck& check) {
   check.mask = -1;
   // Only elements that are the very ones expected: those live as long as the guard, and nothing else has their addresses.
   std::vector<PyObject*> expected;
-  Py_ssize_t pos = 0;
-  PyObject* item;
-  Py_hash_t hash;
-  while (_PySet_NextEntry(check.items, &pos, &item, &hash)) expected.push_back(item);
+  auto* items = (PySetObject*)check.items;
+  for (Py_ssize_t k = 0; k <= items->mask; k++)
+    if (items->table[k].key && items->table[k].hash != -1) expected.push_back(items->table[k].key);
   std::sort(expected.begin(), expected.end());
   for (Py_ssize_t k = 0; k <= set->mask; k++) {
     PyObject* key = set->table[k].key;
