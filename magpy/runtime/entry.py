@@ -6,11 +6,13 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import operator
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +85,32 @@ def _needed(capture: Capture) -> set[Var]:
     return out
 
 
+_SHOW = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _own_warnings() -> Iterator[None]:
+    """Keeps a backend's warnings out of what the program makes of its own.
+
+    A program that records warnings, or turns them into exceptions, must not meet those of a
+    compiler that eager does not have; they go to the logger then.  The registries that make
+    warnings come once stay valid: `warnings.catch_warnings` would clear them.
+    """
+    m: Any = warnings
+    saved = m.filters, m.showwarning, m._showwarnmsg_impl
+    as_ever = (m.showwarning, m._showwarnmsg_impl) == _SHOW
+    if as_ever and not any(action == "error" for action, *_ in m.filters):
+        yield
+        return
+    m.filters = [("default", None, Warning, None, 0)]
+    m.showwarning = _SHOW[0]
+    m._showwarnmsg_impl = lambda message: log.info("%s", message)
+    try:
+        yield
+    finally:
+        m.filters, m.showwarning, m._showwarnmsg_impl = saved
+
+
 class Runner:
     """A segment in the mock function: compiles itself with the first inputs it sees."""
 
@@ -113,7 +141,8 @@ class Runner:
         start = time.perf_counter()
         try:
             faults.check("backend")
-            compiled = self.backend(self.segment.graph, inputs)
+            with _own_warnings():
+                compiled = self.backend(self.segment.graph, inputs)
             if not callable(compiled):
                 raise TypeError(
                     f"the backend returned {type(compiled).__name__}, which is not callable"

@@ -17,6 +17,7 @@ import weakref
 import torch
 from torch import nn
 
+import magpy
 from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
@@ -536,3 +537,29 @@ def class_attributes_are_deleted(compile):
 
 
 test_effects = check_all(CASES)
+
+
+def test_warnings_of_a_backend_are_not_the_programs():
+    def backend(gm, inputs):
+        warnings.warn("from the compiler", DeprecationWarning, stacklevel=1)
+        return gm
+
+    def f(t):
+        warnings.warn("from the program", stacklevel=1)
+        return t + 1
+
+    compiled = magpy.compile(f, backend=backend)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            compiled(x)
+    assert [str(w.message) for w in caught] == ["from the program"] * 3
+    assert magpy.stats(compiled).hits == 2
+    strict = magpy.compile(lambda t: t + 2, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            assert torch.equal(strict(x), x + 2)
+        filters = warnings.filters
+    assert magpy.stats(strict).hits == 2
+    assert ("error", None, Warning, None, 0) in filters
