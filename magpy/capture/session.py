@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import attribution, leaves, opaque
+from magpy.capture import attribution, leaves, memory, opaque
 from magpy.capture.effects import (
     AttrEffect,
     ContainerEffect,
@@ -105,7 +105,8 @@ class Handler:
         self.opaque: list[tuple[Any, Any]] = []
         self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.arrays: list[tuple[Any, Any]] = []
-        self.array_sites: dict[int, str] = {}
+        self.sites: dict[int, str] = {}
+        self.written: list[memory.Range | None] = []
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, Any, Any]] = []
@@ -153,7 +154,7 @@ class Handler:
         if t.__module__ == "numpy":
             if t.__name__ == "ndarray":
                 self.arrays.append((obj, obj.copy()))
-                self.array_sites.setdefault(id(obj), where_text())
+                self.sites.setdefault(id(obj), where_text())
             return
         if t in _VIEWS:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
@@ -178,6 +179,7 @@ class Handler:
             if before is None:
                 self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
             self.opaque.append((obj, before))
+            self.sites.setdefault(id(obj), where_text())
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a call that the table of leaves reserves for the handler."""
@@ -352,6 +354,30 @@ class Handler:
             self.contexts[id(var)] = (var, var.get(ABSENT))
         return ABSENT
 
+    def check_buffers(self, where: str) -> None:
+        """Refuses where memory was read as a buffer from outside and written through a tensor.
+
+        What the buffer held when it was first read need not be what it held before the call.
+
+        Args:
+            where: the place to name where that of the read is not known.
+        """
+        bytearrays = [obj for obj, _, _ in self.session.containers() if isinstance(obj, bytearray)]
+        read = [obj for obj, _ in (*self.arrays, *self.opaque)] + bytearrays
+        if not read or self.refusal is not None:
+            return
+        record = self.recorder.record
+        written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
+        for obj in read:
+            place = memory.of_buffer(obj)
+            if any(memory.meet(place, w) for w in written):
+                self.refusal = Refusal(
+                    f"memory that is read as a {type(obj).__name__} from outside is changed "
+                    "through a tensor",
+                    self.sites.get(id(obj), where),
+                )
+                return
+
     def finish_contexts(self, builder: Builder) -> None:
         """Notes the context variables that the run has left changed."""
         for var, before in self.contexts.values():
@@ -463,6 +489,8 @@ class Handler:
 
     def _host_only(self, f: Any, args: tuple[Any, ...]) -> None:
         recorder = self.recorder
+        if isinstance(args[0], np.ndarray):
+            self.written.append(memory.of_buffer(args[0]))
         if recorder.refusal is None and not recorder._depth:
             recorder._add(
                 HostStep(
@@ -1056,9 +1084,10 @@ def _finish(
         if _array_form(now) != _array_form(before) and handler.refusal is None:
             handler.refusal = Refusal(
                 "a numpy array from outside is changed",
-                handler.array_sites[id(now)],
+                handler.sites[id(now)],
                 "Return a new array",
             )
+    handler.check_buffers(_definition(f))
     refusal = handler.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
@@ -1102,6 +1131,11 @@ def _finish(
         session.events,
         _sites(out.exception) if out.exception is not None else None,
     )
+
+
+def _definition(f: Any) -> str:
+    code = getattr(getattr(f, "__func__", f), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
 
 
 def _array_form(array: Any) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _interp, _tensor
@@ -99,10 +100,20 @@ class Analysis:
 
 
 def device_equal(expected: Any) -> Any:
-    """A check that a value is the same device, or another small immutable C object."""
+    """A check that a value is the same device or size."""
 
     def check(v: Any) -> bool:
         return type(v) is type(expected) and bool(v == expected)
+
+    return check
+
+
+def scalar_equal(expected: np.generic) -> Any:
+    """A check that a value is a numpy scalar of the same type and bits."""
+    bits = expected.tobytes()
+
+    def check(v: Any) -> bool:
+        return type(v) is type(expected) and v.dtype == expected.dtype and v.tobytes() == bits
 
     return check
 
@@ -205,11 +216,7 @@ class Analyzer:
         if isinstance(v, _ANCHOR_TYPES):
             checks.append(("is", reg, v))
             return
-        if (
-            t is torch.device
-            or t is torch.Size
-            or (t.__module__ == "numpy" and t.__name__ != "ndarray")
-        ):
+        if t is torch.device or t is torch.Size:
             checks.append(("py", device_equal(v), (reg,)))
             return
         known = self.relative.get(id(v))
@@ -217,6 +224,9 @@ class Analyzer:
             checks.append(("same", reg, known.register))
             return
         self.relative[id(v)] = Relative(v, reg, expr)
+        if isinstance(v, np.generic):
+            checks.append(("py", scalar_equal(v), (reg,)))
+            return
         if isinstance(v, torch.Tensor):
             meta = self.capture.metas.get(id(v))
             checks.append(("tensor", reg, meta if meta is not None else _tensor.TensorMeta(v)))

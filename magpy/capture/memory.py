@@ -1,0 +1,49 @@
+"""Memory that tensors share with arrays and with other buffers of Python (PEP 3118).
+
+Owns telling which addresses an object's data has.  Does not own which objects are read or written
+(magpy/capture/session.py, magpy/capture/recorder.py).  Called by magpy/capture/session.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+# From the first byte to behind the last.
+Range = tuple[int, int]
+
+
+def of_buffer(obj: Any) -> Range | None:
+    """The addresses of an array's or another buffer's bytes; None for an object that is none."""
+    if not isinstance(obj, np.ndarray):
+        try:
+            obj = np.frombuffer(obj, np.uint8)
+        except (TypeError, ValueError, BufferError):
+            return None
+    low = high = obj.__array_interface__["data"][0]
+    for size, stride in zip(obj.shape, obj.strides, strict=True):
+        if size == 0:
+            return None
+        step = (size - 1) * stride
+        low, high = min(low, low + step), max(high, high + step)
+    return low, high + obj.itemsize
+
+
+def of_tensor(tensor: torch.Tensor) -> Range | None:
+    """The addresses of a tensor's storage, if the interpreter can reach them."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if tensor.device.type != "cpu":
+            return None
+        try:
+            storage = tensor.untyped_storage()
+            start = storage.data_ptr()
+        except (RuntimeError, NotImplementedError):
+            return None  # sparse tensors and others without one storage
+        return start, start + storage.nbytes()
+
+
+def meet(a: Range | None, b: Range | None) -> bool:
+    """Whether two ranges have a byte in common."""
+    return a is not None and b is not None and a[0] < b[1] and b[0] < a[1]

@@ -1,0 +1,10 @@
+import torch
+raw = bytearray(8)
+view = torch.frombuffer(raw, dtype=torch.uint8)
+def f():
+    view.add_(1)
+    return bytes(raw), sum(raw)
+target = f
+def steps(f):
+    for i in range(4):
+        yield attempt(f)
