@@ -208,6 +208,39 @@ def test_reference_counts_of_what_the_caller_holds_are_those_of_eager_afterwards
     assert served(f) == 2
 
 
+def test_objects_from_outside_that_were_read_may_die_later():
+    class Thing:
+        k = 2
+
+        def __del__(self):
+            died.append(self.name)
+
+    def thing(name):
+        made = Thing()
+        made.name = name
+        return made
+
+    def program(t, given):
+        thing("made")
+        died.append("and the call goes on")
+        return t * given.k * holder.thing.k
+
+    died = []
+    holder = thing("holder")
+    holder.thing = thing("read")
+    f = compiled(program)
+    given = thing("given")
+    f(x, given), f(x, given)
+    assert served(f) == 1
+    del given
+    assert died == ["made", "and the call goes on"] * 2 + ["given"], "these die as in eager"
+    holder.thing = None
+    assert "read" not in died, "the entry's guard compares with it"
+    f = None
+    gc.collect()
+    assert died[-1] == "read", "it goes with the compiled callable"
+
+
 def test_every_assumption_has_its_test():
     page = (ROOT / "docs" / "semantics.md").read_text()
     assumed = page.split("## What is assumed")[1]
