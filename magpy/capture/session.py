@@ -186,7 +186,7 @@ class Handler:
         treat = _TREATMENTS.get(leaves.effect_of(f), Handler._unknown)
         return treat(self, f, args, kwargs)
 
-    def caller_read(self, frame: Any, unused: Any) -> None:
+    def caller_read(self, frame: Any) -> None:
         """The program looks at a frame that was there before the call."""
         self.refuse("the frame of a caller is looked at")
 
