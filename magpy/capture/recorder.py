@@ -127,6 +127,8 @@ _ARITHMETIC = _names(
     floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
     """
 )
+# The in-place operators: `__iadd__` and so on.
+_IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
 # Operations that take a value and give a tensor of fixed shape: done between segments.
 _HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
 
@@ -206,6 +208,21 @@ def accessor_of(func: Any) -> tuple[str, str] | None:
     if name is None and isinstance(owner, property):
         name = getattr(owner.fget, "__name__", None)
     return (kind, name) if isinstance(name, str) else None
+
+
+def _would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:
+    """Whether an operation that raised changes a tensor where it does not raise, by its name."""
+    if accessor is not None:
+        return accessor[0] != "get"
+    name = getattr(func, "__name__", "")
+    return (
+        name in _HOST_METHODS
+        or name in ("__setitem__", "__delitem__")
+        or (name.endswith("_") and not name.endswith("__"))
+        or (name.startswith("__i") and name.endswith("__") and name[3:-2] in _IN_PLACE)
+        or kwargs.get("out") is not None
+        or bool(kwargs.get("inplace"))
+    )
 
 
 def _accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
@@ -465,16 +482,35 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
-        kwargs = kwargs or {}
         if self._depth or self.refusal is not None:
-            return func(*args, **kwargs)
+            return func(*args, **(kwargs or {}))
         _interp.pause()
         try:
             if types and self._session is not None:
-                return self._overloaded(func, args, kwargs)
-            return self._operation(func, args, kwargs)
+                if not any(issubclass(t, torch.Tensor) for t in types):
+                    return self._dispatched(func, types, args, kwargs)
+                return self._overloaded(func, args, kwargs or {})
+            return self._operation(func, args, kwargs or {})
         finally:
             _interp.resume()
+
+    def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """An operation on objects that are no tensors: what their methods do is the program's.
+
+        Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-python-api
+        """
+        given = (func, types, args) if kwargs is None else (func, types, args, kwargs)
+        for t in types:
+            owner = _first_of(t, (*args, *(kwargs or {}).values()))
+            if owner is None:
+                break
+            method = _interp.call(getattr, (owner, "__torch_function__"), {})
+            with self:  # torch has put the mode aside
+                result = _interp.watched(method, given, {})
+            if result is not NotImplemented:
+                return result
+        self.refusal = refuse("no __torch_function__ takes the operation")
+        return func(*args, **(kwargs or {}))
 
     def _overloaded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation on a subclass, below which Python runs unwatched: the graph runs it again.
@@ -671,6 +707,7 @@ class Recorder(TorchFunctionMode):
             self.refusal = Refusal("memory ran out")
             return
         args, kwargs = plan
+        mutates = _would_write(func, accessor, kwargs)
         if accessor is not None:
             func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
             args = (
@@ -690,6 +727,7 @@ class Recorder(TorchFunctionMode):
                 [],
                 where_text(3),
                 self.dirty(),
+                mutates=mutates,
                 result=var,
             )
         )
@@ -877,6 +915,18 @@ def _collect_refs(v: Any, out: set[Var]) -> None:
     elif isinstance(v, dict):
         for x in v.values():
             _collect_refs(x, out)
+
+
+def _first_of(t: type, values: Any) -> Any:
+    """The first object of this very type among arguments, or None."""
+    for v in values:
+        if type(v) is t:
+            return v
+        if isinstance(v, (tuple, list)):
+            found = _first_of(t, v)
+            if found is not None:
+                return found
+    return None
 
 
 def _has_array(args: Any) -> bool:

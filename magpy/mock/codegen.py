@@ -485,7 +485,8 @@ class Code:
             }
             generators = self.constant(tuple(owners.values()), "R")
             backward = any(
-                isinstance(s, HostStep) and s.kind == "none" and s.mutates for s in c.record.steps
+                isinstance(s, HostStep) and s.kind in ("none", "raises") and s.mutates
+                for s in c.record.steps
             )
             leaves = (
                 [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf]
