@@ -105,6 +105,7 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
   on_item_load_pre(obj, key);
   PyObject* value = PyObject_GetItem(obj, key);
   if (!active()) return value;
+  if (value == nullptr) on_raised(obj, key);
   PyObject* given = on_item_load(obj, key, value);
   return value == nullptr ? nullptr : given;
 }
@@ -177,7 +178,8 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   tls_c_call = kBinary[op] == PyNumber_Remainder && (PyUnicode_Check(a[1]) || PyBytes_Check(a[1]));
   PyObject* result = kBinary[op](a[1], a[0]);
   tls_c_call = false;
-  if (result == nullptr || !active()) return result;
+  if (!active()) return result;
+  if (result == nullptr) on_raised(a[1], a[0]);
   return on_binary(op, a[1], a[0], result);
 }
 
@@ -187,7 +189,8 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
   on_compare_pre(op, a[1], a[0]);
   PyObject* result = PyObject_RichCompare(a[1], a[0], op);
-  if (result == nullptr || !active()) return result;
+  if (!active()) return result;
+  if (result == nullptr) on_raised(a[1], a[0]);
   return on_compare(op, a[1], a[0], result);
 }
 
@@ -205,7 +208,8 @@ PyObject* probe_unary(PyObject*, Args a, size_t, PyObject*) {
       if (truth >= 0) result = PyBool_FromLong(!truth);
     }
   }
-  if (result == nullptr || !active()) return result;
+  if (!active()) return result;
+  if (result == nullptr) on_raised(a[0], nullptr);
   return on_unary(op, a[0], result);
 }
 
@@ -533,6 +537,7 @@ PyObject* format(PyObject* value, PyObject* spec, int conversion) {
     // Two steps: what the conversion gave is formatted.
     result = on_format(value, nullptr, conversion, result);
     PyObject* text = PyObject_Format(result, spec);
+    if (text == nullptr && active()) on_raised(result, spec);
     if (text != nullptr && active()) text = on_format(result, spec, 0, text);
     Py_DECREF(result);
     return text;
@@ -540,7 +545,10 @@ PyObject* format(PyObject* value, PyObject* spec, int conversion) {
   if (spec != nullptr || !PyUnicode_CheckExact(result)) {
     PyObject* text = PyObject_Format(result, spec);
     Py_DECREF(result);
-    if (text == nullptr) return nullptr;
+    if (text == nullptr) {
+      if (active()) on_raised(value, spec);
+      return nullptr;
+    }
     result = text;
   }
   return active() ? on_format(value, spec, conversion, result) : result;

@@ -80,6 +80,8 @@ PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
 void on_compare_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);
 PyObject* on_unary(int op, PyObject* a, PyObject* result);
+// An operation on these (b may be null) raised: that it does is sure for these very values only.
+void on_raised(PyObject* a, PyObject* b);
 
 // A call.  pre: returns true when the session performed it (then *result is the new reference or nullptr with an exception set).
 // `args` is a vector of npos positional values followed by the keyword values named in kwnames (tuple or nullptr).

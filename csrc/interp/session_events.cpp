@@ -427,6 +427,14 @@ PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return
 
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("compare", op, a, b, result); }
 
+void on_raised(PyObject* a, PyObject* b) {
+  Session* s = tls_session;
+  if (s->tracked->empty()) return;
+  ErrorGuard error;
+  for (PyObject* v : {a, b})
+    if (v != nullptr && !is_tensor(v)) rely_on(s, v);
+}
+
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
   Session* s = tls_session;
   // The truth of a tracked value was checked when it was taken.

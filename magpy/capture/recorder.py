@@ -150,8 +150,8 @@ def current_modes() -> TorchModes:
     )
 
 
-# magpy's own looks at a tensor are none of the program's: a subclass does not hear of them.
-_without_subclasses: Any = torch._C.DisableTorchFunctionSubclass
+# magpy's own looks at a tensor are none of the program's: no subclass and no mode hears of them.
+unheard: Any = torch._C.DisableTorchFunction
 
 
 def user_location(skip: int = 1) -> tuple[str, int, str, dict[str, Any]] | None:
@@ -255,6 +255,7 @@ class Recorder(TorchFunctionMode):
         self._relied: set[Var] = set()
         self._rely = False
         self._on_host = False
+        self._heard = False
         self._loose: set[Var] = set()
         self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
         self._memories = 0
@@ -336,12 +337,13 @@ class Recorder(TorchFunctionMode):
         self.record.inputs[var] = tensor
         # The guard is on what the tensor was before the run changed it.
         self.metas[id(tensor)] = _tensor.TensorMeta(tensor)
-        self._versions[var] = -1 if tensor.is_inference() else tensor._version
+        with unheard():
+            self._versions[var] = -1 if tensor.is_inference() else tensor._version
         return var
 
     def dirty(self) -> frozenset[Var]:
         """The outside tensors that were changed in place so far."""
-        with _without_subclasses():
+        with unheard():
             return frozenset(
                 v
                 for v, n in self._versions.items()
@@ -486,7 +488,7 @@ class Recorder(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         _interp.pause()
         try:
-            if types and self._session is not None:
+            if self._session is not None and any(map(_hears, types)):
                 if not any(issubclass(t, torch.Tensor) for t in types):
                     return self._dispatched(func, types, args, kwargs)
                 return self._overloaded(func, args, kwargs or {})
@@ -519,7 +521,11 @@ class Recorder(TorchFunctionMode):
         what the call does.
         """
         before = container_states(self._session)
-        result = self._operation(func, args, kwargs)
+        self._heard = True
+        try:
+            result = self._operation(func, args, kwargs)
+        finally:
+            self._heard = False
         after = container_states(self._session)
         if any(after.get(k) != v for k, v in before.items()) and self.refusal is None:
             self.refusal = refuse("a __torch_function__ changes an object that the call looks at")
@@ -532,19 +538,19 @@ class Recorder(TorchFunctionMode):
             accessor = accessor_of(func)
             if accessor is not None:
                 name = accessor[1]
-                if accessor[0] == "get" and name in METADATA:
+                if accessor[0] == "get" and name in METADATA and not self._heard:
                     self._metadata_read(args, name)
                     return func(*args, **kwargs)
-        elif name in METADATA or name in _MODE_SETTERS:
+        elif (name in METADATA and not self._heard) or name in _MODE_SETTERS:
             self._metadata_read(args, name)
             return func(*args, **kwargs)
         elif name == "type" and len(args) == 1 and not kwargs:
             return func(*args)  # the name of dtype and device
-        elif name == "__iter__" and args:
+        elif name == "__iter__" and args and not self._heard:
             return self._iterate(args[0])
         try:
             faults.check("recorder")
-            with _without_subclasses():
+            with unheard():
                 plan = self._before(func, name, accessor, args, kwargs)
         except Refusal as r:
             self.refusal = r
@@ -568,7 +574,7 @@ class Recorder(TorchFunctionMode):
         if result is NotImplemented:
             return result
         try:
-            with _without_subclasses():
+            with unheard():
                 return self._after(func, name, accessor, plan, result, flags)
         except Refusal as r:
             self.refusal = r
@@ -790,6 +796,8 @@ class Recorder(TorchFunctionMode):
         expected: Any = None
         if func is getattr:
             mutates = False
+        if self._heard and not outs:
+            mutates = True  # a subclass hears of it, in this order
         if result is None and func is not getattr:
             kind = "none"
         elif outs or self._only_known(result):
@@ -879,6 +887,18 @@ class Recorder(TorchFunctionMode):
         return self._start
 
 
+_QUIET: tuple[Any, ...] = (
+    vars(torch.Tensor)["__torch_function__"].__func__,
+    torch._C._disabled_torch_function_impl,
+)
+
+
+def _hears(cls: Any) -> bool:
+    """Whether Python of the program runs when an operation is given an instance of a class."""
+    method = cls.__torch_function__
+    return getattr(method, "__func__", method) not in _QUIET
+
+
 def _storage(tensor: Any) -> int:
     try:
         return int(_tensor.storage_id(tensor))
@@ -945,12 +965,13 @@ def _has_ref(v: Any) -> bool:
 
 def _tensor_meta(result: Any) -> Any:
     if isinstance(result, torch.Tensor):
-        return (
-            tuple(result.shape),
-            result.dtype,
-            result.device,
-            tuple(result.stride()) if result.layout == torch.strided else None,
-        )
+        with unheard():
+            return (
+                tuple(result.shape),
+                result.dtype,
+                result.device,
+                tuple(result.stride()) if result.layout == torch.strided else None,
+            )
     if isinstance(result, (tuple, list)):
         return [_tensor_meta(x) for x in result]
     if isinstance(result, dict):

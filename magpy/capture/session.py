@@ -39,7 +39,7 @@ from magpy.capture.effects import (
 )
 from magpy.capture.leaves import Effect, Leaf
 from magpy.capture.native import prepare
-from magpy.capture.recorder import Recorder, where_text
+from magpy.capture.recorder import Recorder, unheard, where_text
 from magpy.capture.steps import (
     EffectStep,
     HostStep,
@@ -436,7 +436,12 @@ class Handler:
 
     def truth(self, v: Any) -> None:
         """The truth of a tracked value decides a jump."""
-        self._derive(bool, (v,), {}, bool(v))
+        try:
+            result = bool(v)
+        except Exception:  # noqa: BLE001 - the program's own: the jump is about to raise it
+            self.rely_on(v)
+        else:
+            self._derive(bool, (v,), {}, result)
 
     def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A binary operation with a tracked operand."""
@@ -505,13 +510,23 @@ class Handler:
                 )
             )
 
+    def _sure(
+        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = None
+    ) -> Any:
+        """Calls `f`; that it raises is sure for these very values only."""
+        try:
+            return f(*args, **kwargs)
+        except Exception:
+            self.session.rely_on((args, kwargs, owner))
+            raise
+
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
         owner = getattr(f, "__self__", None)
         if leaves.scalar_function(f) and _recomputable(f, (args, kwargs)):
             if owner is not None and not isinstance(owner, (types.ModuleType, type)):
                 name = f.__name__
-                result = f(*args, **kwargs)
+                result = self._sure(f, args, kwargs, owner)
                 unbound = getattr(type(owner), name)
                 if result is None:
                     self._host_only(unbound, (owner, *args))
@@ -520,7 +535,7 @@ class Handler:
             if f is int or f is float:
                 self.recorder.direct = True
             try:
-                result = f(*args, **kwargs)
+                result = self._sure(f, args, kwargs)
             finally:
                 self.recorder.direct = False
             if any(isinstance(a, torch.Tensor) for a in args):
@@ -607,7 +622,7 @@ class Handler:
         for a in (*args, *kwargs.values()):
             self.session.touch(a)
         converted = recorder.convert_all(args), recorder.convert_all(kwargs)
-        result = f(*args, **kwargs)
+        result = self._sure(f, args, kwargs)
         try:
             return recorder.track(f, converted[0], converted[1], result, owner)
         except Refusal as r:
@@ -1098,6 +1113,22 @@ def _finish(
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
     _check_effects(record)
+    with unheard():
+        out.capture = _end(out, handler, f, args, kwargs, state, metas, record)
+
+
+def _end(
+    out: Outcome,
+    handler: Handler,
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    state: Any,
+    metas: dict[int, Any],
+    record: Record,
+) -> Capture:
+    """What the run has left behind."""
+    recorder, session = handler.recorder, handler.session
     log = session.log()
     builder = handler.builder()
     if out.exception is None:
@@ -1112,7 +1143,7 @@ def _finish(
     effects = end_state(session, log, builder)
     log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.metas)
-    out.capture = Capture(
+    return Capture(
         f,
         args,
         kwargs,

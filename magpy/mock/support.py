@@ -18,7 +18,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture import attribution
-from magpy.capture.recorder import tensor_meta
+from magpy.capture.recorder import tensor_meta, unheard
 from magpy.capture.steps import TorchModes
 
 
@@ -227,7 +227,7 @@ def save(
     tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = (), leaves: tuple[Any, ...] = ()
 ) -> Any:
     """Copies of what the entry changes: tensors, gradients of leaves, states of generators."""
-    with torch.no_grad():
+    with torch.no_grad(), unheard():
         copies = [(t, t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
@@ -241,7 +241,7 @@ def save(
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
     copies, grads, states = saved
-    with torch.no_grad():
+    with torch.no_grad(), unheard():
         for t, copy in copies:
             t.detach().copy_(copy)
         for t, grad, copy in grads:

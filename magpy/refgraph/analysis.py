@@ -149,6 +149,15 @@ class Analyzer:
         self.constants: dict[str, Any] = {}
         self.anchored: dict[int, Any] = {}
         self.overwritten = _overwritten(capture)
+        self.classes = {
+            id(obj): before
+            for kind, obj, key, before in capture.log
+            if kind == "write_attr" and key == "__class__"
+        }
+
+    def class_of(self, obj: Any) -> Any:
+        """The class that an object had before the run."""
+        return self.classes.get(id(obj), type(obj))
 
     def register(self) -> int:
         """A new register."""
@@ -212,7 +221,7 @@ class Analyzer:
         if c_leaf(v):
             checks.append(("leaf", reg, v))
             return
-        t = type(v)
+        t = self.class_of(v)
         if isinstance(v, _ANCHOR_TYPES):
             checks.append(("is", reg, v))
             return
@@ -317,7 +326,7 @@ class Analyzer:
         """An object's instance dict was reached."""
         rel = self.relative.get(id(obj))
         if rel is None:
-            self.anchors["objtypes"].append((obj, type(obj)))
+            self.anchors["objtypes"].append((obj, self.class_of(obj)))
             if not isinstance(obj, types.FunctionType):
                 if object.__getattribute__(obj, "__dict__") is not d:
                     raise Refusal(f"the __dict__ of a {type(obj).__name__} is replaced")

@@ -20,6 +20,7 @@ from typing import Any
 
 from magpy import _interp, backends, config
 from magpy.capture import session
+from magpy.capture.recorder import unheard
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
@@ -138,9 +139,10 @@ class Manager:
                 raise outcome.refusal
             capture = outcome.capture
             assert capture is not None
-            new, info = entries.build(
-                capture, self.backend, self._recover_of(weakref.ref(compiled))
-            )
+            with unheard():
+                new, info = entries.build(
+                    capture, self.backend, self._recover_of(weakref.ref(compiled))
+                )
             info.capture_seconds = time.perf_counter() - start
             self.capture_seconds += info.capture_seconds
             if self.options.fullgraph and len(info.segments) > 1:
