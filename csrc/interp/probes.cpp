@@ -582,10 +582,15 @@ PyObject* probe_make_function(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
-// (module or value)
+// (module, name)
 PyObject* probe_import(PyObject*, Args a, size_t, PyObject*) {
-  if (active()) on_import(a[0]);
+  if (active()) on_import(a[0], a[1]);
   return Py_NewRef(a[0]);
+}
+
+// (value, module, name)
+PyObject* probe_import_from(PyObject*, Args a, size_t, PyObject*) {
+  return active() ? on_attr_load(a[1], a[2], Py_NewRef(a[0])) : Py_NewRef(a[0]);
 }
 
 // ---- the probes as objects ----
@@ -656,6 +661,7 @@ struct {
     {"probe_build_string", probe_build_string},
     {"probe_make_function", probe_make_function},
     {"probe_import", probe_import},
+    {"probe_import_from", probe_import_from},
 };
 
 }  // namespace

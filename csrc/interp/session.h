@@ -102,8 +102,8 @@ PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result
 
 // The program made a function object (post).
 void on_make_function(PyObject* func);
-// `import name` gave `module`; `from module import name` gave value (post).
-void on_import(PyObject* module);
+// `import name` gave `module` (post): the module of that name, or its outermost package.
+void on_import(PyObject* module, PyObject* name);
 // Reading a generator/coroutine/iterator that existed before is visible to the session through on_touch/on_next.
 
 int init_session(PyObject* module);

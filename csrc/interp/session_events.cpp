@@ -178,6 +178,8 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(func->func_closure); ++i) {
       PyObject* cell = PyTuple_GET_ITEM(func->func_closure, i);
       if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
+      // A function that the program makes may share it: then it is this very cell.
+      if (s->outside->emplace(cell, true).second) Py_INCREF(cell);
       PyObject* names = reinterpret_cast<PyCodeObject*>(func->func_code)->co_localsplusnames;
       Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
       // The names of free variables stand last.
@@ -677,21 +679,35 @@ PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result
 
 void on_make_function(PyObject* func) { tls_session->made->insert(func); }
 
-void on_import(PyObject* module) {
+void on_import(PyObject* module, PyObject* name) {
   Session* s = tls_session;
   ErrorGuard error;
-  if (!PyModule_Check(module)) {
-    reach(s, module);
-    return;
-  }
   PyObject* modules = PyImport_GetModuleDict();
-  PyObject* name = PyModule_GetNameObject(module);
-  if (name != nullptr && modules != nullptr && PyDict_GetItemWithError(modules, name) == module) {
+  if (modules == nullptr) return;
+  auto read = [&](PyObject* key) {
+    if (key == nullptr || PyDict_GetItemWithError(modules, key) != module) {
+      PyErr_Clear();
+      return false;
+    }
     if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
-    read_dict(s, modules, name, module);
+    read_dict(s, modules, key, module);
+    return true;
+  };
+  // The outermost package of a dotted name; relative names are what the module says.
+  Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
+  PyObject* first = dot > 0 ? PyUnicode_Substring(name, 0, dot) : nullptr;
+  PyObject* own = PyModule_Check(module) ? PyModule_GetNameObject(module) : nullptr;
+  bool known = read(name);
+  PyObject* whole = dot > 0 && !known ? PyDict_GetItemWithError(modules, name) : nullptr;
+  if (whole != nullptr) {
+    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    read_dict(s, modules, name, whole);
   }
-  Py_XDECREF(name);
+  known = known || read(first) || read(own);
+  Py_XDECREF(first);
+  Py_XDECREF(own);
   PyErr_Clear();
+  if (!known || !PyModule_Check(module)) reach(s, module);
 }
 
 }  // namespace magpy

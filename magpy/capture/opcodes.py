@@ -167,13 +167,31 @@ _register("BINARY_OP", lambda arg: _perform("binary", 2, arg))
 _register("BINARY_SUBSCR", lambda arg: _perform("item_load", 2))
 _register("STORE_SUBSCR", lambda arg: _perform("item_store", 3, pop=True))
 _register("DELETE_SUBSCR", lambda arg: _perform("item_delete", 2, pop=True))
+if VERSION >= (3, 12):
+    # What one instruction does with two ends, 3.11 does with a slice object.
+    _register("BINARY_SLICE", lambda arg: [_i("BUILD_SLICE", 2), *_perform("item_load", 2)])
+    _register(
+        "STORE_SLICE", lambda arg: [_i("BUILD_SLICE", 2), *_perform("item_store", 3, pop=True)]
+    )
 _register("CONTAINS_OP", lambda arg: _perform("contains", 2, arg & 1))
 _register("STORE_ATTR", lambda arg: _perform("attr_store", 2, Name(arg), pop=True))
 _register("DELETE_ATTR", lambda arg: _perform("attr_delete", 1, Name(arg), pop=True))
 _register("GET_ITER", _before("GET_ITER", "iter", 1))
 _register("MAKE_FUNCTION", _after("MAKE_FUNCTION", "make_function"))
-_register("IMPORT_NAME", _after("IMPORT_NAME", "import"))
-_register("IMPORT_FROM", _after("IMPORT_FROM", "import"))
+_register(
+    "IMPORT_NAME", lambda arg: [_i("IMPORT_NAME", arg), *_perform("import", 1, Name(arg))]
+)
+_register(
+    "IMPORT_FROM",
+    lambda arg: [
+        _i("IMPORT_FROM", arg),  # leaves the module below the value
+        _i("LOAD_CONST", _probe("import_from")),
+        _i("SWAP", 2),
+        _i("COPY", 3),
+        _i("LOAD_CONST", Name(arg)),
+        *_call(3),
+    ],
+)
 
 for _name, _probe_name in {
     "GET_YIELD_FROM_ITER": "touch_iter",

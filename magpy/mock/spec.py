@@ -14,6 +14,7 @@ from __future__ import annotations
 import collections
 import copyreg
 import enum
+import gc
 import inspect
 import types
 import weakref
@@ -251,8 +252,6 @@ class Builder:
         if mapping is None or t not in names:
             raise Refusal(f"a {t.__name__} is kept")
         # `.mapping` is a proxy; the dict itself is its only referent.
-        import gc
-
         inner = [x for x in gc.get_referents(mapping) if isinstance(x, dict)]
         if len(inner) != 1:
             raise Refusal(f"a {t.__name__} is kept")
@@ -326,13 +325,12 @@ class Builder:
         spec = New("generator", (code, frame.f_globals, v.__name__, v.__qualname__))
         self._remember(v, spec)
         spec.parts.append(New("tuple", None, [self.build(local[n]) for n in names]))
-        cells = []
-        for n in code.co_freevars:
-            cell = New("cell", None)
-            if n in local:
-                cell.fill.append(self.build(local[n]))
-            cells.append(cell)
-        spec.parts.append(New("tuple", None, list(cells)))
+        # The frame holds the cells of its free variables last.
+        cells = [c for c in gc.get_referents(v) if type(c) is types.CellType]
+        free = cells[len(cells) - len(code.co_freevars) :]
+        if len(free) != len(code.co_freevars):
+            raise Refusal("a generator object is kept whose cells cannot be told")
+        spec.parts.append(New("tuple", None, [self.build(c) for c in free]))
         return spec
 
     def _instance(self, v: Any, t: type) -> Spec:
