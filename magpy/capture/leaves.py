@@ -103,6 +103,7 @@ _READS = {
     "_tracemalloc": _names("is_tracing get_traceback_limit"),
     "_locale": _names("nl_langinfo getencoding"),
     "_abc": _names("get_cache_token"),
+    "torch._C": _names("initial_seed"),
     "decimal": _names("getcontext"),
     "posix": _names(
         """

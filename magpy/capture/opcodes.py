@@ -178,9 +178,7 @@ _register("STORE_ATTR", lambda arg: _perform("attr_store", 2, Name(arg), pop=Tru
 _register("DELETE_ATTR", lambda arg: _perform("attr_delete", 1, Name(arg), pop=True))
 _register("GET_ITER", _before("GET_ITER", "iter", 1))
 _register("MAKE_FUNCTION", _after("MAKE_FUNCTION", "make_function"))
-_register(
-    "IMPORT_NAME", lambda arg: [_i("IMPORT_NAME", arg), *_perform("import", 1, Name(arg))]
-)
+_register("IMPORT_NAME", lambda arg: [_i("IMPORT_NAME", arg), *_perform("import", 1, Name(arg))])
 _register(
     "IMPORT_FROM",
     lambda arg: [

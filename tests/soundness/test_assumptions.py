@@ -6,6 +6,7 @@ Every assumption of that page names its test; `test_every_assumption_has_its_tes
 import ctypes
 import decimal
 import gc
+import logging
 import pathlib
 import re
 import sys
@@ -172,6 +173,26 @@ def test_inside_of_torchs_own_functions_is_torchs():
         assert torch.equal(within(x), relu(x)), "F.relu is one operation, whatever it calls"
     finally:
         torch.relu = relu
+
+
+def test_what_an_effect_calls_changes_is_seen_by_the_next_call():
+    lines = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            lines.append(record.getMessage())
+
+    log = logging.Logger("assumed")
+    log.addHandler(Keep())
+
+    def program(t):
+        log.warning("called")
+        return t + 1, len(lines)
+
+    f = compiled(program)
+    seen = [f(x)[1] for _ in range(4)]
+    assert len(lines) == 4, "the effect itself comes once in each call"
+    assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
 def test_tracebacks_show_the_lines_and_not_the_locals():

@@ -269,6 +269,13 @@ def _virtual_subclass():
     )
 
 
+def _seed_of_a_generator():
+    # Every world has its own generator's state; what they share is what is asked of it.
+    g = torch.Generator()
+    g.manual_seed(1)
+    return lambda t: (g.initial_seed(), t + 1), lambda: g.manual_seed(2), lambda: g.manual_seed(1)
+
+
 def _thread_local():
     here = threading.local()
     here.v = 1
