@@ -60,7 +60,6 @@ class Code:
                 "Exception": Exception,
             },
             "MISS": _interp.MISS,
-            "_K": None,
         }
         self.lines: list[str] = []
         self._names: dict[int, str] = {}
@@ -524,11 +523,6 @@ class Code:
 
     def _assemble(self, calls: list[str], result: str, transactional: bool) -> tuple[Any, str]:
         c = self.capture
-        for key in self.analysis.anchors.pop("_keys", []):
-            self.globals.setdefault("_keys", {})[id(key)] = key
-        if "_keys" in self.globals:
-            self.globals["_K"] = self.globals["_keys"].__getitem__
-            self.globals["__builtins__"]["id"] = id
         params = [f"_a{i}" for i in range(len(c.args))]
         head: list[str] = []
         if params:

@@ -313,9 +313,11 @@ class Analyzer:
 
     def key_expr(self, rel: Relative, key: Any) -> str:
         """The expression of dict[key]."""
-        text = repr(key) if type(key) in (int, str, bool, bytes, type(None)) else f"_K({id(key)})"
-        if text.startswith("_K("):
-            self.anchors["_keys"].append(key)
+        if type(key) in (int, str, bool, bytes, type(None)):
+            text = repr(key)
+        else:
+            text = f"_d{len(self.constants)}"
+            self.constants[text] = key
         return (
             f"{rel.expr}[{text}]"
             if type(rel.obj) is dict
