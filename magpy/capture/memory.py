@@ -33,7 +33,7 @@ def of_buffer(obj: Any) -> Range | None:
 
 def of_tensor(tensor: torch.Tensor) -> Range | None:
     """The addresses of a tensor's storage, if the interpreter can reach them."""
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():  # neither a subclass nor a mode hears of it
         if tensor.device.type != "cpu":
             return None
         try:

@@ -21,10 +21,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor
+from magpy.capture import memory
 from magpy.capture.effects import container_states
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.steps import (
     LEAF_TYPES,
+    Fresh,
     HostStep,
     ModeStep,
     OpStep,
@@ -259,6 +261,10 @@ class Recorder(TorchFunctionMode):
         self._loose: set[Var] = set()
         self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
         self._memories = 0
+        # Arrays and other buffers given to an operation, with the copies kept of them.
+        self._buffers: list[tuple[Any, Any]] = []
+        # Those of the run whose memory a tensor has, with what they held then, by that memory.
+        self._shared: dict[int, tuple[Any, bytes, str]] = {}
         self.any_tracked = False
         self.direct = False
         self.operations = 0
@@ -379,8 +385,9 @@ class Recorder(TorchFunctionMode):
             v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
         ):
             return v
-        if t.__module__ == "numpy":
-            return v.copy()
+        if t.__module__ == "numpy" or t is bytearray:
+            self._buffers.append((v, v.copy()))
+            return self._buffers[-1][1]
         return self._convert_object(v, t)
 
     def _convert_object(self, v: Any, t: type) -> Any:
@@ -390,6 +397,8 @@ class Recorder(TorchFunctionMode):
             return {k: self.convert(x) for k, x in v.items()}
         if isinstance(v, torch.Generator) and not self._is_outside(v):
             raise refuse("a random generator that the call made is used")
+        if memory.of_buffer(v) is not None:
+            self._buffers.append((v, v))
         if self._depth == 0 and not self._direct_python(v, t):
             raise refuse(
                 f"a {t.__name__} is given to a tensor operation, which asks it for a number",
@@ -625,6 +634,7 @@ class Recorder(TorchFunctionMode):
         # Arguments are written down before the operation: it may change them.
         self.operations += 1
         self._on_host = False
+        self._buffers.clear()
         if self.any_tracked:
             self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
         return tuple(self.convert(a) for a in args), {k: self.convert(v) for k, v in kwargs.items()}
@@ -639,7 +649,7 @@ class Recorder(TorchFunctionMode):
     def _after(
         self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
     ) -> Any:
-        args, kwargs = plan
+        args, kwargs = plan = self._sharing(plan, result)
         on_host = self._on_host or (
             self.any_tracked and not self._scalars and self._has_number((args, kwargs))
         )
@@ -652,6 +662,8 @@ class Recorder(TorchFunctionMode):
             self.record.random = True
         is_random = bool(flags & _RANDOM)
         mutates = bool(flags & _MUTATES)
+        if mutates and self._shared:
+            self._writes_shared((args[:1], kwargs.get("out")))
         inside = (
             self._scalars
             and name in _INSIDE_METHODS
@@ -690,6 +702,56 @@ class Recorder(TorchFunctionMode):
             return result
         self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
         return result
+
+    def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
+        """The arguments of an operation whose result may have the memory of one of them.
+
+        A graph would give out the memory of its constant, call after call: such an operation is
+        done between segments, on the array itself or on a new copy.
+        """
+        if not self._buffers:
+            return plan
+        tensors: list[Any] = []
+        _tensors_in(result, tensors)
+        places: dict[int, Any] = {}
+        for v, copy in self._buffers:
+            place = memory.of_buffer(v)
+            for t in tensors:
+                if not memory.meet(place, memory.of_tensor(t)):
+                    continue
+                if self._is_outside(v):
+                    places[id(copy)] = OutsideRef(v)
+                elif copy is v:
+                    raise refuse(f"a tensor shares memory with a {type(v).__name__} of the call")
+                else:
+                    places[id(copy)] = Fresh(copy)
+                    self._shared[self._memory_of(t)] = v, bytes(copy), where_text(4)
+        if places:
+            self._on_host = True
+            plan = _replaced(plan[0], places), _replaced(plan[1], places)
+        self._buffers.clear()
+        return plan
+
+    def _writes_shared(self, targets: Any) -> None:
+        """Memory of an array of the run is written: nothing else may look at the array.
+
+        Its values are those of the watched run wherever the program uses them.
+        """
+        found: set[Var] = set()
+        _collect_refs(targets, found)
+        for var in found:
+            shared = self._shared.pop(self.record.storages.get(var, 0), None)
+            if shared is not None and sys.getrefcount(shared[0]) > _HELD_BY_A_TENSOR:
+                raise Refusal(
+                    "a tensor is changed that shares memory with an array of the call", shared[2]
+                )
+
+    def _shared_unchanged(self) -> None:
+        for array, before, where in self._shared.values():
+            if bytes(array) != before and self.refusal is None:
+                self.refusal = Refusal(
+                    "an array of the call is changed that shares memory with a tensor", where
+                )
 
     def _is_inside(self, args: Any, name: str) -> bool:
         """Whether the run made the first argument, and its memory too if `name` changes that."""
@@ -854,6 +916,7 @@ class Recorder(TorchFunctionMode):
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
         self.note_modes()
+        plan = self._sharing(plan, result)
         if self._on_host or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, False, "", False)
             return
@@ -873,6 +936,8 @@ class Recorder(TorchFunctionMode):
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
         self.record.mutated = self.dirty() | self._written()
+        self._shared_unchanged()
+        self._shared.clear()
         modes = current_modes()
         if modes != self._start and self.refusal is None:
             self.refusal = Refusal(
@@ -921,6 +986,29 @@ def _fresh_tensors(v: Any, recorder: Recorder, out: list[Any], depth: int = 0) -
             _fresh_tensors(x, recorder, out, depth + 1)
 
 
+# The tuple that tells of it, the tensor, and the argument of sys.getrefcount.
+_HELD_BY_A_TENSOR = 3
+
+
+def _tensors_in(v: Any, out: list[Any], depth: int = 0) -> None:
+    if isinstance(v, torch.Tensor):
+        out.append(v)
+    elif depth <= 3 and isinstance(v, (tuple, list)):
+        for x in v:
+            _tensors_in(x, out, depth + 1)
+
+
+def _replaced(v: Any, places: dict[int, Any]) -> Any:
+    """An argument tree with other objects in some places."""
+    if id(v) in places:
+        return places[id(v)]
+    if type(v) in (tuple, list):
+        return type(v)(_replaced(x, places) for x in v)
+    if type(v) is dict:
+        return {k: _replaced(x, places) for k, x in v.items()}
+    return v
+
+
 def identity(v: Any) -> Any:
     """The value itself: what a check of a value computed earlier calls."""
     return v
@@ -954,7 +1042,7 @@ def _has_array(args: Any) -> bool:
 
 
 def _has_ref(v: Any) -> bool:
-    if isinstance(v, (Ref, OutsideRef)):
+    if isinstance(v, (Ref, OutsideRef, Fresh)):
         return True
     if isinstance(v, (tuple, list)):
         return any(_has_ref(x) for x in v)

@@ -55,6 +55,13 @@ class OutsideRef:
     obj: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """An array or bytearray of the run in the arguments of a step: a new copy in every call."""
+
+    obj: Any
+
+
 Path = tuple[Any, ...]
 
 

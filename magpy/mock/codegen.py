@@ -21,7 +21,7 @@ import torch
 from magpy import _interp
 from magpy.capture.effects import AttrEffect, ContainerEffect
 from magpy.capture.session import Capture
-from magpy.capture.steps import EffectStep, HostStep, OpStep, OutsideRef, Ref, Var
+from magpy.capture.steps import EffectStep, Fresh, HostStep, OpStep, OutsideRef, Ref, Var
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment
 from magpy.mock.spec import Const, New, Outside, Spec, Value
@@ -119,6 +119,8 @@ class Code:
             return self.var(v.var)
         if isinstance(v, OutsideRef):
             return self.outside(v.obj)
+        if isinstance(v, Fresh):
+            return f"{self.constant(v.obj)}.copy()"
         t = type(v)
         if t in (tuple, torch.Size):
             return "(" + "".join(self.tree(x) + ", " for x in v) + ")"
