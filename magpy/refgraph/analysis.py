@@ -24,6 +24,7 @@ from magpy.capture import opaque
 from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.session import Capture
+from magpy.capture.steps import HostStep, OutsideRef
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
 
@@ -179,6 +180,9 @@ class Analyzer:
             handler = _EVENTS.get(kind)
             if handler is not None:
                 handler(self, obj, key, value)
+        for step in c.record.steps:
+            if isinstance(step, HostStep) and step.kind == "bind" and step.args:
+                self._counter(step)
         self._tensors()
         for f, args, value in c.redo:
             self.anchors["redo"].append((f, args, value, mode_of(value)))
@@ -209,6 +213,19 @@ class Analyzer:
             self.relative,
             self.constants,
         )
+
+    def _counter(self, step: HostStep) -> None:
+        """A number in a dict or cell that is an input: it must be there, and of its type."""
+        holder = step.args[0].obj if isinstance(step.args[0], OutsideRef) else None
+        if type(holder) is types.CellType:
+            dst = self.register()
+            self.checks.append(("cell", dst, self.operand(holder)))
+        elif isinstance(holder, dict):
+            dst = self.register()
+            self.checks.append(("dict_get", dst, self.operand(holder), step.args[1]))
+        else:
+            return
+        self.checks.append(("type", dst, step.expected))
 
     def operand(self, obj: Any) -> Any:
         """How a check names an object: a register, or the object itself."""
