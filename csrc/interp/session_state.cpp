@@ -556,7 +556,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     reach(s, value);
     return;
   }
-  if (is_tensor(obj) && descr != nullptr) return;
+  // Torch's own methods are not looked for in a tensor's dict; what a subclass says may be there too.
+  if (is_tensor(obj) && descr != nullptr && descr == _PyType_Lookup(g_tensor_type, name)) return;
   PyTypeObject* base = c_base(t);
   if (base->tp_getattro != PyObject_GenericGetAttr && base->tp_getattro != nullptr && !PyMethod_Check(obj)) {
     touch(s, obj, false);  // attributes that C code looks up in its own way

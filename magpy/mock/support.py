@@ -228,7 +228,7 @@ def save(
 ) -> Any:
     """Copies of what the entry changes: tensors, gradients of leaves, states of generators."""
     with torch.no_grad(), unheard():
-        copies = [(t, t.detach().clone()) for t in tensors]
+        copies = [(t, _form(t), t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
@@ -238,11 +238,18 @@ def save(
     return copies, grads, states
 
 
+def _form(t: Any) -> Any:
+    """How a tensor lies in its memory, which `t_` and `unsqueeze_` change."""
+    return (t.shape, t.stride(), t.storage_offset()) if t.layout is torch.strided else None
+
+
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
     copies, grads, states = saved
     with torch.no_grad(), unheard():
-        for t, copy in copies:
+        for t, form, copy in copies:
+            if form is not None and form != _form(t):
+                t.as_strided_(*form)
             t.detach().copy_(copy)
         for t, grad, copy in grads:
             t.grad = grad
