@@ -41,6 +41,11 @@ class Refusal(Exception):
         self.where = where
         self.remedy = remedy
 
+    def without_frames(self) -> Refusal:
+        """The refusal as it is kept while the run goes on: its frames would keep their locals."""
+        self.__context__ = None
+        return self.with_traceback(None)
+
     def __str__(self) -> str:
         """The sentence that `magpy.stats(c).reasons` shows."""
         text = f"{self.where}: {self.reason}" if self.where else self.reason

@@ -562,7 +562,7 @@ class Recorder(TorchFunctionMode):
             with unheard():
                 plan = self._before(func, name, accessor, args, kwargs)
         except Refusal as r:
-            self.refusal = r
+            self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.failure = self.failure or e
             self.refusal = Refusal("the recorder failed")
@@ -586,7 +586,7 @@ class Recorder(TorchFunctionMode):
             with unheard():
                 return self._after(func, name, accessor, plan, result, flags)
         except Refusal as r:
-            self.refusal = r
+            self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
             self.failure = self.failure or e
             self.refusal = Refusal("the recorder failed")
@@ -887,7 +887,7 @@ class Recorder(TorchFunctionMode):
         try:
             plan = self._before(func, "", None, args, kwargs)
         except Refusal as r:
-            self.refusal = r
+            self.refusal = r.without_frames()
             return run()
         self.observer.take()
         self._depth += 1
@@ -899,7 +899,7 @@ class Recorder(TorchFunctionMode):
         try:
             self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
         except Refusal as r:
-            self.refusal = r
+            self.refusal = r.without_frames()
         return result
 
     def unseen_result(

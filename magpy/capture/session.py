@@ -416,7 +416,7 @@ class Handler:
                 f, recorder.convert_all(args), recorder.convert_all(kwargs), result
             )
         except Refusal as r:
-            self.refusal = self.refusal or r
+            self.refusal = self.refusal or r.without_frames()
             return result
 
     def rely_on(self, v: Any) -> None:
@@ -626,7 +626,7 @@ class Handler:
         try:
             return recorder.track(f, converted[0], converted[1], result, owner)
         except Refusal as r:
-            self.refusal = self.refusal or r
+            self.refusal = self.refusal or r.without_frames()
             return result
 
     def _seed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -817,7 +817,7 @@ class Handler:
             self.recorder.unseen_result(f, args, kwargs, result)
         except Refusal as r:
             if self.refusal is None:
-                self.refusal = r
+                self.refusal = r.without_frames()
 
 
 # A replacement field that names an attribute: "{a.b}".
