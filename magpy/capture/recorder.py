@@ -33,7 +33,6 @@ from magpy.capture.steps import (
     OutsideRef,
     Record,
     Ref,
-    Step,
     TorchModes,
     Var,
     is_leaf,
@@ -801,7 +800,8 @@ class Recorder(TorchFunctionMode):
         )
         self.errors[id(error)] = (error, var)
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: OpStep | HostStep) -> None:
+        step.heard = self._heard
         self.record.steps.append(step)
 
     def _only_known(self, result: Any) -> bool:
@@ -858,8 +858,6 @@ class Recorder(TorchFunctionMode):
         expected: Any = None
         if func is getattr:
             mutates = False
-        if self._heard and not outs:
-            mutates = True  # a subclass hears of it, in this order
         if result is None and func is not getattr:
             kind = "none"
         elif outs or self._only_known(result):

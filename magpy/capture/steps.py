@@ -71,6 +71,7 @@ class OpStep:
 
     Attributes:
         outs: where in the result each new tensor is, and the variable that it becomes.
+        heard: a `__torch_function__` of the program runs in it, which must run once and in order.
     """
 
     func: Callable[..., Any]
@@ -79,6 +80,7 @@ class OpStep:
     outs: list[tuple[Path, Var]]
     random: bool = False
     mutates: bool = False
+    heard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class HostStep:
         owner: the random generator of Python or numpy that the step draws from.
         dirty: the outside tensors (variables) that earlier steps had changed in place when this
             check was made.
+        heard: as of an `OpStep`.
     """
 
     func: Callable[..., Any]
@@ -126,6 +129,7 @@ class HostStep:
     mutates: bool = False
     result: Var | None = None
     owner: Any = None
+    heard: bool = False
 
 
 @dataclass(slots=True)

@@ -40,6 +40,7 @@ class Segment:
         outputs: the variables it gives, in order.
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
+        heard: a `__torch_function__` of the program runs in it.
     """
 
     index: int
@@ -48,6 +49,7 @@ class Segment:
     graph: Any
     nodes: int
     compiled: Callable[..., Any] | None = None
+    heard: bool = False
 
 
 @dataclass(slots=True)
@@ -311,6 +313,7 @@ class _Hoist:
             assert isinstance(s, (OpStep, HostStep))
             if (
                 s.random
+                or s.heard
                 or (s.mutates and s is not self.steps[k])
                 or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
             ):
@@ -414,7 +417,7 @@ class _Schedule:
         self.graph.append(step)
 
     def host(self, step: HostStep) -> None:
-        if step.mutates or (step.kind == "none"):
+        if step.mutates or step.heard or step.kind == "none":
             self.flush()
             self.runs.append(step)
             return
@@ -455,7 +458,9 @@ def _schedule(steps: list[Step], storages: dict[Var, int], numbers: bool) -> lis
             schedule.op(step)
         elif isinstance(step, HostStep) and numbers and _number(step):
             assert step.result is not None
-            schedule.op(OpStep(step.func, step.args, step.kwargs, [((), step.result)]))
+            schedule.op(
+                OpStep(step.func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
+            )
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             schedule.host(step)
@@ -542,6 +547,7 @@ def cut(
         segment = Segment(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
+        segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
         plan.segments.append(segment)
         plan.items.append(segment)
     return plan

@@ -20,6 +20,7 @@ import torch
 
 from magpy import _interp, config
 from magpy.backends import Backend, eager
+from magpy.capture.recorder import METADATA
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.errors import Refusal
@@ -204,13 +205,37 @@ def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
         if isinstance(step, HostStep):
-            checks = step.kind not in ("none", "call") and not (
-                step.kind == "bind" and step.func in _NEVER_FAIL
-            )
-            if checks and (drawn or step.owner is not None or (changes and id(step) not in ahead)):
+            if _checks(step) and (
+                drawn or step.owner is not None or (changes and id(step) not in ahead)
+            ):
                 return True
             drawn = drawn or step.owner is not None
     return False
+
+
+def _checks(step: HostStep) -> bool:
+    """Whether what a step gives decides about the entry."""
+    return step.kind not in ("none", "call") and not (
+        step.kind == "bind" and step.func in _NEVER_FAIL
+    )
+
+
+def _heard_ahead(plan: segments.Plan) -> str | None:
+    """Where a check can fail after a `__torch_function__` of the program ran, or None.
+
+    Nobody can take back what that did, and the eager call would do it again.
+    """
+    heard = False
+    for item in (*plan.prelude, *plan.items):
+        step = item[0] if isinstance(item, tuple) else item
+        if isinstance(step, HostStep) and (heard or step.heard):
+            name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
+            # Metadata follows from what the guard has checked.
+            if _checks(step) and not (step.heard and name in METADATA):
+                return step.where
+        if isinstance(step, (Segment, OpStep, HostStep)):
+            heard = heard or step.heard
+    return None
 
 
 def _swaps_data(step: Any) -> bool:
@@ -261,6 +286,12 @@ def build(
         capture.record.storages,
         numbers=backend is eager,
     )
+    where = _heard_ahead(plan)
+    if where is not None:
+        raise Refusal(
+            "a value that depends on data is read after a __torch_function__ of the program ran",
+            where,
+        )
     late = _needs_undo(plan, capture.record)
     if late:
         if any(_swaps_data(s) for s in capture.record.steps):
