@@ -133,6 +133,30 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
   if (!tracked(s, b)) touch(s, b, deep);
 }
 
+// A C function is called with tensors.  True when the handler performed the call: it takes their data.
+bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+  PyObject* kwargs = nullptr;
+  PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
+  if (tuple == nullptr) {
+    ErrorGuard error;
+    fail(s, "call");
+    return false;
+  }
+  PyObject* r;
+  {
+    PauseGuard pause;
+    r = PyObject_CallMethod(s->handler, "array_call", "OOO", f, tuple, kwargs);
+  }
+  Py_DECREF(tuple);
+  Py_DECREF(kwargs);
+  if (r == g_absent) {
+    Py_DECREF(r);
+    return false;
+  }
+  *result = r;
+  return true;
+}
+
 // What came of two operands is tracked when one of them is.  Tensor operations are the recorder's.
 PyObject* operated(const char* method, int op, PyObject* a, PyObject* b, PyObject* result) {
   Session* s = tls_session;
@@ -457,11 +481,18 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   uint8_t leaf;
   PyObject* self = nullptr;
   bool use_handler = false;
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  bool takes_tensors = false;
   {
     ErrorGuard error;
     leaf = classify(s, f, nullptr);
-    Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     self = bound_self(f);
+    for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
+      takes_tensors = has_tensor(args[i]);
+  }
+  if (takes_tensors && array_call(s, f, args, npos, kwnames, result)) return true;
+  {
+    ErrorGuard error;
     if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i) any = has_tracked(s, args[i]);

@@ -314,6 +314,13 @@ def scalar_function(f: Any) -> bool:
     )
 
 
+def numpy_function(f: Any) -> bool:
+    """Whether `f` is a function or type of numpy, and no method of an array."""
+    return _owner_of(f) is None and _numpy_pure(
+        module_of_type(f) if isinstance(f, type) else _module_of(f)
+    )
+
+
 # Python functions that are called as a whole: looking into them would meet locks, clocks and the
 # interpreter's own tables.
 _WHOLE_PYTHON: dict[types.CodeType, Effect] = {}

@@ -684,7 +684,11 @@ class Recorder(TorchFunctionMode):
             if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
                 return self.track(func, args, kwargs, result)
             if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
-                return self.track(func, args, kwargs, result)
+                array = self.track(func, args, kwargs, result)
+                if name == "__array__":
+                    # C code asked for it, and nobody sees what it makes of it.
+                    self.rely_on(array, self._session.tracked(array))
+                return array
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
         loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC)) and name not in _STATIC_RESULT
@@ -898,6 +902,17 @@ class Recorder(TorchFunctionMode):
             self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
         except Refusal as r:
             self.refusal = r.without_frames()
+        return result
+
+    def called(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """A C function computed `result` from data: it is called again between segments."""
+        outs: list[tuple[Any, Var]] = []
+        with unheard():
+            self._outputs(result, (), outs)
+            self.note_modes()
+            if not outs and not self._only_known(result):
+                return self.track(func, args, kwargs, result)
+            self._host(func, args, kwargs, result, outs, False, "", False)
         return result
 
     def unseen_result(

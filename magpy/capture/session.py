@@ -555,6 +555,37 @@ class Handler:
             self.session.touch(a)
         return ABSENT
 
+    def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C function is called with tensors: one of numpy, which takes their data, is redone."""
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder._depth or self.refusal is not None:
+            return ABSENT
+        if not leaves.numpy_function(f) or "out" in kwargs or not _recomputable(f, (args, kwargs)):
+            return ABSENT
+        values = (*args, *kwargs.values())
+        if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
+            return ABSENT
+        for a in values:
+            if self.session.tracked(a) is None:
+                self.session.touch(a)
+        recorder._depth += 1
+        try:
+            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+            result = f(*args, **kwargs)
+        except Refusal as r:
+            self.refusal = self.refusal or r
+            return ABSENT
+        except Exception:
+            self.refuse(f"{_name(f)} raises for a tensor")
+            raise
+        finally:
+            recorder._depth -= 1
+        try:
+            return recorder.called(f, *plan, result)
+        except Refusal as r:
+            self.refusal = self.refusal or r
+            return result
+
     def _number(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(self.session.tracked(a) is not None for a in (*args, *kwargs.values())):
             return self.tracked_call(f, args, kwargs)
@@ -866,6 +897,8 @@ def _recomputable(f: Any, values: Any) -> bool:
         values, (torch.Tensor, np.generic, type)
     )
 
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 # Functions of numpy that write to an array that they are given.
 _WRITES_ARRAYS = frozenset(["copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"])
