@@ -74,7 +74,7 @@ def _content(container: Any) -> Any:
 
 def _same(now: Any, pre: Any, builder: Builder) -> bool:
     """Whether a place holds what it held before, in every call."""
-    if type(now) in (int, float, complex, str) and builder.varies(now):
+    if any(type(v) in (int, float, complex, str) and builder.varies(v) for v in (now, pre)):
         return False
     return now is pre or (
         type(now) is type(pre) and type(now) in (int, str, bool, bytes) and now == pre
