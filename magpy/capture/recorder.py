@@ -556,10 +556,12 @@ class Recorder(TorchFunctionMode):
             return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args and not self._heard:
             return self._iterate(args[0])
+        recorded = func
         try:
             faults.check("recorder")
             with unheard():
-                plan = self._before(func, name, accessor, args, kwargs)
+                recorded, *given = _sized(func, args, kwargs)
+                plan = self._before(recorded, name, accessor, *given)
         except Refusal as r:
             self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
@@ -583,7 +585,7 @@ class Recorder(TorchFunctionMode):
             return result
         try:
             with unheard():
-                return self._after(func, name, accessor, plan, result, flags)
+                return self._after(recorded, name, accessor, plan, result, flags)
         except Refusal as r:
             self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
@@ -925,6 +927,7 @@ class Recorder(TorchFunctionMode):
         _fresh_tensors(result, self, fresh)
         if not fresh:
             return
+        func, args, kwargs = _sized(func, args, kwargs)
         plan = self._before(func, "", None, args, kwargs)
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
@@ -975,6 +978,23 @@ def _hears(cls: Any) -> bool:
     """Whether Python of the program runs when an operation is given an instance of a class."""
     method = cls.__torch_function__
     return getattr(method, "__func__", method) not in _QUIET
+
+
+def _sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A legacy constructor that is given a torch.Size, as the factory that it stands for.
+
+    A graph keeps a torch.Size as a tuple, which the constructor would take for data.
+    """
+    if kwargs or not args or type(args[-1]) is not torch.Size:
+        return func, args, kwargs
+    if len(args) == 2 and func is torch.Tensor.new and args[0].layout is torch.strided:
+        return torch.Tensor.new_empty, args, kwargs
+    if len(args) == 1 and func is torch.Tensor:
+        return torch.empty, args, {"dtype": torch.get_default_dtype()}
+    if len(args) == 1 and type(func) is type(torch.FloatTensor) and not func.is_sparse:
+        device = torch.device("cuda") if func.is_cuda else torch.device("cpu")
+        return torch.empty, args, {"dtype": func.dtype, "device": device}
+    return func, args, kwargs
 
 
 def _storage(tensor: Any) -> int:

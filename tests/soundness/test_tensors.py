@@ -420,6 +420,27 @@ def numbers_that_vary(compile):
 
 
 @case(CASES)
+def legacy_constructors_take_sizes_and_data(compile):
+    def f(t):
+        size = t.size()
+        return (
+            torch.FloatTensor(size).fill_(1),
+            torch.LongTensor(t.shape).zero_(),
+            torch.Tensor(size[1:]).zero_(),
+            t.new(size).fill_(2),
+            t.new(torch.Size([])).fill_(3),
+            torch.FloatTensor((2, 3)),
+            t.new([1.0, 2.0]),
+            t.new(2, t.shape[0]).zero_(),
+            torch.Tensor(t),
+        )
+
+    f = compile(f)
+    for t in (grid(), grid(), grid().double().t(), grid()):
+        yield attempt(f, t), attempt(f, t)
+
+
+@case(CASES)
 def sparse_quantized_and_meta(compile):
     f = compile(lambda t: t + t)
     for t in (
