@@ -522,7 +522,8 @@ def effect_of(f: Any) -> Effect:
         return effect
     if module.startswith("numpy.random"):
         return Effect.RANDOM
-    of_python = isinstance(f, type) and f.__flags__ & (1 << 9)
+    # Types written in C may be heap types too: `decimal.Decimal` is one from 3.13 on.
+    of_python = isinstance(f, type) and _interp.c_base(f) is not f
     return Effect.UNKNOWN if of_python or owner is not None else _by_home(module, name)
 
 
