@@ -23,8 +23,6 @@ from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 from typing import Any
 
-import torch
-
 from magpy import _interp
 
 
@@ -347,12 +345,6 @@ for _name in dir(random.Random):
     _f = getattr(random.Random, _name)
     if isinstance(_f, types.FunctionType) and not _name.startswith("_"):
         register_python(_f, Effect.RANDOM)
-for _f in (
-    getattr(torch.random, "_manual_seed_impl", torch.random.manual_seed),
-    torch.cuda.manual_seed,
-    torch.cuda.manual_seed_all,
-):
-    register_python(_f, Effect.SEED)
 if isinstance(warnings.warn, types.FunctionType):
     register_python(warnings.warn, Effect.EFFECT)
 
@@ -496,7 +488,7 @@ def _classify_type(t: type) -> Leaf:
 def _unseen(owner: type, origin: str, name: str) -> bool:
     """Whether a method of torch's changes something and no mode sees it."""
     if name == "set_":
-        return issubclass(owner, torch._C.TensorBase)
+        return any(c.__name__ == "TensorBase" for c in owner.__mro__)
     return origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS
 
 

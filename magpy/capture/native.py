@@ -17,7 +17,7 @@ import torch
 from magpy import _interp, _tensor
 from magpy.capture import instrument, leaves
 from magpy.capture.counters import counters
-from magpy.capture.leaves import Leaf
+from magpy.capture.leaves import Effect, Leaf
 from magpy.runtime import faults
 
 
@@ -38,6 +38,12 @@ def prepare() -> None:
     _interp.set_types(torch.Tensor, collections.deque, functools.partial, types.SimpleNamespace)
     _interp.set_instrument(_instrument, instrument.offsets)
     _interp.set_tensor_api(_tensor._api)
+    for seed in (
+        getattr(torch.random, "_manual_seed_impl", torch.random.manual_seed),
+        torch.cuda.manual_seed,
+        torch.cuda.manual_seed_all,
+    ):
+        leaves.register_python(seed, Effect.SEED)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     skip = [
