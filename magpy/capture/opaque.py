@@ -84,7 +84,8 @@ def stateful(t: type) -> bool:
     if base in _STATELESS or base in _CONTAINERS or issubclass(base, numbers.Number):
         return False
     module = base.__module__
-    if module.partition(".")[0] in ("torch", "numpy", "magpy"):
+    # pybind11's function records stand behind torch's functions, and never change.
+    if module.partition(".")[0] in ("torch", "numpy", "magpy", "pybind11_builtins"):
         return False
     return not (module == "_thread" and base.__name__ in _LOCKS)
 

@@ -26,6 +26,8 @@ import warnings
 
 import torch
 
+import magpy
+from magpy.api import find
 from tests.soundness.worlds import case, check_all
 
 CASES = []
@@ -515,3 +517,11 @@ def threads_are_started(compile):
 
 
 test_world = check_all(CASES)
+
+
+def test_a_linear_layer_is_guarded_without_python():
+    layer = torch.nn.Linear(3, 3)
+    compiled = magpy.compile(layer, backend="eager")
+    compiled(x), compiled(x)
+    (entry,) = find(compiled)._magpy_entries
+    assert not [line for line in entry.guard.describe() if line.startswith("py ")]
