@@ -129,7 +129,7 @@ inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_T
 
 struct Session {
   PyObject_HEAD
-  PyObject* handler;  // magpy.capture.session.Handler
+  PyObject* handler;  // magpy.capture.handler.Handler
   std::unordered_map<PyObject*, bool>* outside;  // strong references
   std::vector<Event>* log;
   std::unordered_set<Triple, TripleHash>* seen;

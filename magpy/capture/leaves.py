@@ -38,7 +38,7 @@ class Leaf(IntEnum):
     DICT_GET = 6
     BLIND = 7  # changes its receiver without looking at it
     DICT_SET = 8
-    HANDLER = 9  # magpy.capture.session performs the call
+    HANDLER = 9  # magpy.capture.handler performs the call
     TORCH = 10  # like TOUCH, and may return tensors that no mode saw
 
 
@@ -588,3 +588,12 @@ def forget(f: Any) -> None:
     _EFFECTS.pop(f, None)
     _VERDICTS.pop(f, None)
     _interp.forget_leaves()
+
+
+def name_of(f: Any) -> str:
+    """What messages call a callable: "list.append", "_warnings.warn"."""
+    owner = getattr(f, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        cls = owner if isinstance(owner, type) else type(owner)
+        return f"{cls.__name__}.{getattr(f, '__name__', f)}"
+    return str(getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or f)

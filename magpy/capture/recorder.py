@@ -11,6 +11,7 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 import weakref
@@ -155,37 +156,36 @@ def current_modes() -> TorchModes:
 unheard: Any = torch._C.DisableTorchFunction
 
 
-def user_location(skip: int = 1) -> tuple[str, int, str, dict[str, Any]] | None:
-    """The innermost frame of the user's program: (file, line, function, globals)."""
-    frame: types.FrameType | None = sys._getframe(skip)
-    fallback = None
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        root = name.partition(".")[0] if isinstance(name, str) else ""
-        if root != "magpy" or ".demo" in name:
-            if root != "torch" and not frame.f_code.co_filename.startswith("<frozen"):
-                return (
-                    frame.f_code.co_filename,
-                    frame.f_lineno,
-                    frame.f_code.co_name,
-                    frame.f_globals,
-                )
-            fallback = fallback or frame
-        frame = frame.f_back
-    if fallback is not None:
-        return (
-            fallback.f_code.co_filename,
-            fallback.f_lineno,
-            fallback.f_code.co_name,
-            fallback.f_globals,
-        )
-    return None
+_STDLIB = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
+
+
+def _is_users(frame: types.FrameType) -> bool:
+    """Whether a frame is of a program, and not of Python's own library or torch."""
+    name = frame.f_globals.get("__name__", "")
+    file = frame.f_code.co_filename
+    if (isinstance(name, str) and name.partition(".")[0] == "torch") or file.startswith("<frozen"):
+        return False
+    return not file.startswith(_STDLIB) or file.startswith(_INSTALLED, len(_STDLIB))
 
 
 def where_text(skip: int = 1) -> str:
-    """The user's file and line as text."""
-    site = user_location(skip + 1)
-    return f"{site[0]}:{site[1]} ({site[2]})" if site else ""
+    """The innermost line of the user's program: "file:line (function)".
+
+    It may be the line that calls the compiled callable, when that is torch's or of Python's own
+    library; without any such line it is the library's.
+    """
+    frame: types.FrameType | None = sys._getframe(skip)
+    found = None
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
+            found = found or frame
+            if _is_users(frame):
+                found = frame
+                break
+        frame = frame.f_back
+    return f"{found.f_code.co_filename}:{found.f_lineno} ({found.f_code.co_name})" if found else ""
 
 
 def refuse(reason: str, remedy: str = "") -> Refusal:

@@ -63,7 +63,7 @@ WATCHED = 3
 
 
 class Handler:
-    """Answers the session as `magpy.capture.session.Handler` does, without tensors."""
+    """Answers the session as `magpy.capture.handler.Handler` does, without tensors."""
 
     def classify(self, function: object) -> int:
         """The verdict on a C callable; those that need a real handler count as readers."""

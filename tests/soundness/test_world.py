@@ -55,7 +55,6 @@ REFUSED = {
     "memory_view": "its type does not tell its content",
     "queue": "its type does not tell its content",
     "hash_object": "its type does not tell its content",
-    "string_buffer": "its type does not tell its content",
     "thread_local": "its type does not tell its content",
 }
 
@@ -514,6 +513,119 @@ def threads_are_started(compile):
     f = compile(f)
     for k in range(3):
         yield f(x + k)
+
+
+@case(CASES, refused="an array from outside is changed")
+def an_array_changes_within_the_call(compile):
+    a = array.array("d", [1.0, 2.0])
+
+    def f(t):
+        before = sum(a)
+        a[0] = a[0] + 1
+        return t + before, a[0]
+
+    def blind(t):
+        a.append(3.0)
+        return t + len(a)
+
+    f, blind = compile(f), compile(blind)
+    for _ in range(3):
+        yield f(x), blind(x), a.tolist()
+
+
+@case(CASES)
+def a_list_in_a_context_variable_grows(compile):
+    seen = contextvars.ContextVar("seen", default=None)
+
+    def f(t):
+        found = seen.get()
+        if found is None:
+            seen.set([t])
+            return 0
+        found.append(t)
+        return len(found)
+
+    def go():
+        g = compile(f)
+        return [(g(x), len(seen.get())) for _ in range(4)]
+
+    yield contextvars.copy_context().run(go)
+
+
+@case(CASES)
+def an_objects_class_is_set_within_the_call(compile):
+    class A:
+        pass
+
+    class B(A):
+        def g(self):
+            return 2
+
+    o = A()
+
+    def f(t):
+        if isinstance(o, B):
+            return t * o.g()
+        o.__class__ = B
+        return t
+
+    f = compile(f)
+    for reset in (False, False, False, True, False, True):
+        if reset:
+            o.__class__ = A
+        yield f(x), type(o) is B
+
+
+@case(CASES)
+def the_bases_of_a_class_are_assigned(compile):
+    class A:
+        k = 1
+
+    class B:
+        k = 5
+
+    class C(A):
+        pass
+
+    def f(t):
+        return t * super(C, C()).k, isinstance(C(), B)
+
+    f = compile(f)
+    for bases in ((A,), (A,), (B,), (A,), (B,)):
+        C.__bases__ = bases
+        yield f(x)
+
+
+@case(CASES, refused="once the callback looks past the call")
+def a_callback_looks_at_frames(compile):
+    state = {"f": lambda: sys._getframe(1).f_code.co_name}
+    f = compile(lambda t: (state["f"](), t + 1))
+    for _ in range(2):
+        yield f(x)
+    state["f"] = lambda: sys._getframe(2).f_code.co_name
+    for _ in range(2):
+        yield f(x)
+
+
+@case(CASES)
+def a_cell_is_shared_with_what_is_returned(compile):
+    kept = []
+
+    def f(t):
+        def add(v):
+            kept.append(v)
+            return len(kept)
+
+        class K:
+            def m(self):
+                return add(1)
+
+        return t + K().m(), add, lambda: kept
+
+    f = compile(f)
+    for _ in range(3):
+        y, add, get = f(x)
+        yield y, add(2), get() is kept, list(kept)
 
 
 test_world = check_all(CASES)

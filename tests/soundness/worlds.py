@@ -95,6 +95,8 @@ def run(f, refused):
     if refused is None:
         assert not unexpected, unexpected
         assert ran_eagerly == 0 or reasons, "calls ran eagerly without a reason"
+    else:
+        assert unexpected, "nothing was refused: the case says that something is"
 
 
 def attempt(f, *args, **kwargs):

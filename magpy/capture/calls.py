@@ -1,0 +1,404 @@
+"""How calls of C functions are performed that the table of leaves reserves for the handler.
+
+Owns one treatment for each `leaves.Effect`: a function (handler, f, args, kwargs) that performs the
+call and notes what of it the guard asks again or the mock code redoes; ABSENT leaves the call to
+the probe.  Does not own which function has which effect (magpy/capture/leaves.py) nor the calls
+that are made for an effect (magpy/capture/effect_calls.py).  Called by magpy/capture/handler.py.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextvars
+import enum
+import gc
+import random
+import re
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from magpy import _interp
+from magpy.capture import effect_calls, leaves, opaque
+from magpy.capture.effects import container_states
+from magpy.capture.leaves import Effect
+from magpy.capture.recorder import where_text
+from magpy.capture.steps import EffectStep, HostStep, is_leaf
+from magpy.errors import Refusal
+
+if TYPE_CHECKING:
+    from magpy.capture.handler import Handler
+
+ABSENT = _interp.ABSENT
+
+
+def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`vars(obj)`: the instance dict is read."""
+    if args:
+        h.session.attr_read(args[0], "__dict__", None)
+        d = getattr(args[0], "__dict__", None)
+        if isinstance(d, types.MappingProxyType):
+            h.proxied(d)
+        elif isinstance(d, dict) and h.session.is_outside(d):
+            h.session.touch(d)
+    return ABSENT
+
+
+def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`obj.__reduce__()`, copying, pickling: the instance dict is read."""
+    target = getattr(f, "__self__", None)
+    target = args[0] if target is None and args else target
+    d = getattr(target, "__dict__", None)
+    if isinstance(d, dict) and target is not None and h.session.is_outside(target):
+        h.session.attr_read(target, "__dict__", None)
+        h.session.touch(d)
+    return ABSENT
+
+
+def neutral(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Neither depends on the world nor changes it."""
+    return ABSENT
+
+
+def clock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The time: a value that differs in every call."""
+    return h.derive(f, args, kwargs, f(*args, **kwargs))
+
+
+def weakref(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A weak reference is followed: the guard follows it again."""
+    target = f(*args)
+    if not h.session.is_outside(f):
+        return target  # made by the run, which must not be kept alive
+    h.session.reach(target)
+    h.redo.append((f, args, target))
+    return target
+
+
+def attrgetter(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`operator.attrgetter`: its reads are performed one by one."""
+    if len(args) != 1 or kwargs:
+        return ABSENT
+
+    def read(path: str) -> Any:
+        v = args[0]
+        for name in path.split("."):
+            v = _interp.call(getattr, (v, name), {})
+        return v
+
+    values = tuple(read(path) for path in f.__reduce__()[1])
+    return values if len(values) > 1 else values[0]
+
+
+def format_text(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`str.format` and the like, whose fields may name attributes."""
+    text = getattr(f, "__self__", None)
+    if not isinstance(text, str):
+        text = args[0] if args else None
+    if isinstance(text, str) and _ATTRIBUTE_FIELD.search(text):
+        h.refuse("str.format reads an attribute", "Use an f-string instead")
+        return ABSENT
+    if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
+        return h.tracked_call(f, args, kwargs)
+    for a in (*args, *kwargs.values()):
+        h.session.touch(a)
+    return _interp.watched(f, args, kwargs)
+
+
+def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What has no place in an entry."""
+    h.refuse(f"{leaves.name_of(f)} is called")
+    return ABSENT
+
+
+def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One operation of the graph in which Python may run: it may not change the world."""
+    before = container_states(h.session)
+    result = h.recorder.whole_call(
+        _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
+    )
+    after = container_states(h.session)
+    if any(after[k] != v for k, v in before.items()) or any(
+        v is not None for k, v in after.items() if k not in before
+    ):
+        h.refuse(f"{leaves.name_of(f)}, which is called as a whole, changes an object from outside")
+    return result
+
+
+def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A C function that nobody vouches for: let be only if tensor operations make it up."""
+    before = len(h.recorder.record.steps)
+    for a in (*args, *kwargs.values()):
+        h.session.touch(a)
+    result = _interp.watched(f, args, kwargs)
+    if len(h.recorder.record.steps) == before:
+        name = leaves.name_of(f)
+        h.refuse(
+            f"{name} is called, a C function whose effects magpy does not know",
+            f"Say what it is with magpy.pure({name}) or magpy.effect({name})",
+        )
+    return result
+
+
+def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function that reads the world: the guard reads it again."""
+    for a in args:
+        h.session.touch(a)
+    owner = getattr(f, "__self__", None)
+    if (
+        kwargs
+        or not all(is_leaf(a) or isinstance(a, enum.Enum) for a in args)
+        or not (
+            owner is None
+            or isinstance(owner, (types.ModuleType, type))
+            or h.session.is_outside(owner)
+        )
+    ):
+        h.refuse(f"{leaves.name_of(f)} is called with objects made in the call")
+    try:
+        result = f(*args, **kwargs)
+    except Exception:
+        again(h, opaque.outcome, (f, *args))
+        raise
+    if isinstance(result, tuple) and not is_leaf(result):
+        again(h, opaque.outcome, (f, *args))
+    else:
+        h.session.reach(result)
+        h.redo.append((f, args, result))
+    return result
+
+
+def again(h: Handler, f: Any, args: tuple[Any, ...]) -> None:
+    """The guard calls `f` and compares what it gives with what it gives now."""
+    if all(g is not f or a != args for g, a, _ in h.redo):
+        h.redo.append((f, args, f(*args)))
+
+
+def ambient(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Depends on the decimal context of the thread."""
+    again(h, opaque.decimal_context, ())
+    return ABSENT
+
+
+def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A context variable is state like a global (PEP 567)."""
+    var = getattr(f, "__self__", None)
+    if not isinstance(var, contextvars.ContextVar):
+        h.refuse(f"{leaves.name_of(f)} is called without an instance")
+        return ABSENT
+    known = id(var) in h.contexts
+    if not h.session.is_outside(var) or (known and f.__name__ == "get"):
+        return ABSENT
+    if f.__name__ == "get":
+        return read(h, f, args, kwargs)
+    if not known:
+        h.contexts[id(var)] = (var, var.get(ABSENT))
+    return ABSENT
+
+
+def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Depends on what is registered with abstract base classes."""
+    again(h, abc.get_cache_token, ())
+    return ABSENT
+
+
+def collector(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The garbage collector is asked or switched."""
+    if f is gc.isenabled:
+        h.redo.append((f, (), h.session.collecting))
+        return h.session.collecting
+    if f in (gc.enable, gc.disable):
+        h.recorder.record.steps.append(EffectStep(f, [], {}, []))
+        h.session.collecting = f is gc.enable
+        return None
+    return effect_calls.effect(h, f, args, kwargs)
+
+
+def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`int(x)`, `float(x)`, ...: a number made of a number, a tensor or an object."""
+    if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
+        return h.tracked_call(f, args, kwargs)
+    if args and type(args[0]) in (int, float, bool, str):
+        return f(*args, **kwargs)
+    if args and isinstance(args[0], torch.Tensor):
+        h.recorder.direct = True
+        try:
+            return f(*args, **kwargs)
+        finally:
+            h.recorder.direct = False
+    for a in args:
+        h.session.touch(a)
+    return ABSENT
+
+
+def partial(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A functools.partial: what it holds is read, then its function is called directly."""
+    if h.session.is_outside(f):
+        for name in ("func", "args", "keywords"):
+            h.session.attr_read(f, name, getattr(f, name))
+        h.session.touch(f.keywords)
+    if isinstance(f.func, types.FunctionType):
+        return ABSENT
+    return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
+
+
+def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A draw from Python's or numpy's generator: redone in order, its value bound."""
+    name = f.__name__
+    if args and getattr(type(args[0]), name, None) == f:
+        f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
+    owner = getattr(f, "__self__", None)
+    recorder = h.recorder
+    if recorder._depth or recorder.refusal is not None or h.refusal is not None:
+        return ABSENT
+    if owner is None or isinstance(owner, type) or not _outside_generator(h, owner):
+        h.refuse(f"{leaves.name_of(f)} draws from a generator that the call made")
+        return ABSENT
+    if (
+        name == "choice"
+        and isinstance(owner, random.Random)
+        and len(args) == 1
+        and not kwargs
+        and len(args[0])
+    ):
+        h.session.touch(args[0])
+        draw = owner._randbelow  # type: ignore[attr-defined]
+        i = draw(len(args[0]))
+        recorder._add(
+            HostStep(
+                draw,
+                (len(args[0]),),
+                {},
+                "leaf",
+                i,
+                [],
+                where_text(),
+                recorder.dirty(),
+                owner=owner,
+            )
+        )
+        return args[0][i]
+    if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
+        h.refuse(f"{leaves.name_of(f)} is called")
+        return ABSENT
+    for a in (*args, *kwargs.values()):
+        h.session.touch(a)
+    converted = recorder.convert_all(args), recorder.convert_all(kwargs)
+    result = h.sure(f, args, kwargs)
+    try:
+        return recorder.track(f, converted[0], converted[1], result, owner)
+    except Refusal as r:
+        h.refusal = h.refusal or r.without_frames()
+        return result
+
+
+def seed(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Torch's generators are seeded: done again between the same operations."""
+    recorder = h.recorder
+    if recorder._depth or recorder.refusal is not None or h.refusal is not None:
+        return ABSENT
+    plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+    where, dirty = where_text(), recorder.dirty()
+    recorder._depth += 1
+    try:
+        result = f(*args, **kwargs)
+    finally:
+        recorder._depth -= 1
+    h.session.reach(result)
+    recorder.record.random = True
+    recorder._add(HostStep(f, *plan, "none", None, [], where, dirty, random=True, mutates=True))
+    return result
+
+
+def _outside_generator(h: Handler, owner: Any) -> bool:
+    return (
+        h.session.is_outside(owner)
+        or owner is getattr(random.random, "__self__", None)
+        or _is_numpy_global(owner)
+    )
+
+
+def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
+    h.session.rely_on((args, kwargs))
+    memo = getattr(f, "__func__", f)
+    before = memo.cache_info().misses
+    result = _interp.watched(f, args, kwargs)
+    misses = memo.cache_info().misses
+    if misses != before:
+        h.refuse(
+            f"{leaves.name_of(memo)} fills its lru_cache",
+            "The next call finds the result there and is captured",
+        )
+        return result
+    if not h.session.is_outside(result):
+        h.session.reach(result)
+    recorder = h.recorder
+    if recorder.refusal is None and not recorder._depth:
+        kept = leaves.remembered(memo, None if kwargs else args, result)
+        if kept is None:
+            h.refuse(f"{leaves.name_of(memo)} is called, an lru_cache that keeps nothing")
+        else:
+            h.memos.append((memo, *kept))
+        recorder._add(
+            HostStep(
+                f,
+                recorder.convert_all(args),
+                recorder.convert_all(kwargs),
+                "call",
+                None,
+                [],
+                where_text(),
+                recorder.dirty(),
+            )
+        )
+    return result
+
+
+def _whole(f: Any) -> Callable[..., Any]:
+    """A plain function around a callable that is recorded as a whole."""
+    if isinstance(f, types.FunctionType):
+        return f
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs)
+
+    owner = getattr(f, "__self__", None)
+    whole.__name__ = f"whole_{getattr(owner, '__name__', '')}_{getattr(f, '__name__', 'call')}"
+    whole.__magpy_target__ = f  # type: ignore[attr-defined]
+    return whole
+
+
+def _is_numpy_global(owner: Any) -> bool:
+    return owner is np.random.mtrand._rand
+
+
+# A replacement field that names an attribute: "{a.b}".
+_ATTRIBUTE_FIELD = re.compile(r"\{[^{}!:]*\.[^{}!:]*[}!:]")
+
+# How a call is performed; one whose effect is not here has effects that magpy does not know.
+TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    Effect.EFFECT: effect_calls.effect,
+    Effect.WHOLE: whole_call,
+    Effect.VARS: read_vars,
+    Effect.REDUCE: reduce,
+    Effect.NEUTRAL: neutral,
+    Effect.RANDOM: draw,
+    Effect.SEED: seed,
+    Effect.NUMBER: number,
+    Effect.CLOCK: clock,
+    Effect.PARTIAL: partial,
+    Effect.WEAKREF: weakref,
+    Effect.MEMO: memo,
+    Effect.REFUSE: refused,
+    Effect.ATTRGETTER: attrgetter,
+    Effect.FORMAT: format_text,
+    Effect.READ: read,
+    Effect.AMBIENT: ambient,
+    Effect.REGISTRY: registry,
+    Effect.CONTEXT: context,
+    Effect.COLLECTOR: collector,
+}

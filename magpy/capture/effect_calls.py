@@ -1,0 +1,206 @@
+"""Calls that a program makes for their effect: printing, warnings, logging, users' callbacks.
+
+Owns how such a call is noted so that the mock code makes it again, in order, with its arguments
+built anew and from the place that it reports, and when it cannot be.  Does not own changes of
+objects (magpy/capture/effects.py).  Called by magpy/capture/calls.py, and at the end of the run by
+magpy/capture/session.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copyreg
+import sys
+import types
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from magpy import _interp
+from magpy.capture import attribution, leaves
+from magpy.capture.effects import at_start, container_states
+from magpy.capture.recorder import where_text
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.errors import Refusal
+from magpy.mock.segments import refs
+
+if TYPE_CHECKING:
+    from magpy.capture.handler import Handler
+
+ABSENT = _interp.ABSENT
+
+
+def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Notes how to make the call again, and leaves it to the probe; `effect_done` follows."""
+    step: EffectStep | None = None
+    if h.refusal is None and h.recorder.refusal is None:
+        try:
+            step = _effect_step(h, f, args, kwargs)
+        except Refusal as r:
+            h.refusal = Refusal(
+                f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
+            )
+    h.called_effect = f, step
+    h.recorder._depth += 1
+    return NotImplemented  # called from the program's own frame, which it may look at
+
+
+def _effect_step(
+    h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> EffectStep | None:
+    """How a call for its effect is redone; None if it has none.
+
+    Raises:
+        Refusal: it cannot be redone.
+    """
+    looked_at = _looked_at(h, (args, kwargs))
+    sites, caller = None, 0
+    frame = attribution.program_frame()
+    if attribution.is_warning(f) and frame is not None:
+        site, caller, plain, named = attribution.of_warning(frame, args, kwargs)
+        if _silent(h, plain[0], named.get("category"), site):
+            return None
+        if caller:
+            sites, args, kwargs = [site], plain, named
+    elif f is print and not kwargs.get("file") and _changed(h, sys, "stdout"):
+        raise Refusal("sys.stdout is what the call has put there")
+    builder = h.builder()
+    return EffectStep(
+        f,
+        [builder.build(a) for a in args],
+        {k: builder.build(v) for k, v in kwargs.items()},
+        sites or _callers(f, args, kwargs),
+        tensors=looked_at,
+        caller=caller,
+    )
+
+
+def _changed(h: Handler, module: types.ModuleType, name: str) -> bool:
+    before = at_start(h.session, module, name)
+    return (
+        before is not vars(module).get(name, ABSENT)
+        or container_states(h.session).get(id(before)) is not None
+    )
+
+
+def _silent(h: Handler, message: Any, category: Any, site: attribution.Site) -> bool:
+    """Whether a warning is ignored under filters that the call itself has set.
+
+    Raises:
+        Refusal: the call has changed what becomes of warnings, and this one is not ignored.
+    """
+    if not any(_changed(h, warnings, name) for name in attribution.WARNING_STATE):
+        return False
+    if not attribution.is_ignored(message, category, site):
+        raise Refusal("a warning is issued while the call has changed what becomes of warnings")
+    return True
+
+
+def _looked_at(h: Handler, values: Any) -> list[Any]:
+    """The tensors that a call for its effect reaches.
+
+    Raises:
+        Refusal: it reaches an outside object that the run has changed, which at replay is
+            changed only afterwards.
+    """
+    session = h.session
+    changed = {i for i, now in container_states(session).items() if now is not None}
+    changed.update(id(obj) for kind, obj, _, _ in session.log() if kind == "write_attr")
+    changed.update(id(cell) for cell, _ in session.written_cells())
+    tensors: list[Any] = []
+    seen: dict[int, Any] = {}
+    todo: list[Any] = [values]
+    while todo:
+        v = todo.pop()
+        if id(v) in seen or type(v) in _PLAIN or isinstance(v, _NOT_LOOKED_INTO):
+            continue
+        seen[id(v)] = v
+        if id(v) in changed:
+            raise Refusal(f"it is given a {type(v).__name__} that the call has changed before")
+        if len(seen) > _REACH:
+            raise Refusal("it is given too many objects to tell which of them the call changes")
+        if isinstance(v, torch.Tensor):
+            var = h.recorder.known(v)
+            tensors.append(v if var is None else var)
+        elif isinstance(v, dict):
+            todo.extend(dict.values(v))
+        elif isinstance(v, _SEQUENCES):
+            base: Any = next(c for c in _SEQUENCES if isinstance(v, c))
+            todo.extend(base.__iter__(v))
+        todo.extend(_state_of(v))
+    return tensors
+
+
+def _callers(
+    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, int, str, dict[str, Any]]]:
+    """The frames of the program that a call for its effect may report, outermost first.
+
+    Raises:
+        Refusal: it reports a frame outside of the compiled call.
+    """
+    wanted = kwargs.get("stacklevel", args[2] if f is warnings.warn and len(args) > 2 else 1)
+    if not isinstance(wanted, int):
+        wanted = 1
+    frame: types.FrameType | None = sys._getframe(1)
+    sites: list[tuple[str, int, str, dict[str, Any]]] = []
+    while frame is not None and len(sites) < wanted:
+        if _interp.is_caller(frame):
+            break
+        name = frame.f_globals.get("__name__", "")
+        if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
+            code = frame.f_code
+            sites.append((code.co_filename, frame.f_lineno, code.co_name, frame.f_globals))
+        frame = frame.f_back
+    if len(sites) < wanted and wanted > 1:
+        raise Refusal("it reports a frame outside of the compiled call")
+    return sites[::-1]
+
+
+def _state_of(v: Any) -> list[Any]:
+    """The instance dict and the contents of the slots of an object."""
+    t = type(v)
+    d = getattr(v, "__dict__", None)
+    state: list[Any] = [d] if isinstance(d, dict) else []
+    if t.__flags__ & (1 << 9):
+        for name in copyreg._slotnames(t):  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):
+                state.append(object.__getattribute__(v, name))
+    return state
+
+
+def check(record: Record) -> None:
+    """Effects are redone after all operations.
+
+    Raises:
+        Refusal: an operation changes a tensor after an effect has looked at it.
+    """
+    variables = {id(t): v for v, t in record.inputs.items()}
+    looked: set[int] = set()
+    name = where = ""
+    for step in record.steps:
+        if isinstance(step, EffectStep):
+            for t in step.tensors:
+                var = Var(t) if isinstance(t, int) else variables.get(id(t))
+                if var in record.storages:
+                    looked.add(record.storages[var])
+            name = leaves.name_of(step.func)
+            if step.sites:
+                where = "{}:{} ({})".format(*step.sites[-1])
+        elif looked and isinstance(step, (OpStep, HostStep)) and step.mutates:
+            found: set[Var] = set()
+            refs((step.args, step.kwargs), found)
+            if not looked.isdisjoint(record.storages.get(v, 0) for v in found):
+                raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
+
+
+# What printing does not look into, and how many objects it may look at.
+_NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+
+_REACH = 20000

@@ -1,0 +1,514 @@
+"""What the C++ session asks of Python while a program runs watched.
+
+Owns the state of one watched run on the Python side, the values that are tracked from tensors'
+data and counters through arithmetic, and the answers to the session's questions.  Does not own the
+event log (csrc/interp), the operator steps (magpy/capture/recorder.py) nor how single C functions
+are treated (magpy/capture/calls.py).  Made by magpy/capture/session.py, called by csrc/interp.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import gc
+import operator
+import types
+from typing import Any
+
+import numpy as np
+import torch
+
+from magpy import _interp
+from magpy.capture import calls, leaves, memory, opaque
+from magpy.capture.leaves import Leaf
+from magpy.capture.recorder import Recorder, where_text
+from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Var, is_leaf
+from magpy.errors import Refusal
+from magpy.mock.spec import Builder, Const
+from magpy.mock.support import advance
+from magpy.runtime import faults
+
+ABSENT = _interp.ABSENT
+
+
+class Handler:
+    """What the C++ session asks while the program runs.  Every method runs with events paused."""
+
+    def __init__(self, scalars: bool = True) -> None:
+        """Starts an empty session."""
+        self.session = _interp.Session(self)
+        self.recorder = Recorder(self.session.is_outside, self.session, scalars)
+        self.called_effect: tuple[Any, EffectStep | None] = None, None
+        self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
+        self.opaque: list[tuple[Any, Any]] = []
+        self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
+        self.arrays: list[tuple[Any, Any]] = []
+        self.sites: dict[int, str] = {}
+        self.written: list[memory.Range | None] = []
+        self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
+        self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
+        self.memos: list[tuple[Any, Any, Any]] = []
+        self.refusal: Refusal | None = None
+
+    def refuse(self, reason: str, remedy: str = "") -> None:
+        """Keeps the first refusal, at the user's current line."""
+        if self.refusal is None:
+            self.refusal = Refusal(reason, where_text(2), remedy)
+
+    def builder(self) -> Builder:
+        """A fresh builder of specs for values as they are now."""
+        return Builder(self.session.is_outside, self.session.made, self.value_var)
+
+    def value_var(self, v: Any) -> Var | None:
+        """The variable of a tensor, of a tracked value or of an operation's exception."""
+        if isinstance(v, BaseException):
+            entry = self.recorder.errors.get(id(v))
+            return entry[1] if entry is not None else None
+        if isinstance(v, torch.Tensor):
+            var = self.recorder.known(v)
+            if var is not None:
+                return var
+            if self.session.is_outside(v):
+                return self.recorder.var_of(v)
+        elif self.recorder.any_tracked:
+            number = self.session.tracked(v)
+            return Var(number) if number is not None else None
+        return None
+
+    def classify(self, f: Any) -> int:
+        """The verdict on a C callable."""
+        faults.check("log")
+        try:
+            return int(leaves.classify(f))
+        except (TypeError, AttributeError, ValueError):
+            # A callable that lies about itself is not known.
+            return int(Leaf.HANDLER)
+
+    def touch(self, obj: Any, deep: bool) -> None:
+        """An outside object that is no plain container is looked into as a whole by C code."""
+        t = type(obj)
+        if t.__module__ == "numpy":
+            if t.__name__ == "ndarray":
+                self.arrays.append((obj, obj.copy()))
+                self.sites.setdefault(id(obj), where_text())
+            return
+        if t in _VIEWS:
+            self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
+        elif t is types.MappingProxyType:
+            self.proxied(obj)
+        elif isinstance(obj, types.SimpleNamespace):
+            calls.read_vars(self, vars, (obj,), {})
+        elif t is operator.attrgetter:
+            self.refuse(
+                "an operator.attrgetter is given to a C function, where nobody sees what it reads",
+                "Use a lambda instead",
+            )
+        elif t in _ITERATORS:
+            if all(it is not obj for it, _ in self.consumed):
+                self.consumed.append((obj, tuple(copy.copy(obj))))
+                for x in self.consumed[-1][1]:
+                    self.session.reach(x)
+        elif hasattr(t, "__next__"):
+            self.refuse("an iterator or generator from outside is consumed", "Pass a list instead")
+        elif opaque.stateful(t):  # type: ignore[arg-type]
+            before = opaque.picture(obj)
+            if before is None:
+                self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
+            self.opaque.append((obj, before))
+            self.sites.setdefault(id(obj), where_text())
+
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Performs a call that the table of leaves reserves for the handler."""
+        treat = calls.TREATMENTS.get(leaves.effect_of(f), calls.unknown)
+        return treat(self, f, args, kwargs)
+
+    def caller_read(self, frame: Any) -> None:
+        """The program looks at a frame that was there before the call."""
+        self.refuse("the frame of a caller is looked at")
+
+    def proxied(self, proxy: Any) -> None:
+        """The dict behind a mapping proxy is looked into."""
+        for d in gc.get_referents(proxy):
+            self.session.reach(d)
+            self.session.touch(d)
+
+    def finish_iterators(self, builder: Builder) -> None:
+        """Notes how far the run went in outside iterators, and that it must go as far again."""
+        for iterator, before in self.consumed:
+            rest = len(tuple(copy.copy(iterator)))
+            taken = len(before) - rest
+            # An exhausted list iterator forgets its list: it would not see what is appended later.
+            exhausted = rest == 0 and len(iterator.__reduce__()) == 2
+            if not all(is_leaf(x) for x in before[:taken]) or (
+                exhausted and not all(is_leaf(x) for x in before)
+            ):
+                raise Refusal(
+                    "an iterator from outside is consumed whose elements are not plain values"
+                )
+            self.iterators.append((iterator, before[:taken], len(before), exhausted))
+            step = EffectStep(
+                advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, []
+            )
+            self.recorder.record.steps.append(step)
+
+    def check_buffers(self, where: str) -> None:
+        """Refuses where memory was read as a buffer from outside and written through a tensor.
+
+        What the buffer held when it was first read need not be what it held before the call.
+
+        Args:
+            where: the place to name where that of the read is not known.
+        """
+        bytearrays = [obj for obj, _, _ in self.session.containers() if isinstance(obj, bytearray)]
+        read = [obj for obj, _ in (*self.arrays, *self.opaque)] + bytearrays
+        if not read or self.refusal is not None:
+            return
+        record = self.recorder.record
+        written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
+        for obj in read:
+            place = memory.of_buffer(obj)
+            if any(memory.meet(place, w) for w in written):
+                self.refusal = Refusal(
+                    f"memory that is read as a {type(obj).__name__} from outside is changed "
+                    "through a tensor",
+                    self.sites.get(id(obj), where),
+                )
+                return
+
+    def finish_contexts(self, builder: Builder) -> None:
+        """Notes the context variables that the run has left changed."""
+        for var, before in self.contexts.values():
+            now = var.get(ABSENT)
+            if now is before:
+                continue
+            if now is ABSENT:
+                raise Refusal(f"the call takes the value of {var!r} away")
+            step = EffectStep(
+                contextvars.ContextVar.set, [builder.build(var), builder.build(now)], {}, []
+            )
+            self.recorder.record.steps.append(step)
+
+    def derive(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        """Notes that `result` was computed from tracked values by `f`."""
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder._depth:
+            return result
+        try:
+            return recorder.track(
+                f, recorder.convert_all(args), recorder.convert_all(kwargs), result
+            )
+        except Refusal as r:
+            self.refusal = self.refusal or r.without_frames()
+            return result
+
+    def rely_on(self, v: Any) -> None:
+        """A tracked value is about to be looked at in a way that cannot be redone: checks it."""
+        var = self.session.tracked(v)
+        if var is not None:
+            self.recorder.rely_on(v, Var(var))
+
+    def counter(self, holder: Any, key: Any, value: Any) -> Any:
+        """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder._depth:
+            return _interp.fresh(value)
+        if key is None:
+            return recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
+        return recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
+
+    def truth(self, v: Any) -> None:
+        """The truth of a tracked value decides a jump."""
+        try:
+            result = bool(v)
+        except Exception:  # noqa: BLE001 - the program's own: the jump is about to raise it
+            self.rely_on(v)
+        else:
+            self.derive(bool, (v,), {}, result)
+
+    def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
+        """A binary operation with a tracked operand."""
+        if (result is a or result is b) and type(result).__module__ == "numpy":
+            # In place: redone where it stands.
+            self.host_only(BINARY[op], (a, b))
+            return result
+        return self.derive(BINARY[op], (a, b), {}, result)
+
+    def compare(self, op: int, a: Any, b: Any, result: Any) -> Any:
+        """A comparison with a tracked operand."""
+        return self.derive(COMPARE[op], (a, b), {}, result)
+
+    def unary(self, op: int, a: Any, b: Any, result: Any) -> Any:
+        """A unary operation on a tracked value."""
+        return self.derive(UNARY[op], (a,), {}, result)
+
+    def item(self, op: int, obj: Any, key: Any, result: Any) -> Any:
+        """obj[key] of a tracked array or string, or with a tracked key."""
+        if self.session.tracked(obj) is None:
+            self.session.rely_on(key)
+            return result
+        return self.derive(operator.getitem, (obj, key), {}, result)
+
+    def item_store(self, op: int, obj: Any, key: Any, value: Any) -> Any:
+        """obj[key] = value in a tracked array."""
+        if value is ABSENT:
+            self.host_only(operator.delitem, (obj, key))
+        else:
+            self.host_only(operator.setitem, (obj, key, value))
+        return None
+
+    def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
+        """obj.name of a tracked value."""
+        if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+            self.derive(getattr, (obj, name), {}, value)
+        elif not callable(value) and (
+            type(obj).__name__ != "ndarray" or type(value).__name__ in ("flatiter", "memoryview")
+        ):
+            self.rely_on(obj)
+        return None
+
+    def format(self, conversion: int, value: Any, spec: Any, result: Any) -> Any:
+        """A tracked value in an f-string."""
+        return self.derive(format_value, (value, spec or "", conversion), {}, result)
+
+    def join(self, op: int, parts: Any, unused: Any, result: Any) -> Any:
+        """The parts of an f-string, some of them tracked."""
+        return self.derive("".join, (parts,), {}, result)
+
+    def host_only(self, f: Any, args: tuple[Any, ...]) -> None:
+        """Notes a call on a tracked value that is redone for what it does."""
+        recorder = self.recorder
+        if isinstance(args[0], np.ndarray):
+            self.written.append(memory.of_buffer(args[0]))
+        if recorder.refusal is None and not recorder._depth:
+            recorder._add(
+                HostStep(
+                    f,
+                    recorder.convert_all(args),
+                    {},
+                    "none",
+                    None,
+                    [],
+                    where_text(2),
+                    recorder.dirty(),
+                )
+            )
+
+    def sure(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = None) -> Any:
+        """Calls `f`; that it raises is sure for these very values only."""
+        try:
+            return f(*args, **kwargs)
+        except Exception:
+            self.session.rely_on((args, kwargs, owner))
+            raise
+
+    def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C function is called with tracked values."""
+        owner = getattr(f, "__self__", None)
+        if leaves.scalar_function(f) and _recomputable(f, (args, kwargs)):
+            if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+                name = f.__name__
+                result = self.sure(f, args, kwargs, owner)
+                unbound = getattr(type(owner), name)
+                if result is None:
+                    self.host_only(unbound, (owner, *args))
+                    return result
+                return self.derive(unbound, (owner, *args), kwargs, result)
+            if f is int or f is float:
+                self.recorder.direct = True
+            try:
+                result = self.sure(f, args, kwargs)
+            finally:
+                self.recorder.direct = False
+            if any(isinstance(a, torch.Tensor) for a in args):
+                return result
+            return self.derive(f, args, kwargs, result)
+        if leaves.classify(f) is Leaf.TORCH:
+            before = self.recorder.operations
+            result = f(*args, **kwargs)
+            if self.recorder.operations == before and not _fresh(result, self):
+                self.session.rely_on((args, kwargs))
+            return result
+        self.session.rely_on((args, kwargs, owner))
+        for a in (owner, *args, *kwargs.values()):
+            self.session.touch(a)
+        return ABSENT
+
+    def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C function is called with tensors: one of numpy, which takes their data, is redone."""
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder._depth or self.refusal is not None:
+            return ABSENT
+        if not leaves.numpy_function(f) or "out" in kwargs or not _recomputable(f, (args, kwargs)):
+            return ABSENT
+        values = (*args, *kwargs.values())
+        if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
+            return ABSENT
+        for a in values:
+            if self.session.tracked(a) is None:
+                self.session.touch(a)
+        recorder._depth += 1
+        try:
+            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+            result = f(*args, **kwargs)
+        except Refusal as r:
+            self.refusal = self.refusal or r
+            return ABSENT
+        except Exception:
+            self.refuse(f"{leaves.name_of(f)} raises for a tensor")
+            raise
+        finally:
+            recorder._depth -= 1
+        try:
+            return recorder.called(f, *plan, result)
+        except Refusal as r:
+            self.refusal = self.refusal or r
+            return result
+
+    def effect_done(self, result: Any) -> None:
+        """A call for its effect, which `_effect` has left to the probe, is over.
+
+        Args:
+            result: its result, or ABSENT if it raised.
+        """
+        self.recorder._depth -= 1
+        f, step = self.called_effect
+        self.called_effect = None, None
+        if step is not None and result is not ABSENT:
+            if not is_leaf(result):
+                self.refuse(f"{leaves.name_of(f)} returns a {type(result).__name__}")
+            self.recorder.record.steps.append(step)
+
+    def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A C function returned tensors."""
+        if self.recorder._depth or self.refusal is not None or self.recorder.refusal is not None:
+            return
+        owner = getattr(f, "__self__", None)
+        try:
+            if (
+                owner is not None
+                and not isinstance(owner, (types.ModuleType, type))
+                and not self.session.is_outside(owner)
+            ):
+                fresh = _fresh(result, self)
+                if fresh:
+                    raise Refusal(
+                        f"{leaves.name_of(f)} returns a tensor that magpy did not see being made",
+                        where_text(),
+                    )
+                return
+            self.recorder.unseen_result(f, args, kwargs, result)
+        except Refusal as r:
+            if self.refusal is None:
+                self.refusal = r.without_frames()
+
+
+def _recomputable(f: Any, values: Any) -> bool:
+    """Whether a function of values, given these, does nothing but compute a value from them.
+
+    Iterators are used up, functions run code of their own, and arrays made by the run may be
+    written to: such a call is watched, and relies on the tracked values that it is given.
+    """
+    t = type(values)
+    if t is tuple or t is list:
+        return all(_recomputable(f, x) for x in values)
+    if t is dict:
+        return all(type(k) is str and _recomputable(f, v) for k, v in values.items())
+    if t is np.ndarray:
+        return getattr(f, "__name__", "") not in _WRITES_ARRAYS
+    # A step keeps a torch.Size as a tuple.
+    return (is_leaf(values) and t is not torch.Size) or isinstance(
+        values, (torch.Tensor, np.generic, type)
+    )
+
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+# Functions of numpy that write to an array that they are given.
+_WRITES_ARRAYS = frozenset(["copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"])
+
+
+def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
+    if isinstance(v, torch.Tensor):
+        return handler.recorder.known(v) is None and not handler.session.is_outside(v)
+    if depth > _DEPTH:
+        return False
+    if isinstance(v, (tuple, list)):
+        return any(_fresh(x, handler, depth + 1) for x in v)
+    if isinstance(v, dict):
+        return any(_fresh(x, handler, depth + 1) for x in v.values())
+    return False
+
+
+# A C function returns tensors themselves or in a small structure of its own, never deeper.
+_DEPTH = 3
+
+
+def format_value(value: Any, spec: str, conversion: int) -> str:
+    """What an f-string makes of a value (https://docs.python.org/3/reference/lexical_analysis.html#f-strings)."""
+    if conversion in _CONVERSIONS:
+        value = _CONVERSIONS[conversion](value)
+    return format(value, spec)
+
+
+# FORMAT_VALUE's and CONVERT_VALUE's numbers, and the character codes of the syntax tree.
+_CONVERSIONS: dict[int, Any] = {
+    1: str,
+    2: repr,
+    3: ascii,
+    ord("s"): str,
+    ord("r"): repr,
+    ord("a"): ascii,
+}
+
+
+UNARY = {100: operator.neg, 101: operator.pos, 102: operator.invert, 103: operator.not_}
+
+
+COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+
+
+# In the order of CPython's NB_* numbers (Include/opcode.h).
+BINARY = [
+    getattr(operator, name)
+    for name in [
+        "add",
+        "and_",
+        "floordiv",
+        "lshift",
+        "matmul",
+        "mul",
+        "mod",
+        "or_",
+        "pow",
+        "rshift",
+        "sub",
+        "truediv",
+        "xor",
+        "iadd",
+        "iand",
+        "ifloordiv",
+        "ilshift",
+        "imatmul",
+        "imul",
+        "imod",
+        "ior",
+        "ipow",
+        "irshift",
+        "isub",
+        "itruediv",
+        "ixor",
+    ]
+]
+
+
+_ITERATORS: tuple[type, ...] = (
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(reversed([])),
+    type(iter("")),
+)
+
+
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))

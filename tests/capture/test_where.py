@@ -1,0 +1,76 @@
+"""The line that a refusal names: the innermost one of the user's program."""
+
+from __future__ import annotations
+
+import collections
+import textwrap
+import traceback
+
+import torch
+
+import magpy
+
+
+def _reason(f):
+    c = magpy.compile(f, backend="eager")
+    c(torch.ones(2))
+    (reason,) = magpy.stats(c).reasons
+    return reason
+
+
+def _line(f, offset):
+    return f"{f.__code__.co_filename}:{f.__code__.co_firstlineno + offset} ({f.__name__})"
+
+
+def test_a_function_of_the_standard_library_is_not_the_users_line():
+    def look(t):
+        t = t + 1
+        return len(list(traceback.walk_stack(None))), t
+
+    assert _line(look, 2) in _reason(look)
+
+
+def test_a_function_that_the_standard_library_calls_back_is_the_users_line():
+    class Words(collections.UserDict):
+        def __missing__(self, key):
+            return magpy_unknown(key)
+
+    @magpy.disable
+    def magpy_unknown(key):
+        return key
+
+    def look(t):
+        return t + Words()[3]
+
+    assert _line(Words.__missing__, 1) in _reason(look)
+
+
+def test_a_library_beside_the_standard_one_is_the_users(tmp_path):
+    file = tmp_path / "site-packages" / "theirs.py"
+    file.parent.mkdir()
+    text = textwrap.dedent(
+        """
+        def look(t, f):
+            return f(t)
+        """
+    )
+    scope = {"__name__": "theirs"}
+    exec(compile(text, str(file), "exec"), scope)
+    disabled = magpy.disable(abs_of)
+    assert f"{file}:3 (look)" in _reason(lambda t: scope["look"](t, disabled))
+
+
+def abs_of(t):
+    """Something to be disabled."""
+    return t.abs()
+
+
+def test_a_call_that_has_no_line_of_the_user_names_the_line_that_makes_it():
+    c = magpy.compile(traceback.extract_stack, backend="eager")
+
+    def caller():
+        return c()
+
+    caller()
+    (reason,) = magpy.stats(c).reasons
+    assert _line(caller, 1) in reason
