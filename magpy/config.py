@@ -12,10 +12,13 @@ max_entries: int = 16
 """Entries that a compiled callable keeps before calls that fit none run eagerly."""
 
 max_captures: int = 64
-"""Captures of a compiled callable that became entries, before calls that fit none run eagerly."""
+"""Watched calls of a compiled callable before calls that fit no entry run eagerly."""
 
 max_refusals: int = 3
 """Captures in a row without an entry, after which a compiled callable is left alone."""
+
+max_operations: int = 20000
+"""Tensor operations of a call beyond which it runs eagerly: a graph of them would not pay."""
 
 logs: frozenset[str] = frozenset(
     x.strip() for x in os.environ.get("MAGPY_LOGS", "").split(",") if x.strip()

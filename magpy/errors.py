@@ -52,5 +52,16 @@ class Refusal(Exception):
         return f"{text}. {self.remedy}" if self.remedy else text
 
 
+def hide_frames(error: BaseException) -> BaseException:
+    """Takes magpy's own frames, which an exception has passed last, out of its traceback.
+
+    They would keep what the program has let go, for as long as it keeps the exception.
+    """
+    tb = error.__traceback__
+    while tb is not None and str(tb.tb_frame.f_globals.get("__name__")).startswith("magpy."):
+        tb = tb.tb_next
+    return error.with_traceback(tb)
+
+
 class MagpyWarning(UserWarning):
     """What magpy warns about: each thing once."""

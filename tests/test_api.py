@@ -1,5 +1,6 @@
 """The public surface, and what happens with bad input."""
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 import magpy
+from magpy.runtime import compiled
 from tests.comparison import assert_same
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -465,6 +467,68 @@ def test_entry_limit_warns_once_and_runs_eagerly(monkeypatch):
                 assert_same(c(X, f), X * f)
     assert magpy.stats(c).entries <= 2
     assert len([w for w in caught if issubclass(w.category, UserWarning)]) <= 1
+
+
+def count_watched(monkeypatch):
+    watched = []
+    run = compiled.session.run
+
+    def counted(*args):
+        watched.append(1)
+        return run(*args)
+
+    monkeypatch.setattr(compiled.session, "run", counted)
+    return watched
+
+
+def test_misses_that_are_always_refused_are_not_watched_for_ever(monkeypatch):
+    monkeypatch.setattr(magpy.config, "max_captures", 6)
+    watched = count_watched(monkeypatch)
+
+    def f(x, path):
+        return x * 2 if path is None else x * len(open(path).read())
+
+    c = compile_eager(f)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(12):
+            assert_same(c(X, None), X * 2)
+            assert_same(c(X, __file__), f(X, __file__))
+    assert len(watched) == 6
+    assert magpy.stats(c).hits == 11, "the entry goes on serving"
+    assert len([w for w in caught if issubclass(w.category, UserWarning)]) == 1
+
+
+def test_limits_are_explained_once(monkeypatch):
+    monkeypatch.setattr(magpy.config, "max_entries", 1)
+    c = compile_eager(lambda x, k: x * k, dynamic=False)
+    asked = []
+    why = compiled.Manager._why_missed
+    monkeypatch.setattr(
+        compiled.Manager, "_why_missed", lambda *args: asked.append(1) or why(*args)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in (1, "a", "b", "c"):
+            with contextlib.suppress(TypeError):
+                c(X, k)
+    assert len(asked) == 1
+
+
+def test_a_call_of_very_many_operations_runs_eagerly(monkeypatch):
+    monkeypatch.setattr(magpy.config, "max_operations", 10)
+
+    def f(x, n):
+        for _ in range(n):
+            x = x + 1
+        return x
+
+    c = compile_eager(f)
+    assert_same(c(X, 9), f(X, 9))
+    assert_same(c(X, 11), f(X, 11))
+    assert magpy.stats(c).captures == 1
+    assert "more than 10 tensor operations" in magpy.stats(c).reasons[0]
+    assert "test_api.py" in magpy.stats(c).reasons[0]
 
 
 def test_explain_prints_graph_and_draws(tmp_path):

@@ -30,6 +30,19 @@ def site_of(frame: types.FrameType) -> Site:
     return frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name, frame.f_globals
 
 
+def passed(error: BaseException) -> list[Site]:
+    """The sites of the program's frames that an exception passed, outermost first."""
+    sites = []
+    tb = error.__traceback__
+    while tb is not None:
+        frame = tb.tb_frame
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "magpy":
+            code = frame.f_code
+            sites.append((code.co_filename, tb.tb_lineno, code.co_name, frame.f_globals))
+        tb = tb.tb_next
+    return sites
+
+
 def site_of_caller(level: int, frame: types.FrameType) -> Site | None:
     """The site of the `level`-th caller (1: the innermost) of a frame of magpy's."""
     f = program_frame(frame)

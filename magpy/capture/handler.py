@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextvars
 import copy
+import functools
 import gc
 import operator
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,12 +25,26 @@ from magpy.capture import calls, leaves, memory, opaque
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder, where_text
 from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Var, is_leaf
-from magpy.errors import Refusal
+from magpy.errors import Refusal, hide_frames
 from magpy.mock.spec import Builder, Const
 from magpy.mock.support import advance
 from magpy.runtime import faults
 
 ABSENT = _interp.ABSENT
+
+
+def _frames_hidden(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What the program's calls raise does not keep the frames of the method that performs them."""
+
+    @functools.wraps(method)
+    def perform(self: Handler, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except BaseException as e:
+            hide_frames(e)
+            raise
+
+    return perform
 
 
 class Handler:
@@ -62,8 +78,7 @@ class Handler:
     def value_var(self, v: Any) -> Var | None:
         """The variable of a tensor, of a tracked value or of an operation's exception."""
         if isinstance(v, BaseException):
-            entry = self.recorder.errors.get(id(v))
-            return entry[1] if entry is not None else None
+            return self.recorder.raised_by(v)
         if isinstance(v, torch.Tensor):
             var = self.recorder.known(v)
             if var is not None:
@@ -117,6 +132,7 @@ class Handler:
             self.opaque.append((obj, before))
             self.sites.setdefault(id(obj), where_text())
 
+    @_frames_hidden
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a call that the table of leaves reserves for the handler."""
         treat = calls.TREATMENTS.get(leaves.effect_of(f), calls.unknown)
@@ -301,6 +317,7 @@ class Handler:
             self.session.rely_on((args, kwargs, owner))
             raise
 
+    @_frames_hidden
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
         owner = getattr(f, "__self__", None)
@@ -333,6 +350,7 @@ class Handler:
             self.session.touch(a)
         return ABSENT
 
+    @_frames_hidden
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tensors: one of numpy, which takes their data, is redone."""
         recorder = self.recorder
@@ -351,7 +369,7 @@ class Handler:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
             result = f(*args, **kwargs)
         except Refusal as r:
-            self.refusal = self.refusal or r
+            self.refusal = self.refusal or r.without_frames()
             return ABSENT
         except Exception:
             self.refuse(f"{leaves.name_of(f)} raises for a tensor")
@@ -361,7 +379,7 @@ class Handler:
         try:
             return recorder.called(f, *plan, result)
         except Refusal as r:
-            self.refusal = self.refusal or r
+            self.refusal = self.refusal or r.without_frames()
             return result
 
     def effect_done(self, result: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from magpy import _interp, _tensor
+from magpy import _interp, _tensor, config
 from magpy.capture import memory
 from magpy.capture.effects import container_states
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
@@ -38,7 +38,7 @@ from magpy.capture.steps import (
     Var,
     is_leaf,
 )
-from magpy.errors import Refusal
+from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
 _DATA, _DYNAMIC, _RANDOM, _MUTATES = 1, 2, 4, 8
@@ -278,7 +278,7 @@ class Recorder(TorchFunctionMode):
         self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
         self.metas: dict[int, Any] = {}
-        self.errors: dict[int, tuple[BaseException, Var]] = {}
+        self._errors: dict[int, tuple[type, str, Var]] = {}
 
     # ------------------------------------------------------------- identity
 
@@ -496,11 +496,15 @@ class Recorder(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         _interp.pause()
         try:
-            if self._session is not None and any(map(_hears, types)):
-                if not any(issubclass(t, torch.Tensor) for t in types):
-                    return self._dispatched(func, types, args, kwargs)
-                return self._overloaded(func, args, kwargs or {})
-            return self._operation(func, args, kwargs or {})
+            hearing = [t for t in types if _hears(t)] if self._session is not None else []
+            if not hearing:
+                return self._operation(func, args, kwargs or {})
+            if not any(issubclass(t, torch.Tensor) for t in hearing):
+                return self._dispatched(func, types, args, kwargs)
+            return self._overloaded(func, args, kwargs or {})
+        except BaseException as e:
+            hide_frames(e)
+            raise
         finally:
             _interp.resume()
 
@@ -634,6 +638,11 @@ class Recorder(TorchFunctionMode):
     ) -> tuple[Any, Any]:
         # Arguments are written down before the operation: it may change them.
         self.operations += 1
+        if self.operations > config.max_operations:
+            raise refuse(
+                f"the call does more than {config.max_operations} tensor operations",
+                "Compile a part of it, or raise magpy.config.max_operations",
+            )
         self._on_host = False
         self._buffers.clear()
         if self.any_tracked:
@@ -804,7 +813,16 @@ class Recorder(TorchFunctionMode):
                 result=var,
             )
         )
-        self.errors[id(error)] = (error, var)
+        self._errors[id(error)] = type(error), str(error), var
+
+    def raised_by(self, error: BaseException) -> Var | None:
+        """The variable of an exception that an operation has raised, or None.
+
+        It is not kept, since it would keep the frames that it has passed: of two exceptions at one
+        address that say the same, either may be the operation's.
+        """
+        kind, text, var = self._errors.get(id(error), (None, "", Var(-1)))
+        return var if type(error) is kind and str(error) == text else None
 
     def _add(self, step: OpStep | HostStep) -> None:
         step.heard = self._heard

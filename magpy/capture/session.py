@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import effect_calls, opaque
+from magpy.capture import attribution, effect_calls, opaque
 from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
 from magpy.capture.handler import Handler
 from magpy.capture.native import prepare
@@ -203,7 +203,7 @@ def _end(
         handler.iterators,
         recorder.start_modes,
         session.events,
-        _sites(out.exception) if out.exception is not None else None,
+        attribution.passed(out.exception) if out.exception is not None else None,
     )
 
 
@@ -219,25 +219,11 @@ def _array_form(array: Any) -> tuple[Any, ...]:
 def _exception_spec(error: BaseException, builder: Builder) -> Spec:
     where = _raise_site(error)
     try:
-        if error.__cause__ is not None or error.__context__ is not None:
-            raise Refusal("it was raised while another was handled")
-        return builder.build(error)
+        return builder.error(error, kept=False)
     except Refusal as r:
         raise Refusal(
             f"the call raised {type(error).__name__}: {str(error)[:200]} ({r.reason})", where
         ) from r
-
-
-def _sites(error: BaseException) -> list[tuple[str, int, str, dict[str, Any]]]:
-    """The frames of the program that an exception passed, outermost first."""
-    sites = []
-    tb = error.__traceback__
-    while tb is not None:
-        code = tb.tb_frame.f_code
-        if tb.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "magpy":
-            sites.append((code.co_filename, tb.tb_lineno, code.co_name, tb.tb_frame.f_globals))
-        tb = tb.tb_next
-    return sites
 
 
 def _raise_site(e: BaseException) -> str:

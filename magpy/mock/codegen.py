@@ -165,6 +165,7 @@ class Code:
             "method_call",
             "tuple_subclass",
             "exception",
+            "error",
             "reduce",
         ):
             parts = self._parts(s)
@@ -199,6 +200,9 @@ class Code:
 
     def _make_exception(self, s: New, parts: list[str]) -> str:
         return f"{self.constant(s.cls)}.__new__({self.constant(s.cls)}, *{parts[0]})"
+
+    def _make_error(self, s: New, parts: list[str]) -> str:
+        return parts[0]
 
     def _make_reduce(self, s: New, parts: list[str]) -> str:
         return f"{self.constant(s.cls)}({', '.join(parts)})"
@@ -302,6 +306,8 @@ class Code:
             for k, x in content:
                 value = self.spec(x)
                 add(f"{d}[{k!r}] = {value}")
+        elif what == "traceback":
+            add(f"{self.constant(support.pass_frames)}({self.constant(content)}, {name})")
         elif what == "slots":
             for k, x in content:
                 value = self.spec(x)

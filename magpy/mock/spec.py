@@ -20,11 +20,12 @@ import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from magpy import _interp
+from magpy.capture import attribution
 from magpy.capture.leaves import module_of_type
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.errors import Refusal
@@ -69,6 +70,7 @@ class New:
 
 
 Spec = Const | Outside | Value | New
+S = TypeVar("S", bound=Spec)
 
 _CONST_TYPES = (*LEAF_TYPES, range, type(NotImplemented), types.CodeType)
 _HELD_TYPES = (
@@ -162,6 +164,8 @@ class Builder:
         spec = self._memo.get(id(v))
         if spec is not None:
             return spec
+        if isinstance(v, BaseException) and not self._is_outside(v):
+            return self.error(v)
         var = self._var_of(v)
         if var is not None:
             if isinstance(v, torch.Tensor) and not self._is_outside(v) and vars(v):
@@ -183,11 +187,32 @@ class Builder:
             return self._make(v, t)
         return self._remember(v, spec)
 
+    def error(self, v: BaseException, kept: bool = True) -> Spec:
+        """The spec of an exception of the run, with its traceback if it is `kept`, not raised.
+
+        Raises:
+            Refusal: it cannot be made again.
+        """
+        if self._is_outside(v):
+            return self.build(v)
+        if v.__cause__ is not None or v.__context__ is not None:
+            raise Refusal("an exception is kept that was raised while another was handled")
+        var = self._var_of(v)
+        if var is None:
+            spec = self._instance(v, type(v))
+        else:
+            spec = self._remember(v, New("error", None, [Value(var)]))
+            self._state(v, type(v), spec)
+        sites = attribution.passed(v)
+        if kept and sites and isinstance(spec, New):
+            spec.fill.append(("traceback", sites))
+        return spec
+
     def varies(self, v: Any) -> bool:
         """Whether a number or text is a value of the run that differs from call to call."""
         return self._var_of(v) is not None
 
-    def _remember(self, v: Any, spec: Spec) -> Spec:
+    def _remember(self, v: Any, spec: S) -> S:
         self._memo[id(v)] = spec
         self._pins.append(v)
         return spec
@@ -224,20 +249,15 @@ class Builder:
             return self._remember(v, New("call", weakref.ref, [self.build(target)]))
         if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
             return self._view(v, t)
-        if (
-            isinstance(v, BaseException)
-            or t.__flags__ & (1 << 9)
-            or t
-            in (
-                list,
-                dict,
-                set,
-                collections.deque,
-                bytearray,
-                collections.OrderedDict,
-                collections.defaultdict,
-                types.SimpleNamespace,
-            )
+        if t.__flags__ & (1 << 9) or t in (
+            list,
+            dict,
+            set,
+            collections.deque,
+            bytearray,
+            collections.OrderedDict,
+            collections.defaultdict,
+            types.SimpleNamespace,
         ):
             return self._instance(v, t)
         return self._reduced(v, t)

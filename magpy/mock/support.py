@@ -20,6 +20,7 @@ from magpy import _interp
 from magpy.capture import attribution
 from magpy.capture.recorder import tensor_meta, unheard
 from magpy.capture.steps import TorchModes
+from magpy.errors import hide_frames
 
 
 def same_leaf(a: Any, b: Any) -> bool:
@@ -183,6 +184,14 @@ def raise_at(sites: list[tuple[str, int, str, dict[str, Any]]], error: BaseExcep
         raise error
     chain.append(_placed(_RAISE, sites[-1]))
     chain[0](*chain[1:], error)
+
+
+def pass_frames(sites: list[attribution.Site], error: BaseException) -> None:
+    """Gives a kept exception the traceback that it had in the captured run."""
+    try:
+        raise_at(sites, error)
+    except BaseException as e:  # noqa: BLE001 - the exception is a value
+        hide_frames(e)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from typing import Any
 from magpy import _interp, backends, config
 from magpy.capture import session
 from magpy.capture.recorder import unheard
-from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal
+from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.entry import BackendError, EntryInfo
@@ -101,9 +101,10 @@ class Manager:
         wrapped = compiled._magpy_wrapped
         if (
             len(compiled._magpy_entries) >= config.max_entries
-            or self.captures >= config.max_captures
+            or self.captures + self.refused >= config.max_captures
         ):
-            self._give_up(compiled, self._limit_text(compiled, args, kwargs))
+            if not self.gave_up:
+                self._give_up(compiled, self._limit_text(compiled, args, kwargs))
             return wrapped(*args, **kwargs)
         if "miss" in config.logs and compiled._magpy_entries:
             log.warning(
@@ -125,7 +126,7 @@ class Manager:
             del outcome
         if exception is not None:
             try:
-                raise exception
+                raise hide_frames(exception)
             finally:
                 del exception
         return value
@@ -267,9 +268,11 @@ class Manager:
 
     def _limit_text(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         text = (
-            f"{len(compiled._magpy_entries)} entries were made and none fits "
+            f"{self.captures} entries were made and none fits "
             f"({self._why_missed(compiled, args, kwargs)})"
         )
+        if self.refused:
+            text += f"; {self.refused} calls could not be captured"
         self._note(text)
         return text
 

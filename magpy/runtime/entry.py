@@ -194,13 +194,18 @@ _NEVER_FAIL: frozenset[Any] = frozenset(
 
 
 def _needs_undo(plan: segments.Plan, record: Record) -> bool:
-    """Whether a check can fail after something that the outside sees was changed."""
+    """Whether a check can fail after something that the outside sees was changed.
+
+    Python of the program below an operation may raise in a call though it did not in another.
+    """
     changes = (
         bool(record.mutated)
         or record.random
         or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
         or any(_swaps_data(s) for s in record.steps)
     )
+    if changes and any(isinstance(s, (OpStep, HostStep)) and s.heard for s in record.steps):
+        return True
     ahead = {id(s) for s in plan.prelude}
     drawn = False
     for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):

@@ -77,8 +77,8 @@ def _apart(work, timeout):
     yield os.waitstatus_to_exitcode(status)
 
 
-def check(source, seed, timeout=_TIMEOUT):
-    """The finding of one program, run in a process of its own, or None."""
+def report_on(source, seed, timeout=_TIMEOUT):
+    """The report on one program, run in a process of its own."""
 
     def work():
         yield "start"
@@ -90,19 +90,24 @@ def check(source, seed, timeout=_TIMEOUT):
             and finding.kind == "differs"
             and not worlds.deterministic(source, seed)
         ):
-            finding = None
-        yield finding
+            report.finding = None
+        yield report
 
     *items, status = _apart(work, timeout)
     if len(items) == 2:
         return items[1]
+    finding = None
     if status == -signal.SIGALRM:
-        if not ends(lambda: source, seed):
-            return None
-        return worlds.Finding("hangs", -1, "does not end")
-    if status < 0:
-        return worlds.Finding("crash", -1, signal.Signals(-status).name)
-    return None
+        if ends(lambda: source, seed):
+            finding = worlds.Finding("hangs", -1, "does not end")
+    elif status < 0:
+        finding = worlds.Finding("crash", -1, signal.Signals(-status).name)
+    return worlds.Report(finding=finding)
+
+
+def check(source, seed, timeout=_TIMEOUT):
+    """The finding of one program, run in a process of its own, or None."""
+    return report_on(source, seed, timeout).finding
 
 
 def ends(program, seed):

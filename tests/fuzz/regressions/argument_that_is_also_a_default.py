@@ -10,3 +10,4 @@ def steps(f):
     yield attempt(f, a0)
     a0 = a0.clone()
     yield attempt(f, a0)
+    yield attempt(f, a0)

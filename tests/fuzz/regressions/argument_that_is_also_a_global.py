@@ -12,3 +12,4 @@ def steps(f):
     yield attempt(f, gt * 2, [1])
     yield attempt(f, gt * 3, glist)
     yield attempt(f, gt, [1])
+    yield attempt(f, gt, [1])

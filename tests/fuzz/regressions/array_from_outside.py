@@ -1,3 +1,4 @@
+# eager: the call changes a array from outside
 import array, operator
 numbers = array.array('d', [1.0, 2.0])
 def f(): 

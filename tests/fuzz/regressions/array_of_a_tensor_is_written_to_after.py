@@ -1,3 +1,4 @@
+# eager: an array of the call is changed that shares memory with a tensor
 import numpy as np
 import torch
 def f(which, x):

@@ -1,3 +1,4 @@
+# eager: a numpy array from outside is changed
 import numpy as np, torch
 an = np.ones(3)
 def f(k, p):

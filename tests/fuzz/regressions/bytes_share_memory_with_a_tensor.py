@@ -1,3 +1,4 @@
+# eager: memory that is read as a bytearray from outside is changed through a tensor
 import torch
 raw = bytearray(8)
 view = torch.frombuffer(raw, dtype=torch.uint8)

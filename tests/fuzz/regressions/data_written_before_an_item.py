@@ -12,3 +12,5 @@ def steps(f):
     yield attempt(f, a0, a2, a2)
     yield attempt(f, a0, a2, a2)
     yield attempt(f, a0, a2, a2)
+    yield attempt(f, a0, a2.clone(), a2.clone())
+    yield attempt(f, a0 + 1, a2.clone(), a2.clone())

@@ -1,3 +1,4 @@
+# eager: the frame of a caller is looked at
 import sys
 import torch
 def f(x):

@@ -11,3 +11,5 @@ def steps(f):
     yield
     r = attempt(f)
     yield r
+    r = attempt(f)
+    yield r

@@ -14,3 +14,5 @@ def steps(f):
     yield attempt(f)
     thing.__dict__ = dict()
     yield attempt(f)
+    yield attempt(f)
+    yield attempt(f)

@@ -16,3 +16,6 @@ def steps(f):
     yield attempt(f, x)
     gf = float('nan')
     yield attempt(f, x)
+    yield attempt(f, x)
+    gf = 3.5
+    yield attempt(f, x)

@@ -1,3 +1,4 @@
+# eager: the call raised AttributeError: 'int' object has no attribute 'shape'
 import torch
 
 

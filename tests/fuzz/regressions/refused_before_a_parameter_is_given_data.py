@@ -1,3 +1,4 @@
+# eager: copy_context is called
 import torch
 gp = torch.tensor(2.0, requires_grad=True)
 

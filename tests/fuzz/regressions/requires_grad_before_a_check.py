@@ -1,3 +1,4 @@
+# eager: what an outside tensor is (requires_grad, its size, its hooks) is changed
 import torch
 gt = torch.tensor([0.5])
 

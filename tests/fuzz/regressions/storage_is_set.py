@@ -1,3 +1,4 @@
+# eager: Tensor.set_ is called
 import torch
 gt = torch.tensor([])
 def f():

@@ -1,3 +1,4 @@
+# eager: it is given a list that the call has changed before
 import torch
 base = torch.arange(3.0)
 items = [0]

@@ -12,3 +12,4 @@ def steps(f):
     yield attempt(f, 2.0)
     thing.size = 0
     yield attempt(f, 2.0)
+    yield attempt(f, 2.0)

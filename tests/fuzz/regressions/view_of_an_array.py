@@ -1,3 +1,4 @@
+# eager: a numpy array is kept that shares memory with one from outside
 import numpy as np
 gn = np.array([2.0, 3.0])
 

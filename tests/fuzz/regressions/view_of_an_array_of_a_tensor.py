@@ -1,3 +1,4 @@
+# eager: a tensor is changed that shares memory with an array of the call
 import numpy as np
 import torch
 def f(which, x):

@@ -7,7 +7,6 @@ class Keep(logging.Handler):
     def emit(self, record):
         records.append((record.filename, record.lineno, record.funcName))
 logger = logging.Logger('fuzz')
-logger.manager = None
 logger.disabled = False
 logger.addHandler(Keep())
 

@@ -1,0 +1,26 @@
+# eager: Tensor.data is assigned before a value is read that depends on data
+import torch
+from torch import nn
+
+gp = nn.Parameter()
+
+
+def f(p0):
+    try:
+        gp.relu_()
+    except Exception as error:
+        pass
+    for t4 in gp:
+        pass
+    gp.data = min([p0], key=lambda q: 1)
+    return gp
+
+
+target = f
+
+
+def steps(f):
+    for j in range(2, 6):
+        r = attempt(f, torch.ones(j))
+    backward(r)
+    yield r
