@@ -1,14 +1,14 @@
 // See meta.h.
 #include "meta.h"
 
+#include "meta_impl.h"
+
 #include <c10/core/Layout.h>
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <numeric>
 #include <sstream>
@@ -18,9 +18,6 @@
 namespace magpy {
 
 namespace {
-
-// Why a tensor is never matched: its sizes are not plain numbers, or it is not a tensor of its own.
-enum class Opaque : uint8_t { kNo, kSymbolic, kNested, kFunctorch, kForwardGradient, kNoMeta };
 
 const char* opaque_text(Opaque opaque) {
   switch (opaque) {
@@ -33,15 +30,6 @@ const char* opaque_text(Opaque opaque) {
   }
   return "";
 }
-
-// Autocast keys are on every tensor or on none, depending on how it was made; what autocast does is TorchState's matter.
-uint64_t comparable_keys(const c10::TensorImpl* impl) {
-  return (impl->key_set() - c10::autocast_dispatch_keyset).raw_repr();
-}
-
-struct Gradient {
-  bool requires_grad = false, is_leaf = true, is_view = false;
-};
 
 Gradient gradient_of(const c10::TensorImpl* impl) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
@@ -66,23 +54,6 @@ Opaque opaque_of(const c10::TensorImpl* impl) {
   }
   return has_forward_gradient(impl) ? Opaque::kForwardGradient : Opaque::kNo;
 }
-
-struct Meta {
-  PyTypeObject* type = nullptr;  // owned
-  uint64_t keys = 0;
-  caffe2::TypeMeta dtype;
-  std::optional<c10::Device> device;
-  c10::Layout layout = c10::kStrided;
-  Opaque opaque = Opaque::kNo;
-  Gradient gradient;
-  bool is_conj = false, is_neg = false, is_inference = false;
-  bool compare_offset = false;
-  bool dense = false;        // the strides follow from the sizes and `order`
-  int64_t offset = 0;
-  uint64_t dynamic = 0;      // bit i: size i is not compared
-  std::vector<int64_t> sizes, strides;
-  std::vector<int> order;    // dimensions from the outermost stride to the innermost
-};
 
 // The dense strides that sizes have in this order of dimensions.
 void dense_strides(const int64_t* sizes, const std::vector<int>& order, std::vector<int64_t>& out) {
@@ -162,15 +133,6 @@ bool same_gradient(const Gradient& a, const Gradient& b) {
   return a.requires_grad == b.requires_grad && a.is_leaf == b.is_leaf && a.is_view == b.is_view;
 }
 
-bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
-  // The device, the layout, conj, neg and inference are in the dispatch keys except for the device's index.
-  if (meta.opaque != Opaque::kNo || comparable_keys(impl) != meta.keys || impl->dtype() != meta.dtype) return false;
-  if (impl->has_symbolic_sizes_strides()) return false;
-  if (meta.device && meta.device->has_index() && impl->device() != *meta.device) return false;
-  if (!same_gradient(gradient_of(impl), meta.gradient) || has_forward_gradient(impl)) return false;
-  return shape_matches(meta, impl);
-}
-
 template <typename List>
 std::string shape_text(const List& sizes) {
   std::ostringstream out;
@@ -237,13 +199,6 @@ std::string difference(const Meta& meta, PyObject* object) {
   }
   return "";
 }
-
-struct MetaObject {
-  PyObject_HEAD
-  Meta* meta;
-};
-
-const Meta& meta_of(PyObject* object) { return *((MetaObject*)object)->meta; }
 
 // ---------------------------------------------------------------------------------------------------------------- the Python type
 
@@ -368,158 +323,6 @@ PyGetSetDef meta_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-// ---------------------------------------------------------------------------------------------------------------- packs
-
-// TensorImpl::autograd_meta() is a call into another library, twice for each tensor of a pack on every call of an entry.  An
-// explicit instantiation may name the field behind it.
-struct AutogradField {
-  using type = std::unique_ptr<c10::AutogradMetaInterface> c10::TensorImpl::*;
-  friend type field_of(AutogradField);
-};
-
-template <typename Field, typename Field::type member>
-struct Reveal {
-  friend typename Field::type field_of(Field) { return member; }
-};
-
-template struct Reveal<AutogradField, &c10::TensorImpl::autograd_meta_>;
-
-const torch::autograd::AutogradMeta* autograd_of(const c10::TensorImpl* impl) {
-  return static_cast<const torch::autograd::AutogradMeta*>((impl->*field_of(AutogradField())).get());
-}
-
-// What the tensors of a group have in common.
-struct Form {
-  static constexpr size_t kDims = 5;  // as many as a tensor holds within itself
-  const PyTypeObject* type = nullptr;
-  uint64_t keys = 0;
-  size_t ndim = 0;
-  std::array<int64_t, kDims> sizes{}, strides{};
-  caffe2::TypeMeta dtype;
-  bool requires_grad = false, has_function = false;
-  bool has_index = false;  // of the device
-  c10::Device device{c10::DeviceType::CPU};
-
-  bool operator==(const Form& other) const {
-    return type == other.type && keys == other.keys && ndim == other.ndim && sizes == other.sizes && strides == other.strides &&
-           dtype == other.dtype && requires_grad == other.requires_grad && has_function == other.has_function &&
-           has_index == other.has_index && device == other.device;
-  }
-};
-
-// One tensor of a pack, with the addresses that it had: a check loads through all of them at once instead of one after another.
-struct Member {
-  PyObject* object;
-  const c10::TensorImpl* impl;
-  const torch::autograd::AutogradMeta* autograd;
-};
-
-struct Group {
-  Form form;
-  size_t begin, end;  // in Pack::members
-};
-
-// Tensors of one form stand together, by address: what is expected stays in registers, and no branch depends on the tensor.
-struct Pack {
-  std::vector<Group> groups;
-  std::vector<Member> members;       // those of the groups, then those whose form has no room for what they are
-  std::vector<const Meta*> metas;    // parallel to members
-  std::vector<Py_ssize_t> original;  // place of each member in the caller's order
-  size_t grouped = 0;
-};
-
-// False: only the full comparison can tell.
-bool form_of(const Meta& meta, Form& form) {
-  if (meta.opaque != Opaque::kNo || meta.layout != c10::kStrided || meta.sizes.size() > Form::kDims || meta.dynamic ||
-      meta.compare_offset || meta.gradient.is_view) {
-    return false;
-  }
-  form.has_index = meta.device && meta.device->has_index();
-  // Classes that answer for their device themselves.
-  if (form.has_index && c10::DispatchKeySet(c10::DispatchKeySet::RAW, meta.keys).has(c10::DispatchKey::Python)) return false;
-  if (form.has_index) form.device = *meta.device;
-  form.type = meta.type;
-  form.keys = meta.keys;
-  form.dtype = meta.dtype;
-  form.ndim = meta.sizes.size();
-  std::copy(meta.sizes.begin(), meta.sizes.end(), form.sizes.begin());
-  std::copy(meta.strides.begin(), meta.strides.end(), form.strides.begin());
-  form.requires_grad = meta.gradient.requires_grad;
-  form.has_function = !meta.gradient.is_leaf;
-  return true;
-}
-
-const c10::TensorImpl* impl_of(PyObject* object) { return THPVariable_Unpack(object).unsafeGetTensorImpl(); }
-
-Member member_of(PyObject* object) {
-  const c10::TensorImpl* impl = impl_of(object);
-  return {object, impl, autograd_of(impl)};
-}
-
-// The first of the members whose quick comparison fails, which means only that the full one has to decide; `end` if none does.
-template <size_t kDims>
-size_t first_unlike(const Form& form, const Member* members, size_t begin, size_t end) {
-  // Perhaps gone by now: only addresses.
-  constexpr size_t kAhead = 10, kLine = 64;
-  for (size_t k = begin; k < end; k++) {
-    const Member& member = members[k];
-    const Member& ahead = members[std::min(k + kAhead, end - 1)];
-    __builtin_prefetch(ahead.object);
-    // From the pointer to the autograd metadata, the first field that is read, to the dispatch keys, the last member.
-    auto* impl_ahead = (const char*)ahead.impl;
-    constexpr size_t kFirst = sizeof(void*) * 3;
-    __builtin_prefetch(impl_ahead + kFirst);
-    __builtin_prefetch(impl_ahead + kFirst + kLine);
-    __builtin_prefetch(impl_ahead + kFirst + 2 * kLine);
-    __builtin_prefetch(impl_ahead + sizeof(c10::TensorImpl) - 1);
-    if (ahead.autograd) {
-      __builtin_prefetch(&ahead.autograd->grad_fn_);
-      __builtin_prefetch(&ahead.autograd->requires_grad_);
-    }
-    // The object can have been given another implementation (torch.utils.swap_tensors), which then has to be the one to look at.
-    if (impl_of(member.object) != member.impl || autograd_of(member.impl) != member.autograd) return k;
-    auto* impl = const_cast<c10::TensorImpl*>(member.impl);
-    auto& shape = impl->sizes_and_strides();
-    if (shape.size() != kDims) return k;
-    const int64_t *sizes = shape.sizes_data(), *strides = shape.strides_data();
-    uint64_t difference = comparable_keys(impl) ^ form.keys;
-    for (size_t i = 0; i < kDims; i++) {
-      difference |= (uint64_t)(sizes[i] ^ form.sizes[i]) | (uint64_t)(strides[i] ^ form.strides[i]);
-    }
-    bool unlike = difference != 0 || Py_TYPE(member.object) != form.type || impl->dtype() != form.dtype ||
-                  impl->has_symbolic_sizes_strides() || (form.has_index && impl->device() != form.device);
-    if (auto* autograd = member.autograd) {
-      bool has_function = autograd->grad_fn_.defined();
-      unlike |= (autograd->requires_grad_ | has_function) != form.requires_grad || has_function != form.has_function ||
-                (form.requires_grad && autograd->is_view_) || autograd->fw_grad_;
-    } else {
-      unlike |= form.requires_grad;
-    }
-    if (unlike) return k;
-  }
-  return end;
-}
-
-size_t first_unlike(const Form& form, const Member* members, size_t begin, size_t end) {
-  switch (form.ndim) {
-    case 0: return first_unlike<0>(form, members, begin, end);
-    case 1: return first_unlike<1>(form, members, begin, end);
-    case 2: return first_unlike<2>(form, members, begin, end);
-    case 3: return first_unlike<3>(form, members, begin, end);
-    case 4: return first_unlike<4>(form, members, begin, end);
-    default: return first_unlike<Form::kDims>(form, members, begin, end);
-  }
-}
-
-// Compares in full, and notes where the tensor is by now.
-bool matches_in_full(Pack& pack, size_t k) {
-  Member& member = pack.members[k];
-  const Meta& meta = *pack.metas[k];
-  if (Py_TYPE(member.object) != meta.type) return false;
-  member = member_of(member.object);
-  return impl_matches(meta, const_cast<c10::TensorImpl*>(member.impl));
-}
-
 // ---------------------------------------------------------------------------------------------------------------- memory
 
 struct Range {
@@ -573,6 +376,15 @@ bool strided_overlap(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
+bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
+  // The device, the layout, conj, neg and inference are in the dispatch keys except for the device's index.
+  if (meta.opaque != Opaque::kNo || comparable_keys(impl) != meta.keys || impl->dtype() != meta.dtype) return false;
+  if (impl->has_symbolic_sizes_strides()) return false;
+  if (meta.device && meta.device->has_index() && impl->device() != *meta.device) return false;
+  if (!same_gradient(gradient_of(impl), meta.gradient) || has_forward_gradient(impl)) return false;
+  return shape_matches(meta, impl);
+}
+
 PyTypeObject TensorMeta_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // By the type's own mro: a class that pretends to be a tensor (__instancecheck__, __class__) is none.
@@ -604,70 +416,6 @@ PyObject* meta_difference(PyObject* object, PyObject* tensor) {
     return result;
   }
 }
-
-void* pack_tensors(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t n) {
-  struct Slot {
-    PyObject* object;
-    const Meta* meta;
-    size_t form;
-    Py_ssize_t original;
-  };
-  for (Py_ssize_t i = 0; i < n; i++) {
-    if (!is_tensor(tensors[i]) || !PyObject_TypeCheck(metas[i], &TensorMeta_Type)) return nullptr;
-  }
-  try {
-    std::vector<Form> forms;
-    std::vector<Slot> slots;
-    for (Py_ssize_t i = 0; i < n; i++) {
-      const Meta& meta = meta_of(metas[i]);
-      Form form;
-      size_t index = SIZE_MAX;
-      if (form_of(meta, form)) {
-        // From the end: neighbours are often alike.
-        auto found = std::find(forms.rbegin(), forms.rend(), form);
-        index = found == forms.rend() ? forms.size() : (size_t)(forms.rend() - found) - 1;
-        if (index == forms.size()) forms.push_back(form);
-      }
-      slots.push_back({tensors[i], &meta, index, i});
-    }
-    std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) {
-      return a.form != b.form ? a.form < b.form : impl_of(a.object) < impl_of(b.object);
-    });
-    auto pack = std::make_unique<Pack>();
-    for (const Slot& slot : slots) {
-      size_t k = pack->members.size();
-      pack->members.push_back(member_of(slot.object));
-      pack->metas.push_back(slot.meta);
-      pack->original.push_back(slot.original);
-      if (slot.form == SIZE_MAX) continue;
-      if (k == 0 || slots[k - 1].form != slot.form) pack->groups.push_back({forms[slot.form], k, k});
-      pack->groups.back().end = pack->grouped = k + 1;
-    }
-    return pack.release();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
-Py_ssize_t check_pack(void* opaque_pack) {
-  auto& pack = *(Pack*)opaque_pack;
-  size_t k = 0;
-  try {
-    for (const Group& group : pack.groups) {
-      for (k = group.begin; (k = first_unlike(group.form, pack.members.data(), k, group.end)) < group.end; k++) {
-        if (!matches_in_full(pack, k)) return pack.original[k];
-      }
-    }
-    for (k = pack.grouped; k < pack.members.size(); k++) {
-      if (!matches_in_full(pack, k)) return pack.original[k];
-    }
-  } catch (const std::exception&) {
-    return pack.original[k];
-  }
-  return -1;
-}
-
-void free_pack(void* pack) { delete (Pack*)pack; }
 
 bool tensors_overlap(PyObject* a, PyObject* b) {
   if (!is_tensor(a) || !is_tensor(b)) return false;

@@ -1,8 +1,8 @@
 // What a guard remembers of a tensor, and whether another tensor is like it.
 //
-// Owns: TensorMeta (type, dtype, device, layout, sizes, strides, gradient flags, dispatch keys), the pack of many unchanging tensors,
-// the test whether two tensors share memory.  Does not own: which tensors a guard looks at (magpy/refgraph), torch's global state
-// (state.h).  Called through the table in csrc/interp/tensor_api.h and from Python, with the GIL held.  Nothing throws.
+// Owns: TensorMeta (type, dtype, device, layout, sizes, strides, gradient flags, dispatch keys), the test whether two tensors share
+// memory.  Does not own: which tensors a guard looks at (magpy/refgraph), many tensors at once (pack.h), torch's global state (state.h).
+// Called through the table in csrc/interp/tensor_api.h and from Python, with the GIL held.  Nothing throws.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,10 +16,6 @@ bool is_tensor(PyObject* object);
 bool meta_matches(PyObject* meta, PyObject* object);
 // A new str saying how `object` differs, or nullptr (without an exception) when it does not.
 PyObject* meta_difference(PyObject* meta, PyObject* object);
-
-void* pack_tensors(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t n);
-Py_ssize_t check_pack(void* pack);
-void free_pack(void* pack);
 
 // Do the bytes that the two tensors can reach intersect?  Strided tensors that interleave count as overlapping.
 bool tensors_overlap(PyObject* a, PyObject* b);

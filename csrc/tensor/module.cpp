@@ -1,7 +1,7 @@
 // The extension module magpy._tensor: everything native that needs torch.
 //
 // Owns: the module object, the table for magpy._interp, small questions about single tensors.  Does not own: TensorMeta (meta),
-// TorchState (state), Observer (observer).  Loaded by Python, and by magpy._interp when a guard first speaks of tensors.
+// packs (pack), TorchState (state), Observer (observer).  Loaded by Python, and by magpy._interp when a guard first speaks of tensors.
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -9,6 +9,7 @@
 #include "../interp/tensor_api.h"
 #include "meta.h"
 #include "observer.h"
+#include "pack.h"
 #include "state.h"
 
 namespace magpy {
@@ -63,6 +64,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "magpy._tensor", "What magpy as
 PyMODINIT_FUNC PyInit__tensor() {
   PyObject* module = PyModule_Create(&magpy::definition);
   if (!module) return nullptr;
+  magpy::init_pack();
   PyObject* capsule = PyCapsule_New(&magpy::api, magpy::kTensorApiName, nullptr);
   bool complete = capsule && magpy::init_meta(module) == 0 && magpy::init_state(module) == 0 &&
                   magpy::init_observer(module) == 0 && PyModule_AddObjectRef(module, "_api", capsule) == 0;

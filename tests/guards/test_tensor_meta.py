@@ -376,6 +376,46 @@ def test_pack_sees_transposed_data() -> None:
     assert g.explain(()) == (("tensors", 0, -1), "strides [1, 3] instead of [3, 1]")
 
 
+# Sizes, the strides that are recorded, and others.
+STRIDES = [
+    ((3, 3), (3, 1), (1, 3)),
+    ((3, 3), (3, 1), (4, 1)),
+    ((3, 3), (1, 3), (3, 1)),
+    ((3, 3), (1, 3), (1, 4)),
+    ((3, 3), (0, 1), (0, 2)),
+    ((4,), (1,), (2,)),
+    ((4,), (2,), (1,)),
+    ((4,), (0,), (1,)),
+    ((1, 3), (3, 1), (5, 1)),
+    ((3, 1), (1, 1), (1, 7)),
+    ((0, 3), (3, 1), (1, 1)),
+    ((2, 3, 4, 4), (48, 16, 4, 1), (48, 1, 12, 3)),
+    ((2, 3, 4, 4), (48, 1, 12, 3), (48, 16, 4, 1)),
+    ((2, 3, 1, 1), (3, 1, 1, 1), (3, 1, 3, 3)),
+    ((2, 2, 2, 2, 2), (16, 8, 4, 2, 1), (8, 16, 4, 2, 1)),
+]
+
+
+@pytest.mark.parametrize(("sizes", "before", "after"), STRIDES, ids=str)
+def test_pack_sees_other_strides(
+    sizes: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    memory = torch.zeros(200)
+    tensors = [memory.as_strided(sizes, before) for _ in range(20)]
+    g = pack_of(tensors)
+    for _ in range(2):
+        assert g.check(())
+        assert g.check(())
+        tensors[7].as_strided_(sizes, after)
+        assert not g.check(())
+        assert g.explain(())[0] == ("tensors", 7, -1)  # type: ignore[index]
+        tensors[7].as_strided_(sizes, before)
+        assert g.check(())
+        tensors[7].data = memory.as_strided(sizes, after)
+        assert not g.check(())
+        tensors[7].data = memory.as_strided(sizes, before)
+
+
 def test_pack_survives_new_values_and_equal_data() -> None:
     tensors: list[Any] = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(20)]
     g = pack_of(tensors)

@@ -1,0 +1,55 @@
+// What TensorMeta holds, for the two files that compare with it.
+//
+// Owns: the layout of TensorMeta.  Called only by meta.cpp and pack.cpp.
+#pragma once
+
+#include "meta.h"
+
+#include <c10/core/TensorImpl.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace magpy {
+
+// Why a tensor is never matched: its sizes are not plain numbers, or it is not a tensor of its own.
+enum class Opaque : uint8_t { kNo, kSymbolic, kNested, kFunctorch, kForwardGradient, kNoMeta };
+
+// Autocast keys are on every tensor or on none, depending on how it was made; what autocast does is TorchState's matter.
+inline uint64_t comparable_keys(const c10::TensorImpl* impl) {
+  return (impl->key_set() - c10::autocast_dispatch_keyset).raw_repr();
+}
+
+struct Gradient {
+  bool requires_grad = false, is_leaf = true, is_view = false;
+};
+
+struct Meta {
+  PyTypeObject* type = nullptr;  // owned
+  uint64_t keys = 0;
+  caffe2::TypeMeta dtype;
+  std::optional<c10::Device> device;
+  c10::Layout layout = c10::kStrided;
+  Opaque opaque = Opaque::kNo;
+  Gradient gradient;
+  bool is_conj = false, is_neg = false, is_inference = false;
+  bool compare_offset = false;
+  bool dense = false;        // the strides follow from the sizes and `order`
+  int64_t offset = 0;
+  uint64_t dynamic = 0;      // bit i: size i is not compared
+  std::vector<int64_t> sizes, strides;
+  std::vector<int> order;    // dimensions from the outermost stride to the innermost
+};
+
+struct MetaObject {
+  PyObject_HEAD
+  Meta* meta;
+};
+
+inline const Meta& meta_of(PyObject* object) { return *((MetaObject*)object)->meta; }
+
+// The full comparison, except for the class.
+bool impl_matches(const Meta& meta, c10::TensorImpl* impl);
+
+}  // namespace magpy
