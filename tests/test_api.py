@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -169,6 +170,58 @@ def test_compiled_module_keeps_class_attributes_and_state_dict_keys():
     assert_same(c(X), net(X))
     assert_same(c.twice(X), net.twice(X))
     assert repr(c) == repr(net)
+
+
+def test_compiled_module_is_called_as_a_module():
+    net, c = pair()
+    assert str(inspect.signature(c)) == str(inspect.signature(net))
+    assert list(inspect.signature(type(c).__call__).parameters) == ["self", "args", "kwargs"]
+    assert callable(c) and callable(c.__call__)
+    for name in ("__name__", "__doc__", "__module__"):
+        assert isinstance(getattr(c.__call__, name), str)
+    assert c.__call__.__self__ is c
+    for call in (c.__call__, functools.partial(type(c).__call__, c), lambda x: [*map(c, [x])][0]):
+        for _ in range(2):
+            assert_same(call(X), net(X))
+    with pytest.raises(TypeError, match="positional argument"):
+        c(X, X, X, X)
+    with pytest.raises(TypeError, match="compiled module"):
+        type(c).__call__()
+    with pytest.raises(AttributeError):
+        type(c).__call__(net, X)
+
+
+def test_compiled_module_call_makes_no_frame():
+    _, c = pair()
+    c(X)
+    frames = []
+    sys.setprofile(lambda frame, event, _: frames.append((event, frame.f_code.co_name)))
+    try:
+        c(X)
+    finally:
+        sys.setprofile(None)
+    assert "mock" == next(name for event, name in frames if event == "call")
+
+
+def test_call_of_a_module_class_is_used_and_can_be_overridden():
+    class Loud(Net):
+        def __call__(self, x):
+            return super().__call__(x) + 1
+
+    torch.manual_seed(0)
+    net = Loud().eval()
+    c = compile_eager(net)
+
+    class Louder(type(c)):
+        def __call__(self, x):
+            return super().__call__(x) * 2
+
+    louder = object.__new__(Louder)
+    for name in ("__magpy_callable__", "__magpy_original__"):
+        object.__setattr__(louder, name, object.__getattribute__(c, name))
+    for _ in range(2):
+        assert_same(c(X), net(X))
+        assert_same(louder(X), net(X) * 2)
 
 
 def test_compiled_module_train_eval_to_and_half_state():

@@ -370,6 +370,66 @@ int collect_own_names() {
   return 0;
 }
 
+// ---------------------------------------------------------------------------------------------------------------- ModuleCall
+
+// The `__call__` in the class of a compiled module: calls the Compiled that the module has in a slot of its own, without a frame.
+// Bound like a function.
+struct ModuleCallObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* slot;  // the name of the attribute
+  PyObject* dict;
+};
+
+PyObject* module_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  if (npos < 1) return PyErr_SetString(PyExc_TypeError, "__call__() needs a compiled module"), nullptr;
+  // Whatever the module's class has to say about attributes.
+  PyObject* compiled = PyObject_GenericGetAttr(args[0], ((ModuleCallObject*)object)->slot);
+  if (!compiled) return nullptr;
+  PyObject* result = PyObject_Vectorcall(compiled, args + 1, npos - 1, kwnames);
+  Py_DECREF(compiled);
+  return result;
+}
+
+PyObject* module_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"slot", nullptr};
+  PyObject* slot;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U:ModuleCall", const_cast<char**>(names), &slot)) return nullptr;
+  auto* self = (ModuleCallObject*)type->tp_alloc(type, 0);
+  if (!self) return nullptr;
+  self->vectorcall = module_call;
+  self->slot = Py_NewRef(slot);
+  PyUnicode_InternInPlace(&self->slot);
+  return (PyObject*)self;
+}
+
+int module_call_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(((ModuleCallObject*)object)->dict);
+  return 0;
+}
+
+int module_call_clear(PyObject* object) {
+  Py_CLEAR(((ModuleCallObject*)object)->dict);
+  return 0;
+}
+
+void module_call_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  module_call_clear(object);
+  Py_CLEAR(((ModuleCallObject*)object)->slot);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* module_call_get(PyObject* object, PyObject* instance, PyObject*) {
+  return !instance || instance == Py_None ? Py_NewRef(object) : PyMethod_New(object, instance);
+}
+
+PyGetSetDef module_call_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
 PyObject* miss_repr(PyObject*) { return PyUnicode_FromString("MISS"); }
 
 PyTypeObject Miss_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -378,6 +438,20 @@ PyTypeObject Miss_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyTypeObject Compiled_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject Entry_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject ModuleCall_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyObject* compiled_behind(PyObject* object) {
+  if (Py_IS_TYPE(object, &Compiled_Type)) return ((CompiledObject*)object)->wrapped;
+  static PyObject* call = PyUnicode_InternFromString("__call__");
+  if (!call || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) return nullptr;
+  PyObject* found = _PyType_Lookup(Py_TYPE(object), call);
+  if (!found || !Py_IS_TYPE(found, &ModuleCall_Type)) return nullptr;
+  // Held by the module's slot.
+  PyObject* compiled = PyObject_GenericGetAttr(object, ((ModuleCallObject*)found)->slot);
+  if (!compiled) PyErr_Clear();
+  Py_XDECREF(compiled);
+  return compiled;
+}
 
 int init_dispatch(PyObject* module) {
   Miss_Type.tp_name = "magpy._interp.Miss";
@@ -415,12 +489,29 @@ int init_dispatch(PyObject* module) {
   Compiled_Type.tp_getset = compiled_getset;
   Compiled_Type.tp_methods = compiled_methods;
 
-  if (PyType_Ready(&Miss_Type) < 0 || PyType_Ready(&Entry_Type) < 0 || PyType_Ready(&Compiled_Type) < 0) return -1;
+  ModuleCall_Type.tp_name = "magpy._interp.ModuleCall";
+  ModuleCall_Type.tp_basicsize = sizeof(ModuleCallObject);
+  ModuleCall_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+  ModuleCall_Type.tp_doc = "The __call__ of compiled modules.";
+  ModuleCall_Type.tp_vectorcall_offset = offsetof(ModuleCallObject, vectorcall);
+  ModuleCall_Type.tp_call = PyVectorcall_Call;
+  ModuleCall_Type.tp_new = module_call_new;
+  ModuleCall_Type.tp_dealloc = module_call_dealloc;
+  ModuleCall_Type.tp_traverse = module_call_traverse;
+  ModuleCall_Type.tp_clear = module_call_clear;
+  ModuleCall_Type.tp_descr_get = module_call_get;
+  ModuleCall_Type.tp_dictoffset = offsetof(ModuleCallObject, dict);
+  ModuleCall_Type.tp_getset = module_call_getset;
+
+  for (PyTypeObject* type : {&Miss_Type, &Entry_Type, &Compiled_Type, &ModuleCall_Type}) {
+    if (PyType_Ready(type) < 0) return -1;
+  }
   if (collect_own_names() < 0) return -1;
   miss = PyObject_New(PyObject, &Miss_Type);
   if (!miss || PyModule_AddObjectRef(module, "MISS", miss) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Miss", (PyObject*)&Miss_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Entry", (PyObject*)&Entry_Type) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "ModuleCall", (PyObject*)&ModuleCall_Type) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", (PyObject*)&Compiled_Type);
 }
 

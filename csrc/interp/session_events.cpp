@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "dispatch.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -478,11 +479,14 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     all.insert(all.end(), args, args + npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
     return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
   }
+  if (Py_IS_TYPE(f, &ModuleCall_Type) && npos > 0 && compiled_behind(args[0]) != nullptr)
+    return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames, result);
   uint8_t leaf;
   PyObject* self = nullptr;
   bool use_handler = false;
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   bool takes_tensors = false;
+  PyObject* behind = nullptr;
   {
     ErrorGuard error;
     leaf = classify(s, f, nullptr);
@@ -508,7 +512,9 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         PyTypeObject* t = Py_TYPE(f);
         if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t))
           read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
-        return false;
+        // The dispatcher calls it directly.
+        behind = compiled_behind(f);
+        break;
       }
       case kLeafPure:
         if (npos > 0 && asks_class(f, npos))
@@ -560,6 +566,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         break;
     }
   }
+  if (leaf == kLeafFrame && !use_handler) return behind != nullptr && on_call_pre(behind, args, npos, kwnames, result);
   // The handler performs the call itself, or leaves it to us by answering with the sentinel; with NotImplemented it
   // leaves a call for its effect to us, below which nothing is watched, and which finds the program's own frame.
   PyObject* kwargs = nullptr;
@@ -597,6 +604,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
   Session* s = tls_session;
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
+  if (Py_IS_TYPE(f, &Compiled_Type)) return on_call(compiled_behind(f), args, npos, kwnames, result);
   ErrorGuard error;
   uint8_t leaf = classify(s, f, nullptr);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);

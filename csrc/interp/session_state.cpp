@@ -9,6 +9,7 @@
 
 #include "callers.h"
 #include "classes.h"
+#include "dispatch.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -65,6 +66,9 @@ void reach(Session* s, PyObject* v, int depth) {
     reach(s, PyMethod_GET_FUNCTION(v), depth + 1);
   } else if (PyObject* self = bound_self(v)) {
     reach(s, self, depth + 1);
+  } else if (PyObject* behind = compiled_behind(v)) {
+    // During a capture it is what it was made from.
+    reach(s, behind, depth + 1);
   } else if (PyFrozenSet_Check(v)) {
     PyObject* it = PyObject_GetIter(v);
     PyObject* x;
@@ -187,6 +191,7 @@ Bound bound_parts(PyObject* f) {
     auto* partial = reinterpret_cast<PartialObject*>(f);
     return {{partial->fn, partial->args, partial->kw}};
   }
+  if (Py_IS_TYPE(f, &Compiled_Type)) return {{compiled_behind(f), nullptr, nullptr}};
   return {{bound_self(f), nullptr, nullptr}};
 }
 

@@ -394,6 +394,7 @@ def _owner_of(f: Any) -> type | None:
 # Methods of torch.Generator after which it draws other numbers than before.
 _RESEEDS = frozenset(["manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"])
 _IO_METHODS = frozenset(["write", "writelines", "flush"])
+_COMPILED = (_interp.Compiled, _interp.ModuleCall)
 _DESCRIPTORS = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -404,7 +405,7 @@ _DESCRIPTORS = (
 
 def classify(f: Any) -> Leaf:
     """The verdict on a callable that is not a Python function or method."""
-    if type(f).__name__ == "Compiled" and type(f).__module__ == "magpy._interp":
+    if isinstance(f, _COMPILED):
         # During a capture a compiled callable is what it wraps.
         return Leaf.FRAME
     try:
@@ -441,7 +442,7 @@ def classify(f: Any) -> Leaf:
         return Leaf.TOUCH
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
         # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
-        watched = isinstance(type(f).__call__, types.FunctionType)
+        watched = isinstance(type(f).__call__, (types.FunctionType, _interp.ModuleCall))
         return Leaf.FRAME if watched else _classify_call(f, module, root)
     return Leaf.HANDLER
 

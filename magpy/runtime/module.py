@@ -11,11 +11,13 @@ other.  Its class is a subclass of the module's.
 from __future__ import annotations
 
 import copy
+import functools
 import weakref
 from typing import Any
 
 import torch
 
+from magpy import _interp
 from magpy.runtime import compiled as runtime
 from magpy.runtime.compiled import Options
 
@@ -24,14 +26,22 @@ _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDi
 _SLOTS = ("__magpy_callable__", "__magpy_original__")
 
 
+def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Runs the module through its entries."""
+    return callable_of(self)(*args, **kwargs)
+
+
+_call.__name__, _call.__qualname__ = "__call__", "CompiledModuleMixin.__call__"
+_call.__annotations__ = {}  # as `nn.Module.__call__` has none
+
+
 class CompiledModuleMixin:
     """What a compiled module's class adds to the module's own."""
 
     __slots__ = ()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module through its entries."""
-        return callable_of(self)(*args, **kwargs)
+    # Without a frame of its own, and with this one's name, text and signature.
+    __call__ = functools.update_wrapper(_interp.ModuleCall(_SLOTS[0]), _call)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickles the module and the options; entries are not kept."""

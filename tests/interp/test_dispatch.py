@@ -440,3 +440,46 @@ def test_calls_leak_nothing() -> None:
     for _ in range(100):
         run()
     assert (sys.getrefcount(argument), sys.getrefcount(value)) == before
+
+
+# ------------------------------------------------ the call of compiled modules
+
+
+def module_class(call: Any) -> type:
+    return type("Module", (), {"__slots__": ("behind",), "__call__": call})
+
+
+def test_module_call_calls_what_is_in_the_slot() -> None:
+    call = _interp.ModuleCall("behind")
+    m = module_class(call)()
+    m.behind = lambda *a, **k: (a, k)
+    assert m(1, 2, x=3) == m.__call__(1, 2, x=3) == call(m, 1, 2, x=3) == ((1, 2), {"x": 3})
+    assert m() == ((), {})
+    assert m.__call__.__func__ is call
+    assert type(m).__call__ is call
+    m.behind = make()
+    assert m(1) == ("miss", (1,), {})
+
+
+def test_module_call_without_a_module() -> None:
+    call = _interp.ModuleCall("behind")
+    with pytest.raises(TypeError, match="compiled module"):
+        call()
+    with pytest.raises(AttributeError):
+        call(3)
+    with pytest.raises(AttributeError):
+        module_class(call)()()
+    with pytest.raises(TypeError):
+        _interp.ModuleCall(3)  # type: ignore[arg-type]
+
+
+def test_module_call_attributes_and_cycles() -> None:
+    call: Any = functools.update_wrapper(_interp.ModuleCall("behind"), make)
+    assert call.__name__ == "make"
+    assert call.__wrapped__ is make
+    call.me = call
+    call.probe = probe = type("Probe", (), {})()
+    ref = weakref.ref(probe)
+    del call, probe
+    gc.collect()
+    assert ref() is None

@@ -252,6 +252,140 @@ def closure_cells_of_nested_functions(compile):
     yield from before_and_after(compile(f), change, change_again)
 
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = 2.0
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, t):
+        return t * self.weight * self.gain
+
+
+def change_scaled(module):
+    return (
+        lambda: setattr(module, "gain", 3.0),
+        lambda: setattr(module, "weight", nn.Parameter(torch.full((4,), 5.0))),
+        lambda: setattr(module, "forward", lambda t: t - 1),
+        lambda: delattr(module, "forward"),
+        lambda: module.register_forward_hook(lambda m, args, out: out + 7),
+    )
+
+
+@case(CASES)
+def compiled_module_inside_a_compiled_function(compile):
+    original = Scaled()
+    inner = compile(original)
+    yield from before_and_after(compile(lambda t: inner(t) + 1), *change_scaled(inner))
+    yield from before_and_after(inner, *change_scaled(original))
+
+
+@case(CASES)
+def compiled_module_inside_a_compiled_module(compile):
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = compile(Scaled())
+
+        def forward(self, t):
+            return self.inner(t) + 1
+
+    outer = Outer()
+    yield from before_and_after(compile(outer), *change_scaled(outer.inner))
+
+
+@case(CASES)
+def bound_call_of_a_compiled_module(compile):
+    inner = compile(Scaled())
+    yield from before_and_after(compile(lambda t: inner.__call__(t) + 1), *change_scaled(inner))
+
+
+@case(CASES)
+def unbound_call_of_a_compiled_module(compile):
+    inner = compile(Scaled())
+    f = compile(lambda t: type(inner).__call__(inner, t) + 1)
+    yield from before_and_after(f, *change_scaled(inner))
+
+
+@case(CASES)
+def compiled_module_called_by_c_code(compile):
+    inner = compile(Scaled())
+    f = compile(lambda t: sum(map(inner, [t, t + 1])))
+    yield from before_and_after(f, *change_scaled(inner))
+
+
+@case(CASES)
+def compiled_module_as_an_argument(compile):
+    inner = compile(Scaled())
+    f = compile(lambda t, m: m(t) + 1)
+    yield from before_and_after(f, *change_scaled(inner), args=(x, inner))
+
+
+@case(CASES)
+def compiled_callables_whose_class_changes(compile):
+    class Other(Scaled):
+        pass
+
+    inner = compile(Other())
+    yield from before_and_after(
+        compile(lambda t: inner(t) + 1), lambda: setattr(Other, "__call__", lambda m, t: t - 5)
+    )
+
+    class Owner(Bag):
+        def __call__(self, t):
+            return t * 2
+
+    scale = compile(Owner())
+    yield from before_and_after(
+        compile(lambda t: scale(t) + 1), lambda: setattr(Owner, "__call__", lambda m, t: t - 5)
+    )
+
+
+@case(CASES)
+def compiled_method_inside_a_compiled_function(compile):
+    class Owner(Bag):
+        def scale(self, t):
+            return t * self.gain
+
+    owner = Owner(gain=2.0)
+    method = compile(owner.scale)
+    yield from before_and_after(
+        compile(lambda t: method(t) + 1), lambda: setattr(owner, "gain", 3.0)
+    )
+
+
+@case(CASES)
+def compiled_callable_object_inside_a_compiled_function(compile):
+    class Owner(Bag):
+        def __call__(self, t):
+            return t * self.gain
+
+    owner = Owner(gain=2.0)
+    scale = compile(owner)
+    yield from before_and_after(
+        compile(lambda t: scale(t) + 1), lambda: setattr(owner, "gain", 3.0)
+    )
+
+
+@case(CASES)
+def compiled_partial_inside_a_compiled_function(compile):
+    gains = [2.0]
+    scale = compile(functools.partial(lambda gains, t: t * gains[0], gains))
+    yield from before_and_after(compile(lambda t: scale(t) + 1), lambda: gains.__setitem__(0, 3.0))
+
+
+@case(CASES, refused="is kept")
+def compiled_inside_the_compiled_function(compile):
+    owner = Bag(gain=2.0)
+
+    def f(t):
+        made = Scaled()
+        made.gain = owner.gain
+        return compile(made)(t)
+
+    yield from before_and_after(compile(f), lambda: setattr(owner, "gain", 3.0))
+
+
 @case(CASES)
 def function_parts_are_replaced(compile):
     def other(t, k=7, *, s=0.5):
