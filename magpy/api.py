@@ -32,6 +32,7 @@ def compile(
     dynamic: bool | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    background: bool = ...,
 ) -> F: ...
 @overload
 def compile(
@@ -42,6 +43,7 @@ def compile(
     dynamic: bool | None = ...,
     mode: str | None = ...,
     options: dict[str, Any] | None = ...,
+    background: bool = ...,
 ) -> Callable[[F], F]: ...
 
 
@@ -53,6 +55,7 @@ def compile(
     dynamic: bool | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    background: bool = False,
 ) -> Any:
     """Compiles a function, method or module; usable as a decorator with and without arguments.
 
@@ -65,6 +68,8 @@ def compile(
         mode: as in torch.compile ("default", "reduce-overhead", "max-autotune",
             "max-autotune-no-cudagraphs").
         options: options of the backend, as in torch.compile.
+        background: compile graphs in another process; until they are there, calls run eagerly.  For
+            the backend "inductor"; other backends compile in the first call as ever.
 
     Returns:
         A callable that does what `f` does.  For a module, a module of the same class that shares
@@ -78,8 +83,12 @@ def compile(
         raise OptionError(f"fullgraph must be True or False, not {type(fullgraph).__name__}")
     if dynamic is not None and not isinstance(dynamic, bool):
         raise OptionError(f"dynamic must be True, False or None, not {type(dynamic).__name__}")
+    if not isinstance(background, bool):
+        raise OptionError(f"background must be True or False, not {type(background).__name__}")
     backends.check_options(backend, mode, options)
-    chosen = Options(backend, fullgraph, dynamic, mode, dict(options) if options else None)
+    chosen = Options(
+        backend, fullgraph, dynamic, mode, dict(options) if options else None, background
+    )
     if f is None:
         return lambda g: _compile(g, chosen)
     return _compile(f, chosen)

@@ -20,6 +20,10 @@ max_refusals: int = 3
 max_operations: int = 20000
 """Tensor operations of a call beyond which it runs eagerly: a graph of them would not pay."""
 
+background_niceness: int = 10
+"""How much the process that compiles for `background=True` gives way to others (`man 2 nice`); read
+when it starts."""
+
 logs: frozenset[str] = frozenset(
     x.strip() for x in os.environ.get("MAGPY_LOGS", "").split(",") if x.strip()
 )

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
+from magpy.backends.inductor import Inductor
 from magpy.errors import OptionError
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
@@ -29,22 +30,6 @@ def known() -> list[str]:
 def eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """Runs the graph as it is."""
     return gm.forward  # type: ignore[no-any-return]
-
-
-def _inductor(mode: str | None, options: dict[str, Any] | None) -> Backend:
-    def compile_inductor(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-        from torch._inductor.compile_fx import compile_fx
-
-        patches: dict[str, Any] = {}
-        if mode is not None and mode != "default":
-            from torch._inductor import list_mode_options
-
-            patches.update(list_mode_options(mode))
-        patches.update(options or {})
-        compiled = compile_fx(gm, example_inputs, config_patches=patches or None)
-        return cast(Callable[..., Any], compiled)
-
-    return compile_inductor
 
 
 def check_options(backend: Any, mode: Any, options: Any) -> None:
@@ -89,7 +74,7 @@ def resolve(backend: Any, mode: str | None, options: dict[str, Any] | None) -> B
     if backend == "eager":
         return eager
     if backend == "inductor":
-        return _inductor(mode, options)
+        return Inductor(mode, options)
     if callable(backend):
         takes_options = options and "options" in inspect.signature(backend).parameters
         if takes_options:

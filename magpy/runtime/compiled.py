@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import threading
 import time
 import traceback
 import warnings
@@ -19,11 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp, backends, config
+from magpy.backends import elsewhere
+from magpy.backends.inductor import Inductor
 from magpy.capture import session
 from magpy.capture.recorder import unheard
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
+from magpy.runtime.background import Pending, serve
 from magpy.runtime.entry import BackendError, EntryInfo
 
 log = logging.getLogger("magpy")
@@ -39,6 +41,7 @@ class Options:
     dynamic: bool | None = None
     mode: str | None = None
     options: dict[str, Any] | None = None
+    background: bool = False
 
 
 @dataclass(slots=True)
@@ -51,6 +54,8 @@ class Stats:
         misses: calls that no entry served.
         eager_calls: calls that ran eagerly without becoming an entry.
         entries: entries kept now.
+        pending: entries that serve no call yet because their graphs are being compiled in the
+            background.
         segments: graphs in each entry.
         reasons: why calls ran eagerly, oldest first, each once.
         capture_seconds: time spent in capturing and building entries, without the backend.
@@ -62,6 +67,7 @@ class Stats:
     misses: int = 0
     eager_calls: int = 0
     entries: int = 0
+    pending: int = 0
     segments: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     capture_seconds: float = 0.0
@@ -76,8 +82,11 @@ class Manager:
         self.options = options
         self.backend = backends.resolve(options.backend, options.mode, options.options)
         self.name = getattr(wrapped, "__qualname__", None) or type(wrapped).__name__
+        self.background: Inductor | None = None
+        if options.background and isinstance(self.backend, Inductor):
+            elsewhere.prepare()
+            self.background = self.backend
         self.reset_counts()
-        self.lock = threading.Lock()
 
     def reset_counts(self) -> None:
         """Forgets what happened so far."""
@@ -93,14 +102,23 @@ class Manager:
         self.warned: set[str] = set()
         self.gave_up = False
         self.last_guard_failure = ""
+        self.pending: list[Pending] = []
 
     # ------------------------------------------------------------- the dispatcher's questions
 
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """No entry holds: capture, or run eagerly when there is no use in that."""
         wrapped = compiled._magpy_wrapped
+        if self.pending:
+            waiting = list(self.pending)
+            self._take_up(compiled)
+            if compiled._magpy_plain:
+                return wrapped(*args, **kwargs)
+            served, result = serve(waiting, args, kwargs, wrapped)
+            if served:
+                return result
         if (
-            len(compiled._magpy_entries) >= config.max_entries
+            len(compiled._magpy_entries) + len(self.pending) >= config.max_entries
             or self.captures + self.refused >= config.max_captures
         ):
             if not self.gave_up:
@@ -152,7 +170,7 @@ class Manager:
                     _first_host_step(capture),
                     "Use fullgraph=False to allow this",
                 )
-            self._compile_now(capture, info)
+            wait = self._compile_now(capture, new, info)
         except Refusal as r:
             self._refused(compiled, str(r), r, outcome.exception is not None)
         except BackendError as e:
@@ -162,7 +180,10 @@ class Manager:
         else:
             self.captures += 1
             self.row = 0
-            compiled._magpy_entries = [new, *compiled._magpy_entries]
+            if wait is None:
+                compiled._magpy_entries = [new, *compiled._magpy_entries]
+            else:
+                self.pending.append(wait)
             if "capture" in config.logs:
                 log.warning(
                     "%s: captured %d operations in %.3f s",
@@ -171,14 +192,50 @@ class Manager:
                     info.capture_seconds,
                 )
 
-    def _compile_now(self, capture: session.Capture, info: EntryInfo) -> None:
+    def _compile_now(self, capture: session.Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
-        if len(info.segments) == 1:
-            inputs = entries.example_inputs(capture, info.segments[0])
+        first = info.runners[0] if info.runners else None
+        inputs = entries.example_inputs(capture, first.segment) if first is not None else None
+        if self.background is not None and first is not None:
+            wait = Pending(new, info, self.background)
             if inputs is not None:
-                info.runners[0].compile(inputs)
+                wait.send(first, inputs)
+            if wait.unable is None:
+                return wait
+            self._not_elsewhere(wait)
+        if len(info.segments) == 1 and inputs is not None:
+            info.runners[0].compile(inputs)
         self.compile_seconds += info.compile_seconds
+        return None
+
+    def _not_elsewhere(self, wait: Pending) -> None:
+        self._note(f"not compiled in the background: {wait.unable}")
+        wait.ready()
+
+    def _take_up(self, compiled: Any, failures: bool = True) -> None:
+        """Lets the pending entries whose graphs are there serve the calls that come next."""
+        pending = self.pending
+        for wait in list(pending):
+            error = None
+            try:
+                if not wait.ready():
+                    continue
+            except BackendError as e:
+                if not failures:
+                    continue
+                error = e
+            try:
+                pending.remove(wait)  # of several threads one goes on
+            except ValueError:
+                continue
+            if error is not None:
+                pending.clear()
+                self._backend_failed(compiled, error)
+                return
+            if wait.unable is not None:
+                self._note(f"not compiled in the background: {wait.unable}")
+            compiled._magpy_entries = [wait.entry, *compiled._magpy_entries]
 
     def _recover_of(self, ref: Any) -> Any:
         def recover(info: EntryInfo, error: BaseException, saved: Any) -> Any:
@@ -225,7 +282,7 @@ class Manager:
             raise CaptureError(
                 f"magpy cannot capture {self.name} as one graph: {text}"
             ) from refusal
-        if self.row >= config.max_refusals and not compiled._magpy_entries:
+        if self.row >= config.max_refusals and not (compiled._magpy_entries or self.pending):
             self._give_up(compiled, text)
 
     def _failed(self, compiled: Any, error: BaseException, outcome: session.Outcome) -> None:
@@ -240,7 +297,7 @@ class Manager:
                 error.__traceback__
             )
         self.warn(f"{text}. {self.name} runs eagerly; please report this")
-        if self.row >= config.max_refusals and not compiled._magpy_entries:
+        if self.row >= config.max_refusals and not (compiled._magpy_entries or self.pending):
             compiled._magpy_plain = True
 
     def _backend_failed(self, compiled: Any, error: BackendError) -> None:
@@ -257,7 +314,7 @@ class Manager:
         if self.gave_up:
             return
         self.gave_up = True
-        if compiled._magpy_entries:
+        if compiled._magpy_entries or self.pending:
             # Entries go on serving; only misses are left alone.
             self.warn(
                 f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly"
@@ -277,7 +334,7 @@ class Manager:
         return text
 
     def _why_missed(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        for e in compiled._magpy_entries[:1]:
+        for e in [*compiled._magpy_entries, *(w.entry for w in self.pending)][:1]:
             why = e.guard.explain(args, kwargs)
             return str(why[1]) if why is not None else "a value that depends on data differs"
         return ""
@@ -286,6 +343,8 @@ class Manager:
 
     def stats(self, compiled: Any) -> Stats:
         """The figures of `magpy.stats`."""
+        if self.pending:
+            self._take_up(compiled, failures=not self.options.fullgraph)
         kept = compiled._magpy_entries
         hits = compiled._magpy_hits - self.base_hits
         calls = compiled._magpy_calls - self.base_calls
@@ -295,6 +354,7 @@ class Manager:
             misses=calls - hits,
             eager_calls=max(0, calls - hits - self.captures),
             entries=len(kept),
+            pending=len(self.pending),
             segments=[len(e.tag.segments) for e in kept],
             reasons=list(self.reasons),
             capture_seconds=self.capture_seconds,
