@@ -38,7 +38,8 @@ class Guard:
             ("deque", first_dst, o, n)  ("cell", dst, o)        ("cell_empty", o)
             ("func", o, code, defaults, kwdefaults)
             ("method", func_dst, self_dst, o)
-            ("tensor", o, TensorMeta)   ("overlap", (o, ...), ((i, j), ...))
+            ("tensor", o, TensorMeta)
+            ("overlap", (o, ...), ((i, j), ...), m)   which of the first m overlap with which others
             ("py", function, (o, ...))
 
         anchors: lists of records about long-lived objects, checked before `checks`; `mode` is

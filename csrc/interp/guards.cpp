@@ -32,7 +32,7 @@ struct Op {
   PyObject *x = nullptr, *y = nullptr, *z = nullptr;
   std::vector<int> operands;
   std::vector<PyObject*> objects;  // `distinct`: sorted by address
-  std::vector<bool> pairs;         // `overlap`: upper triangle, row by row
+  std::vector<bool> pairs;         // `overlap`: upper triangle, row by row; empty when none overlaps
   PyObject* source = nullptr;
 };
 
@@ -72,7 +72,7 @@ constexpr OpName kOps[] = {
     {"attr", Code::kAttr, 4},        {"attr_absent", Code::kAttrAbsent, 3}, {"len", Code::kLen, 3},
     {"item", Code::kItem, 4},        {"set", Code::kSet, 3},        {"deque", Code::kDeque, 4},
     {"cell", Code::kCell, 3},        {"cell_empty", Code::kCellEmpty, 2}, {"func", Code::kFunc, 5},
-    {"method", Code::kMethod, 4},    {"tensor", Code::kTensor, 3},  {"overlap", Code::kOverlap, 3},
+    {"method", Code::kMethod, 4},    {"tensor", Code::kTensor, 3},  {"overlap", Code::kOverlap, 4},
     {"py", Code::kPy, 3},
 };
 
@@ -169,9 +169,9 @@ int Builder::size(PyObject* value, Py_ssize_t* out) {
 
 int Builder::fill_overlap(Op& op, PyObject* pairs) {
   size_t n = op.operands.size();
-  op.pairs.assign(n * n, false);
   PyObject* fast = PySequence_Fast(pairs, "overlap: pairs must be a sequence");
   if (!fast) return -1;
+  if (PySequence_Fast_GET_SIZE(fast)) op.pairs.assign(n * n, false);
   int status = 0;
   for (Py_ssize_t k = 0; status == 0 && k < PySequence_Fast_GET_SIZE(fast); k++) {
     Py_ssize_t i, j;
@@ -257,6 +257,11 @@ int Builder::fill(Op& op, PyObject* const* args) {
     }
     case Code::kOverlap:
       if (!tensor_api() || operand_list(args[0], &op.operands) < 0) return -1;
+      if (size(args[2], &op.n) < 0) return -1;
+      if (op.n < 0 || (size_t)op.n > op.operands.size()) {
+        PyErr_SetString(PyExc_ValueError, "overlap: so many tensors are not there");
+        return -1;
+      }
       return fill_overlap(op, args[1]);
     case Code::kPy:
       program_.owns = true;
@@ -341,9 +346,11 @@ class Frame {
   PyObject** registers_;
 };
 
+// So many objects are gathered on the stack.
+constexpr size_t kSmall = 16;
+
 bool run_distinct(const Op& op, const Frame& frame) {
   size_t n = op.operands.size();
-  constexpr size_t kSmall = 16;
   PyObject* small[kSmall];
   std::vector<PyObject*> large;
   PyObject** objects = small;
@@ -361,10 +368,19 @@ bool run_distinct(const Op& op, const Frame& frame) {
 
 bool run_overlap(const Op& op, const Frame& frame) {
   const TensorApi* api = tensor_api();
-  size_t n = op.operands.size();
-  for (size_t i = 0; i < n; i++) {
+  size_t n = op.operands.size(), m = (size_t)op.n;
+  PyObject* small[kSmall];
+  std::vector<PyObject*> large;
+  PyObject** objects = small;
+  if (n > kSmall) {
+    large.resize(n);
+    objects = large.data();
+  }
+  for (size_t i = 0; i < n; i++) objects[i] = frame.get(op.operands[i]);
+  if (op.pairs.empty()) return api->apart(objects, m, n);
+  for (size_t i = 0; i < m; i++) {
     for (size_t j = i + 1; j < n; j++) {
-      if (api->overlaps(frame.get(op.operands[i]), frame.get(op.operands[j])) != op.pairs[i * n + j]) return false;
+      if (api->overlaps(objects[i], objects[j]) != op.pairs[i * n + j]) return false;
     }
   }
   return true;

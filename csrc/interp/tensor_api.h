@@ -9,7 +9,7 @@
 
 namespace magpy {
 
-constexpr int kTensorApiVersion = 2;
+constexpr int kTensorApiVersion = 3;
 constexpr const char* kTensorApiName = "magpy._tensor._api";
 
 // None of these raises.  Objects are borrowed.
@@ -27,6 +27,8 @@ struct TensorApi {
   Py_ssize_t (*check_pack)(void* pack);
   void (*free_pack)(void* pack);
   bool (*overlaps)(PyObject* a, PyObject* b);
+  // Whether none of the first m of n tensors overlaps with another of them.
+  bool (*apart)(PyObject* const* tensors, size_t m, size_t n);
   bool (*state_matches)(PyObject* state);
   PyObject* (*state_difference)(PyObject* state);
 };

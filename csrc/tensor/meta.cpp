@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <new>
 #include <numeric>
 #include <sstream>
@@ -433,6 +434,64 @@ bool tensors_overlap(PyObject* a, PyObject* b) {
     PyErr_Clear();
     return true;
   }
+}
+
+namespace {
+
+// So few pairs are looked at one by one.
+constexpr size_t kFewPairs = 64;
+
+bool pairs_apart(PyObject* const* tensors, size_t m, size_t n) {
+  for (size_t i = 0; i < m; i++) {
+    for (size_t j = i + 1; j < n; j++) {
+      if (tensors_overlap(tensors[i], tensors[j])) return false;
+    }
+  }
+  return true;
+}
+
+// Whether the ranges of addresses say that they are apart; false also where they say nothing.
+bool ranges_apart(PyObject* const* tensors, size_t m, size_t n) {
+  struct Span {
+    const char *first, *last;
+    bool written;
+  };
+  std::vector<Span> spans;
+  spans.reserve(n);
+  for (size_t i = 0; i < n; i++) {
+    if (!is_tensor(tensors[i])) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(tensors[i]);
+    if (tensor.layout() != c10::kStrided) return false;
+    Range range;
+    if (!range_of(tensor, range)) {
+      if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && tensor.numel() == 0) continue;
+      return false;
+    }
+    if (!range.first) return false;
+    spans.push_back({range.first, range.last, i < m});
+  }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return std::less<const char*>()(a.first, b.first); });
+  const char *end = nullptr, *written = nullptr;  // of all spans so far, and of those that are written
+  for (const Span& span : spans) {
+    const char* before = span.written ? end : written;
+    if (before && !std::less<const char*>()(before, span.first)) return false;
+    if (!end || std::less<const char*>()(end, span.last)) end = span.last;
+    if (span.written && (!written || std::less<const char*>()(written, span.last))) written = span.last;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool tensors_apart(PyObject* const* tensors, size_t m, size_t n) {
+  if (m * n > kFewPairs) {
+    try {
+      if (ranges_apart(tensors, m, n)) return true;
+    } catch (const std::exception&) {
+      PyErr_Clear();
+    }
+  }
+  return pairs_apart(tensors, m, n);
 }
 
 int init_meta(PyObject* module) {

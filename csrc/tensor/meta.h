@@ -19,6 +19,8 @@ PyObject* meta_difference(PyObject* meta, PyObject* object);
 
 // Do the bytes that the two tensors can reach intersect?  Strided tensors that interleave count as overlapping.
 bool tensors_overlap(PyObject* a, PyObject* b);
+// Whether none of the first m of n tensors overlaps with another of them.  Does not raise.
+bool tensors_apart(PyObject* const* tensors, size_t m, size_t n);
 
 int init_meta(PyObject* module);
 

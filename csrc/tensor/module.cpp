@@ -18,13 +18,29 @@ namespace {
 
 TensorApi api = {
     kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, &THPDeviceType, meta_matches,  meta_difference,
-    pack_tensors,      check_pack,       free_pack,        tensors_overlap, state_matches, state_difference,
+    pack_tensors,      check_pack,       free_pack,        tensors_overlap, tensors_apart, state_matches,
+    state_difference,
 };
 
 const at::Tensor* unpack(PyObject* object) {
   if (is_tensor(object)) return &THPVariable_Unpack(object);
   PyErr_Format(PyExc_TypeError, "a tensor is needed, not %.100s", Py_TYPE(object)->tp_name);
   return nullptr;
+}
+
+PyObject* apart(PyObject*, PyObject* args) {
+  PyObject* list;
+  Py_ssize_t m;
+  if (!PyArg_ParseTuple(args, "O!n:apart", &PyList_Type, &list, &m)) return nullptr;
+  Py_ssize_t n = PyList_GET_SIZE(list);
+  if (m < 0 || m > n) {
+    PyErr_SetString(PyExc_ValueError, "apart: m must be from 0 to the number of tensors");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < n; i++) {
+    if (!unpack(PyList_GET_ITEM(list, i))) return nullptr;
+  }
+  return PyBool_FromLong(tensors_apart(((PyListObject*)list)->ob_item, (size_t)m, (size_t)n));
 }
 
 PyObject* overlaps(PyObject*, PyObject* args) {
@@ -49,6 +65,7 @@ PyObject* storage_id(PyObject*, PyObject* object) {
 }
 
 PyMethodDef methods[] = {
+    {"apart", apart, METH_VARARGS, "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another of it?"},
     {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> bool: do their ranges of memory intersect?"},
     {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},

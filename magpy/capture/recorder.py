@@ -289,6 +289,8 @@ class Recorder(TorchFunctionMode):
         if tensor is not None:
             self._remember(tensor, var)
             self.record.storages[var] = self._memory_of(tensor)
+            if type(tensor) is not torch.Tensor:
+                self.record.types[var] = type(tensor)
         return var
 
     def _memory_of(self, tensor: Any) -> int:

@@ -166,6 +166,7 @@ class Record:
         random: whether an operation drew from torch's generators.
         storages: which memory each variable had, to know what an in-place operation can have
             changed.
+        types: the classes of the tensors that are not plain ones.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -174,3 +175,4 @@ class Record:
     random: bool = False
     nvars: int = 0
     storages: dict[Var, int] = field(default_factory=dict)
+    types: dict[Var, type] = field(default_factory=dict)

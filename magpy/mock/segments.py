@@ -41,6 +41,7 @@ class Segment:
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
         heard: a `__torch_function__` of the program runs in it.
+        native: Python runs the graph as it is, whatever the backend.
     """
 
     index: int
@@ -50,6 +51,7 @@ class Segment:
     nodes: int
     compiled: Callable[..., Any] | None = None
     heard: bool = False
+    native: bool = False
 
 
 @dataclass(slots=True)
@@ -391,6 +393,7 @@ class _Schedule:
 
     def __init__(self, storages: dict[Var, int]) -> None:
         self.storages = storages
+        self.kind = "graph"
         self.runs: list[Any] = []
         self.graph: list[Step] = []
         self.waiting: list[HostStep] = []
@@ -399,12 +402,15 @@ class _Schedule:
         self.draws = False
 
     def flush(self) -> None:
-        self.runs.append(("graph", self.graph))
+        self.runs.append((self.kind, self.graph))
         self.runs.extend(self.waiting)
         self.graph, self.waiting = [], []
         self.blocked, self.read, self.draws = set(), set(), False
 
-    def op(self, step: OpStep) -> None:
+    def op(self, step: OpStep, kind: str = "graph") -> None:
+        if kind != self.kind:
+            self.flush()
+            self.kind = kind
         found: set[Var] = set()
         refs((step.args, step.kwargs), found)
         memory = {self.storages.get(v, 0) for v in found}
@@ -444,7 +450,32 @@ def _number(step: HostStep) -> bool:
     )
 
 
-def _schedule(steps: list[Step], storages: dict[Var, int], numbers: bool) -> list[Any]:
+# Classes of tensors that every backend takes for what they are.
+_PLAIN = (torch.nn.Parameter,)
+# Operations that reach for a tensor's memory, which there is none of while a compiler traces.
+_BEHIND = (torch.Tensor.__deepcopy__,)
+
+
+def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
+    """Whether only Python can do an operation: it takes or makes a tensor of a class of its own.
+
+    A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
+    it would leave out what the class does, and take its results for plain tensors.
+    """
+    if step.func in _BEHIND:
+        return True
+    if not types:
+        return False
+    found: set[Var] = set()
+    refs((step.args, step.kwargs), found)
+    taken = {types[v] for v in found if v in types}.difference(_PLAIN)
+    made = {types[v] for _, v in step.outs if v in types}
+    return any(not hasattr(t, "__tensor_flatten__") for t in taken | made)
+
+
+def _schedule(
+    steps: list[Step], storages: dict[Var, int], types: dict[Var, type] | None
+) -> list[Any]:
     schedule = _Schedule(storages)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None
@@ -455,8 +486,9 @@ def _schedule(steps: list[Step], storages: dict[Var, int], numbers: bool) -> lis
                 schedule.flush()  # a waiting step runs under the modes of its own place
             schedule.graph.append(step)
         elif isinstance(step, OpStep):
-            schedule.op(step)
-        elif isinstance(step, HostStep) and numbers and _number(step):
+            native = types is not None and _only_python(step, types)
+            schedule.op(step, "native" if native else "graph")
+        elif isinstance(step, HostStep) and types is None and _number(step):
             assert step.result is not None
             schedule.op(
                 OpStep(step.func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
@@ -492,7 +524,7 @@ def cut(
     start: TorchModes,
     fixed: set[Var],
     storages: dict[Var, int] | None = None,
-    numbers: bool = False,
+    types: dict[Var, type] | None = None,
 ) -> Plan:
     """Cuts the steps into segments.
 
@@ -503,13 +535,14 @@ def cut(
         storages: memory of each variable; None forbids moving checks ahead.
         fixed: inputs that are the same tensor objects in every call; they come first among a
             segment's inputs.
-        numbers: whether graphs may compute Python numbers (Python itself runs them).
+        types: the classes of the tensors that are not plain ones; None when Python itself runs the
+            graphs, which may then compute Python numbers and hold any tensor.
     """
     hoist = _Hoist(steps, needed, start, storages or {})
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {}, numbers)
+    runs = _schedule(steps, storages or {}, types)
     modes = start
     plan = Plan(prelude=prelude)
     for item, live in zip(runs, _live(runs, needed), strict=True):
@@ -548,6 +581,7 @@ def cut(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
+        segment.native = item[0] == "native"
         plan.segments.append(segment)
         plan.items.append(segment)
     return plan

@@ -85,6 +85,7 @@ class Analysis:
         relative: relative objects by id.
         kwnames: keyword names in the caller's order.
         constants: names that the expressions of relative objects use.
+        sharing: pairs of tensors, the first of which the call changes, that share memory.
     """
 
     npos: int
@@ -94,6 +95,7 @@ class Analysis:
     anchors: dict[str, Any]
     relative: dict[int, Relative]
     constants: dict[str, Any] = field(default_factory=dict)
+    sharing: list[tuple[Any, Any]] = field(default_factory=list)
 
     def guard(self) -> Any:
         """The guard program."""
@@ -147,6 +149,7 @@ class Analyzer:
         self.types: dict[int, tuple[Any, list[Any]]] = {}
         self.anchors: dict[str, list[Any]] = collections.defaultdict(list)
         self.tensors: list[Any] = []
+        self.sharing: list[tuple[Any, Any]] = []
         self.constants: dict[str, Any] = {}
         self.anchored: dict[int, Any] = {}
         self.overwritten = _overwritten(capture)
@@ -212,6 +215,7 @@ class Analyzer:
             anchors,
             self.relative,
             self.constants,
+            self.sharing,
         )
 
     def _counter(self, step: HostStep) -> None:
@@ -480,22 +484,29 @@ class Analyzer:
                 anchored.append(tensor)
                 self.anchors["tensors"].append((tensor, c.metas[id(tensor)]))
         self._identities(anchored)
-        if c.record.mutated:
-            mutated = [c.record.inputs[v] for v in c.record.mutated]
-            operands = list(self.tensors)
-            seen = {id(t) for t in operands}
-            for t in mutated if operands else []:
-                if id(t) not in seen:
-                    operands.append(t)
-                    seen.add(id(t))
-            if len(operands) > 1:
-                pairs = tuple(
-                    (i, j)
-                    for i in range(len(operands))
-                    for j in range(i + 1, len(operands))
-                    if _tensor.overlaps(operands[i], operands[j])
-                )
-                self.checks.append(("overlap", tuple(self.operand(t) for t in operands), pairs))
+        self._overlaps(anchored)
+
+    def _overlaps(self, anchored: list[Any]) -> None:
+        """A tensor that the call changes shares memory with the tensors that it shared it with."""
+        record = self.capture.record
+        if not record.mutated:
+            return
+        mutated = [record.inputs[v] for v in record.mutated]
+        count = len(mutated)
+        seen = {id(t) for t in mutated}
+        operands = mutated + [t for t in (*self.tensors, *anchored) if id(t) not in seen]
+        pairs: list[tuple[int, int]] = []
+        if not _tensor.apart(operands, count):
+            pairs = [
+                (i, j)
+                for i in range(count)
+                for j in range(i + 1, len(operands))
+                if _tensor.overlaps(operands[i], operands[j])
+            ]
+        self.sharing = [(operands[i], operands[j]) for i, j in pairs]
+        if len(operands) > 1:
+            named = tuple(self.operand(t) for t in operands)
+            self.checks.append(("overlap", named, tuple(pairs), count))
 
 
 def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:

@@ -10,6 +10,8 @@ import contextlib
 import functools
 import logging
 import operator
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -91,25 +93,46 @@ _SHOW = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-de
 
 @contextlib.contextmanager
 def _own_warnings() -> Iterator[None]:
-    """Keeps a backend's warnings out of what the program makes of its own.
+    """Keeps a backend's warnings, and its changes of the filters, out of the program's.
 
     A program that records warnings, or turns them into exceptions, must not meet those of a
-    compiler that eager does not have; they go to the logger then.  The registries that make
-    warnings come once stay valid: `warnings.catch_warnings` would clear them.
+    compiler that eager does not have; they go to the logger then.  A change of the filters makes
+    every warning that came once come again
+    (https://docs.python.org/3/library/warnings.html#the-warnings-filter): one that is taken back,
+    as by `warnings.catch_warnings`, is not told to the interpreter.
     """
     m: Any = warnings
-    saved = m.filters, m.showwarning, m._showwarnmsg_impl
+    saved = m.filters, m.showwarning, m._showwarnmsg_impl, m._filters_mutated
+    filters, mine, mutated = list(m.filters), threading.get_ident(), m._filters_mutated
     as_ever = (m.showwarning, m._showwarnmsg_impl) == _SHOW
-    if as_ever and not any(action == "error" for action, *_ in m.filters):
-        yield
-        return
-    m.filters = [("default", None, Warning, None, 0)]
-    m.showwarning = _SHOW[0]
-    m._showwarnmsg_impl = lambda message: log.info("%s", message)
+
+    def told() -> None:
+        if threading.get_ident() != mine:
+            mutated()
+
+    m._filters_mutated = told
+    if not as_ever or any(action == "error" for action, *_ in filters):
+        m.filters = [("default", None, Warning, None, 0)]
+        m.showwarning = _SHOW[0]
+        m._showwarnmsg_impl = lambda message: log.info("%s", message)
     try:
         yield
     finally:
-        m.filters, m.showwarning, m._showwarnmsg_impl = saved
+        m.filters, m.showwarning, m._showwarnmsg_impl, m._filters_mutated = saved
+        if m.filters != filters:
+            mutated()
+
+
+_compile_lock = threading.RLock()
+
+
+def _compiling() -> Any:
+    """The lock under which compilers run: they change settings of the whole process.
+
+    It is TorchDynamo's own as soon as that is there, which torch.compile takes on other threads.
+    """
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    return getattr(dynamo, "compile_lock", _compile_lock)
 
 
 class Runner:
@@ -118,7 +141,7 @@ class Runner:
     def __init__(self, segment: Segment, backend: Backend, info: EntryInfo) -> None:
         """Keeps what compiling needs."""
         self.segment = segment
-        self.backend = backend
+        self.backend = eager if segment.native else backend
         self.info = info
         self.name = f"segment{segment.index}"
         self.fixed: tuple[Any, ...] = ()
@@ -144,7 +167,7 @@ class Runner:
         start = time.perf_counter()
         try:
             faults.check("backend")
-            with _own_warnings():
+            with _compiling(), _own_warnings():
                 compiled = self.backend(self.segment.graph, inputs)
             if not callable(compiled):
                 raise TypeError(
@@ -271,6 +294,19 @@ def _changes_form(step: Any, record: Record) -> bool:
     return name in _FORM_CHANGES or (step.func is setattr and name == "requires_grad")
 
 
+def _keep_native(plan: segments.Plan, analysis: Analysis, inputs: dict[Var, Any]) -> None:
+    """Lets Python run the graphs that change an input through which another one is changed too.
+
+    Compilers work on copies and write them back; where inputs share memory they rely on where in
+    it each lies, which differs from call to call.
+    """
+    for written, other in analysis.sharing:
+        pair = {v for v, t in inputs.items() if t is written or t is other}
+        for segment in plan.segments:
+            if pair.issubset(segment.inputs):
+                segment.native = True
+
+
 def build(
     capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]
 ) -> tuple[Any, EntryInfo]:
@@ -297,8 +333,10 @@ def build(
         capture.start_modes,
         fixed,
         capture.record.storages,
-        numbers=backend is eager,
+        types=None if backend is eager else capture.record.types,
     )
+    if backend is not eager:
+        _keep_native(plan, analysis, inputs)
     where = _heard_ahead(plan)
     if where is not None:
         raise Refusal(
@@ -346,11 +384,14 @@ def _log(info: EntryInfo, analysis: Analysis, guard: Any, plan: Any) -> None:
 
 
 def example_inputs(capture: Capture, segment: Segment) -> list[Any] | None:
-    """The inputs of a segment if all are outside tensors (then they are alive), else None."""
+    """The inputs of a segment, or None if they are not there any more as the call found them."""
     inputs = capture.record.inputs
-    if all(v in inputs for v in segment.inputs):
-        return [inputs[v] for v in segment.inputs]
-    return None
+    if not all(v in inputs for v in segment.inputs):
+        return None  # made within the call
+    found = [inputs[v] for v in segment.inputs]
+    # The call may have changed what they are, and not only their values.
+    same = (id(t) not in capture.metas or capture.metas[id(t)].matches(t) for t in found)
+    return found if all(same) else None
 
 
 __all__ = ["BackendError", "EntryInfo", "Runner", "build", "example_inputs"]

@@ -248,10 +248,12 @@ def main():
     parser.add_argument(
         "--reasons", type=int, default=10, help="reasons for eager calls that are printed"
     )
+    parser.add_argument("--backend", default="eager", help="what compiles the graphs")
     parser.add_argument("--save", type=pathlib.Path, help="directory for the failing programs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    worlds.backend = options.backend
     if options.show:
         print(grammar.program(options.seed), flush=True)
         print(check(grammar.program(options.seed), options.seed))

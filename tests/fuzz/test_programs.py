@@ -32,8 +32,14 @@ def run(seeds):
     return batch
 
 
+@pytest.fixture(params=["eager", "aot_eager"])
+def backend(request, monkeypatch):
+    monkeypatch.setattr(worlds, "backend", request.param)
+    return request.param
+
+
 @pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
-def test_shortened_program_does_as_eager(path):
+def test_shortened_program_does_as_eager(path, backend):
     """And an entry is used, unless the first line says why it is not: `# eager: REASON`."""
     text = path.read_text()
     report = fuzz.report_on(text, 0)

@@ -205,6 +205,8 @@ class Picture:
         try:
             function = v.grad_fn
             name = function.name() if function is not None else None
+            if name is not None and backend != "eager":
+                name = "a function"  # a compiler makes one for its whole graph
             leaf = v.is_leaf
         except RuntimeError as error:
             # A view whose base was changed in a way that autograd forbids.
@@ -596,11 +598,15 @@ def compiled_source(source):
     return compile(source, FILE, "exec", dont_inherit=True)
 
 
+#: The backend of compiled targets.  "aot_eager" runs what AOTAutograd makes of a graph.
+backend = "eager"
+
+
 def run(source, seed=0, wrap=None, limit=64):
     """Runs a program in both worlds, one after the other.
 
     Args:
-        wrap: what makes the compiled target; `magpy.compile` with the backend "eager" if None.
+        wrap: what makes the compiled target; `magpy.compile` with `backend` if None.
         limit: steps after which the program is left.
     """
     report = Report()
@@ -608,7 +614,7 @@ def run(source, seed=0, wrap=None, limit=64):
     made = []
 
     def compile_target(target):
-        made.append(magpy.compile(target, backend="eager"))
+        made.append(magpy.compile(target, backend=backend))
         return made[-1]
 
     with _modes_restored():

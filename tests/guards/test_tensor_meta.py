@@ -8,6 +8,7 @@ told.  Does not own: torch's global state (`test_torch_state.py`), checks withou
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import weakref
 from collections.abc import Callable
@@ -490,13 +491,53 @@ def test_overlap_of_sparse_parts() -> None:
 
 def test_overlap_check_wants_exactly_these_pairs() -> None:
     t = torch.zeros(4, 4)
-    g = _interp.Guard(3, (), 3, [("overlap", (0, 1, 2), ((0, 2),))], {})
+    g = _interp.Guard(3, (), 3, [("overlap", (0, 1, 2), ((0, 2),), 3)], {})
     assert g.check((t, base(), t[1]))
     assert not g.check((t, base(), base()))
     assert not g.check((t, t[0], t[1]))
     assert g.explain((t, t[0], t[1])) == (0, "tensors share memory in another way")
     with pytest.raises(ValueError, match="pair"):
-        _interp.Guard(1, (), 1, [("overlap", (0,), ((0, 1),))], {})
+        _interp.Guard(1, (), 1, [("overlap", (0,), ((0, 1),), 1)], {})
+    for m in (-1, 2):
+        with pytest.raises(ValueError, match="so many"):
+            _interp.Guard(1, (), 1, [("overlap", (0,), (), m)], {})
+
+
+def test_overlap_check_leaves_tensors_alone_that_are_not_written() -> None:
+    t = torch.zeros(4, 4)
+    g = _interp.Guard(3, (), 3, [("overlap", (0, 1, 2), (), 1)], {})
+    assert g.check((base(), t, t[1]))
+    assert not g.check((t[1], base(), t))
+    assert not g.check((t, t[0], base()))
+
+
+def test_apart_says_what_pairs_say() -> None:
+    buffer = torch.zeros(4000)
+    generator = random.Random(0)
+
+    def some() -> torch.Tensor:
+        kind, at = generator.random(), generator.randrange(3900)
+        if kind < 0.6:
+            return buffer[at : at + generator.randrange(9)]
+        if kind < 0.8:
+            return base()
+        if kind < 0.9:
+            return torch.zeros(2, device="meta")
+        return torch.eye(2).to_sparse()
+
+    seen = set()
+    for _ in range(400):
+        n = generator.randrange(30)
+        tensors, m = [some() for _ in range(n)], generator.randrange(n + 1)
+        pairs = ((i, j) for i in range(m) for j in range(i + 1, n))
+        want = not any(_tensor.overlaps(tensors[i], tensors[j]) for i, j in pairs)
+        assert _tensor.apart(tensors, m) == want
+        seen.add((want, m * n > 64))
+    assert len(seen) == 4
+    with pytest.raises(ValueError, match="from 0"):
+        _tensor.apart([base()], 2)
+    with pytest.raises(TypeError, match="tensor"):
+        _tensor.apart([3], 1)
 
 
 def test_version_and_storage() -> None:

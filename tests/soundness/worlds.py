@@ -19,12 +19,18 @@ import magpy
 from tests.comparison import assert_same
 
 
-def case(cases, *, refused=None):
-    """Registers a case in `cases`; `refused` says why some of its calls must run eagerly."""
+def case(cases, *, refused=None, compilers=None):
+    """Registers a case in `cases`.
+
+    Args:
+        refused: why some of its calls must run eagerly.
+        compilers: what compilers of graphs cannot do of it, so that the case is for the backend
+            "eager" alone.
+    """
 
     def register(f):
         marks = [pytest.mark.filterwarnings("ignore")]
-        cases.append(pytest.param(f, refused, id=f.__name__, marks=marks))
+        cases.append(pytest.param(f, refused, compilers, id=f.__name__, marks=marks))
         return f
 
     return register
@@ -61,12 +67,12 @@ def steps(generator, states):
         yield seen
 
 
-def run(f, refused):
+def run(f, refused, backend="eager"):
     """Runs a case and fails at the first difference, or if a call ran eagerly without reason."""
     made = []
 
     def compile(function, **options):
-        made.append(magpy.compile(function, backend="eager", **options))
+        made.append(magpy.compile(function, **{"backend": backend, **options}))
         return made[-1]
 
     eager = steps(f(lambda function, **options: function), worlds := RandomState())
@@ -110,9 +116,12 @@ def attempt(f, *args, **kwargs):
 def check_all(cases):
     """The parametrized test of a list of cases."""
 
-    @pytest.mark.parametrize(("f", "refused"), cases)
-    def test(f, refused):
-        run(f, refused)
+    @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+    @pytest.mark.parametrize(("f", "refused", "compilers"), cases)
+    def test(f, refused, compilers, backend):
+        if compilers and backend != "eager":
+            pytest.skip(compilers)
+        run(f, refused, backend)
 
     return test
 
