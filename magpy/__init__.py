@@ -19,6 +19,7 @@ __all__ = [
     "OptionError",
     "Stats",
     "allow_in_graph",
+    "cache",
     "compile",
     "config",
     "disable",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from magpy import config
+    from magpy import cache, config
     from magpy.api import Stats, allow_in_graph, compile, disable, effect, pure, reset, stats
     from magpy.errors import CaptureError, MagpyWarning, OptionError
     from magpy.explaining import explain
@@ -92,8 +93,8 @@ if unsupported is not None and importlib.util.find_spec("torch") is not None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "config":
-        return importlib.import_module("magpy.config")
+    if name in ("cache", "config"):
+        return importlib.import_module(f"magpy.{name}")
     if name == "compile" and unsupported is not None:
         return _plain_compile
     home = _HOME.get(name)

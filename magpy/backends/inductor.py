@@ -30,7 +30,28 @@ class Inductor:
 
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
-        from torch._inductor.compile_fx import compile_fx
+        return compile_graph(gm, example_inputs, self.patches())
 
-        compiled = compile_fx(gm, example_inputs, config_patches=self.patches() or None)
-        return cast(Callable[..., Any], compiled)
+
+def compile_graph(
+    gm: Any, inputs: list[Any], patches: dict[str, Any], mode: Any = None
+) -> Callable[..., Any]:
+    """What TorchInductor makes of a graph.
+
+    Args:
+        gm: the graph, which it may change.
+        inputs: tensors, or fake tensors of `mode`.
+        patches: settings of `torch._inductor.config`.
+        mode: a `FakeTensorMode`.
+    """
+    from torch._guards import TracingContext, tracing
+    from torch._inductor.compile_fx import compile_fx
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    # TorchInductor uses its cache of graphs only when there is an environment for symbolic sizes,
+    # be there symbols or not; ours has none, and `ignore_shape_env` says so.
+    mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    with tracing(TracingContext(mode)):
+        compiled = compile_fx(gm, inputs, config_patches=patches or None, ignore_shape_env=True)
+    return cast(Callable[..., Any], compiled)

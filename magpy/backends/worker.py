@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, BinaryIO
 
 
@@ -52,12 +54,13 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
     import torch
     from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
     from torch._inductor import config
-    from torch._inductor.compile_fx import compile_fx
     from torch._inductor.utils import clear_caches
     from torch._subclasses import FakeTensorMode
     from torch.fx._graph_pickler import GraphPickler
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from magpy.backends import settings
+    from magpy.backends.inductor import compile_graph
 
     functorch: Any = torch._functorch.config
     # The kernels are found by the program's process in the directory that it uses, which may have
@@ -65,7 +68,8 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = request["cache"]
     clear_caches()
     try:
-        sent: Any = GraphPickler.loads(request["graph"], FakeTensorMode())
+        mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+        sent: Any = GraphPickler.loads(request["graph"], mode)
         graph, inputs = sent
         settings.apply(request["state"])
     except Exception as e:  # noqa: BLE001 - the program's process compiles it then
@@ -87,14 +91,21 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
         )
         torch.set_grad_enabled(request["state"]["pairs"]["grad"])
         try:
-            compiled = compile_fx(graph, inputs, config_patches=request["patches"] or None)
+            compiled = compile_graph(graph, inputs, request["patches"], mode)
         except Exception as e:  # noqa: BLE001 - whatever the backend raises
             return "failed", f"{type(e).__name__}: {e}"
+        _forget_unnamed(request["cache"])
         try:
             bundle = BundledAOTAutogradSerializableCallable(compiled)
             return "ok", BundledAOTAutogradSerializableCallable.serialize_compile_artifacts(bundle)
         except Exception as e:  # noqa: BLE001 - what cannot travel
             return "unable", f"{type(e).__name__}: {e}"
+
+
+def _forget_unnamed(cache: str) -> None:
+    """Removes what AOTAutograd keeps of graphs for which it has no key: nobody would find it."""
+    for path in Path(cache, "aotautograd").glob("0.*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _die_with(parent: int) -> None:
