@@ -634,6 +634,7 @@ bool Anchors::check_attrs_cheaply() {
 }
 
 bool Anchors::check() {
+  if (state_ && !tensor_api()->state_matches(state_)) return false;
   if (!check_dicts_cheaply() || !check_types_cheaply() || !check_objects_cheaply()) return false;
   for (const ItemsCheck& check : lists_) {
     if (!check_list(check, nullptr)) return false;
@@ -648,7 +649,6 @@ bool Anchors::check() {
   for (const ItemsCheck& check : deques_) {
     if (!check_deque(check, nullptr)) return false;
   }
-  if (state_ && !tensor_api()->state_matches(state_)) return false;
   if (pack_ && tensor_api()->check_pack(pack_) >= 0) return false;
   if (!check_attrs_cheaply()) return false;
   for (const RedoCheck& check : redos_) {

@@ -167,7 +167,7 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
     if (!Py_IS_TYPE(item, &Entry_Type)) continue;
     Py_INCREF(item);
     auto* entry = (EntryObject*)item;
-    if (Guard_check(entry->guard, args, npos, kwnames)) {
+    if (Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) {
       if (!entry->needs_memo) {
         result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
       } else if (memo || (memo = PyDict_New())) {

@@ -41,6 +41,7 @@ struct Program {
   PyObject* kwnames = nullptr;  // tuple
   int narguments = 0, nregisters = 0;
   bool owns = false;  // some check makes new references, or may drop some: registers hold strong ones
+  size_t harmless = 0;  // so many checks at the beginning only look
   std::vector<Op> ops;
   std::vector<PyObject*> constants;
   std::vector<PyObject*> refs;
@@ -83,6 +84,19 @@ const char* op_name(Code code) {
   return "?";
 }
 
+// No code of the user's classes can run, and nothing is made.
+bool only_looks(Code code) {
+  switch (code) {
+    case Code::kInstDict:
+    case Code::kAttr:
+    case Code::kAttrAbsent:
+    case Code::kSet:
+    case Code::kDeque:
+    case Code::kPy: return false;
+    default: return true;
+  }
+}
+
 class Builder {
  public:
   Builder(Program& program, int nregs) : program_(program) {
@@ -93,6 +107,8 @@ class Builder {
   int add(PyObject* source);
   int finish() {
     program_.nregisters = (int)written_.size();
+    auto first = std::find_if_not(program_.ops.begin(), program_.ops.end(), [](const Op& op) { return only_looks(op.code); });
+    program_.harmless = first - program_.ops.begin();
     return 0;
   }
 
@@ -568,8 +584,8 @@ PyObject* failure_text(const Op& op, const Frame& frame) {
   return text;
 }
 
-// Runs the relative checks.  With `failure`, says which one failed.
-bool run_program(const Program& program, PyObject* const* args, Failure* failure) {
+// Runs the first `n` relative checks.  With `failure`, says which one failed.
+bool run_program(const Program& program, PyObject* const* args, size_t n, Failure* failure) {
   constexpr int kOnStack = 64;
   PyObject* on_stack[kOnStack];
   std::unique_ptr<PyObject*[]> on_heap;
@@ -582,7 +598,7 @@ bool run_program(const Program& program, PyObject* const* args, Failure* failure
   if (program.narguments) std::memcpy(registers, args, program.narguments * sizeof *args);
   std::fill(registers + program.narguments, registers + program.nregisters, nullptr);
   Frame frame(program, registers);
-  for (size_t i = 0; i < program.ops.size(); i++) {
+  for (size_t i = 0; i < n; i++) {
     const Op& op = program.ops[i];
     if (run(op, frame)) continue;
     if (failure) {
@@ -707,7 +723,7 @@ PyObject* guard_check(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "O!|O:check", &PyTuple_Type, &positional, &keywords) || call.parse(positional, keywords) < 0) {
     return nullptr;
   }
-  return PyBool_FromLong(Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames));
+  return PyBool_FromLong(Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames, false));
 }
 
 PyObject* explanation(const Failure& failure) {
@@ -739,7 +755,7 @@ PyObject* guard_explain(PyObject* object, PyObject* args) {
     if (found && expected) failure.text = PyUnicode_FromFormat("keyword arguments %U instead of %U", found, expected);
     Py_XDECREF(found);
     Py_XDECREF(expected);
-  } else if (self->anchors->explain(&failure) && run_program(program, call.values.data(), &failure)) {
+  } else if (self->anchors->explain(&failure) && run_program(program, call.values.data(), program.ops.size(), &failure)) {
     Py_RETURN_NONE;
   }
   return explanation(failure);
@@ -808,10 +824,14 @@ PyTypeObject Absent_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyTypeObject Guard_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
-  if (guard->dead || !arguments_match(*guard->program, npos, kwnames)) return false;
+bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, bool among_others) {
+  const Program& program = *guard->program;
+  if (guard->dead || !arguments_match(program, npos, kwnames)) return false;
+  // Entries mostly differ in what they were given: that is found out before everything anchored is looked at.  The checks run again
+  // after it, since what it runs may change anything.
+  if (among_others && !run_program(program, args, program.harmless, nullptr)) return false;
   if (!guard->anchors->check()) return false;
-  return run_program(*guard->program, args, nullptr);
+  return run_program(program, args, program.ops.size(), nullptr);
 }
 
 int init_guards(PyObject* module) {

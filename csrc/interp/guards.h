@@ -16,8 +16,9 @@ struct GuardObject;
 extern PyTypeObject Guard_Type;
 
 // Does every check hold for this call?  `args` is a vector of npos positional values followed by the values named in kwnames
-// (a tuple or nullptr), all borrowed.  Never raises; an exception that is set on entry is not touched.
-bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
+// (a tuple or nullptr), all borrowed.  Never raises; an exception that is set on entry is not touched.  With `among_others`, a call
+// with other arguments is told early.
+bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, bool among_others);
 
 int init_guards(PyObject* module);
 

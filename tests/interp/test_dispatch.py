@@ -442,6 +442,42 @@ def test_calls_leak_nothing() -> None:
     assert (sys.getrefcount(argument), sys.getrefcount(value)) == before
 
 
+def test_entries_for_other_arguments_do_not_look_at_anything_anchored() -> None:
+    looked: list[int] = []
+
+    def look(i: int) -> None:
+        looked.append(i)
+
+    def entry_of(i: int) -> _interp.Entry:
+        anchors = {"redo": [(look, (i,), None, "leaf")]}
+        return _interp.Entry(_interp.Guard(1, (), 1, [("leaf", 0, i)], anchors), lambda x: x)
+
+    c = make()
+    c._magpy_entries = [entry_of(i) for i in range(16)]
+    assert c(15) == 15
+    assert looked == [15]
+    assert c(15) == 15
+    assert c(3) == 3
+    assert looked == [15, 15, 3]
+    assert c(99) == ("miss", (99,), {})
+    assert looked == [15, 15, 3]
+
+
+def test_arguments_that_an_anchored_check_changes_are_checked_after_it() -> None:
+    box = [1]
+    guard = _interp.Guard(
+        1, (), 2, [("item", 1, 0, 0), ("leaf", 1, 1)], {"redo": [(box.append, (2,), None, "leaf")]}
+    )
+    c = make()
+    c._magpy_entries = [_interp.Entry(guard, lambda x: "held"), entry(0, lambda x: "other")]
+    assert c(box) == "held"
+    guard = _interp.Guard(
+        1, (), 2, [("item", 1, 0, 0), ("leaf", 1, 1)], {"redo": [(box.clear, (), None, "leaf")]}
+    )
+    c._magpy_entries = [_interp.Entry(guard, lambda x: "held"), entry(0, lambda x: "other")]
+    assert c(box) == ("miss", (box,), {})
+
+
 # ------------------------------------------------ the call of compiled modules
 
 
