@@ -62,6 +62,13 @@ def c_leaf(v: Any) -> bool:
     return t is range
 
 
+def _same(a: Any, b: Any) -> bool:
+    """Whether two structures of tuples hold the same objects, or equal leaves."""
+    if type(a) is type(b) is tuple:
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a is b or (c_leaf(a) and c_leaf(b) and _interp.leaf_equal(a, b))
+
+
 def mode_of(v: Any) -> str:
     """How an anchored value is compared."""
     return "leaf" if v is not ABSENT and c_leaf(v) else "is"
@@ -188,7 +195,10 @@ class Analyzer:
                 self._counter(step)
         self._tensors()
         for f, args, value in c.redo:
-            self.anchors["redo"].append((f, args, value, mode_of(value)))
+            last = self.anchors["redo"][-1:]
+            # The same question again, with the same answer.
+            if not (last and last[0][0] is f and _same(last[0][1:3], (args, value))):
+                self.anchors["redo"].append((f, args, value, mode_of(value)))
         for array, before in c.arrays:
             self.checks.append(("py", array_unchanged(before), (self.operand(array),)))
         for obj, before in c.opaque:

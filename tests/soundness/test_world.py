@@ -637,3 +637,19 @@ def test_a_linear_layer_is_guarded_without_python():
     compiled(x), compiled(x)
     (entry,) = find(compiled)._magpy_entries
     assert not [line for line in entry.guard.describe() if line.startswith("py ")]
+
+
+def test_a_call_that_is_redone_is_redone_once():
+    limit = sys.getrecursionlimit()
+    compiled = magpy.compile(
+        lambda t: t + sum(sys.getrecursionlimit() for _ in range(9)), backend="eager"
+    )
+    compiled(x), compiled(x)
+    (entry,) = find(compiled)._magpy_entries
+    assert "calls redone: 1" in entry.guard.describe()
+    try:
+        sys.setrecursionlimit(limit + 1)
+        assert torch.equal(compiled(x), x + 9 * (limit + 1))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert torch.equal(compiled(x), x + 9 * limit)
