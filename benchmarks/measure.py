@@ -23,11 +23,12 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call: the median of the rounds, and the quartiles around it."""
+    """Seconds per call: the median of the rounds, the quartiles around it, the fastest round."""
 
     median: float
     low: float
     high: float
+    least: float
 
     def __str__(self) -> str:
         return f"{seconds(self.median)} ({seconds(self.low)}-{seconds(self.high)})"
@@ -87,9 +88,9 @@ def interleaved(
 def summary(values: Sequence[float]) -> Timing:
     """Median and quartiles."""
     if len(values) < 2:
-        return Timing(values[0], values[0], values[0])
+        return Timing(values[0], values[0], values[0], values[0])
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return Timing(middle, low, high)
+    return Timing(middle, low, high, min(values))
 
 
 def tensors(value: Any, seen: set[int] | None = None) -> list[torch.Tensor]:

@@ -404,9 +404,13 @@ int Anchors::finish() {
   size_t out = 0;
   for (const ObjectCheck& check : objects_) {
     ObjectCheck* last = out ? &objects_[out - 1] : nullptr;
-    if (last && last->object == check.object && (!last->type || !check.type) && (!last->dict || !check.dict)) {
-      if (check.type) last->type = check.type, last->type_i = check.type_i;
-      if (check.dict) last->dict = check.dict, last->dict_slot = check.dict_slot, last->dict_i = check.dict_i;
+    auto agree = [](const void* a, const void* b) { return !a || !b || a == b; };
+    if (last && last->object == check.object && agree(last->type, check.type) && agree(last->dict, check.dict)) {
+      // The place in the caller's order is that of the first record.
+      if (check.type && (!last->type || check.type_i < last->type_i)) last->type = check.type, last->type_i = check.type_i;
+      if (check.dict && (!last->dict || check.dict_i < last->dict_i)) {
+        last->dict = check.dict, last->dict_slot = check.dict_slot, last->dict_i = check.dict_i;
+      }
     } else {
       objects_[out++] = check;
     }

@@ -573,6 +573,31 @@ def test_class_of_object_changed_is_seen() -> None:
     assert g.explain(())[0] == ("objtypes", 0, -1)  # type: ignore[index]
 
 
+def test_object_anchored_many_times() -> None:
+    class Other(Plain):
+        pass
+
+    a, b = Plain(x=1), Plain(x=2)
+    g = anchored(
+        objtypes=[(b, Plain), (a, Plain), (b, Plain), (a, Plain)],
+        inst_dicts=[(b, b.__dict__), (a, a.__dict__), (a, a.__dict__)],
+    )
+    assert "objects of the same class: 2" in g.describe()
+    assert holds(g)
+    a.__class__ = Other
+    assert not holds(g)
+    assert g.explain(())[0] == ("objtypes", 1, -1)  # type: ignore[index]
+    a.__class__ = Plain
+    assert holds(g)
+    old, a.__dict__ = a.__dict__, {}
+    assert g.explain(())[0] == ("inst_dicts", 1, -1)  # type: ignore[index]
+    assert not holds(g)
+    a.__dict__ = old
+    assert holds(g)
+    # An object is never of two classes.
+    assert not holds(anchored(objtypes=[(a, Plain), (a, Other), (a, Plain)]))
+
+
 def test_module_globals_anchor() -> None:
     import types
 
