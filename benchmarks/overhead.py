@@ -1,8 +1,8 @@
 """Per-call cost of a compiled call beyond its graph: `python -m benchmarks.overhead`.
 
 The backend returns results that it computed once, so what is timed is guards, dispatch and the
-rebuilding of the result. magpy and torch.compile are timed in turn, in many short rounds: on a machine
-that does other work too, the fastest round is what they cost without it.
+rebuilding of the result. magpy and torch.compile are timed in turn, in many short rounds: on a
+machine that does other work too, the fastest round is what they cost without it.
 """
 
 from __future__ import annotations
