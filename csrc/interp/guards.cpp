@@ -16,7 +16,7 @@ namespace magpy {
 namespace {
 
 enum class Code : uint8_t {
-  kType, kIs, kLeaf, kSame, kDistinct, kDictGet, kDictAbsent, kDictKeys, kInstDict, kAttr, kAttrAbsent, kLen, kItem, kSet,
+  kType, kSmallInt, kIs, kLeaf, kSame, kDistinct, kDictGet, kDictAbsent, kDictKeys, kInstDict, kAttr, kAttrAbsent, kLen, kItem, kSet,
   kDeque, kCell, kCellEmpty, kFunc, kMethod, kTensor, kOverlap, kPy,
 };
 
@@ -67,7 +67,7 @@ struct OpName {
 };
 
 constexpr OpName kOps[] = {
-    {"type", Code::kType, 3},        {"is", Code::kIs, 3},          {"leaf", Code::kLeaf, 3},
+    {"type", Code::kType, 3},        {"small_int", Code::kSmallInt, 2}, {"is", Code::kIs, 3},          {"leaf", Code::kLeaf, 3},
     {"same", Code::kSame, 3},        {"distinct", Code::kDistinct, 3}, {"dict_get", Code::kDictGet, 4},
     {"dict_absent", Code::kDictAbsent, 3}, {"dict_keys", Code::kDictKeys, 3}, {"inst_dict", Code::kInstDict, 3},
     {"attr", Code::kAttr, 4},        {"attr_absent", Code::kAttrAbsent, 3}, {"len", Code::kLen, 3},
@@ -208,6 +208,8 @@ int Builder::fill(Op& op, PyObject* const* args) {
   switch (op.code) {
     case Code::kType:
       return operand(args[0], &op.operand) < 0 ? -1 : expect(args[1], &PyType_Type, &op.x);
+    case Code::kSmallInt:
+      return operand(args[0], &op.operand);
     case Code::kIs:
     case Code::kLeaf:
       op.x = args[1];
@@ -466,6 +468,7 @@ bool run(const Op& op, Frame& frame) {
   PyObject* object = frame.get(op.operand);
   switch (op.code) {
     case Code::kType: return Py_TYPE(object) == (PyTypeObject*)op.x;
+    case Code::kSmallInt: return is_small_int(object);
     case Code::kIs: return object == op.x;
     case Code::kLeaf: return leaf_equal(object, op.x);
     case Code::kSame: return object == frame.get(op.second);
@@ -535,6 +538,12 @@ PyObject* failure_text(const Op& op, const Frame& frame) {
     case Code::kType:
       text = PyUnicode_FromFormat("type %s instead of %s", Py_TYPE(object)->tp_name, ((PyTypeObject*)op.x)->tp_name);
       break;
+    case Code::kSmallInt: {
+      PyObject* found = safe_text(object);
+      if (found) text = PyUnicode_FromFormat("%U instead of an integer of 48 bits", found);
+      Py_XDECREF(found);
+      break;
+    }
     case Code::kIs:
     case Code::kLeaf: {
       PyObject *found = safe_text(object), *expected = safe_text(op.x);

@@ -164,6 +164,14 @@ int add_leaf_type(PyTypeObject* type) {
   return 0;
 }
 
+bool is_small_int(PyObject* object) {
+  if (!PyLong_CheckExact(object)) return false;
+  constexpr long long end = 1LL << 48;
+  int overflow = 0;
+  long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  return overflow == 0 && value < end && value > -end;
+}
+
 const char* type_name(PyObject* value) {
   const char* name = Py_TYPE(value)->tp_name;
   const char* dot = std::strrchr(name, '.');

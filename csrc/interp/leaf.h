@@ -30,6 +30,9 @@ PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash);
 // The keys of `dict`, in its own order, are exactly `keys`.
 bool raw_dict_keys_equal(PyObject* dict, PyObject* keys);
 
+// An int of at most 48 bits: what is computed of a few of them fits in a tensor and becomes a float.
+bool is_small_int(PyObject* value);
+
 // tp_name, or the heap type's plain name.
 const char* type_name(PyObject* value);
 

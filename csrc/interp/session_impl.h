@@ -4,6 +4,7 @@
 // by session.cpp (the Python type), session_state.cpp (outside objects) and session_events.cpp (what the probes report) only.
 #pragma once
 
+#include "leaf.h"
 #include "session.h"
 
 #include <unordered_map>
@@ -201,6 +202,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 // A key of an outside dict is stored, or deleted when value is nullptr.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value);
+bool may_count(PyObject* value);
 // The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.
 void method_origin(Session* s, PyFunctionObject* func, PyObject* self);
 

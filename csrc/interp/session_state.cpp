@@ -406,10 +406,15 @@ static bool counts_here(PyObject* name) {
   return found;
 }
 
+// Arithmetic with larger integers can raise where that with others does not.
+bool may_count(PyObject* value) {
+  return value != nullptr && (PyFloat_CheckExact(value) || is_small_int(value));
+}
+
 // A number that the program reads and will store again, a counter: it is another number in every call, so it becomes an input
 // that is followed by its identity, not a constant.  The equal number put in its place has an identity of its own.
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
-  if (value == nullptr || !(PyLong_CheckExact(value) || PyFloat_CheckExact(value))) return false;
+  if (!may_count(value)) return false;
   if (!counts_here(name)) return false;
   if (s->tracked->find(value) != s->tracked->end()) return true;
   auto it = s->containers->find(dict);
@@ -590,12 +595,12 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   bool same = now != nullptr && value != nullptr && !tracked(s, value) &&
               (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
   if (value == nullptr || same) read_dict(s, d, key, now);
-  // Likewise when the run has changed it and now puts it back.
+  // Likewise when the run has changed it and now puts it back, or takes it away: only what is there can be deleted.
   auto it = s->containers->find(d);
   if (it != s->containers->end() && it->second.pre != nullptr) {
     PyObject* before = PyDict_GetItemWithError(it->second.pre, key);
     if (before == nullptr) PyErr_Clear();
-    bool back = before == value || (before != nullptr && value != nullptr && is_leaf(before) && Py_TYPE(before) == Py_TYPE(value));
+    bool back = before == value || value == nullptr || (before != nullptr && value != nullptr && is_leaf(before) && Py_TYPE(before) == Py_TYPE(value));
     if (back && first_time(s, kDictKey, d, key)) {
       emit(s, kDictKey, d, key, before);
       reach(s, before);

@@ -258,6 +258,7 @@ class Recorder(TorchFunctionMode):
         self._on_host = False
         self._heard = False
         self._loose: set[Var] = set()
+        self._ever_loose: set[Var] = set()
         self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
         self._memories = 0
         # Arrays and other buffers given to an operation, with the copies kept of them.
@@ -713,6 +714,7 @@ class Recorder(TorchFunctionMode):
                 loose = bool(outs) and name in _SPLITS and not isinstance(result, torch.Tensor)
                 if not loose:
                     self._loose.update(v for _, v in outs)
+                    self._ever_loose.update(v for _, v in outs)
         if on_host or loose:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
@@ -972,6 +974,7 @@ class Recorder(TorchFunctionMode):
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
         self.record.mutated = self.dirty() | self._written()
+        self.record.loose = frozenset(self._ever_loose)
         self._shared_unchanged()
         self._shared.clear()
         modes = current_modes()

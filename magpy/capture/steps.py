@@ -167,6 +167,7 @@ class Record:
         storages: which memory each variable had, to know what an in-place operation can have
             changed.
         types: the classes of the tensors that are not plain ones.
+        loose: variables whose shape follows from data.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -176,3 +177,4 @@ class Record:
     nvars: int = 0
     storages: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
+    loose: frozenset[Var] = frozenset()

@@ -481,40 +481,17 @@ class Code:
         faults.check("mock")
         c = self.capture
         self.globals["recover"] = recover
-        fail = "return MISS"
-        if transactional:
-            dirty = self.constant(support.save)
-            mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
-            owners = {
-                id(s.owner): s.owner
-                for s in c.record.steps
-                if isinstance(s, HostStep) and s.owner is not None
-            }
-            generators = self.constant(tuple(owners.values()), "R")
-            backward = any(
-                isinstance(s, HostStep) and s.kind in ("none", "raises") and s.mutates
-                for s in c.record.steps
-            )
-            leaves = (
-                [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf]
-                if backward
-                else []
-            )
-            grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
-            self.lines.append(
-                f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, "
-                f"{generators}, {grads})"
-            )
-            self.globals["undo"] = support.undo
-            fail = "return undo(saved)"
+        for step in self.plan.prelude:
+            if isinstance(step, HostStep):
+                self.host(step, c.start_modes, "return MISS")
+            else:
+                self.ahead(step)
+        fail = self._save() if transactional else "return MISS"
+        if not transactional:
+            self.lines.append("saved = None")
         segments = iter(runners)
         calls: list[str] = []
         pending: list[EffectStep] = []
-        for step in self.plan.prelude:
-            if isinstance(step, HostStep):
-                self.host(step, c.start_modes, fail)
-            else:
-                self.ahead(step)
         for item in self.plan.items:
             if isinstance(item, Segment):
                 self.segment(item, next(segments))
@@ -527,9 +504,37 @@ class Code:
         for e in c.effects:
             calls.extend(self.effect(e))
         result = self.spec(c.result)
-        return self._assemble(calls, result, transactional)
+        return self._assemble(calls, result)
 
-    def _assemble(self, calls: list[str], result: str, transactional: bool) -> tuple[Any, str]:
+    def _save(self) -> str:
+        """From here on what the entry changes is saved; returns how it is left."""
+        c = self.capture
+        dirty = self.constant(support.save)
+        mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
+        owners = {
+            id(s.owner): s.owner
+            for s in c.record.steps
+            if isinstance(s, HostStep) and s.owner is not None
+        }
+        generators = self.constant(tuple(owners.values()), "R")
+        backward = any(
+            isinstance(s, HostStep) and s.kind in ("none", "raises") and s.mutates
+            for s in c.record.steps
+        )
+        leaves = (
+            [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf]
+            if backward
+            else []
+        )
+        grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
+        self.lines.append(
+            f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, "
+            f"{generators}, {grads})"
+        )
+        self.globals["undo"] = support.undo
+        return "return undo(saved)"
+
+    def _assemble(self, calls: list[str], result: str) -> tuple[Any, str]:
         c = self.capture
         params = [f"_a{i}" for i in range(len(c.args))]
         head: list[str] = []
@@ -545,10 +550,10 @@ class Code:
         elif c.kwargs:
             params.append("**_kw")
             head = [f"_k{i} = _kw[{k!r}]" for i, k in enumerate(c.kwargs)]
-        body = [*head, *self._read.values(), *(["saved = None"] if transactional else []), "try:"]
+        body = [*head, *self._read.values(), "saved = ()", "try:"]
         body.extend("    " + line for line in (self.lines or ["pass"]))
         body.append("except Exception as error:")
-        body.append(f"    return recover(error, {'saved' if transactional else None})")
+        body.append("    return recover(error, saved)")
         body.extend(calls)
         if c.raised_at is None:
             body.append(f"return {result}")

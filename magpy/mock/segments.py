@@ -17,7 +17,6 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
-from magpy.capture.leaves import NUMBER_METHODS, scalar_function
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -29,6 +28,7 @@ from magpy.capture.steps import (
     TorchModes,
     Var,
 )
+from magpy.mock.certain import Certain
 
 
 @dataclass(slots=True)
@@ -439,15 +439,7 @@ class _Schedule:
 
 def _number(step: HostStep) -> bool:
     """Whether a step takes a number out of a tensor, or computes one from numbers."""
-    return (
-        step.kind == "bind"
-        and step.result is not None
-        and step.owner is None
-        and step.expected in (int, float, complex)
-        and _safe(step.args)
-        and _safe(step.kwargs)
-        and (getattr(step.func, "__name__", "") in NUMBER_METHODS or scalar_function(step.func))
-    )
+    return step.kind == "bind" and step.expected in (int, float, complex) and _safe(step.args)
 
 
 # Classes of tensors that every backend takes for what they are.
@@ -474,7 +466,10 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
 
 
 def _schedule(
-    steps: list[Step], storages: dict[Var, int], types: dict[Var, type] | None
+    steps: list[Step],
+    storages: dict[Var, int],
+    types: dict[Var, type] | None,
+    numbers: Certain | None,
 ) -> list[Any]:
     schedule = _Schedule(storages)
     modes: ModeStep | None = None
@@ -488,7 +483,7 @@ def _schedule(
         elif isinstance(step, OpStep):
             native = types is not None and _only_python(step, types)
             schedule.op(step, "native" if native else "graph")
-        elif isinstance(step, HostStep) and types is None and _number(step):
+        elif isinstance(step, HostStep) and numbers and step in numbers and _number(step):
             assert step.result is not None
             schedule.op(
                 OpStep(step.func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
@@ -525,6 +520,7 @@ def cut(
     fixed: set[Var],
     storages: dict[Var, int] | None = None,
     types: dict[Var, type] | None = None,
+    numbers: Certain | None = None,
 ) -> Plan:
     """Cuts the steps into segments.
 
@@ -536,13 +532,15 @@ def cut(
         fixed: inputs that are the same tensor objects in every call; they come first among a
             segment's inputs.
         types: the classes of the tensors that are not plain ones; None when Python itself runs the
-            graphs, which may then compute Python numbers and hold any tensor.
+            graphs, which may then hold any tensor.
+        numbers: if Python itself runs the graphs: the steps that are certain, of which graphs may
+            hold those that compute Python numbers; no check would follow them there.
     """
     hoist = _Hoist(steps, needed, start, storages or {})
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {}, types)
+    runs = _schedule(steps, storages or {}, types, numbers)
     modes = start
     plan = Plan(prelude=prelude)
     for item, live in zip(runs, _live(runs, needed), strict=True):

@@ -239,7 +239,10 @@ class Analyzer:
             self.checks.append(("dict_get", dst, self.operand(holder), step.args[1]))
         else:
             return
-        self.checks.append(("type", dst, step.expected))
+        # Arithmetic with small integers is certain to succeed (magpy/mock/certain.py).
+        self.checks.append(
+            ("small_int", dst) if step.expected is int else ("type", dst, step.expected)
+        )
 
     def operand(self, obj: Any) -> Any:
         """How a check names an object: a register, or the object itself."""

@@ -239,13 +239,16 @@ class Manager:
 
     def _recover_of(self, ref: Any) -> Any:
         def recover(info: EntryInfo, error: BaseException, saved: Any) -> Any:
-            """An entry raised before its effects: puts back what it can and runs eagerly."""
+            """An entry raised before its effects: puts back what it can and runs eagerly.
+
+            `saved` is empty if nothing was changed yet, and None if nothing was saved.
+            """
             compiled = ref()
             if compiled is None:
                 raise error
-            if saved is not None:
+            if saved:
                 undo(saved)
-            elif info.mutates and not isinstance(error, BackendError):
+            elif saved is None and info.mutates and not isinstance(error, BackendError):
                 # Part of the call may have happened and cannot be taken back.
                 raise error
             if isinstance(error, BackendError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import operator
 import sys
 import threading
 import time
@@ -18,8 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from magpy import _interp, config
 from magpy.backends import Backend, eager
 from magpy.capture.recorder import METADATA
@@ -27,6 +24,7 @@ from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.errors import Refusal
 from magpy.mock import segments
+from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
 from magpy.mock.segments import Segment
 from magpy.mock.spec import New, Value
@@ -195,53 +193,23 @@ class Runner:
         return (run or self.compile(list(inputs)))(*inputs)
 
 
-# What gives a number of the same type whatever the numbers, or the tensor, it is given.
-_NEVER_FAIL: frozenset[Any] = frozenset(
-    [
-        torch.Tensor.item,
-        operator.add,
-        operator.sub,
-        operator.mul,
-        operator.neg,
-        operator.pos,
-        operator.iadd,
-        operator.isub,
-        operator.imul,
-        operator.eq,
-        operator.ne,
-        operator.lt,
-        operator.le,
-        operator.gt,
-        operator.ge,
-        operator.not_,
-        operator.getitem,
-        getattr,
-        bool,
-        abs,
-        float,
-        str,
-    ]
-)
-
-
-def _needs_undo(plan: segments.Plan, record: Record) -> bool:
-    """Whether a check can fail after something that the outside sees was changed.
-
-    Python of the program below an operation may raise in a call though it did not in another.
-    """
+def _needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
+    """Whether the entry may have to be left after something that the outside sees was changed."""
     changes = (
         bool(record.mutated)
         or record.random
         or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
         or any(_swaps_data(s) for s in record.steps)
     )
-    if changes and any(isinstance(s, (OpStep, HostStep)) and s.heard for s in record.steps):
-        return True
     ahead = {id(s) for s in plan.prelude}
     drawn = False
-    for step in (*plan.prelude, *(i[0] for i in plan.items if isinstance(i, tuple))):
-        if isinstance(step, HostStep):
-            if _checks(step) and (
+    for step in record.steps:
+        if isinstance(step, OpStep) and changes and id(step) not in ahead:
+            # Python of the program may raise in one call and not in another.
+            if step.heard or step not in certain:
+                return True
+        elif isinstance(step, HostStep):
+            if (_checks(step, certain) or step.heard) and (
                 drawn or step.owner is not None or (changes and id(step) not in ahead)
             ):
                 return True
@@ -249,14 +217,12 @@ def _needs_undo(plan: segments.Plan, record: Record) -> bool:
     return False
 
 
-def _checks(step: HostStep) -> bool:
+def _checks(step: HostStep, certain: Certain) -> bool:
     """Whether what a step gives decides about the entry."""
-    return step.kind not in ("none", "call") and not (
-        step.kind == "bind" and step.func in _NEVER_FAIL
-    )
+    return step.kind not in ("none", "call") and step not in certain
 
 
-def _heard_ahead(plan: segments.Plan) -> str | None:
+def _heard_ahead(plan: segments.Plan, certain: Certain) -> str | None:
     """Where a check can fail after a `__torch_function__` of the program ran, or None.
 
     Nobody can take back what that did, and the eager call would do it again.
@@ -267,7 +233,7 @@ def _heard_ahead(plan: segments.Plan) -> str | None:
         if isinstance(step, HostStep) and (heard or step.heard):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             # Metadata follows from what the guard has checked.
-            if _checks(step) and not (step.heard and name in METADATA):
+            if _checks(step, certain) and not (step.heard and name in METADATA):
                 return step.where
         if isinstance(step, (Segment, OpStep, HostStep)):
             heard = heard or step.heard
@@ -327,6 +293,7 @@ def build(
     guard = analysis.guard()
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
+    certain = Certain(capture.record.steps, capture.record.loose)
     plan = segments.cut(
         capture.record.steps,
         _needed(capture),
@@ -334,16 +301,17 @@ def build(
         fixed,
         capture.record.storages,
         types=None if backend is eager else capture.record.types,
+        numbers=certain if backend is eager else None,
     )
     if backend is not eager:
         _keep_native(plan, analysis, inputs)
-    where = _heard_ahead(plan)
+    where = _heard_ahead(plan, certain)
     if where is not None:
         raise Refusal(
             "a value that depends on data is read after a __torch_function__ of the program ran",
             where,
         )
-    late = _needs_undo(plan, capture.record)
+    late = _needs_undo(plan, capture.record, certain)
     if late:
         if any(_swaps_data(s) for s in capture.record.steps):
             raise Refusal("Tensor.data is assigned before a value is read that depends on data")

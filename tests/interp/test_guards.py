@@ -175,6 +175,7 @@ ORDERED = collections.OrderedDict(a=1, b=2)
 # (check, the value that holds, values that do not)
 SIMPLE: list[tuple[str, tuple[Any, ...], Any, list[Any]]] = [
     ("type", ("type", 0, list), [], [(), collections.OrderedDict(), Hostile()]),
+    ("small_int", ("small_int", 0), 2**48 - 1, [2**48, -(2**48), 2**64, True, 1.0, Hostile()]),
     ("is", ("is", 0, X), X, [Plain(), Hostile(), None]),
     ("dict_get", ("dict_get", 1, 0, "a"), {"a": 1}, [{}, {"b": 1}, [], Hostile()]),
     ("dict_absent", ("dict_absent", 0, "a"), {"b": 1}, [{"a": 1}, [], Hostile()]),
