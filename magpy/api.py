@@ -66,7 +66,9 @@ def compile(
         fullgraph: raise `CaptureError` when a call cannot become one entry with one graph.
         dynamic: accepted for compatibility with torch.compile; sizes are static until they vary.
         mode: as in torch.compile ("default", "reduce-overhead", "max-autotune",
-            "max-autotune-no-cudagraphs").
+            "max-autotune-no-cudagraphs"), or "auto": the first calls are served by eager and by
+            what the backend compiled (on CUDA also with CUDA graphs) in turn, and the fastest
+            stays.
         options: options of the backend, as in torch.compile.
         background: compile graphs in another process; until they are there, calls run eagerly.  For
             the backend "inductor"; other backends compile in the first call as ever.

@@ -16,7 +16,7 @@ from magpy.backends.inductor import Inductor
 from magpy.errors import OptionError
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "auto")
 
 
 def known() -> list[str]:
@@ -53,7 +53,7 @@ def check_options(backend: Any, mode: Any, options: Any) -> None:
         raise OptionError(
             f"options must be a dict with names as keys, not {type(options).__name__}"
         )
-    if mode not in (None, "default") and options:
+    if mode not in (None, "default", "auto") and options:
         raise OptionError("give either mode or options, not both")
     if backend == "inductor" and options:
         from torch._inductor import config

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 from magpy import config
-from magpy.backends.inductor import Inductor
+from magpy.backends.inductor import STATIC_INPUTS, Inductor
 from magpy.backends.worker import receive, send
 
 _SLICE = 0.001
@@ -128,6 +128,7 @@ def job(backend: Inductor, graph: Any, inputs: list[Any]) -> Job:
             "inductor": portable[0].save_config_portable(),
             "functorch": portable[1].save_config_portable(),
             "patches": patches,
+            "static": graph.meta.get(STATIC_INPUTS, 0),
             "cache": cache_dir(),
         }
     except Exception as e:

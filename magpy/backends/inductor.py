@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+STATIC_INPUTS = "magpy_static_inputs"
+"""The key in a graph's `meta` of how many inputs, the first ones, are the same in every call."""
+
 
 @dataclass(frozen=True)
 class Inductor:
@@ -21,12 +24,20 @@ class Inductor:
     def patches(self) -> dict[str, Any]:
         """The settings of `torch._inductor.config` that mode and options stand for."""
         patches: dict[str, Any] = {}
-        if self.mode is not None and self.mode != "default":
+        if self.mode not in (None, "default", "auto"):
             from torch._inductor import list_mode_options
 
             patches.update(list_mode_options(self.mode))
         patches.update({k.replace("-", "_"): v for k, v in (self.options or {}).items()})
         return patches
+
+    @property
+    def cuda_graphs(self) -> bool:
+        """Whether CUDA graphs are asked for."""
+        from torch._inductor import config
+
+        settings: Any = config
+        return bool(self.patches().get("triton.cudagraphs", settings.triton.cudagraphs))
 
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
@@ -45,13 +56,47 @@ def compile_graph(
         mode: a `FakeTensorMode`.
     """
     from torch._guards import TracingContext, tracing
+    from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     # TorchInductor uses its cache of graphs only when there is an environment for symbolic sizes,
     # be there symbols or not; ours has none, and `ignore_shape_env` says so.
+    settings: Any = config
+    if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
+        _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     with tracing(TracingContext(mode)):
         compiled = compile_fx(gm, inputs, config_patches=patches or None, ignore_shape_env=True)
     return cast(Callable[..., Any], compiled)
+
+
+def _mark_static(gm: Any) -> None:
+    """Tells which inputs are the same tensors in every call, in the way that TorchDynamo does.
+
+    CUDA graphs read them where they are; the others are copied to where the graph was recorded.
+    """
+    from torch._dynamo.source import LocalSource
+
+    gm.meta["dynamo_compile_id"] = None
+    gm._param_name_to_source = {}
+    for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        node._dynamo_source = LocalSource(f"input{i}")
+        if i < gm.meta.get(STATIC_INPUTS, 0):
+            node.meta["tensor_dict"] = {"_dynamo_static_input_type": "unguarded"}
+
+
+def stepped(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, as the beginning of a step: results of the step before may be overwritten.
+
+    torch.compile counts its calls, for CUDA graphs to know when their memory is free again
+    (https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html).
+    """
+    from torch._dynamo.mutation_guard import GenerationTracker
+
+    def call(*inputs: Any) -> Any:
+        GenerationTracker.generation += 1
+        return run(*inputs)
+
+    return call

@@ -60,7 +60,7 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from magpy.backends import settings
-    from magpy.backends.inductor import compile_graph
+    from magpy.backends.inductor import STATIC_INPUTS, compile_graph
 
     functorch: Any = torch._functorch.config
     # The kernels are found by the program's process in the directory that it uses, which may have
@@ -71,6 +71,7 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
         mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         sent: Any = GraphPickler.loads(request["graph"], mode)
         graph, inputs = sent
+        graph.meta[STATIC_INPUTS] = request["static"]
         settings.apply(request["state"])
     except Exception as e:  # noqa: BLE001 - the program's process compiles it then
         return "unable", f"{type(e).__name__}: {e}"

@@ -12,7 +12,7 @@ from typing import Any
 
 from magpy import _interp
 from magpy.backends import elsewhere
-from magpy.backends.inductor import Inductor
+from magpy.backends.inductor import STATIC_INPUTS, Inductor
 from magpy.runtime.entry import BackendError, EntryInfo, Runner
 
 
@@ -31,12 +31,18 @@ class Pending:
         self.backend = backend
         self.jobs: dict[int, elsewhere.Job] = {}
         self.unable: str | None = None
+        self.runners: list[Runner] = []
         for runner in info.runners:
+            if runner.backend is not backend:
+                runner.use(runner.segment.graph.forward)  # a graph that no compiler may have
+                continue
             runner.stand_in = self._stand_in
+            self.runners.append(runner)
 
     def send(self, runner: Runner, inputs: list[Any]) -> None:
         """Has a graph compiled."""
         index = runner.segment.index
+        runner.segment.graph.meta[STATIC_INPUTS] = len(runner.fixed)
         if index in self.jobs or self.unable is not None:
             return
         try:
@@ -55,7 +61,7 @@ class Pending:
     @property
     def complete(self) -> bool:
         """Whether every graph is on its way, or there."""
-        return len(self.jobs) == len(self.info.runners)
+        return len(self.jobs) == len(self.runners)
 
     def ready(self) -> bool:
         """Whether the entry can serve calls; it does so from then on.
@@ -73,11 +79,11 @@ class Pending:
         if self.unable is None:
             if not self.complete or any(j.state != "ok" for j in self.jobs.values()):
                 return False
-            for runner in self.info.runners:
+            for runner in self.runners:
                 result = self.jobs[runner.segment.index].result
                 assert result is not None
-                runner.use(result)
-        for runner in self.info.runners:
+                runner.use(runner.finished(result))
+        for runner in self.runners:
             runner.stand_in = None  # what has no graph is compiled here when it is first run
         return True
 

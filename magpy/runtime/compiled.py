@@ -25,6 +25,7 @@ from magpy.capture.recorder import unheard
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
+from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.entry import BackendError, EntryInfo
 
@@ -54,8 +55,9 @@ class Stats:
         misses: calls that no entry served.
         eager_calls: calls that ran eagerly without becoming an entry.
         entries: entries kept now.
-        pending: entries that serve no call yet because their graphs are being compiled in the
-            background.
+        pending: entries whose graphs are being compiled in the background, or which are being
+            measured (`mode="auto"`).
+        choices: what serves the calls of each entry, where that was measured.
         segments: graphs in each entry.
         reasons: why calls ran eagerly, oldest first, each once.
         capture_seconds: time spent in capturing and building entries, without the backend.
@@ -68,6 +70,7 @@ class Stats:
     eager_calls: int = 0
     entries: int = 0
     pending: int = 0
+    choices: list[str] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     capture_seconds: float = 0.0
@@ -103,6 +106,7 @@ class Manager:
         self.gave_up = False
         self.last_guard_failure = ""
         self.pending: list[Pending] = []
+        self.trials: list[Trial] = []
 
     # ------------------------------------------------------------- the dispatcher's questions
 
@@ -117,8 +121,15 @@ class Manager:
             served, result = serve(waiting, args, kwargs, wrapped)
             if served:
                 return result
+        for trial in list(self.trials):
+            if trial.holds(args, kwargs):
+                result = self._measure(compiled, trial, args, kwargs)
+                if result is not _interp.MISS:
+                    return result
+                if compiled._magpy_plain:
+                    return wrapped(*args, **kwargs)
         if (
-            len(compiled._magpy_entries) + len(self.pending) >= config.max_entries
+            self._kept(compiled) >= config.max_entries
             or self.captures + self.refused >= config.max_captures
         ):
             if not self.gave_up:
@@ -181,7 +192,7 @@ class Manager:
             self.captures += 1
             self.row = 0
             if wait is None:
-                compiled._magpy_entries = [new, *compiled._magpy_entries]
+                self._install(compiled, new, info)
             else:
                 self.pending.append(wait)
             if "capture" in config.logs:
@@ -204,7 +215,8 @@ class Manager:
             if wait.unable is None:
                 return wait
             self._not_elsewhere(wait)
-        if len(info.segments) == 1 and inputs is not None:
+        at_once = self.options.mode != "auto"  # else the calls that are measured compile
+        if at_once and len(info.segments) == 1 and inputs is not None:
             info.runners[0].compile(inputs)
         self.compile_seconds += info.compile_seconds
         return None
@@ -235,7 +247,38 @@ class Manager:
                 return
             if wait.unable is not None:
                 self._note(f"not compiled in the background: {wait.unable}")
-            compiled._magpy_entries = [wait.entry, *compiled._magpy_entries]
+            self._install(compiled, wait.entry, wait.info)
+
+    def _install(self, compiled: Any, entry: Any, info: EntryInfo) -> None:
+        """Lets an entry serve the calls that come next, or measures first whether it is to."""
+        if self.options.mode == "auto" and self.options.backend != "eager" and info.runners:
+            self.trials.append(Trial(entry, info, self.backend))
+        else:
+            compiled._magpy_entries = [entry, *compiled._magpy_entries]
+
+    def _kept(self, compiled: Any) -> int:
+        return len(compiled._magpy_entries) + len(self.pending) + len(self.trials)
+
+    def _measure(
+        self, compiled: Any, trial: Trial, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        wrapped = compiled._magpy_wrapped
+        result = trial.serve(wrapped, args, kwargs)
+        if not trial.choice:
+            return result
+        try:
+            self.trials.remove(trial)  # of several threads one goes on
+        except ValueError:
+            return result
+        entry = trial.settle(wrapped, args, kwargs)
+        if "capture" in config.logs:
+            log.warning("%s: %s is the fastest: %s", self.name, trial.choice, trial.times)
+        if entry is not None:
+            compiled._magpy_entries = [entry, *compiled._magpy_entries]
+        elif not self._kept(compiled):
+            self._note("eager is the fastest, and to look for an entry would take too long")
+            compiled._magpy_plain = True
+        return result
 
     def _recover_of(self, ref: Any) -> Any:
         def recover(info: EntryInfo, error: BaseException, saved: Any) -> Any:
@@ -285,7 +328,7 @@ class Manager:
             raise CaptureError(
                 f"magpy cannot capture {self.name} as one graph: {text}"
             ) from refusal
-        if self.row >= config.max_refusals and not (compiled._magpy_entries or self.pending):
+        if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
 
     def _failed(self, compiled: Any, error: BaseException, outcome: session.Outcome) -> None:
@@ -300,7 +343,7 @@ class Manager:
                 error.__traceback__
             )
         self.warn(f"{text}. {self.name} runs eagerly; please report this")
-        if self.row >= config.max_refusals and not (compiled._magpy_entries or self.pending):
+        if self.row >= config.max_refusals and not self._kept(compiled):
             compiled._magpy_plain = True
 
     def _backend_failed(self, compiled: Any, error: BackendError) -> None:
@@ -317,7 +360,7 @@ class Manager:
         if self.gave_up:
             return
         self.gave_up = True
-        if compiled._magpy_entries or self.pending:
+        if self._kept(compiled):
             # Entries go on serving; only misses are left alone.
             self.warn(
                 f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly"
@@ -357,7 +400,8 @@ class Manager:
             misses=calls - hits,
             eager_calls=max(0, calls - hits - self.captures),
             entries=len(kept),
-            pending=len(self.pending),
+            pending=len(self.pending) + len(self.trials),
+            choices=[e.tag.choice for e in kept],
             segments=[len(e.tag.segments) for e in kept],
             reasons=list(self.reasons),
             capture_seconds=self.capture_seconds,

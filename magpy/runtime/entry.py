@@ -19,6 +19,7 @@ from typing import Any
 
 from magpy import _interp, config
 from magpy.backends import Backend, eager
+from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.capture.recorder import METADATA
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
@@ -52,6 +53,7 @@ class EntryInfo:
     compile_seconds: float = 0.0
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
+    choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
 def spec_vars(spec: Any, out: set[Var], seen: set[int]) -> None:
@@ -165,6 +167,7 @@ class Runner:
         start = time.perf_counter()
         try:
             faults.check("backend")
+            self.segment.graph.meta[STATIC_INPUTS] = len(self.fixed)
             with _compiling(), _own_warnings():
                 compiled = self.backend(self.segment.graph, inputs)
             if not callable(compiled):
@@ -175,15 +178,23 @@ class Runner:
             raise BackendError(f"{type(e).__name__}: {e}") from e
         finally:
             self.info.compile_seconds += time.perf_counter() - start
+        compiled = self.finished(compiled)
         self.use(compiled)
         return compiled
 
-    def use(self, compiled: Callable[..., Any]) -> None:
-        """Has the mock function call this."""
+    def finished(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """What a compiler returned, as it is to be called."""
+        first = self.segment.index == 0
+        if first and isinstance(self.backend, Inductor) and self.backend.cuda_graphs:
+            return stepped(compiled)
+        return compiled
+
+    def use(self, compiled: Callable[..., Any] | None) -> None:
+        """Has the mock function call this; None: what it calls compiles the graph first."""
         self.segment.compiled = compiled
         mock = self.info.mock
         if mock is not None:
-            mock.__globals__[self.name] = self._bound(compiled)
+            mock.__globals__[self.name] = self._bound(self if compiled is None else compiled)
 
     def __call__(self, *inputs: Any) -> Any:
         """Compiles and runs."""
