@@ -120,6 +120,7 @@ def _container_effect(
         if len(now) == len(pre) and all(
             _same(a, b, builder) for a, b in zip(now, pre, strict=True)
         ):
+            session.touch(obj)  # what leaves this as it is may change another content
             return None
         kind = base.__name__
         head = now[: len(pre)]

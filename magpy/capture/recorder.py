@@ -908,13 +908,16 @@ class Recorder(TorchFunctionMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
+        plan: tuple[Any, Any] = (), {}
+        if not self._depth and self.refusal is None:
+            try:
+                plan = self._before(func, "", None, args, kwargs)
+            except Refusal as r:
+                self.refusal = r.without_frames()
         if self._depth or self.refusal is not None:
-            return run()
-        try:
-            plan = self._before(func, "", None, args, kwargs)
-        except Refusal as r:
-            self.refusal = r.without_frames()
-            return run()
+            return (
+                run()
+            )  # not where a refusal is handled: it would be the context of what it raises
         self.observer.take()
         self._depth += 1
         try:
