@@ -402,14 +402,17 @@ class Code:
         self.lines.append(f"({targets}) = {call}" if targets else call)
         self._made.update(segment.outputs)
 
-    def ahead(self, step: OpStep) -> None:
-        """An operation that a check in front of the graph needs."""
+    def operation(self, step: OpStep, modes: Any) -> None:
+        """An operation that is done by itself, not in a graph."""
         args = ", ".join(
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
         result = self.temp()
-        self.lines.append(f"{result} = {self.constant(step.func)}({args})")
+        func = self.constant(step.func)
+        if modes != self.capture.start_modes:
+            func = self.constant(support.under(modes, step.func))
+        self.lines.append(f"{result} = {func}({args})")
         for path, var in step.outs:
             self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
             self._made.add(var)
@@ -485,7 +488,7 @@ class Code:
             if isinstance(step, HostStep):
                 self.host(step, c.start_modes, "return MISS")
             else:
-                self.ahead(step)
+                self.operation(step, c.start_modes)
         fail = self._save() if transactional else "return MISS"
         if not transactional:
             self.lines.append("saved = None")
@@ -497,6 +500,8 @@ class Code:
                 self.segment(item, next(segments))
             elif isinstance(item, EffectStep):
                 pending.append(item)
+            elif isinstance(item[0], OpStep):
+                self.operation(*item)
             else:
                 self.host(item[0], item[1], fail)
         for step in pending:

@@ -59,6 +59,8 @@ class Plan:
     """The steps in order: segments (of graph steps) and single host or effect steps.
 
     Attributes:
+        items: segments; host steps, and operations that make views of a segment's outputs, each
+            with the modes that it runs under; effect steps.
         prelude: operations and checks that are done one by one ahead of everything else.
     """
 
@@ -444,8 +446,13 @@ def _number(step: HostStep) -> bool:
 
 # Classes of tensors that every backend takes for what they are.
 _PLAIN = (torch.nn.Parameter,)
-# Operations that reach for a tensor's memory, which there is none of while a compiler traces.
-_BEHIND = (torch.Tensor.__deepcopy__,)
+# Operations that no compiler takes: one that reaches for a tensor's memory, which there is none of
+# while it traces, and recurrent layers, which are one kernel each (torch.compile leaves them out
+# too; AOTAutograd fails where they are trained on a CPU).
+_BEHIND = (
+    torch.Tensor.__deepcopy__,
+    *(getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+)
 
 
 def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
@@ -513,6 +520,48 @@ def _live(runs: list[Any], needed: set[Var]) -> list[set[Var]]:
     return uses
 
 
+def _views(
+    done: list[tuple[OpStep, TorchModes]],
+    inputs: list[Var],
+    outputs: list[Var],
+    storages: dict[Var, int],
+) -> list[tuple[OpStep, TorchModes]]:
+    """The operations that make outputs which are views of other outputs.
+
+    Compilers give such tensors the same memory, but not the bond between a view and its base, by
+    which autograd tells one of a change of the other.
+    """
+    taken = {storages.get(v, 0) for v in inputs} | {0}
+    groups: dict[int, list[Var]] = {}
+    for v in outputs:
+        memory = storages.get(v, 0)
+        if memory not in taken:
+            groups.setdefault(memory, []).append(v)
+    shared = {memory for memory, group in groups.items() if len(group) > 1}
+    if not shared:
+        return []
+    maker = {v: i for i, (step, _) in enumerate(done) for _, v in step.outs}
+    again: set[int] = set()
+    for memory in shared:
+        chain: set[int] = set()
+        todo = list(groups[memory])
+        while todo:
+            i = maker[todo.pop()]
+            step = done[i][0]
+            found: set[Var] = set()
+            refs((step.args, step.kwargs), found)
+            bases = [v for v in found if storages.get(v, 0) == memory]
+            if i in chain or not bases:
+                continue
+            if step.mutates or step.random or step.heard or found.difference(bases):
+                break
+            chain.add(i)
+            todo.extend(bases)
+        else:
+            again |= chain
+    return [done[i] for i in sorted(again)]
+
+
 def cut(
     steps: list[Step],
     needed: set[Var],
@@ -566,15 +615,26 @@ def cut(
         inputs = sorted(used & fixed) + sorted(used - fixed)
         for v in inputs:
             builder.placeholder(v)
+        done: list[tuple[OpStep, TorchModes]] = []
         for s in item[1]:
             if isinstance(s, ModeStep):
                 modes = s.modes
                 builder.modes(modes)
             elif isinstance(s, OpStep):
                 builder.op(s)
+                done.append((s, modes))
         if ops == 0:
             continue
         outputs = sorted(made & live)
+        views: list[tuple[OpStep, TorchModes]] = []
+        if types is not None and item[0] != "native":
+            views = _views(done, inputs, outputs, storages or {})
+        if views:
+            again = {v for step, _ in views for _, v in step.outs}
+            bases: set[Var] = set()
+            for step, _ in views:
+                refs((step.args, step.kwargs), bases)
+            outputs = sorted((set(outputs) | bases) - again)
         segment = Segment(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
@@ -582,4 +642,5 @@ def cut(
         segment.native = item[0] == "native"
         plan.segments.append(segment)
         plan.items.append(segment)
+        plan.items.extend(views)
     return plan

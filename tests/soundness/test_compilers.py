@@ -1,0 +1,243 @@
+"""What compilers of graphs (AOTAutograd and what stands on it) must not make of a program.
+
+Every case of the other files runs with "aot_eager" too; these are about what such a compiler sees.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+
+import torch
+from torch import nn
+
+import magpy
+from magpy.runtime import entry
+from tests.soundness.worlds import case, check_all
+
+CASES = []
+
+
+class Tagged(torch.Tensor):
+    """A tensor class without a say in operations."""
+
+
+def grid():
+    return torch.arange(6.0).reshape(2, 3)
+
+
+@case(CASES)
+def a_subclass_is_changed_in_place(compile):
+    t = grid().as_subclass(Tagged)
+
+    def f(x):
+        t.add_(x)
+        t[0] += 1
+        return t * 2, t.sum()
+
+    f = compile(f)
+    for i in range(3):
+        out, total = f(torch.tensor(float(i)))
+        yield out, type(out) is Tagged, type(total) is Tagged, t
+
+
+@case(CASES)
+def a_subclass_hears_what_the_program_does(compile):
+    class Heard(torch.Tensor):
+        """A tensor class that counts the operations that it takes part in."""
+
+        seen = 0
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.seen += 1
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    t = grid().as_subclass(Heard)
+    f = compile(lambda x: (x + t, x * 2))
+    for _ in range(3):
+        out, _ = f(grid())
+        yield type(out) is Heard, Heard.seen
+
+
+@case(CASES)
+def a_parameter_is_made_in_the_call(compile):
+    def f(x):
+        p = nn.Parameter(x * 2)
+        return p, p * 3, (p + 1).detach()
+
+    f = compile(f)
+    for _ in range(3):
+        p, y, d = f(grid())
+        y.sum().backward()
+        yield type(p) is nn.Parameter, p, p.grad, y, d
+
+
+@case(CASES)
+def an_argument_shares_memory_with_what_is_changed(compile):
+    w = torch.arange(8.0)
+    kept = [w[2:5], w[5:]]
+
+    def f(a):
+        a.mul_(2)
+        return [k + 1 for k in kept], w.sum()
+
+    f = compile(f)
+    for part in (slice(0, 2), slice(1, 4), slice(0, 2), slice(4, 8), slice(2, 5), slice(0, 2)):
+        yield f(w[part]), w
+    yield f(torch.ones(2)), w
+
+
+@case(CASES)
+def changed_tensors_overlap_at_another_place(compile):
+    def f(a, b):
+        a.add_(b.sum())
+        b[0] = 0.0
+        return a * b
+
+    f = compile(f)
+    for i, j in ((0, 2), (2, 0), (0, 0), (1, 2), (0, 4), (2, 0), (4, 0)):
+        t = torch.arange(8.0)
+        yield f(t[i : i + 4], t[j : j + 4]), t
+
+
+@case(CASES)
+def the_form_of_an_argument_is_changed(compile):
+    def f(t):
+        t.t_()
+        t.unsqueeze_(0)
+        return t * 2
+
+    f = compile(f)
+    for _ in range(3):
+        t = grid()
+        yield f(t), t
+
+
+@case(CASES)
+def results_are_views_of_each_other(compile):
+    def f(t):
+        y = t * 2
+        return y, y.t(), y[0], y.view(-1), y.detach()
+
+    f = compile(f)
+    for _ in range(3):
+        y, yt, row, flat, apart = f(grid())
+        yield row._base is y, flat._base is y, yt._base is y, apart.data_ptr() == y.data_ptr()
+        w = torch.ones(3, requires_grad=True)
+        row.mul_(w)
+        yield y, yt, flat, apart
+        yield [v.requires_grad for v in (y, yt, flat, apart)]
+        (y.sum() + flat.sum()).backward()
+        yield w.grad
+
+
+@case(CASES)
+def results_are_views_of_what_is_not_returned(compile):
+    def f(t):
+        y = t * 2
+        parts = y[:1], y[1:]
+        row = y[0].detach()
+        y.add_(1)
+        return parts, row
+
+    f = compile(f)
+    for leaf in (False, True, False, True):
+        (a, b), row = f(grid().requires_grad_(leaf))
+        yield a, b, row, a.requires_grad, row.requires_grad
+        with torch.no_grad():
+            a.zero_()
+        yield a, b, row
+
+
+@case(CASES)
+def recurrent_layers_are_trained(compile):
+    torch.manual_seed(0)
+    models = [nn.LSTM(3, 4, num_layers=2), nn.GRU(3, 4), nn.RNN(3, 4)]
+    compiled = [compile(m) for m in models]
+    for _ in range(2):
+        for m, f in zip(models, compiled, strict=True):
+            out, _ = f(grid()[:, None] / 6)
+            out.sum().backward()
+            yield out, [p.grad for p in m.parameters()]
+
+
+@case(CASES)
+def a_tensor_is_copied(compile):
+    state = {"t": grid()}
+
+    def f(x):
+        new = copy.deepcopy(state)
+        return new["t"] + x, new
+
+    f = compile(f)
+    for i in range(3):
+        state["t"].add_(1)
+        yield f(torch.ones(3) * i), state
+
+
+@case(CASES)
+def a_warning_comes_once_whatever_compiles(compile):
+    seen = []
+
+    def f(x):
+        warnings.warn("once", stacklevel=1)
+        return x + 1
+
+    f, g = compile(f), compile(lambda x: x * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, *rest: seen.append(str(message))
+        for i in range(4):
+            f(grid())
+            g(torch.ones(i + 1))
+    yield seen
+
+
+test_compilers = check_all(CASES)
+
+
+def test_a_change_of_the_filters_that_a_backend_leaves_behind_counts(monkeypatch):
+    # As outside of pytest, which records warnings.
+    monkeypatch.setattr(warnings, "showwarning", entry._SHOW[0])
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", entry._SHOW[1])
+
+    def backend(graph, inputs):
+        warnings.simplefilter("always", ResourceWarning)
+        return graph.forward
+
+    c = magpy.compile(lambda x: x + 1, backend=backend)
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        registry = {}
+
+        def told():
+            with warnings.catch_warnings(record=True) as found:
+                warnings.warn_explicit("again", ResourceWarning, "here", 1, registry=registry)
+            return len(found)
+
+        warnings.simplefilter("default", ResourceWarning)
+        c(torch.ones(2))
+        assert any(f[0] == "always" and f[2] is ResourceWarning for f in warnings.filters)
+        assert told() == 1
+        assert told() == 1
+
+
+def test_threads_compile_one_after_the_other():
+    inside, overlapped = [], []
+
+    def backend(graph, inputs):
+        inside.append(1)
+        overlapped.append(len(inside) > 1)
+        threading.Event().wait(0.05)
+        inside.pop()
+        return graph.forward
+
+    functions = [magpy.compile(lambda x, k=k: x + k, backend=backend) for k in range(4)]
+    threads = [threading.Thread(target=f, args=(torch.ones(2),)) for f in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert overlapped == [False] * 4
