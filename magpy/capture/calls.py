@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture import effect_calls, leaves, opaque
+from magpy.capture import attribution, effect_calls, leaves, opaque
 from magpy.capture.effects import container_states
 from magpy.capture.leaves import Effect
 from magpy.capture.recorder import where_text
@@ -217,6 +217,25 @@ def collector(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return effect_calls.effect(h, f, args, kwargs)
 
 
+def overrides(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Whether a `__torch_function__` hears of an operation: the recorder, if it may be told of it.
+
+    A function of torch that would hand itself over becomes one operation of the graph.  One that
+    only asks, to choose a way, must get the answer that it gets where nobody watches.
+    """
+    frame = attribution.program_frame()
+    if frame is not None and "handle_torch_function" in frame.f_code.co_names:
+        return ABSENT
+    top = torch._C._len_torch_function_stack() - 1
+    if top < 0 or torch._C._get_function_stack_at(top) is not h.recorder:
+        return ABSENT
+    torch._C._pop_torch_function_stack()
+    try:
+        return f(*args, **kwargs)
+    finally:
+        torch._C._push_on_torch_function_stack(h.recorder)
+
+
 def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, ...: a number made of a number, a tensor or an object."""
     if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
@@ -399,6 +418,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.READ: read,
     Effect.AMBIENT: ambient,
     Effect.REGISTRY: registry,
+    Effect.OVERRIDES: overrides,
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
 }

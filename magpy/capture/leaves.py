@@ -67,6 +67,7 @@ class Effect(Enum):
     COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
+    OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
 
 
 def _names(text: str) -> frozenset[str]:

@@ -44,6 +44,8 @@ def prepare() -> None:
         torch.cuda.manual_seed_all,
     ):
         leaves.register_python(seed, Effect.SEED)
+    for name in ("", "_unary", "_variadic"):
+        leaves.set_effect(getattr(torch._C, f"_has_torch_function{name}"), Effect.OVERRIDES)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     skip = [

@@ -30,6 +30,7 @@ from magpy.capture.steps import (
     Fresh,
     HostStep,
     ModeStep,
+    Nested,
     OpStep,
     OutsideRef,
     Record,
@@ -292,6 +293,8 @@ class Recorder(TorchFunctionMode):
             self.record.storages[var] = self._memory_of(tensor)
             if type(tensor) is not torch.Tensor:
                 self.record.types[var] = type(tensor)
+            elif tensor.is_nested:
+                self.record.types[var] = Nested
         return var
 
     def _memory_of(self, tensor: Any) -> int:
@@ -1113,6 +1116,9 @@ def _has_ref(v: Any) -> bool:
 def _tensor_meta(result: Any) -> Any:
     if isinstance(result, torch.Tensor):
         with unheard():
+            if result.is_nested and result.layout is torch.strided:
+                sizes = result._nested_tensor_size().tolist()
+                return (str(sizes), result.dtype, result.device, None)
             return (
                 tuple(result.shape),
                 result.dtype,

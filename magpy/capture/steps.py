@@ -156,6 +156,10 @@ class EffectStep:
 Step = OpStep | ModeStep | HostStep | EffectStep
 
 
+class Nested:
+    """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
+
+
 @dataclass(slots=True)
 class Record:
     """Everything that a run did to tensors.

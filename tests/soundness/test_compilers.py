@@ -164,6 +164,39 @@ def recurrent_layers_are_trained(compile):
 
 
 @case(CASES)
+def padded_rows_of_a_transformer_in_eval_mode(compile):
+    # Eager takes kernels of its own then, by way of nested tensors, which leave padding at zero.
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    m = nn.TransformerEncoder(layer, 2).eval()
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    f, g = compile(m), compile(lambda t: attention(t, t, t))
+    mask = torch.tensor([[False, False, True], [False, True, True]])
+    with torch.no_grad():
+        for i in range(3):
+            t = torch.linspace(-1, 1, 48).reshape(2, 3, 8) + i
+            out = f(t, src_key_padding_mask=mask)
+            yield out, out[0, -1].count_nonzero()
+            yield f(t), g(t), [v.stride() for v in g(t)]
+
+
+@case(CASES)
+def a_program_asks_who_hears_of_operations(compile):
+    class Heard(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def f(t):
+        asked = torch.overrides.has_torch_function((t,))
+        return asked, torch.overrides.has_torch_function_unary(t), t + 1
+
+    f = compile(f)
+    for t in (grid(), grid(), grid().as_subclass(Heard), grid()):
+        yield f(t)[:2]
+
+
+@case(CASES)
 def a_tensor_is_copied(compile):
     state = {"t": grid()}
 
