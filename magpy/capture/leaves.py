@@ -433,6 +433,8 @@ def classify(f: Any) -> Leaf:
             definer = _definer(owner, name)
             if _pure_type(definer) or name in _COMPUTES.get(definer.__module__, ()):
                 return Leaf.TOUCH
+            if module_of_type(definer).partition(".")[0] == "torch":
+                return Leaf.TORCH
     if isinstance(f, type):
         return _classify_type(f)
     module = _module_of(f)

@@ -2,7 +2,9 @@
 
 import types
 
-from magpy.capture import native
+import torch
+
+from magpy.capture import leaves, native
 
 
 def test_code_is_instrumented_when_its_counters_cannot_be_told(monkeypatch):
@@ -16,3 +18,12 @@ def test_code_is_instrumented_when_its_counters_cannot_be_told(monkeypatch):
     twin = native._instrument(program.__code__)
     assert isinstance(twin, types.CodeType)
     assert twin is not program.__code__
+
+
+def test_a_tensor_method_is_torchs_whichever_class_inherits_it():
+    class Tagged(torch.Tensor):
+        pass
+
+    t = torch.ones(2).as_subclass(Tagged)
+    for f in (t.add_, Tagged.add_, torch.Tensor.add_, torch.ones(2).add_):
+        assert leaves.classify(f) is leaves.Leaf.TORCH
