@@ -162,14 +162,17 @@ class Compiled(Generic[_P, _R]):
     _magpy_options: Any
     _magpy_owner: Any
 
+MODULE_SLOT: Final[str]
+"""The slot in which a compiled module has its `Compiled`."""
+
 @final
 class ModuleCall:
-    """The `__call__` of compiled modules: calls what the module has in this slot, without a frame.
+    """The `__call__` of compiled modules: calls what is in MODULE_SLOT, without a frame.
 
     It binds like a function.
     """
 
-    def __new__(cls, slot: str) -> ModuleCall: ...
+    def __new__(cls) -> ModuleCall: ...
     def __call__(self, module: Any, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
 

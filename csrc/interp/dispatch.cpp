@@ -374,10 +374,12 @@ int collect_own_names() {
 
 // The `__call__` in the class of a compiled module: calls the Compiled that the module has in a slot of its own, without a frame.
 // Bound like a function.
+constexpr const char* kModuleSlot = "__magpy_callable__";
+
 struct ModuleCallObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject* slot;  // the name of the attribute
+  PyObject* slot;  // kModuleSlot
   PyObject* dict;
 };
 
@@ -393,14 +395,13 @@ PyObject* module_call(PyObject* object, PyObject* const* args, size_t nargsf, Py
 }
 
 PyObject* module_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"slot", nullptr};
-  PyObject* slot;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "U:ModuleCall", const_cast<char**>(names), &slot)) return nullptr;
+  static const char* names[] = {nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":ModuleCall", const_cast<char**>(names))) return nullptr;
   auto* self = (ModuleCallObject*)type->tp_alloc(type, 0);
   if (!self) return nullptr;
   self->vectorcall = module_call;
-  self->slot = Py_NewRef(slot);
-  PyUnicode_InternInPlace(&self->slot);
+  self->slot = PyUnicode_InternFromString(kModuleSlot);
+  if (!self->slot) Py_CLEAR(self);
   return (PyObject*)self;
 }
 
@@ -442,15 +443,13 @@ PyTypeObject ModuleCall_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyObject* compiled_behind(PyObject* object) {
   if (Py_IS_TYPE(object, &Compiled_Type)) return ((CompiledObject*)object)->wrapped;
-  static PyObject* call = PyUnicode_InternFromString("__call__");
-  if (!call || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE)) return nullptr;
-  PyObject* found = _PyType_Lookup(Py_TYPE(object), call);
-  if (!found || !Py_IS_TYPE(found, &ModuleCall_Type)) return nullptr;
-  // Held by the module's slot.
-  PyObject* compiled = PyObject_GenericGetAttr(object, ((ModuleCallObject*)found)->slot);
+  // Whatever `__call__` is: one in Python may come here through super().
+  static PyObject* slot = PyUnicode_InternFromString(kModuleSlot);
+  if (!slot || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) || !_PyType_Lookup(Py_TYPE(object), slot)) return nullptr;
+  PyObject* compiled = PyObject_GenericGetAttr(object, slot);
   if (!compiled) PyErr_Clear();
-  Py_XDECREF(compiled);
-  return compiled;
+  Py_XDECREF(compiled);  // held by the module's slot
+  return compiled && Py_IS_TYPE(compiled, &Compiled_Type) ? compiled : nullptr;
 }
 
 int init_dispatch(PyObject* module) {
@@ -512,6 +511,7 @@ int init_dispatch(PyObject* module) {
   if (PyModule_AddObjectRef(module, "Miss", (PyObject*)&Miss_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Entry", (PyObject*)&Entry_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "ModuleCall", (PyObject*)&ModuleCall_Type) < 0) return -1;
+  if (PyModule_AddStringConstant(module, "MODULE_SLOT", kModuleSlot) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", (PyObject*)&Compiled_Type);
 }
 

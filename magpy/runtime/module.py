@@ -23,7 +23,7 @@ from magpy.runtime.compiled import Options
 
 _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
 # Slots of a compiled module's class: not in the instance dict, which belongs to the module.
-_SLOTS = ("__magpy_callable__", "__magpy_original__")
+_SLOTS = (_interp.MODULE_SLOT, "__magpy_original__")
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -41,7 +41,7 @@ class CompiledModuleMixin:
     __slots__ = ()
 
     # Without a frame of its own, and with this one's name, text and signature.
-    __call__ = functools.update_wrapper(_interp.ModuleCall(_SLOTS[0]), _call)
+    __call__ = functools.update_wrapper(_interp.ModuleCall(), _call)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickles the module and the options; entries are not kept."""
@@ -62,7 +62,7 @@ class CompiledModuleMixin:
 
 def callable_of(module: Any) -> Any:
     """The compiled callable behind a compiled module."""
-    return object.__getattribute__(module, "__magpy_callable__")
+    return object.__getattribute__(module, _interp.MODULE_SLOT)
 
 
 def original_of(module: Any) -> Any:
@@ -96,7 +96,7 @@ def compile_module(module: torch.nn.Module, options: Options) -> Any:
     new: Any = object.__new__(cls)
     object.__setattr__(new, "__dict__", module.__dict__)
     object.__setattr__(new, "__magpy_original__", module)
-    object.__setattr__(new, "__magpy_callable__", runtime.make(module, options))
+    object.__setattr__(new, _interp.MODULE_SLOT, runtime.make(module, options))
     return new
 
 

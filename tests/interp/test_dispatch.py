@@ -482,23 +482,23 @@ def test_arguments_that_an_anchored_check_changes_are_checked_after_it() -> None
 
 
 def module_class(call: Any) -> type:
-    return type("Module", (), {"__slots__": ("behind",), "__call__": call})
+    return type("Module", (), {"__slots__": (_interp.MODULE_SLOT,), "__call__": call})
 
 
 def test_module_call_calls_what_is_in_the_slot() -> None:
-    call = _interp.ModuleCall("behind")
+    call = _interp.ModuleCall()
     m = module_class(call)()
-    m.behind = lambda *a, **k: (a, k)
+    setattr(m, _interp.MODULE_SLOT, lambda *a, **k: (a, k))
     assert m(1, 2, x=3) == m.__call__(1, 2, x=3) == call(m, 1, 2, x=3) == ((1, 2), {"x": 3})
     assert m() == ((), {})
     assert m.__call__.__func__ is call
     assert type(m).__call__ is call
-    m.behind = make()
+    setattr(m, _interp.MODULE_SLOT, make())
     assert m(1) == ("miss", (1,), {})
 
 
 def test_module_call_without_a_module() -> None:
-    call = _interp.ModuleCall("behind")
+    call = _interp.ModuleCall()
     with pytest.raises(TypeError, match="compiled module"):
         call()
     with pytest.raises(AttributeError):
@@ -506,11 +506,11 @@ def test_module_call_without_a_module() -> None:
     with pytest.raises(AttributeError):
         module_class(call)()()
     with pytest.raises(TypeError):
-        _interp.ModuleCall(3)  # type: ignore[arg-type]
+        _interp.ModuleCall(3)  # type: ignore[call-arg]
 
 
 def test_module_call_attributes_and_cycles() -> None:
-    call: Any = functools.update_wrapper(_interp.ModuleCall("behind"), make)
+    call: Any = functools.update_wrapper(_interp.ModuleCall(), make)
     assert call.__name__ == "make"
     assert call.__wrapped__ is make
     call.me = call

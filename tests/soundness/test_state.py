@@ -322,6 +322,22 @@ def compiled_module_as_an_argument(compile):
 
 
 @case(CASES)
+def call_of_a_compiled_module_through_super(compile):
+    inner = compile(Scaled())
+
+    class Louder(type(inner)):
+        def __call__(self, t):
+            return super().__call__(t) * 2
+
+    louder = object.__new__(Louder)
+    louder.__dict__ = inner.__dict__
+    for name in ("__magpy_callable__", "__magpy_original__"):
+        if hasattr(inner, name):
+            object.__setattr__(louder, name, object.__getattribute__(inner, name))
+    yield from before_and_after(compile(lambda t: louder(t) + 1), *change_scaled(inner))
+
+
+@case(CASES)
 def compiled_callables_whose_class_changes(compile):
     class Other(Scaled):
         pass
