@@ -421,20 +421,9 @@ def classify(f: Any) -> Leaf:
     if name in ("__instancecheck__", "__subclasscheck__") and isinstance(f, _DESCRIPTORS):
         return Leaf.PURE
     if isinstance(f, _DESCRIPTORS):
-        owner = _owner_of(f)
-        if owner is not None:
-            own = False  # a class on the way has a C method of its own, which may look at more
-            for cls in owner.__mro__:
-                verdict = _BY_METHOD.get((cls, name))
-                if verdict is not None and not (own and verdict is Leaf.PURE):
-                    return verdict
-                own = own or (name in cls.__dict__ and not cls.__flags__ & (1 << 9))
-            # A method that a Python class inherited from C is what the C class says.
-            definer = _definer(owner, name)
-            if _pure_type(definer) or name in _COMPUTES.get(definer.__module__, ()):
-                return Leaf.TOUCH
-            if module_of_type(definer).partition(".")[0] == "torch":
-                return Leaf.TORCH
+        verdict = _classify_method(f, name)
+        if verdict is not None:
+            return verdict
     if isinstance(f, type):
         return _classify_type(f)
     module = _module_of(f)
@@ -448,6 +437,26 @@ def classify(f: Any) -> Leaf:
         watched = isinstance(type(f).__call__, (types.FunctionType, _interp.ModuleCall))
         return Leaf.FRAME if watched else _classify_call(f, module, root)
     return Leaf.HANDLER
+
+
+def _classify_method(f: Any, name: str) -> Leaf | None:
+    """The verdict on a method by the class that defines it, if that decides."""
+    owner = _owner_of(f)
+    if owner is None:
+        return None
+    own = False  # a class on the way has a C method of its own, which may look at more
+    for cls in owner.__mro__:
+        verdict = _BY_METHOD.get((cls, name))
+        if verdict is not None and not (own and verdict is Leaf.PURE):
+            return verdict
+        own = own or (name in cls.__dict__ and not cls.__flags__ & (1 << 9))
+    # A method that a Python class inherited from C is what the C class says.
+    definer = _definer(owner, name)
+    if _pure_type(definer) or name in _COMPUTES.get(definer.__module__, ()):
+        return Leaf.TOUCH
+    if module_of_type(definer).partition(".")[0] == "torch":
+        return Leaf.TORCH
+    return None
 
 
 def _classify_call(f: Any, module: str, root: str) -> Leaf:
