@@ -82,3 +82,29 @@ def test_fault_with_fullgraph_raises_capture_error(stage):
 def test_unknown_stage_is_refused():
     with pytest.raises(ValueError, match="known"), faults.inject("nowhere"):
         pass
+
+
+def test_a_backend_that_fails_after_a_change_costs_no_change():
+    """The second graph fails when the first has already written: Python does the rest."""
+    graphs = []
+
+    def backend(graph, inputs):
+        if len(graphs) == 1:
+            raise RuntimeError("no second graph")
+        graphs.append(graph)
+        return graph.forward
+
+    total, leaf = torch.zeros(2), torch.ones(2, requires_grad=True)
+
+    def f(x):
+        total.add_(x)
+        leaf.grad = None
+        return total * leaf
+
+    c = magpy.compile(f, backend=backend)
+    with pytest.warns(magpy.MagpyWarning, match="no second graph"):
+        for i in range(1, 4):
+            assert torch.equal(c(torch.ones(2)), total * 1)
+            assert total.tolist() == [i, i]
+    assert len(graphs) == 1
+    assert magpy.stats(c).entries == 0

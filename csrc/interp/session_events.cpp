@@ -374,6 +374,13 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   return result;
 }
 
+// obj[key] = value looks into the value: what goes to several places at once, and all that an array is given.
+static bool takes_apart(PyObject* obj, PyObject* key) {
+  if (PyDict_Check(obj) || is_tensor(obj)) return false;
+  if (PyList_Check(obj) || PyByteArray_Check(obj)) return PySlice_Check(key);
+  return !is_heap(Py_TYPE(obj));
+}
+
 void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
@@ -385,6 +392,10 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
       return;
     }
     rely_on(s, key);
+  }
+  if (value != nullptr && !is_leaf(value) && takes_apart(obj, key)) {
+    ErrorGuard error;
+    touch(s, value, !PyList_Check(obj));
   }
   if (!known_outside(s, obj)) return;
   ErrorGuard error;

@@ -173,6 +173,8 @@ class Manager:
                 new, info = entries.build(
                     capture, self.backend, self._recover_of(weakref.ref(compiled))
                 )
+            if info.mutates and not info.late:
+                info.failed = self._failed_of(weakref.ref(compiled), weakref.ref(info))
             info.capture_seconds = time.perf_counter() - start
             self.capture_seconds += info.capture_seconds
             if self.options.fullgraph and len(info.segments) > 1:
@@ -295,12 +297,25 @@ class Manager:
                 # Part of the call may have happened and cannot be taken back.
                 raise error
             if isinstance(error, BackendError):
-                compiled._magpy_entries = [e for e in compiled._magpy_entries if e.tag is not info]
+                self._drop(compiled, info)
                 self._backend_failed(compiled, error)
             # Eager raises what there is to raise, at the user's line.
             return _interp.MISS
 
         return recover
+
+    def _failed_of(self, ref: Any, info: Any) -> Any:
+        def failed(error: BackendError) -> None:
+            compiled = ref()
+            if compiled is not None:
+                self._drop(compiled, info())
+                self._backend_failed(compiled, error)
+
+        return failed
+
+    @staticmethod
+    def _drop(compiled: Any, info: EntryInfo | None) -> None:
+        compiled._magpy_entries = [e for e in compiled._magpy_entries if e.tag is not info]
 
     # ------------------------------------------------------------- saying what happened
 

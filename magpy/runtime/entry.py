@@ -39,7 +39,7 @@ class BackendError(Exception):
     """A backend failed; the cause is chained."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class EntryInfo:
     """What Python keeps about an entry (`_interp.Entry.tag`)."""
 
@@ -53,6 +53,9 @@ class EntryInfo:
     compile_seconds: float = 0.0
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
+    late: bool = False  # it saves what it changes, and can be left after that
+    #: Told of a backend that fails where the entry can no longer be left.
+    failed: Callable[[BackendError], None] | None = None
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
@@ -201,17 +204,31 @@ class Runner:
         run = self.segment.compiled
         if run is None and self.stand_in is not None:
             run = self.stand_in(self, inputs)
-        return (run or self.compile(list(inputs)))(*inputs)
+        if run is None:
+            try:
+                run = self.compile(list(inputs))
+            except BackendError as e:
+                if self.info.failed is None:
+                    raise
+                # Part of the call has happened and cannot be taken back: Python does the rest.
+                self.info.failed(e)
+                run = self.segment.graph
+        return run(*inputs)
 
 
-def _needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
-    """Whether the entry may have to be left after something that the outside sees was changed."""
-    changes = (
+def _changes(record: Record) -> bool:
+    """Whether something that the outside sees is changed before the effects."""
+    return (
         bool(record.mutated)
         or record.random
         or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
         or any(_swaps_data(s) for s in record.steps)
     )
+
+
+def _needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
+    """Whether the entry may have to be left after something that the outside sees was changed."""
+    changes = _changes(record)
     ahead = {id(s) for s in plan.prelude}
     drawn = False
     for step in record.steps:
@@ -339,7 +356,8 @@ def build(
                     "that depends on data"
                 )
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
-    info.mutates = bool(capture.record.mutated) or capture.record.random
+    info.mutates = _changes(capture.record)
+    info.late = late
     runners = [Runner(s, backend, info) for s in plan.segments]
     info.runners = runners
     code = Code(capture, analysis, plan)
