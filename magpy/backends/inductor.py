@@ -41,7 +41,21 @@ class Inductor:
 
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
-        return compile_graph(gm, example_inputs, self.patches())
+        import torch
+        from torch._inductor import config
+
+        patches, settings = self.patches(), cast(Any, config)
+        fixed = gm.meta.get(STATIC_INPUTS, 0)
+        if (
+            fixed
+            and patches.get("freezing", settings.freezing)
+            and not torch.is_grad_enabled()
+            and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in example_inputs[:fixed])
+        ):
+            from magpy.backends.folding import fold
+
+            return fold(gm, example_inputs, fixed, lambda g, i: compile_graph(g, i, patches))
+        return compile_graph(gm, example_inputs, patches)
 
 
 def compile_graph(
@@ -80,7 +94,8 @@ def _mark_static(gm: Any) -> None:
     from torch._dynamo.source import LocalSource
 
     gm.meta["dynamo_compile_id"] = None
-    gm._param_name_to_source = {}
+    names = (*dict(gm.named_parameters()), *dict(gm.named_buffers()))
+    gm._param_name_to_source = {name: LocalSource(name) for name in names}
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         node._dynamo_source = LocalSource(f"input{i}")
         if i < gm.meta.get(STATIC_INPUTS, 0):

@@ -271,3 +271,17 @@ def test_every_assumption_has_its_test():
     mine = {name for name in globals() if name.startswith("test_")}
     assert named <= mine, named - mine
     assert mine - named == {"test_every_assumption_has_its_test"}
+
+
+@pytest.mark.slow
+def test_folded_weights_are_changed_in_ways_that_count():
+    net = torch.nn.Linear(3, 3)
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        c = magpy.compile(net, options={"freezing": True})
+        c(x)
+        before = c(x)
+        net.weight.data.mul_(2)  # no version counter tells
+        assert torch.equal(c(x), before)
+        net.weight.mul_(1)
+        torch.testing.assert_close(c(x), net(x))
