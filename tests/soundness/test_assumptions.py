@@ -262,6 +262,29 @@ def test_objects_from_outside_that_were_read_may_die_later():
     assert died[-1] == "read", "it goes with the compiled callable"
 
 
+def test_an_operation_that_raises_for_its_data_after_a_change():
+    def pick(t, i):
+        seen.append(1)
+        return t[i]
+
+    def change_and_pick(t, i):
+        total.add_(1)
+        return pick(t, i)
+
+    near, far = torch.tensor([1]), torch.tensor([9])
+    total = torch.zeros(())
+    for program in (pick, change_and_pick):
+        seen = []
+        f = compiled(program)
+        f(x, near), f(x, near)
+        assert served(f) == 1
+        with pytest.raises(IndexError, match="index 9 is out of bounds"):
+            f(x, far)
+        # A call that has changed nothing before is left, and run eagerly instead.
+        assert len(seen) == (3 if program is pick else 2)
+    assert total == 3
+
+
 def test_every_assumption_has_its_test():
     page = (ROOT / "docs" / "semantics.md").read_text()
     assumed = page.split("## What is assumed")[1]
