@@ -85,6 +85,42 @@ def test_a_backend_computes_what_it_computes():
     assert torch.equal(f(x), x + 101)
 
 
+def test_compilers_have_no_second_derivatives():
+    def f(t, w):
+        return (t * w).square().sum()
+
+    def second(g):
+        w = torch.ones(3, requires_grad=True)
+        (first,) = torch.autograd.grad(g(x, w), w, create_graph=True)
+        return torch.autograd.grad(first.sum(), w)[0]
+
+    c = compiled(f)
+    for _ in range(2):
+        assert torch.equal(second(c), second(f))
+    assert magpy.stats(c).hits == 1
+    c = compiled(f, backend="aot_eager")
+    second(c)
+    with pytest.raises(RuntimeError, match="double backward"):
+        second(c)
+
+
+def test_a_compiler_may_write_back_once():
+    def f(t):
+        t.add_(1)
+        t[0].mul_(2)
+
+    def versions(g):
+        t = x.clone()
+        before = t._version
+        g(t)
+        return t._version - before
+
+    for backend, count in (("eager", 2), ("inductor", 1)):
+        c = compiled(f, backend=backend)
+        assert [versions(c) for _ in range(3)] == [2, count, count]
+        assert magpy.stats(c).hits == 2
+
+
 def test_another_thread_is_seen_between_calls_and_not_within():
     class State:
         scale = 1
