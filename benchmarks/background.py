@@ -20,7 +20,7 @@ import magpy
 from benchmarks import measure
 from benchmarks.models.case import STANDARD
 
-MODELS = ("linear-100", "resnet-50", "bert-base")
+MODELS = ("linear-10", "linear-100", "resnet-50", "bert-base")
 
 
 def _time(call: Callable[[], Any], device: str) -> float:

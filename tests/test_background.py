@@ -168,6 +168,51 @@ def test_what_cannot_travel_is_compiled_here(monkeypatch):
     assert stats.reasons == ["not compiled in the background: it is of this process"]
 
 
+def test_what_cannot_be_described_is_compiled_here(monkeypatch):
+    def fails(*args):
+        raise NotImplementedError("no metadata")
+
+    monkeypatch.setattr(elsewhere, "job", fails)
+    c = magpy.compile(lambda x: x * 3, background=True)
+    assert torch.equal(c(torch.ones(2)), torch.full((2,), 3.0))
+    stats = magpy.stats(c)
+    assert (stats.entries, stats.pending) == (1, 0)
+    assert "NotImplementedError: no metadata" in stats.reasons[0]
+
+
+@pytest.mark.slow
+def test_settings_of_the_thread_go_along():
+    from torch._inductor import config
+
+    seen = []
+    load = elsewhere._load
+
+    def watched(*args):
+        seen.append(config.max_autotune)
+        return load(*args)
+
+    with pytest.MonkeyPatch.context() as m, config.patch(max_autotune=True):
+        m.setattr(elsewhere, "_load", watched)
+        c = magpy.compile(lambda x: x * 4, background=True)
+        x = torch.ones(2)
+        c(x)
+        until_taken_up(c, lambda: c(x))
+        assert torch.equal(c(x), x * 4)
+    assert seen == [True]
+    assert magpy.stats(c).reasons == []
+
+
+@pytest.mark.slow
+def test_measured_when_it_is_there():
+    c = magpy.compile(lambda x: x.sin() * 5, background=True, mode="auto")
+    x = torch.ones(2)
+    c(x)
+    until_taken_up(c, lambda: torch.testing.assert_close(c(x), x.sin() * 5))
+    stats = magpy.stats(c)
+    assert stats.captures == 1
+    assert find(c)._magpy_plain or stats.choices[0] in ("eager", "compiled")
+
+
 def test_functions_of_the_program_do_not_travel():
     local = magpy.allow_in_graph(lambda x: x * 3)
     c = magpy.compile(lambda x: local(x) + 1, background=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import contextvars
 import os
 import queue
 import subprocess
@@ -63,6 +64,8 @@ class Job:
     def __init__(self, request: dict[str, Any]) -> None:
         """Keeps the request, which holds no tensor of the program."""
         self.request = request
+        # TorchInductor's settings of this thread: loading an artifact obeys some of them.
+        self.context: contextvars.Context | None = contextvars.copy_context()
         self.state = "waiting"
         self.result: Callable[..., Any] | None = None
         self.text = ""
@@ -163,11 +166,12 @@ class _Service:
             wanted = ref() if ref is not None else None
             if wanted is None or self.stopping:
                 continue
-            request, wanted = wanted.request, None
+            request, context, wanted = wanted.request, wanted.context, None
             try:
                 state, value = self._exchange(request)
                 if state == "ok" and ref is not None and ref() is not None:
-                    value = _load(value, request["patches"], lambda: self.stopping)
+                    assert context is not None
+                    value = context.run(_load, value, request["patches"], lambda: self.stopping)
             except _Stopped:
                 return
             except Exception as e:  # noqa: BLE001 - then the program's own thread compiles it
@@ -178,9 +182,9 @@ class _Service:
                     wanted.result = value
                 else:
                     wanted.text = str(value)
-                wanted.request = {}
+                wanted.request, wanted.context = {}, None
                 wanted.state = state  # last: the other threads look at it
-            wanted = value = None
+            wanted = value = context = None
 
     def _exchange(self, request: dict[str, Any]) -> tuple[str, Any]:
         process = self._started()

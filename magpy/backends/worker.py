@@ -131,6 +131,10 @@ def main(parent: int, niceness: int) -> None:
     try:
         while True:
             request = receive(requests)
-            send(answers, compile_request(request))
+            try:
+                answer = compile_request(request)
+            except Exception as e:  # noqa: BLE001 - the program's process compiles it then
+                answer = "unable", f"{type(e).__name__}: {e}"
+            send(answers, answer)
     except (EOFError, BrokenPipeError):
         pass

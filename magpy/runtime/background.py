@@ -50,6 +50,9 @@ class Pending:
         except elsewhere.Unable as e:
             self.unable = str(e)
             return
+        except Exception as e:  # noqa: BLE001 - tensors that only the compiler itself can tell of
+            self.unable = f"{type(e).__name__}: {e}"
+            return
         self.jobs[index] = job
         elsewhere.submit(job)
 
