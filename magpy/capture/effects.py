@@ -52,16 +52,20 @@ def at_start(session: Any, module: Any, name: str) -> Any:
     return vars(module).get(name, ABSENT)
 
 
+#: What an outside container is, whose changes an entry can make again.
+CONTAINERS = (dict, list, set, collections.deque, bytearray)
+
+
 def container_states(session: Any) -> dict[int, Any]:
     """What outside containers that were looked at hold now; None for those left as they were."""
     picture: dict[int, Any] = {}
     for obj, pre, _ in session.containers():
-        now, old = _content(obj), _content(pre)
+        now, old = content_of(obj), content_of(pre)
         picture[id(obj)] = None if now == old else now
     return picture
 
 
-def _content(container: Any) -> Any:
+def content_of(container: Any) -> Any:
     """What a container or its snapshot holds, by identity."""
     if isinstance(container, (bytes, bytearray)):
         return bytes(container)

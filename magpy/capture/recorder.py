@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
 from magpy.capture import memory
-from magpy.capture.effects import container_states
+from magpy.capture.effects import CONTAINERS, container_states, content_of
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -260,6 +260,8 @@ class Recorder(TorchFunctionMode):
         self._heard = False
         self._loose: set[Var] = set()
         self._ever_loose: set[Var] = set()
+        # (address of a container, class or globals; name; where) changed below an operation.
+        self._changed_below: list[tuple[int, Any, str]] = []
         self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
         self._memories = 0
         # Arrays and other buffers given to an operation, with the copies kept of them.
@@ -507,7 +509,7 @@ class Recorder(TorchFunctionMode):
                 return self._operation(func, args, kwargs or {})
             if not any(issubclass(t, torch.Tensor) for t in hearing):
                 return self._dispatched(func, types, args, kwargs)
-            return self._overloaded(func, args, kwargs or {})
+            return self._overloaded(func, hearing, args, kwargs or {})
         except BaseException as e:
             hide_frames(e)
             raise
@@ -532,13 +534,16 @@ class Recorder(TorchFunctionMode):
         self.refusal = refuse("no __torch_function__ takes the operation")
         return func(*args, **(kwargs or {}))
 
-    def _overloaded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _overloaded(
+        self, func: Any, hearing: list[type], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """An operation on a subclass, below which Python runs unwatched: the graph runs it again.
 
         What it does to containers that the rest of the call looks at cannot be told apart from
         what the call does.
         """
         before = container_states(self._session)
+        names, contents = _within_reach(hearing)
         self._heard = True
         try:
             result = self._operation(func, args, kwargs)
@@ -546,8 +551,34 @@ class Recorder(TorchFunctionMode):
             self._heard = False
         after = container_states(self._session)
         if any(after.get(k) != v for k, v in before.items()) and self.refusal is None:
-            self.refusal = refuse("a __torch_function__ changes an object that the call looks at")
+            self.refusal = refuse(_CHANGED_BELOW)
+        names_after, contents_after = _within_reach(hearing)
+        self._changed_below += [
+            (*place, where_text())
+            for place, v in names_after.items()
+            if names.get(place, place) is not v
+        ]
+        self._changed_below += [
+            (i, None, where_text())
+            for i, content in contents_after.items()
+            if contents.get(i, content) != content
+        ]
         return result
+
+    def _looked_below(self) -> None:
+        """Refuses where the call looks, at any time, at what a `__torch_function__` has changed."""
+        if not self._changed_below or self.refusal is not None:
+            return
+        looked: set[tuple[int, Any]] = {(id(v), None) for v, _, _ in self._session.containers()}
+        for kind, v, name, _ in self._session.log():
+            if kind == "type_attr":
+                looked.update((id(c), name) for c in v.__mro__)
+            elif kind == "dict_key":
+                looked.add((id(v), name))
+        for place, name, where in self._changed_below:
+            if (place, name) in looked:
+                self.refusal = Refusal(_CHANGED_BELOW, where)
+                return
 
     def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
@@ -981,6 +1012,7 @@ class Recorder(TorchFunctionMode):
         """The record, with what can be said only at the end."""
         self.record.mutated = self.dirty() | self._written()
         self.record.loose = frozenset(self._ever_loose)
+        self._looked_below()
         self._shared_unchanged()
         self._shared.clear()
         modes = current_modes()
@@ -1001,6 +1033,37 @@ _QUIET: tuple[Any, ...] = (
     vars(torch.Tensor)["__torch_function__"].__func__,
     torch._C._disabled_torch_function_impl,
 )
+
+
+_CHANGED_BELOW = "a __torch_function__ changes an object that the call looks at"
+
+
+def _within_reach(classes: list[type]) -> tuple[dict[tuple[int, str], Any], dict[int, Any]]:
+    """What the `__torch_function__` of classes may change without being watched.
+
+    Returns:
+        The attributes of the classes and the globals that it names, by (place, name), and what the
+        containers among them hold, by address.
+    """
+    names: dict[tuple[int, str], Any] = {}
+    contents: dict[int, Any] = {}
+    for cls in classes:
+        for c in cls.__mro__:
+            if module_of_type(c).partition(".")[0] not in ("torch", "builtins"):
+                names.update(((id(c), name), v) for name, v in vars(c).items())
+        method: Any = getattr(cls, "__torch_function__", None)
+        function = getattr(method, "__func__", method)
+        if isinstance(function, types.FunctionType):
+            space = function.__globals__
+            names.update(
+                ((id(space), name), space[name])
+                for name in function.__code__.co_names
+                if name in space
+            )
+    for v in names.values():
+        if isinstance(v, CONTAINERS):
+            contents[id(v)] = content_of(v)
+    return names, contents
 
 
 def _hears(cls: Any) -> bool:

@@ -527,7 +527,7 @@ class Code:
             for s in c.record.steps
         )
         leaves = (
-            [t for t in c.record.inputs.values() if t.requires_grad and t.is_leaf]
+            [t for t in c.record.inputs.values() if t.requires_grad and support.is_leaf_tensor(t)]
             if backward
             else []
         )

@@ -247,6 +247,14 @@ def save(
     return copies, grads, states
 
 
+def is_leaf_tensor(t: Any) -> bool:
+    """Whether autograd made the tensor's gradient its end; False for a view that it forbids."""
+    try:
+        return bool(t.is_leaf)
+    except RuntimeError:
+        return False
+
+
 def _form(t: Any) -> Any:
     """How a tensor lies in its memory, which `t_` and `unsqueeze_` change."""
     return (t.shape, t.stride(), t.storage_offset()) if t.layout is torch.strided else None

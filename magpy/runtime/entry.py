@@ -29,6 +29,7 @@ from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
 from magpy.mock.segments import Segment
 from magpy.mock.spec import New, Value
+from magpy.mock.support import is_leaf_tensor
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
 
@@ -350,7 +351,7 @@ def build(
             )
         for v in capture.record.mutated:
             t = capture.record.inputs[v]
-            if t.requires_grad and not t.is_leaf:
+            if t.requires_grad and not is_leaf_tensor(t):
                 raise Refusal(
                     "a tensor that requires grad is changed in place before a value is read "
                     "that depends on data"
