@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,7 +17,7 @@ namespace {
 
 enum Flag : unsigned {
   kDataDependent = 1,  // tag data_dependent_output: item(), equal(), ...
-  kDynamicShape = 2,   // tag dynamic_output_shape: nonzero(), masked_select(), unique(), ...
+  kDynamicShape = 2,   // tag dynamic_output_shape: nonzero(), masked_select(), unique(), ...; and whatever may be so
   kRandom = 4,         // tag nondeterministic_seeded: dropout, randn, ...
   kMutates = 8,        // the schema writes to an argument
 };
@@ -40,6 +41,21 @@ struct Known {
   unsigned flags;
 };
 
+// Namespaces whose operators have the tags that they deserve, with the exceptions below.
+constexpr const char* kTagged[] = {"aten::", "prims::", "prim::", "quantized::", "mkldnn::", "onednn::", "sparse::", "profiler::"};
+// Their result's shape follows from data, and no tag tells.
+constexpr const char* kUntagged[] = {"aten::_pack_padded_sequence"};
+
+bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
+
+// What is asked of the shapes of a program's own operators is checked in every call: nobody says whether they follow from data.
+bool may_be_dynamic(const std::string& name) {
+  auto is = [&](const char* known) { return name == known; };
+  auto begins = [&](const char* known) { return starts_with(name, known); };
+  return std::any_of(std::begin(kUntagged), std::end(kUntagged), is) ||
+         std::none_of(std::begin(kTagged), std::end(kTagged), begins);
+}
+
 unsigned flags_of(const c10::OperatorName& name) {
   auto found = c10::Dispatcher::singleton().findSchema(name);
   if (!found) return 0;
@@ -51,6 +67,7 @@ unsigned flags_of(const c10::OperatorName& name) {
     if (tag == at::Tag::dynamic_output_shape && !is_index) flags |= kDynamicShape;
     if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
   }
+  if (may_be_dynamic(name.name)) flags |= kDynamicShape;
   return found->schema().is_mutable() ? flags | kMutates : flags;
 }
 

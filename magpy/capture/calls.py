@@ -17,6 +17,7 @@ import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref as weakref_to
 
 import numpy as np
 import torch
@@ -199,10 +200,49 @@ def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return ABSENT
 
 
+class _Registered:
+    """Whether a class still is, or is not, a virtual subclass of an abstract base class.
+
+    Any registration anywhere moves the token of the caches (PEP 3119); only then is it asked anew.
+    """
+
+    def __init__(self, base: Any, cls: type, result: bool) -> None:
+        self.base, self.cls = base, weakref_to(cls)
+        self.token, self.result = abc.get_cache_token(), result
+
+    def __call__(self) -> bool:
+        token = abc.get_cache_token()
+        if token != self.token:
+            cls = self.cls()
+            # A class that the call made is gone; the next one is registered where that was.
+            if cls is None or issubclass(cls, self.base) is not self.result:
+                return False
+            self.token = token
+        return True
+
+    def is_about(self, cls: type) -> bool:
+        """Whether this is the class asked about, and not one that came to lie where it was."""
+        return self.cls() is cls
+
+
 def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Depends on what is registered with abstract base classes."""
-    again(h, abc.get_cache_token, ())
-    return ABSENT
+    """Depends on what is registered with an abstract base class."""
+    base, other = args if len(args) == 2 else (None, None)
+    cls: Any = type(other) if f.__name__ == "_abc_instancecheck" else other
+    if (
+        not isinstance(base, abc.ABCMeta)
+        or not isinstance(cls, type)
+        or (cls is not other and other.__class__ is not cls)
+        or not h.session.is_outside(base)
+    ):
+        again(h, abc.get_cache_token, ())
+        return ABSENT
+    result = _interp.watched(f, args, kwargs)
+    known = h.registered.get((id(base), id(cls)))
+    if known is None or not known.is_about(cls):
+        known = h.registered[id(base), id(cls)] = _Registered(base, cls, bool(result))
+        again(h, known, ())
+    return result
 
 
 def collector(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -56,6 +56,7 @@ class Handler:
         self.recorder = Recorder(self.session.is_outside, self.session, scalars)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
+        self.registered: dict[tuple[int, int], Any] = {}
         self.opaque: list[tuple[Any, Any]] = []
         self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.arrays: list[tuple[Any, Any]] = []

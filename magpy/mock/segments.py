@@ -447,11 +447,12 @@ def _number(step: HostStep) -> bool:
 # Classes of tensors that every backend takes for what they are.
 _PLAIN = (torch.nn.Parameter,)
 # Operations that no compiler takes: one that reaches for a tensor's memory, which there is none of
-# while it traces, and recurrent layers, which are one kernel each (torch.compile leaves them out
-# too; AOTAutograd fails where they are trained on a CPU).
+# while it traces, and recurrent layers with what packs their sequences, which are one kernel each
+# (torch.compile leaves them out too; AOTAutograd fails where they are trained on a CPU).
 _BEHIND = (
     torch.Tensor.__deepcopy__,
     *(getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+    *(getattr(torch._VF, name) for name in ("_pack_padded_sequence", "_pad_packed_sequence")),
 )
 
 

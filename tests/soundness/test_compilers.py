@@ -164,6 +164,23 @@ def recurrent_layers_are_trained(compile):
 
 
 @case(CASES)
+def sequences_of_several_lengths_are_packed(compile):
+    torch.manual_seed(0)
+    m = nn.LSTM(3, 4, batch_first=True)
+
+    def f(t, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(t, lengths, batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(m(packed)[0], batch_first=True)
+
+    f = compile(f)
+    for lengths in ([3, 2], [3, 2], [2, 1], [3, 2]):
+        t = torch.linspace(-1, 1, 18).reshape(2, 3, 3)
+        out, n = f(t, torch.tensor(lengths))
+        out.sum().backward()
+        yield out, n, m.weight_ih_l0.grad
+
+
+@case(CASES)
 def padded_rows_of_a_transformer_in_eval_mode(compile):
     # Eager takes kernels of its own then, by way of nested tensors, which leave padding at zero.
     torch.manual_seed(0)

@@ -320,4 +320,37 @@ def printing_a_tensor(compile):
         yield f(t)
 
 
+@case(CASES)
+def shapes_of_packed_sequences(compile):
+    def f(t, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(t, lengths, batch_first=True)
+        return packed.batch_sizes.shape[0], nn.utils.rnn.pad_packed_sequence(packed)
+
+    f = compile(f)
+    for lengths in ([3, 2], [3, 2], [2, 1], [3, 3], [2, 1], [1, 1]):
+        yield f(torch.arange(18.0).reshape(2, 3, 3), torch.tensor(lengths))
+
+
+@torch.library.custom_op("magpy_tests::positive", mutates_args=())
+def positive(t: torch.Tensor) -> torch.Tensor:
+    """An operator of the program's own, whose result is as long as there are positive numbers."""
+    return t[t > 0]
+
+
+@positive.register_fake
+def _(t):
+    return t.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+@case(CASES)
+def shapes_that_an_operator_of_the_program_makes(compile):
+    def f(t):
+        p = torch.ops.magpy_tests.positive(t)
+        return p * 2, p.shape[0], torch.zeros(p.shape[0])
+
+    f = compile(f)
+    for values in ([1.0, -1.0, 2.0], [1.0, -1.0, 2.0], [1.0, 2.0, 3.0], [-1.0, 1.0, 1.0]):
+        yield f(torch.tensor(values))
+
+
 test_data = check_all(CASES)
