@@ -227,8 +227,9 @@ class _Registered:
 
 def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Depends on what is registered with an abstract base class."""
-    base, other = args if len(args) == 2 else (None, None)
-    cls: Any = type(other) if f.__name__ == "_abc_instancecheck" else other
+    given: tuple[Any, ...] = args if len(args) == 2 else (None, None)
+    base, other = given
+    cls = type(other) if f.__name__ == "_abc_instancecheck" else other
     if (
         not isinstance(base, abc.ABCMeta)
         or not isinstance(cls, type)
