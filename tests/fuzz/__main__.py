@@ -111,9 +111,9 @@ def check(source, seed, timeout=_TIMEOUT):
 
 
 def ends(program, seed):
-    """Whether what `program()` gives is over soon when nothing of it is compiled.
+    """Whether what `program()` gives is over soon, and well, when nothing of it is compiled.
 
-    Some programs make their own state many times larger in every call.
+    Some programs make their own state many times larger in every call; some crash torch.
     """
 
     def work():
@@ -189,6 +189,9 @@ class Batch:
                 return
             finding = worlds.Finding("hangs", -1, "does not end")
         else:
+            if not ends(lambda: grammar.program(seed), seed):
+                self.dropped["eager crashes"] += 1
+                return
             finding = worlds.Finding("crash", -1, f"status {status}")
         self.programs += 1
         self.failures.append((seed, finding))
