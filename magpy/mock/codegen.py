@@ -21,7 +21,7 @@ import torch
 from magpy import _interp
 from magpy.capture.effects import AttrEffect, ContainerEffect
 from magpy.capture.session import Capture
-from magpy.capture.steps import EffectStep, Fresh, HostStep, OpStep, OutsideRef, Ref, Var
+from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment
 from magpy.mock.spec import Const, New, Outside, Spec, Value
@@ -58,6 +58,7 @@ class Code:
                 "object": object,
                 "type": type,
                 "Exception": Exception,
+                "BaseException": BaseException,
             },
             "MISS": _interp.MISS,
         }
@@ -539,6 +540,23 @@ class Code:
         self.globals["undo"] = support.undo
         return "return undo(saved)"
 
+    def _restore(self, before: list[str]) -> list[str]:
+        """The lines that put torch's modes back, where a graph that fails may have switched them.
+
+        Args:
+            before: gets what must be known for that when the entry begins.
+        """
+        start = self.capture.start_modes
+        switched = [s.modes for s in self.capture.record.steps if isinstance(s, ModeStep)]
+        if all(modes == start for modes in switched):
+            return []
+        nesting = "None"
+        if any((m.autocast, m.cache) != (start.autocast, start.cache) for m in switched):
+            nesting = "nesting"
+            before.append(f"nesting = {self.constant(support.autocast_nesting)}()")
+        modes = self.constant(start)
+        return [f"{self.constant(support.restore_modes)}(error, {modes}, {nesting})"]
+
     def _assemble(self, calls: list[str], result: str) -> tuple[Any, str]:
         c = self.capture
         params = [f"_a{i}" for i in range(len(c.args))]
@@ -555,10 +573,16 @@ class Code:
         elif c.kwargs:
             params.append("**_kw")
             head = [f"_k{i} = _kw[{k!r}]" for i, k in enumerate(c.kwargs)]
-        body = [*head, *self._read.values(), "saved = ()", "try:"]
+        body = [*head, *self._read.values(), "saved = ()"]
+        restore = self._restore(body)
+        body.append("try:")
         body.extend("    " + line for line in (self.lines or ["pass"]))
         body.append("except Exception as error:")
+        body.extend("    " + line for line in restore)
         body.append("    return recover(error, saved)")
+        if restore:
+            body.append("except BaseException as error:")
+            body.extend("    " + line for line in [*restore, "raise"])
         body.extend(calls)
         if c.raised_at is None:
             body.append(f"return {result}")

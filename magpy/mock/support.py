@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 import sys
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -206,6 +207,34 @@ def modes_set(m: TorchModes) -> Iterator[None]:
             )
         stack.enter_context(torch.set_grad_enabled(m.grad))
         yield
+
+
+def autocast_nesting() -> int:
+    """How many autocast contexts the thread is in."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def restore_modes(error: BaseException, modes: TorchModes, nesting: int | None) -> None:
+    """Puts torch's modes back where a graph was left in the middle, having switched them.
+
+    Args:
+        error: what left it.
+        modes: how the modes were when it began.
+        nesting: what `autocast_nesting` was then; None if autocast is not switched.
+    """
+    # The context of an inference mode ends with the frame that holds it.
+    traceback.clear_frames(error.__traceback__)
+    torch._C._set_grad_enabled(modes.grad)
+    if nesting is None:
+        return
+    for device, enabled, dtype in modes.autocast:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+    torch.set_autocast_cache_enabled(modes.cache)
+    for _ in range(autocast_nesting() - nesting):
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
 
 
 def under(modes: TorchModes, func: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from typing import Any
 from magpy import _interp, config
 from magpy.backends import Backend, eager
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
-from magpy.capture.recorder import METADATA
+from magpy.capture.recorder import METADATA, current_modes
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.errors import Refusal
@@ -29,7 +29,7 @@ from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
 from magpy.mock.segments import Segment
 from magpy.mock.spec import New, Value
-from magpy.mock.support import is_leaf_tensor
+from magpy.mock.support import autocast_nesting, is_leaf_tensor, restore_modes
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
 
@@ -169,6 +169,7 @@ class Runner:
             BackendError: the backend failed.
         """
         start = time.perf_counter()
+        modes, nesting = current_modes(), autocast_nesting()
         try:
             faults.check("backend")
             self.segment.graph.meta[STATIC_INPUTS] = len(self.fixed)
@@ -179,6 +180,8 @@ class Runner:
                     f"the backend returned {type(compiled).__name__}, which is not callable"
                 )
         except Exception as e:
+            # A compiler that runs the graph to see what it does may stop in the middle.
+            restore_modes(e, modes, nesting)
             raise BackendError(f"{type(e).__name__}: {e}") from e
         finally:
             self.info.compile_seconds += time.perf_counter() - start

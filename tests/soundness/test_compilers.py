@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 import magpy
+from magpy.mock.support import autocast_nesting
 from magpy.runtime import entry
-from tests.soundness.worlds import case, check_all
+from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
 
@@ -211,6 +212,50 @@ def a_program_asks_who_hears_of_operations(compile):
     f = compile(f)
     for t in (grid(), grid(), grid().as_subclass(Heard), grid()):
         yield f(t)[:2]
+
+
+@case(CASES)
+def an_operation_fails_where_modes_are_switched(compile):
+    def grad(x, i):
+        with torch.no_grad():
+            return (x * 2)[i]
+
+    def autocast(x, i):
+        with torch.autocast("cpu", torch.bfloat16):
+            return torch.mm(x, x)[i]
+
+    def inference(x, i):
+        with torch.inference_mode():
+            y = (x * 2)[i]
+        return y + 1
+
+    def modes():
+        x = torch.ones(2, 2, requires_grad=True)
+        return (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            autocast_nesting(),
+            (x * 2).requires_grad,
+            torch.mm(x, x).dtype,
+        )
+
+    compiled = [compile(f) for f in (grad, autocast, inference)]
+    for i in (0, 1, 2, 7, 1, 7, 0):
+        for f in compiled:
+            yield attempt(f, torch.ones(3, 3), torch.tensor([i])), modes()
+
+
+@case(CASES)
+def a_compiler_stops_where_modes_are_switched(compile):
+    def f(t):
+        with torch.set_grad_enabled(False), torch.autocast("cpu", torch.bfloat16):
+            t[t > 0] = 3.0  # AOTAutograd takes no number of a tensor
+            return torch.mm(t, t)
+
+    f = compile(f)
+    for _ in range(3):
+        yield f(torch.eye(2)), torch.is_grad_enabled(), autocast_nesting()
 
 
 @case(CASES)
