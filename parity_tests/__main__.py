@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         files = corpus.list_files(
             arguments.paritybench.resolve(), arguments.split, arguments.shard, arguments.filter
         )
-        worker.warm_up(modes, files)
+        worker.warm_up(modes, files, arguments.backend)
         results = Results(arguments.out, settings, fresh=arguments.fresh)
     except (FileNotFoundError, SettingsDifferError) as error:
         sys.stderr.write(f"{error}\n")

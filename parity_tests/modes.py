@@ -7,6 +7,7 @@ mode, in one table.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import warnings
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Mode:
 
     name = "eager"
 
-    def warm_up(self) -> None:
+    def warm_up(self, backend: str) -> None:
         """Import and compile once, in the parent, so that no test case pays for it."""
 
     def rules(self, backend: str) -> Rules:
@@ -82,6 +83,23 @@ class _Tiny(torch.nn.Module):
         return torch.nn.functional.relu(self.linear(x))
 
 
+def _try_out(compiled: Any, backend: str) -> None:
+    """Call a tiny compiled module twice, and once backward where a compiler works for that, too."""
+    for _ in range(2):
+        result = compiled(torch.ones(1, 2))
+    if backend != "eager":
+        result.sum().backward()
+
+
+def _warm_backend(backend: str) -> str:
+    """What to try in the parent for a backend: TorchInductor itself starts threads, and we fork."""
+    if backend != "inductor":
+        return backend
+    importlib.import_module("torch._inductor.compile_fx")
+    torch._inductor.config.compile_threads = 1
+    return "aot_eager"
+
+
 class _Misses(logging.Handler):
     """Keeps what magpy logs about calls that no entry fitted."""
 
@@ -103,16 +121,15 @@ class Magpy(Mode):
     def __init__(self) -> None:
         self.misses = _Misses()
 
-    def warm_up(self) -> None:
+    def warm_up(self, backend: str) -> None:
         import magpy
 
         magpy.config.logs |= {"miss"}
         log = logging.getLogger("magpy")
         log.propagate = False
         log.addHandler(self.misses)
-        compiled = self.compile(_Tiny(), "eager")
-        for _ in range(2):
-            compiled(torch.ones(1, 2))
+        for tried in dict.fromkeys(("eager", _warm_backend(backend))):
+            _try_out(self.compile(_Tiny(), tried), tried)
 
     def compile(self, module: torch.nn.Module, backend: str) -> Any:
         import magpy
@@ -139,10 +156,9 @@ class Dynamo(Mode):
 
     name = "dynamo"
 
-    def warm_up(self) -> None:
-        compiled = self.compile(_Tiny(), "eager")
-        for _ in range(2):
-            compiled(torch.ones(1, 2))
+    def warm_up(self, backend: str) -> None:
+        for tried in dict.fromkeys(("eager", _warm_backend(backend))):
+            _try_out(self.compile(_Tiny(), tried), tried)
 
     def compile(self, module: torch.nn.Module, backend: str) -> Any:
         torch._dynamo.reset()

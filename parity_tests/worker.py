@@ -96,13 +96,13 @@ class Job:
     deaths: int = 0
 
 
-def warm_up(modes: Iterable[str], files: Iterable[Path] = ()) -> None:
+def warm_up(modes: Iterable[str], files: Iterable[Path] = (), backend: str = "eager") -> None:
     """Import and try everything that every child needs, in the parent."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     standins.prepare()
     for name in modes:
-        MODES[name].warm_up()
+        MODES[name].warm_up(backend)
     import_shared(files)
 
 

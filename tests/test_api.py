@@ -283,6 +283,12 @@ def test_compiled_module_pickle_and_deepcopy(warm):
         assert_same(c(X), net(X))
 
 
+@pytest.mark.parametrize("options", [{"freezing": 3}, {"max_autotune": "yes"}, {"no such": 1}])
+def test_an_option_of_inductor_has_a_name_and_a_type(options):
+    with pytest.raises(magpy.OptionError, match="option"):
+        magpy.compile(double, options=options)
+
+
 def test_compiled_function_pickles_by_name_or_deepcopies():
     c = compile_eager(double)
     assert_same(copy.deepcopy(c)(X), X * 2)

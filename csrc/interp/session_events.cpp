@@ -134,8 +134,9 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
   if (!tracked(s, b)) touch(s, b, deep);
 }
 
-// A C function is called with tensors.  True when the handler performed the call: it takes their data.
-bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+// Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.
+bool handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
+                   PyObject** result) {
   PyObject* kwargs = nullptr;
   PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
   if (tuple == nullptr) {
@@ -143,13 +144,19 @@ bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
     fail(s, "call");
     return false;
   }
-  PyObject* r;
   {
     PauseGuard pause;
-    r = PyObject_CallMethod(s->handler, "array_call", "OOO", f, tuple, kwargs);
+    *result = PyObject_CallMethod(s->handler, method, "OOO", f, tuple, kwargs);
   }
   Py_DECREF(tuple);
   Py_DECREF(kwargs);
+  return true;
+}
+
+// A C function is called with tensors.  True when the handler performed the call: it takes their data.
+bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+  PyObject* r = nullptr;
+  if (!handler_calls(s, "array_call", f, args, npos, kwnames, &r)) return false;
   if (r == g_absent) {
     Py_DECREF(r);
     return false;
@@ -580,20 +587,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (leaf == kLeafFrame && !use_handler) return behind != nullptr && on_call_pre(behind, args, npos, kwnames, result);
   // The handler performs the call itself, or leaves it to us by answering with the sentinel; with NotImplemented it
   // leaves a call for its effect to us, below which nothing is watched, and which finds the program's own frame.
-  PyObject* kwargs = nullptr;
-  PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
-  if (tuple == nullptr) {
-    ErrorGuard error;
-    fail(s, "call");
-    return false;
-  }
-  PyObject* r;
-  {
-    PauseGuard pause;
-    r = PyObject_CallMethod(s->handler, use_handler ? "tracked_call" : "call", "OOO", f, tuple, kwargs);
-  }
-  Py_DECREF(tuple);
-  Py_DECREF(kwargs);
+  PyObject* r = nullptr;
+  if (!handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames, &r)) return false;
   if (r == g_absent) {
     Py_DECREF(r);
     tls_c_call = use_handler && !passes_on(f);

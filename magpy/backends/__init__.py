@@ -63,6 +63,12 @@ def check_options(backend: Any, mode: Any, options: Any) -> None:
                 raise OptionError(
                     f"unknown option {name!r} of inductor; see torch._inductor.list_options()"
                 )
+            default, given = getattr(config, name.replace("-", "_"), None), options[name]
+            if isinstance(default, (bool, int, str)) and type(given) is not type(default):
+                raise OptionError(
+                    f"option {name!r} of inductor is a {type(default).__name__}, "
+                    f"not a {type(given).__name__}"
+                )
 
 
 def resolve(backend: Any, mode: str | None, options: dict[str, Any] | None) -> Backend:

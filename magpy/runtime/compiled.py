@@ -139,14 +139,18 @@ class Manager:
             log.warning(
                 "%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs)
             )
-        start = time.perf_counter()
+        if entries.compiler_elsewhere():
+            # It changes torch's state under our eyes, and this call need not wait for it.
+            self._note("a compiler is running on another thread")
+            return wrapped(*args, **kwargs)
+        start, turns = time.perf_counter(), entries.compiler_turns()
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager")
         # Building an entry makes many objects and no garbage: passes over the program's heap would
         # only cost.
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._take(compiled, outcome, start)
+            self._take(compiled, outcome, start, turns)
         finally:
             if collecting:
                 gc.enable()
@@ -160,8 +164,8 @@ class Manager:
                 del exception
         return value
 
-    def _take(self, compiled: Any, outcome: session.Outcome, start: float) -> None:
-        """Makes an entry of a watched run, or notes why not."""
+    def _take(self, compiled: Any, outcome: session.Outcome, start: float, turns: int) -> None:
+        """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
         try:
             if outcome.failure is not None:
                 raise outcome.failure
@@ -185,6 +189,9 @@ class Manager:
                 )
             wait = self._compile_now(capture, new, info)
         except Refusal as r:
+            if entries.compiler_turns() != turns:
+                self._note(f"{r} (while a compiler ran on another thread)")
+                return
             self._refused(compiled, str(r), r, outcome.exception is not None)
         except BackendError as e:
             self._backend_failed(compiled, e)

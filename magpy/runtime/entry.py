@@ -128,15 +128,35 @@ def _own_warnings() -> Iterator[None]:
 
 
 _compile_lock = threading.RLock()
+_compiler = {"thread": 0, "turns": 0}
 
 
-def _compiling() -> Any:
-    """The lock under which compilers run: they change settings of the whole process.
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    """Lets one compiler run at a time: they change settings of the whole process.
 
-    It is TorchDynamo's own as soon as that is there, which torch.compile takes on other threads.
+    The lock is TorchDynamo's own as soon as that is there, which torch.compile takes on other
+    threads.
     """
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
-    return getattr(dynamo, "compile_lock", _compile_lock)
+    with getattr(dynamo, "compile_lock", _compile_lock):
+        outer = _compiler["thread"]
+        _compiler["thread"] = threading.get_ident()
+        _compiler["turns"] += 1
+        try:
+            yield
+        finally:
+            _compiler["thread"] = outer
+
+
+def compiler_elsewhere() -> bool:
+    """Whether a compiler runs on another thread."""
+    return _compiler["thread"] not in (0, threading.get_ident())
+
+
+def compiler_turns() -> int:
+    """How often a compiler has run so far."""
+    return _compiler["turns"]
 
 
 class Runner:
@@ -173,7 +193,8 @@ class Runner:
         try:
             faults.check("backend")
             self.segment.graph.meta[STATIC_INPUTS] = len(self.fixed)
-            with _compiling(), _own_warnings():
+            busy = contextlib.nullcontext() if self.backend is eager else _compiling()
+            with busy, _own_warnings():
                 compiled = self.backend(self.segment.graph, inputs)
             if not callable(compiled):
                 raise TypeError(

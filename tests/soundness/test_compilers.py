@@ -319,7 +319,31 @@ def test_a_change_of_the_filters_that_a_backend_leaves_behind_counts(monkeypatch
         assert told() == 1
 
 
-def test_threads_compile_one_after_the_other():
+def test_a_call_beside_a_compiler_on_another_thread_runs_eagerly():
+    entered, leave = threading.Event(), threading.Event()
+
+    def backend(graph, inputs):
+        entered.set()
+        assert leave.wait(60)
+        return graph.forward
+
+    first = magpy.compile(lambda x: x + 1, backend=backend)
+    second = magpy.compile(lambda x: x + 2, backend="eager", fullgraph=True)
+    thread = threading.Thread(target=first, args=(torch.ones(2),))
+    thread.start()
+    assert entered.wait(60)
+    for _ in range(2 * magpy.config.max_refusals):
+        assert torch.equal(second(torch.ones(2)), torch.full((2,), 3.0))
+    assert magpy.stats(second).captures == 0
+    assert "another thread" in magpy.stats(second).reasons[0]
+    leave.set()
+    thread.join()
+    for _ in range(2):
+        second(torch.ones(2))
+    assert (magpy.stats(second).captures, magpy.stats(second).hits) == (1, 1)
+
+
+def test_compilers_run_one_after_the_other():
     inside, overlapped = [], []
 
     def backend(graph, inputs):
@@ -335,4 +359,5 @@ def test_threads_compile_one_after_the_other():
         thread.start()
     for thread in threads:
         thread.join()
-    assert overlapped == [False] * 4
+    assert overlapped
+    assert not any(overlapped)
