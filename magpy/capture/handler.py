@@ -103,10 +103,11 @@ class Handler:
     def touch(self, obj: Any, deep: bool) -> None:
         """An outside object that is no plain container is looked into as a whole by C code."""
         t = type(obj)
-        if t.__module__ == "numpy":
-            if t.__name__ == "ndarray":
-                self.arrays.append((obj, obj.copy()))
-                self.sites.setdefault(id(obj), where_text())
+        base = _interp.c_base(t)
+        if base is np.ndarray:
+            self._array(obj)
+            return
+        if base.__module__ == "numpy" and not hasattr(base, "__next__"):
             return
         if t in _VIEWS:
             self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
@@ -132,6 +133,13 @@ class Handler:
                 self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
             self.opaque.append((obj, before))
             self.sites.setdefault(id(obj), where_text())
+
+    def _array(self, array: Any) -> None:
+        """An outside array, or one of a subclass, is looked into."""
+        if np.asarray(array).dtype.hasobject:
+            self.refuse("an array of objects from outside is read", "Use a list instead")
+        self.arrays.append((array, memory.form_of(array)))
+        self.sites.setdefault(id(array), where_text())
 
     @_frames_hidden
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -402,6 +410,14 @@ class Handler:
         if self.recorder._depth or self.refusal is not None or self.recorder.refusal is not None:
             return
         owner = getattr(f, "__self__", None)
+        method = (
+            getattr(torch.Tensor, getattr(f, "__name__", ""), None)
+            if isinstance(owner, torch.Tensor)
+            else None
+        )
+        if isinstance(method, types.MethodDescriptorType):
+            # The operation takes the tensor, which is another one in every call.
+            f, args, owner = method, (owner, *args), None
         try:
             if (
                 owner is not None

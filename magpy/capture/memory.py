@@ -1,7 +1,8 @@
 """Memory that tensors share with arrays and with other buffers of Python (PEP 3118).
 
-Owns telling which addresses an object's data has.  Does not own which objects are read or written
-(magpy/capture/session.py, magpy/capture/recorder.py).  Called by magpy/capture/session.py.
+Owns telling which addresses an object's data has, and what an array holds.  Does not own which
+objects are read or written (magpy/capture/session.py, magpy/capture/recorder.py).  Called by these,
+and by the guards of arrays (magpy/refgraph/analysis.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ def of_buffer(obj: Any) -> Range | None:
         step = (size - 1) * stride
         low, high = min(low, low + step), max(high, high + step)
     return low, high + obj.itemsize
+
+
+def form_of(array: Any) -> tuple[Any, ...]:
+    """All that an array holds, as values; what a subclass overrides is not asked."""
+    plain = np.asarray(array)
+    return plain.dtype, plain.shape, plain.strides, plain.tobytes()
 
 
 def of_tensor(tensor: torch.Tensor) -> Range | None:

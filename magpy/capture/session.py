@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import attribution, effect_calls, opaque
+from magpy.capture import attribution, effect_calls, memory, opaque
 from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
 from magpy.capture.handler import Handler
 from magpy.capture.native import prepare
@@ -138,11 +138,11 @@ def _finish(
         out.failure, out.stage = recorder.failure, "recorder"
         return
     record = recorder.finish()
-    for now, before in handler.arrays:
-        if _array_form(now) != _array_form(before) and handler.refusal is None:
+    for array, before in handler.arrays:
+        if memory.form_of(array) != before and handler.refusal is None:
             handler.refusal = Refusal(
                 "a numpy array from outside is changed",
-                handler.sites[id(now)],
+                handler.sites[id(array)],
                 "Return a new array",
             )
     handler.check_buffers(_definition(f))
@@ -210,10 +210,6 @@ def _end(
 def _definition(f: Any) -> str:
     code = getattr(getattr(f, "__func__", f), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
-
-
-def _array_form(array: Any) -> tuple[Any, ...]:
-    return array.dtype, array.shape, array.strides, array.tobytes()
 
 
 def _exception_spec(error: BaseException, builder: Builder) -> Spec:

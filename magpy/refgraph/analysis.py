@@ -23,6 +23,7 @@ from magpy import _interp, _tensor
 from magpy.capture import opaque
 from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
+from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
 from magpy.capture.steps import HostStep, OutsideRef
 from magpy.errors import Refusal
@@ -128,19 +129,9 @@ def scalar_equal(expected: np.generic) -> Any:
     return check
 
 
-def array_unchanged(expected: Any) -> Any:
-    """A check that a numpy array has the same type, shape and bytes."""
-
-    def check(v: Any) -> bool:
-        return (
-            type(v) is type(expected)
-            and v.dtype == expected.dtype
-            and v.shape == expected.shape
-            and v.strides == expected.strides
-            and v.tobytes() == expected.tobytes()
-        )
-
-    return check
+def array_unchanged(expected: tuple[Any, ...]) -> Any:
+    """A check that a numpy array has the same dtype, shape and bytes; its class is checked too."""
+    return lambda v: isinstance(v, np.ndarray) and form_of(v) == expected
 
 
 class Analyzer:
