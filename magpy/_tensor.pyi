@@ -13,6 +13,8 @@ RANDOM: Final[int]
 """An operator that may draw from a torch generator."""
 MUTATES: Final[int]
 """An operator called by the program that writes to one of its arguments."""
+STATISTICS: Final[int]
+"""An operator that writes running statistics if it is told to train (`native_batch_norm`)."""
 
 _api: object
 

@@ -20,6 +20,7 @@ enum Flag : unsigned {
   kDynamicShape = 2,   // tag dynamic_output_shape: nonzero(), masked_select(), unique(), ...; and whatever may be so
   kRandom = 4,         // tag nondeterministic_seeded: dropout, randn, ...
   kMutates = 8,        // the schema writes to an argument
+  kStatistics = 16,    // in training it writes running statistics, of which neither schema nor version counters tell
 };
 
 struct ObserverObject {
@@ -46,6 +47,12 @@ constexpr const char* kTagged[] = {"aten::", "prims::", "prim::", "quantized::",
 // Their result's shape follows from data, and no tag tells.
 constexpr const char* kUntagged[] = {"aten::_pack_padded_sequence"};
 
+// What computes statistics and writes them into the arguments running_mean and running_var.
+constexpr const char* kRunningStatistics[] = {
+    "aten::native_batch_norm",       "aten::cudnn_batch_norm",        "aten::miopen_batch_norm",
+    "aten::batch_norm_update_stats", "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
+};
+
 bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
 // What is asked of the shapes of a program's own operators is checked in every call: nobody says whether they follow from data.
@@ -68,6 +75,8 @@ unsigned flags_of(const c10::OperatorName& name) {
     if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
   }
   if (may_be_dynamic(name.name)) flags |= kDynamicShape;
+  auto is = [&](const char* known) { return name.name == known; };
+  if (std::any_of(std::begin(kRunningStatistics), std::end(kRunningStatistics), is)) flags |= kStatistics;
   return found->schema().is_mutable() ? flags | kMutates : flags;
 }
 
@@ -173,7 +182,7 @@ int init_observer(PyObject* module) {
   if (PyType_Ready(&Observer_Type) < 0 || PyModule_AddObjectRef(module, "Observer", (PyObject*)&Observer_Type) < 0) return -1;
   if (PyModule_AddIntConstant(module, "DATA_DEPENDENT", kDataDependent) < 0 ||
       PyModule_AddIntConstant(module, "DYNAMIC_SHAPE", kDynamicShape) < 0 ||
-      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0) {
+      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0 || PyModule_AddIntConstant(module, "STATISTICS", kStatistics) < 0) {
     return -1;
   }
   return PyModule_AddIntConstant(module, "MUTATES", kMutates);

@@ -24,7 +24,7 @@ from magpy.capture.effects import at_start, container_states
 from magpy.capture.recorder import where_text
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
 from magpy.errors import Refusal
-from magpy.mock.segments import refs
+from magpy.mock.segments import written
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
@@ -189,11 +189,13 @@ def check(record: Record) -> None:
             name = leaves.name_of(step.func)
             if step.sites:
                 where = "{}:{} ({})".format(*step.sites[-1])
-        elif looked and isinstance(step, (OpStep, HostStep)) and step.mutates:
-            found: set[Var] = set()
-            refs((step.args, step.kwargs), found)
-            if not looked.isdisjoint(record.storages.get(v, 0) for v in found):
-                raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
+        elif (
+            looked
+            and isinstance(step, (OpStep, HostStep))
+            and step.mutates
+            and not looked.isdisjoint(record.storages.get(v, 0) for v in written(step))
+        ):
+            raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
 
 
 # What printing does not look into, and how many objects it may look at.

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
@@ -42,7 +43,7 @@ from magpy.capture.steps import (
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
-_DATA, _DYNAMIC, _RANDOM, _MUTATES = 1, 2, 4, 8
+_DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS = 1, 2, 4, 8, 16
 
 
 def _names(text: str) -> frozenset[str]:
@@ -212,6 +213,22 @@ def accessor_of(func: Any) -> tuple[str, str] | None:
     return (kind, name) if isinstance(name, str) else None
 
 
+def _parameters(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# The arguments of operations that may write running statistics.
+_FUNCTIONAL = "input running_mean running_var weight bias"
+_BUILTIN = "input weight bias running_mean running_var"
+_STATISTICS_OF: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (F.batch_norm, _parameters(f"{_FUNCTIONAL} training")),
+    (F.instance_norm, _parameters(f"{_FUNCTIONAL} use_input_stats")),
+    (torch.batch_norm, _parameters(f"{_BUILTIN} training")),
+    (torch.native_batch_norm, _parameters(f"{_BUILTIN} training")),
+    (torch.instance_norm, _parameters(f"{_BUILTIN} use_input_stats")),
+)
+
+
 def _would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:
     """Whether an operation that raised changes a tensor where it does not raise, by its name."""
     if accessor is not None:
@@ -264,6 +281,8 @@ class Recorder(TorchFunctionMode):
         self._changed_below: list[tuple[int, Any, str]] = []
         self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
         self._memories = 0
+        # Of the operation that is about to be written down: see `OpStep.writes`.
+        self._writes: frozenset[Var] = frozenset()
         # Arrays and other buffers given to an operation, with the copies kept of them.
         self._buffers: list[tuple[Any, Any]] = []
         # Those of the run whose memory a tensor has, with what they held then, by that memory.
@@ -350,18 +369,16 @@ class Recorder(TorchFunctionMode):
         self.record.inputs[var] = tensor
         # The guard is on what the tensor was before the run changed it.
         self.metas[id(tensor)] = _tensor.TensorMeta(tensor)
-        with unheard():
-            self._versions[var] = -1 if tensor.is_inference() else tensor._version
+        self._versions[var] = _tensor.tensor_version(tensor)
         return var
 
     def dirty(self) -> frozenset[Var]:
         """The outside tensors that were changed in place so far."""
-        with unheard():
-            return frozenset(
-                v
-                for v, n in self._versions.items()
-                if n >= 0 and self.record.inputs[v]._version != n
-            )
+        return frozenset(
+            v
+            for v, n in self._versions.items()
+            if n >= 0 and _tensor.tensor_version(self.record.inputs[v]) != n
+        )
 
     def convert(self, v: Any) -> Any:
         """An argument as a step keeps it."""
@@ -708,7 +725,8 @@ class Recorder(TorchFunctionMode):
         if flags & _RANDOM:
             self.record.random = True
         is_random = bool(flags & _RANDOM)
-        mutates = bool(flags & _MUTATES)
+        self._writes = self._statistics_written(func, args, kwargs, flags)
+        mutates = bool(flags & _MUTATES or self._writes)
         if mutates and self._shared:
             self._writes_shared((args[:1], kwargs.get("out")))
         inside = (
@@ -805,6 +823,22 @@ class Recorder(TorchFunctionMode):
                     "an array of the call is changed that shares memory with a tensor", where
                 )
 
+    @staticmethod
+    def _statistics_written(func: Any, args: Any, kwargs: Any, flags: int) -> frozenset[Var]:
+        """What an operation may write because it computes statistics."""
+        if not flags & _STATISTICS:
+            return frozenset()
+        given: Any = (args, kwargs)
+        names = next((names for f, names in _STATISTICS_OF if f is func), None)
+        if names is not None:
+            found = dict(zip(names, args, strict=False)) | kwargs
+            if found.get("training") is False or found.get("use_input_stats") is False:
+                return frozenset()
+            given = found.get("running_mean"), found.get("running_var")
+        variables: set[Var] = set()
+        _collect_refs(given, variables)
+        return frozenset(variables)
+
     def _is_inside(self, args: Any, name: str) -> bool:
         """Whether the run made the first argument, and its memory too if `name` changes that."""
         if not args or not isinstance(args[0], Ref) or args[0].var in self.record.inputs:
@@ -864,6 +898,7 @@ class Recorder(TorchFunctionMode):
 
     def _add(self, step: OpStep | HostStep) -> None:
         step.heard = self._heard
+        step.writes, self._writes = self._writes, frozenset()
         self.record.steps.append(step)
 
     def _only_known(self, result: Any) -> bool:
@@ -992,20 +1027,24 @@ class Recorder(TorchFunctionMode):
         self._outputs(result, (), outs)
         self.note_modes()
         plan = self._sharing(plan, result)
+        flags = self.observer.take()  # those since the last operation
+        is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES)
+        self.record.random = self.record.random or is_random
         if self._on_host or _has_array(args):
-            self._host(func, plan[0], plan[1], result, outs, False, "", False)
+            self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
             return
-        self._add(OpStep(func, plan[0], plan[1], outs, False))
+        self._add(OpStep(func, plan[0], plan[1], outs, is_random, mutates))
 
     def _written(self) -> frozenset[Var]:
         """The outside tensors written through another tensor, which leaves their versions alone."""
         storages = self.record.storages
-        memory: set[int] = set()
+        targets: set[Var] = set()
         for step in self.record.steps:
             if isinstance(step, (OpStep, HostStep)) and step.mutates:
-                for target in (*step.args[:1], step.kwargs.get("out")):
-                    if isinstance(target, Ref) and target.var in storages:
-                        memory.add(storages[target.var])
+                targets |= step.writes
+                if not step.writes:
+                    _collect_refs((step.args[:1], step.kwargs.get("out")), targets)
+        memory = {storages[v] for v in targets if v in storages}
         return frozenset(v for v in self.record.inputs if storages.get(v) in memory)
 
     def finish(self) -> Record:

@@ -72,6 +72,7 @@ class OpStep:
     Attributes:
         outs: where in the result each new tensor is, and the variable that it becomes.
         heard: a `__torch_function__` of the program runs in it, which must run once and in order.
+        writes: what it writes to of its arguments, if `mutates` and if that is known.
     """
 
     func: Callable[..., Any]
@@ -81,6 +82,7 @@ class OpStep:
     random: bool = False
     mutates: bool = False
     heard: bool = False
+    writes: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class HostStep:
         owner: the random generator of Python or numpy that the step draws from.
         dirty: the outside tensors (variables) that earlier steps had changed in place when this
             check was made.
-        heard: as of an `OpStep`.
+        heard, writes: as of an `OpStep`.
     """
 
     func: Callable[..., Any]
@@ -130,6 +132,7 @@ class HostStep:
     result: Var | None = None
     owner: Any = None
     heard: bool = False
+    writes: frozenset[Var] = frozenset()
 
 
 @dataclass(slots=True)

@@ -83,6 +83,14 @@ def refs(v: Any, out: set[Var]) -> None:
         refs((v.start, v.stop, v.step), out)
 
 
+def written(step: OpStep | HostStep) -> set[Var]:
+    """The variables that a step which changes an argument may write to."""
+    found: set[Var] = set(step.writes)
+    if not found:
+        refs((step.args, step.kwargs), found)
+    return found
+
+
 def _safe(v: Any) -> bool:
     t = type(v)
     if t is Ref or t in LEAF_TYPES or t is range:
@@ -306,7 +314,7 @@ class _Hoist:
                 if isinstance(s, HostStep) and s.result is not None:
                     self.maker[s.result] = i
                 if s.mutates:
-                    changed = changed | {storages.get(v, 0) for v in found}
+                    changed = changed | {storages.get(v, 0) for v in written(s)}
 
     def slice_of(self, k: int) -> list[int] | None:
         """The steps that step k needs, in order, if they can be done ahead of everything else."""
@@ -415,7 +423,7 @@ class _Schedule:
             self.kind = kind
         found: set[Var] = set()
         refs((step.args, step.kwargs), found)
-        memory = {self.storages.get(v, 0) for v in found}
+        memory = {self.storages.get(v, 0) for v in written(step)}
         if self.waiting and (
             found & self.blocked
             or (step.mutates and (0 in memory or 0 in self.read or memory & self.read))

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from magpy import _tensor
-from magpy._tensor import DATA_DEPENDENT, DYNAMIC_SHAPE, MUTATES, RANDOM
+from magpy._tensor import DATA_DEPENDENT, DYNAMIC_SHAPE, MUTATES, RANDOM, STATISTICS
 
 
 @pytest.fixture
@@ -51,6 +51,12 @@ OPERATORS: dict[str, tuple[Callable[[], Any], int]] = {
     "add_": (lambda: X.clone().add_(1), MUTATES),
     "add_ with grad": (lambda: G.clone().add_(1), MUTATES),
     "out": (lambda: torch.add(X, 1, out=torch.empty(3, 3)), MUTATES),
+    "batch_norm": (lambda: F.batch_norm(X, X[0].clone(), X[1].clone(), training=True), STATISTICS),
+    "instance_norm": (
+        lambda: F.instance_norm(X.expand(2, 3, 3), X[0].clone(), X[1].clone()),
+        STATISTICS,
+    ),
+    "layer_norm": (lambda: F.layer_norm(X, (3,)), 0),
     "setitem": (lambda: X.clone().__setitem__(0, 1), MUTATES),
 }
 
@@ -64,7 +70,7 @@ def test_operator_gives_its_flags(
     seen = observer.take()
     assert seen & flags == flags
     wrong = {
-        0: MUTATES | RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT,
+        0: MUTATES | RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT | STATISTICS,
         MUTATES: RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT,
     }
     assert not seen & wrong.get(flags, RANDOM & ~flags)
