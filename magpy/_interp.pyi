@@ -257,6 +257,7 @@ probe_format_spec: Any
 probe_global_load: Any
 probe_global_store: Any
 probe_hashed: Any
+probe_identity: Any
 probe_import: Any
 probe_item_delete: Any
 probe_item_load: Any

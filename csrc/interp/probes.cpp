@@ -194,6 +194,13 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   return on_compare(op, a[1], a[0], result);
 }
 
+// (b, a, invert)
+PyObject* probe_identity(PyObject*, Args a, size_t, PyObject*) {
+  bool same = a[0] == a[1];
+  if (!same && PyLong_CheckExact(a[0]) && PyLong_CheckExact(a[1]) && active()) same = on_identity(a[1], a[0]);
+  return PyBool_FromLong(same != (as_int(a[2]) != 0));
+}
+
 // (a, op)
 PyObject* probe_unary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[1]);
@@ -638,6 +645,7 @@ struct {
     {"probe_contains", probe_contains},
     {"probe_binary", probe_binary},
     {"probe_compare", probe_compare},
+    {"probe_identity", probe_identity},
     {"probe_unary", probe_unary},
     {"probe_truth", probe_truth},
     {"probe_touch_iter", probe_touch<Touch::kIter>},

@@ -79,6 +79,8 @@ void on_binary_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
 void on_compare_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);
+// a is b, two ints that are not one object here: would they be one if nobody watched?
+bool on_identity(PyObject* a, PyObject* b);
 PyObject* on_unary(int op, PyObject* a, PyObject* result);
 // An operation on these (b may be null) raised: that it does is sure for these very values only.
 void on_raised(PyObject* a, PyObject* b);

@@ -472,6 +472,20 @@ PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return
 
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("compare", op, a, b, result); }
 
+bool on_identity(PyObject* a, PyObject* b) {
+  Session* s = tls_session;
+  ++s->events;
+  if (!tracked(s, a) && !tracked(s, b)) return false;
+  ErrorGuard error;
+  rely_on(s, a);
+  rely_on(s, b);
+  // What is tracked is a copy; the interpreter keeps one object for each of these numbers.
+  constexpr long kFirst = -5, kLast = 256;
+  int overflow = 0;
+  const long value = PyLong_AsLongAndOverflow(a, &overflow);
+  return overflow == 0 && value >= kFirst && value <= kLast && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
 void on_raised(PyObject* a, PyObject* b) {
   Session* s = tls_session;
   if (s->tracked->empty()) return;

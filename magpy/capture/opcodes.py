@@ -173,6 +173,7 @@ if VERSION >= (3, 12):
     _register(
         "STORE_SLICE", lambda arg: [_i("BUILD_SLICE", 2), *_perform("item_store", 3, pop=True)]
     )
+_register("IS_OP", lambda arg: _perform("identity", 2, arg))
 _register("CONTAINS_OP", lambda arg: _perform("contains", 2, arg & 1))
 _register("STORE_ATTR", lambda arg: _perform("attr_store", 2, Name(arg), pop=True))
 _register("DELETE_ATTR", lambda arg: _perform("attr_delete", 1, Name(arg), pop=True))

@@ -274,6 +274,7 @@ class Recorder(TorchFunctionMode):
         self._relied: set[Var] = set()
         self._rely = False
         self._on_host = False
+        self._leaf = False
         self._heard = False
         self._loose: set[Var] = set()
         self._ever_loose: set[Var] = set()
@@ -718,7 +719,10 @@ class Recorder(TorchFunctionMode):
             self.any_tracked and not self._scalars and self._has_number((args, kwargs))
         )
         outs: list[tuple[Any, Var]] = []
+        self._leaf = False
         self._outputs(result, (), outs)
+        # No compiler's graph gives out leaves of autograd.
+        on_host = on_host or (self._leaf and not self._scalars)
         if accessor is not None:
             func, args = _accessor_call(accessor, args)
         self.note_modes()
@@ -921,6 +925,7 @@ class Recorder(TorchFunctionMode):
                     self.var_of(result)
                 else:
                     outs.append((path, self.new_var(result)))
+                    self._leaf = self._leaf or (result.requires_grad and result.grad_fn is None)
             return False
         if isinstance(result, (tuple, list)):
             # A list, not a generator: every part is collected.

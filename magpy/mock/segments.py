@@ -42,6 +42,7 @@ class Segment:
         compiled: what the backend made of it, or None as long as it has not been asked.
         heard: a `__torch_function__` of the program runs in it.
         native: Python runs the graph as it is, whatever the backend.
+        draws: how many of its operations draw random numbers.
     """
 
     index: int
@@ -52,6 +53,7 @@ class Segment:
     compiled: Callable[..., Any] | None = None
     heard: bool = False
     native: bool = False
+    draws: int = 0
 
 
 @dataclass(slots=True)
@@ -649,6 +651,7 @@ def cut(
         )
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
         segment.native = item[0] == "native"
+        segment.draws = sum(isinstance(s, OpStep) and s.random for s in item[1])
         plan.segments.append(segment)
         plan.items.append(segment)
         plan.items.extend(views)

@@ -215,6 +215,20 @@ def autocast_nesting() -> int:
     return int(torch.autocast_decrement_nesting())
 
 
+def _open_inference_modes(error: BaseException) -> list[Any]:
+    """The contexts that a graph had entered, which end with what holds them: a frame, or torch.fx.
+
+    That may be much later, because torch.fx's interpreters are parts of cycles.
+    """
+    kind: Any = torch._C._InferenceMode
+    found = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        for v in frame.f_locals.values():
+            held = v.env.values() if issubclass(type(v), torch.fx.Interpreter) else (v,)
+            found += [x for x in held if type(x) is kind]
+    return found[::-1]
+
+
 def restore_modes(error: BaseException, modes: TorchModes, nesting: int | None) -> None:
     """Puts torch's modes back where a graph was left in the middle, having switched them.
 
@@ -223,7 +237,8 @@ def restore_modes(error: BaseException, modes: TorchModes, nesting: int | None) 
         modes: how the modes were when it began.
         nesting: what `autocast_nesting` was then; None if autocast is not switched.
     """
-    # The context of an inference mode ends with the frame that holds it.
+    for context in _open_inference_modes(error):
+        context.__exit__(None, None, None)
     traceback.clear_frames(error.__traceback__)
     torch._C._set_grad_enabled(modes.grad)
     if nesting is None:

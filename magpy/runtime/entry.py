@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from magpy import _interp, config
 from magpy.backends import Backend, eager
+from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.capture.recorder import METADATA, current_modes
 from magpy.capture.session import Capture
@@ -127,6 +130,34 @@ def _own_warnings() -> Iterator[None]:
             mutated()
 
 
+# What else of a thread's state an inference mode brings back when it ends.
+_SWITCHES = tuple(
+    (getattr(torch._C, f"_is_{name}_enabled"), getattr(torch._C, f"_set_{name}_enabled"))
+    for name in ("multithreading", "fwd_grad", "view_replay")
+)
+
+
+@contextlib.contextmanager
+def _thread_kept() -> Iterator[None]:
+    """Puts back what the thread's dispatcher and autograd go by.
+
+    An inference mode that ends late, because a compiler fails in it, leaves what it began with,
+    which was the compiler's own.
+    """
+    keys: Any = torch._C
+    switches = [(is_on(), put) for is_on, put in _SWITCHES]
+    include, exclude = (
+        keys._dispatch_tls_local_include_set(),
+        keys._dispatch_tls_local_exclude_set(),
+    )
+    try:
+        with keys._ForceDispatchKeyGuard(include, exclude):
+            yield
+    finally:
+        for was_on, put in switches:
+            put(was_on)
+
+
 _compile_lock = threading.RLock()
 _compiler = {"thread": 0, "turns": 0}
 
@@ -190,22 +221,24 @@ class Runner:
         """
         start = time.perf_counter()
         modes, nesting = current_modes(), autocast_nesting()
-        try:
-            faults.check("backend")
-            self.segment.graph.meta[STATIC_INPUTS] = len(self.fixed)
-            busy = contextlib.nullcontext() if self.backend is eager else _compiling()
-            with busy, _own_warnings():
-                compiled = self.backend(self.segment.graph, inputs)
-            if not callable(compiled):
-                raise TypeError(
-                    f"the backend returned {type(compiled).__name__}, which is not callable"
-                )
-        except Exception as e:
-            # A compiler that runs the graph to see what it does may stop in the middle.
-            restore_modes(e, modes, nesting)
-            raise BackendError(f"{type(e).__name__}: {e}") from e
-        finally:
-            self.info.compile_seconds += time.perf_counter() - start
+        with _thread_kept():
+            try:
+                faults.check("backend")
+                self.segment.graph.meta[STATIC_INPUTS] = len(self.fixed)
+                busy = contextlib.nullcontext() if self.backend is eager else _compiling()
+                draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
+                with busy, _own_warnings(), draws:
+                    compiled = self.backend(self.segment.graph, inputs)
+                if not callable(compiled):
+                    raise TypeError(
+                        f"the backend returned {type(compiled).__name__}, which is not callable"
+                    )
+            except Exception as e:
+                # A compiler that runs the graph to see what it does may stop in the middle.
+                restore_modes(e, modes, nesting)
+                raise BackendError(f"{type(e).__name__}: {e}") from e
+            finally:
+                self.info.compile_seconds += time.perf_counter() - start
         compiled = self.finished(compiled)
         self.use(compiled)
         return compiled

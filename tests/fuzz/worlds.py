@@ -151,10 +151,11 @@ class Picture:
         self.paths = []
         self._seen = {}
         self._storages = {}
+        self._handles = {}
         self._keep = []  # no address may be used again
         with torch._C.DisableTorchFunctionSubclass():
             self._add(value, None)
-        del self._seen, self._storages, self._keep
+        del self._seen, self._storages, self._handles, self._keep
 
     def _word(self, word, path):
         self.words.append(word)
@@ -251,10 +252,20 @@ class Picture:
 
     def _dict(self, v, path):
         self._word(("keys", len(v)), path)
+        hooks = path is not None and "_hooks" in str(path[1])
         for k, x in dict.items(v):
-            self._add(k, (path, "key"))
+            self._add(self._handle_number(k) if hooks else k, (path, "key"))
             self._add(x, (path, k))
         self._object(v, path)
+
+    def _handle_number(self, number):
+        """Compilers make handles of hooks, too: the numbers of the next ones are not eager's."""
+        if backend == "eager" or type(number) is not int:
+            return number
+        return self._handles.setdefault(number, len(self._handles))
+
+    def _handle(self, v, path):
+        self._word(("handle", self._handle_number(v.id)), path)
 
     def _plain_dict(self, v, path):
         self._word(("keys", len(v)), path)
@@ -386,6 +397,7 @@ _PICTURES = {
     array.array: Picture._sequence,
     weakref.ref: Picture._weak,
     _interp.Compiled: Picture._object,
+    RemovableHandle: Picture._handle,
     **dict.fromkeys(_ITERATORS, Picture._iterator),
 }
 _PICTURES[types.BuiltinFunctionType] = Picture._object

@@ -121,6 +121,25 @@ def test_a_compiler_may_write_back_once():
         assert magpy.stats(c).hits == 2
 
 
+def test_a_compiler_makes_handles_of_hooks():
+    def ids(backend):
+        net = torch.nn.Linear(2, 2)
+        called = []
+        handles = [net.register_forward_hook(lambda *_: called.append("before"))]
+        c = compiled(lambda t: net(t) * 2, backend=backend)
+        for _ in range(2):
+            c(torch.ones(1, 2))
+        handles.append(net.register_forward_hook(lambda *_: called.append("after")))
+        for _ in range(2):
+            c(torch.ones(1, 2))
+        assert called == ["before"] * 2 + ["before", "after"] * 2
+        assert list(net._forward_hooks) == [h.id for h in handles]
+        return handles[1].id - handles[0].id
+
+    assert ids("eager") == 1
+    assert ids("aot_eager") > 1
+
+
 def test_another_thread_is_seen_between_calls_and_not_within():
     class State:
         scale = 1

@@ -15,6 +15,7 @@ from torch import nn
 import magpy
 from magpy.mock.support import autocast_nesting
 from magpy.runtime import entry
+from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
@@ -259,6 +260,33 @@ def a_compiler_stops_where_modes_are_switched(compile):
 
 
 @case(CASES)
+def the_same_is_drawn_twice(compile):
+    @compile
+    def f(t):
+        a, b = torch.randn_like(t), torch.randn_like(t)
+        c, d = torch.zeros(2).exponential_(), torch.zeros(2).exponential_()
+        torch.randint_like(t, 5), torch.randint_like(t, 5)
+        return t * a, t * b, c, d
+
+    for _ in range(3):
+        yield f(torch.ones(2, requires_grad=True))
+
+
+@case(CASES)
+def leaves_of_autograd_are_made(compile):
+    @compile
+    def f(t):
+        a = torch.tensor([1.0, 2.0], requires_grad=True)
+        b = torch.zeros(2, requires_grad=True)
+        return a, b, a * t + b, torch.rand(2, requires_grad=True), torch.rand(2)
+
+    for _ in range(3):
+        *leaves, y, z = f(torch.ones(2))
+        y.sum().backward()
+        yield leaves, y, z, [(v.is_leaf, v.requires_grad, v.grad) for v in leaves]
+
+
+@case(CASES)
 def a_tensor_is_copied(compile):
     state = {"t": grid()}
 
@@ -317,6 +345,23 @@ def test_a_change_of_the_filters_that_a_backend_leaves_behind_counts(monkeypatch
         assert any(f[0] == "always" and f[2] is ResourceWarning for f in warnings.filters)
         assert told() == 1
         assert told() == 1
+
+
+def test_a_compiler_stops_in_inference_mode():
+    def f(t):
+        with torch.inference_mode():
+            u = t.detach()  # AOTAutograd cannot
+        return t * 2, u.sum().item()
+
+    c = magpy.compile(f, backend="aot_eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert_same(c(torch.ones(2)), f(torch.ones(2)))
+            assert not torch.is_inference_mode_enabled()
+            assert torch._C._is_multithreading_enabled()
+            torch.get_rng_state()
+    assert "the backend aot_eager failed" in magpy.stats(c).reasons[0]
 
 
 def test_a_call_beside_a_compiler_on_another_thread_runs_eagerly():
