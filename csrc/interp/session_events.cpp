@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "classes.h"
 #include "dispatch.h"
 #include "session_impl.h"
 
@@ -381,11 +382,16 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   return result;
 }
 
-// obj[key] = value looks into the value: what goes to several places at once, and all that an array is given.
+// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's own method is watched.
+static bool copies(PyObject* obj) {
+  if (PyDict_Check(obj) || PyList_Check(obj) || is_deque(obj) || is_tensor(obj)) return false;
+  return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
+}
+
+// It looks into the value: what goes to several places at once, and all that an array is given.
 static bool takes_apart(PyObject* obj, PyObject* key) {
-  if (PyDict_Check(obj) || is_tensor(obj)) return false;
   if (PyList_Check(obj) || PyByteArray_Check(obj)) return PySlice_Check(key);
-  return !is_heap(Py_TYPE(obj));
+  return copies(obj);
 }
 
 void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
@@ -399,6 +405,7 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
       return;
     }
     rely_on(s, key);
+    if (value != nullptr && copies(obj)) rely_on(s, value);
   }
   if (value != nullptr && !is_leaf(value) && takes_apart(obj, key)) {
     ErrorGuard error;

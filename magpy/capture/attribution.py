@@ -16,6 +16,9 @@ from magpy.errors import Refusal
 
 Site = tuple[str, int, str, dict[str, Any]]
 
+#: The global in which the interpreter notes which warnings a module has issued.
+REGISTRY = "__warningregistry__"
+
 
 def program_frame(frame: types.FrameType | None = None) -> types.FrameType | None:
     """The innermost frame that is not magpy's, from `frame` or the caller's caller on."""

@@ -44,6 +44,7 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             )
     h.called_effect = f, step
     h.recorder._depth += 1
+    h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at
 
 

@@ -86,11 +86,25 @@ def _same(now: Any, pre: Any, builder: Builder) -> bool:
 
 
 def end_state(
-    session: Any, log: list[tuple[str, Any, Any, Any]], builder: Builder
+    session: Any,
+    log: list[tuple[str, Any, Any, Any]],
+    builder: Builder,
+    redone: dict[tuple[int, str], Any],
 ) -> list[ContainerEffect | AttrEffect]:
-    """Every change that the run leaves in outside containers, attributes and cells."""
+    """Every change that the run leaves in outside containers, attributes and cells.
+
+    Args:
+        session: what watched the run.
+        log: what it saw.
+        builder: makes the specs.
+        redone: values in dicts, by the dict's address and the key, that calls made for their effect
+            have put there, and will again.
+    """
     effects: list[ContainerEffect | AttrEffect] = []
     for obj, pre, whole in session.containers():
+        if isinstance(pre, dict):
+            put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
+            pre = pre | put
         effect = _container_effect(obj, pre, whole, builder, session)
         if effect is not None:
             effects.append(effect)

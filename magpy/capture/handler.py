@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture import calls, leaves, memory, opaque
+from magpy.capture import arrays, attribution, calls, leaves, memory, opaque
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder, where_text
-from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Var, is_leaf
+from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Record, Var, is_leaf
 from magpy.errors import Refusal, hide_frames
 from magpy.mock.spec import Builder, Const
 from magpy.mock.support import advance
@@ -55,6 +55,10 @@ class Handler:
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
+        # What a call for its effect has put into globals: by their address and the key.
+        self.redone: dict[tuple[int, str], Any] = {}
+        # Globals in which it may put such a thing.
+        self.unwarned: list[dict[str, Any]] = []
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         self.registered: dict[tuple[int, int], Any] = {}
         self.opaque: list[tuple[Any, Any]] = []
@@ -104,7 +108,7 @@ class Handler:
         """An outside object that is no plain container is looked into as a whole by C code."""
         t = type(obj)
         base = _interp.c_base(t)
-        if base is np.ndarray:
+        if base is np.ndarray or base is np.void:  # the second is a record, which can be written to
             self._array(obj)
             return
         if base.__module__ == "numpy" and not hasattr(base, "__next__"):
@@ -176,6 +180,13 @@ class Handler:
             )
             self.recorder.record.steps.append(step)
 
+    def written_tensors(self, record: Record) -> frozenset[Var]:
+        """The outside tensors whose memory was written as that of an array."""
+        if not self.written:
+            return frozenset()
+        places = [(v, memory.of_tensor(t)) for v, t in record.inputs.items()]
+        return frozenset(v for v, p in places if any(memory.meet(p, w) for w in self.written))
+
     def check_buffers(self, where: str) -> None:
         """Refuses where memory was read as a buffer from outside and written through a tensor.
 
@@ -213,18 +224,35 @@ class Handler:
             )
             self.recorder.record.steps.append(step)
 
-    def derive(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-        """Notes that `result` was computed from tracked values by `f`."""
+    def derive(
+        self,
+        f: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        written: list[Any] | None = None,
+    ) -> Any:
+        """Notes that `result` was computed from tracked values by `f`.
+
+        Args:
+            f: what was called.
+            args: with these.
+            kwargs: and these.
+            result: what it gave.
+            written: the tracked arrays that it may have changed.
+        """
         recorder = self.recorder
         if recorder.refusal is not None or recorder._depth:
             return result
         try:
-            return recorder.track(
-                f, recorder.convert_all(args), recorder.convert_all(kwargs), result
-            )
+            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+            self._notes_writing(written or ())
+            return recorder.track(f, *plan, result)
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
-            return result
+        except Exception as e:  # noqa: BLE001 - as above
+            recorder.fail(e)
+        return result
 
     def rely_on(self, v: Any) -> None:
         """A tracked value is about to be looked at in a way that cannot be redone: checks it."""
@@ -254,7 +282,10 @@ class Handler:
         """A binary operation with a tracked operand."""
         if (result is a or result is b) and type(result).__module__ == "numpy":
             # In place: redone where it stands.
-            self.host_only(BINARY[op], (a, b))
+            if self.session.tracked(result) is not None:
+                self.host_only(BINARY[op], (a, b))
+            else:
+                self.session.rely_on((a, b))
             return result
         return self.derive(BINARY[op], (a, b), {}, result)
 
@@ -299,29 +330,47 @@ class Handler:
         """The parts of an f-string, some of them tracked."""
         return self.derive("".join, (parts,), {}, result)
 
-    def host_only(self, f: Any, args: tuple[Any, ...]) -> None:
-        """Notes a call on a tracked value that is redone for what it does."""
+    def host_only(
+        self,
+        f: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
+        written: list[Any] | None = None,
+    ) -> None:
+        """Notes a call on a tracked value that is redone for what it does.
+
+        Args:
+            f: what was called.
+            args: with these.
+            kwargs: and these.
+            written: the tracked arrays that it may have changed; the first argument if None.
+        """
         recorder = self.recorder
-        if isinstance(args[0], np.ndarray):
-            self.written.append(memory.of_buffer(args[0]))
-        if recorder.refusal is None and not recorder._depth:
-            recorder._add(
-                HostStep(
-                    f,
-                    recorder.convert_all(args),
-                    {},
-                    "none",
-                    None,
-                    [],
-                    where_text(2),
-                    recorder.dirty(),
-                )
-            )
+        if recorder.refusal is not None or recorder._depth:
+            return
+        try:
+            plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
+            self._notes_writing(args[:1] if written is None else written)
+            where, dirty = where_text(2), recorder.dirty()
+            recorder._add(HostStep(f, *plan, "none", None, [], where, dirty))
+        except Refusal as r:
+            self.refusal = self.refusal or r.without_frames()
+        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
+            recorder.fail(e)
+
+    def _notes_writing(self, targets: Any) -> None:
+        """The step that is about to be added changes these arrays, where they are tracked."""
+        found = [a for a in targets if isinstance(a, np.ndarray)]
+        self.written.extend(map(memory.of_buffer, found))
+        numbers = [self.session.tracked(a) for a in found]
+        self.recorder.writes(frozenset(Var(n) for n in numbers if n is not None))
 
     def sure(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = None) -> Any:
         """Calls `f`; that it raises is sure for these very values only."""
         try:
             return f(*args, **kwargs)
+        except arrays.Writes:
+            raise
         except Exception:
             self.session.rely_on((args, kwargs, owner))
             raise
@@ -330,34 +379,72 @@ class Handler:
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
         owner = getattr(f, "__self__", None)
-        if leaves.scalar_function(f) and _recomputable(f, (args, kwargs)):
-            if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-                name = f.__name__
-                result = self.sure(f, args, kwargs, owner)
-                unbound = getattr(type(owner), name)
-                if result is None:
-                    self.host_only(unbound, (owner, *args))
-                    return result
-                return self.derive(unbound, (owner, *args), kwargs, result)
-            if f is int or f is float:
-                self.recorder.direct = True
+        if leaves.scalar_function(f) and _recomputable((args, kwargs)):
             try:
-                result = self.sure(f, args, kwargs)
-            finally:
-                self.recorder.direct = False
-            if any(isinstance(a, torch.Tensor) for a in args):
-                return result
-            return self.derive(f, args, kwargs, result)
+                return self._recomputed(f, args, kwargs, owner)
+            except arrays.Writes:
+                pass  # the call has not been made; not made here, where that would be its context
+            return self._writing(f, args, kwargs, owner)
         if leaves.classify(f) is Leaf.TORCH:
             before = self.recorder.operations
             result = f(*args, **kwargs)
             if self.recorder.operations == before and not _fresh(result, self):
                 self.session.rely_on((args, kwargs))
             return result
+        if leaves.is_numpys(f) and arrays.arrays_in((args, kwargs)):
+            return self._writing(f, args, kwargs, owner)
         self.session.rely_on((args, kwargs, owner))
         for a in (owner, *args, *kwargs.values()):
             self.session.touch(a)
         return ABSENT
+
+    def _recomputed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
+        """A function that computes a value is called; the step computes it again.
+
+        Raises:
+            Writes: it writes to an array, and has not been called.
+        """
+        given = f, args, kwargs
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            result = self.sure(arrays.call_without_writing, given, {}, owner)
+            unbound = getattr(type(owner), f.__name__)
+            if result is None:
+                self.host_only(unbound, (owner, *args), kwargs)
+                return result
+            return self.derive(unbound, (owner, *args), kwargs, result)
+        if f is int or f is float:
+            self.recorder.direct = True
+        try:
+            result = self.sure(arrays.call_without_writing, given, {})
+        finally:
+            self.recorder.direct = False
+        if any(isinstance(a, torch.Tensor) for a in args):
+            return result
+        return self.derive(f, args, kwargs, result)
+
+    def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
+        """A function of numpy is called that writes to some of its arrays."""
+        function, given = arrays.unbound(f, args)
+        if owner is not None and function is f and not isinstance(owner, types.ModuleType):
+            function, given = getattr(type(owner), f.__name__), (owner, *args)
+        targets = arrays.arrays_in((given, kwargs))
+        tracked = [a for a in targets if self.session.tracked(a) is not None]
+        if len(tracked) == len(targets):
+            result = self.sure(f, args, kwargs, owner)
+            if result is None:
+                self.host_only(function, given, kwargs, tracked)
+            else:
+                result = self.derive(function, given, kwargs, result, tracked)
+            return result
+        # Which of them it writes to is not known; what it writes follows from what is relied on.
+        self.session.rely_on((args, kwargs, owner))
+        for a in (*given, *kwargs.values()):
+            self.session.touch(a)
+        before = [a.tobytes() for a in tracked]
+        result = f(*args, **kwargs)
+        if [a.tobytes() for a in tracked] != before:
+            self.refuse(f"{leaves.name_of(f)} writes to an array that follows from data")
+        return result
 
     @_frames_hidden
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -365,7 +452,7 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder._depth or self.refusal is not None:
             return ABSENT
-        if not leaves.numpy_function(f) or "out" in kwargs or not _recomputable(f, (args, kwargs)):
+        if not leaves.numpy_function(f) or not _recomputable((args, kwargs)):
             return ABSENT
         values = (*args, *kwargs.values())
         if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
@@ -376,9 +463,11 @@ class Handler:
         recorder._depth += 1
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            result = f(*args, **kwargs)
+            result = arrays.call_without_writing(f, args, kwargs)
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
+            return ABSENT
+        except arrays.Writes:
             return ABSENT
         except Exception:
             self.refuse(f"{leaves.name_of(f)} raises for a tensor")
@@ -400,6 +489,9 @@ class Handler:
         self.recorder._depth -= 1
         f, step = self.called_effect
         self.called_effect = None, None
+        for place in self.unwarned:
+            if attribution.REGISTRY in place:
+                self.redone[id(place), attribution.REGISTRY] = place[attribution.REGISTRY]
         if step is not None and result is not ABSENT:
             if not is_leaf(result):
                 self.refuse(f"{leaves.name_of(f)} returns a {type(result).__name__}")
@@ -437,30 +529,24 @@ class Handler:
                 self.refusal = r.without_frames()
 
 
-def _recomputable(f: Any, values: Any) -> bool:
-    """Whether a function of values, given these, does nothing but compute a value from them.
+def _recomputable(values: Any) -> bool:
+    """Whether a function of values, given these, does nothing but compute from them.
 
-    Iterators are used up, functions run code of their own, and arrays made by the run may be
-    written to: such a call is watched, and relies on the tracked values that it is given.
+    Iterators are used up, and functions run code of their own: such a call is watched, and relies
+    on the tracked values that it is given.
     """
     t = type(values)
     if t is tuple or t is list:
-        return all(_recomputable(f, x) for x in values)
+        return all(map(_recomputable, values))
     if t is dict:
-        return all(type(k) is str and _recomputable(f, v) for k, v in values.items())
-    if t is np.ndarray:
-        return getattr(f, "__name__", "") not in _WRITES_ARRAYS
+        return all(type(k) is str and _recomputable(v) for k, v in values.items())
     # A step keeps a torch.Size as a tuple.
-    return (is_leaf(values) and t is not torch.Size) or isinstance(
-        values, (torch.Tensor, np.generic, type)
+    return (is_leaf(values) and t is not torch.Size) or (
+        t is np.ndarray or isinstance(values, (torch.Tensor, np.generic, type))
     )
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-
-# Functions of numpy that write to an array that they are given.
-_WRITES_ARRAYS = frozenset(["copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"])
 
 
 def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:

@@ -313,6 +313,11 @@ def scalar_function(f: Any) -> bool:
     )
 
 
+def is_numpys(f: Any) -> bool:
+    """Whether `f` is a function or method of numpy's, but for its random generators."""
+    return _numpy_pure(_module_of(f))
+
+
 def numpy_function(f: Any) -> bool:
     """Whether `f` is a function or type of numpy, and no method of an array."""
     return _owner_of(f) is None and _numpy_pure(

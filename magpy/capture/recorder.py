@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
@@ -410,7 +411,7 @@ class Recorder(TorchFunctionMode):
             v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
         ):
             return v
-        if t.__module__ == "numpy" or t is bytearray:
+        if isinstance(v, np.generic) or t is np.ndarray or t is bytearray:
             self._buffers.append((v, v.copy()))
             return self._buffers[-1][1]
         return self._convert_object(v, t)
@@ -900,9 +901,19 @@ class Recorder(TorchFunctionMode):
         kind, text, var = self._errors.get(id(error), (None, "", Var(-1)))
         return var if type(error) is kind and str(error) == text else None
 
+    def writes(self, variables: frozenset[Var]) -> None:
+        """Tells what the next step, which is about to be added, writes to."""
+        self._writes = variables
+
+    def fail(self, error: Exception) -> None:
+        """Notes a failure of magpy's own: the run goes on, and is not recorded."""
+        self.failure = self.failure or error
+        self.refusal = self.refusal or Refusal("the recorder failed")
+
     def _add(self, step: OpStep | HostStep) -> None:
         step.heard = self._heard
         step.writes, self._writes = self._writes, frozenset()
+        step.mutates = step.mutates or bool(step.writes)
         self.record.steps.append(step)
 
     def _only_known(self, result: Any) -> bool:

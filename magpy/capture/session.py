@@ -138,6 +138,7 @@ def _finish(
         out.failure, out.stage = recorder.failure, "recorder"
         return
     record = recorder.finish()
+    record.mutated |= handler.written_tensors(record)
     for array, before in handler.arrays:
         if memory.form_of(array) != before and handler.refusal is None:
             handler.refusal = Refusal(
@@ -183,7 +184,7 @@ def _end(
     for obj, before in handler.opaque:
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
-    effects = end_state(session, log, builder)
+    effects = end_state(session, log, builder, handler.redone)
     log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.metas)
     return Capture(

@@ -130,8 +130,11 @@ def scalar_equal(expected: np.generic) -> Any:
 
 
 def array_unchanged(expected: tuple[Any, ...]) -> Any:
-    """A check that a numpy array has the same dtype, shape and bytes; its class is checked too."""
-    return lambda v: isinstance(v, np.ndarray) and form_of(v) == expected
+    """A check that a numpy array or record has the same dtype, shape and bytes.
+
+    Its class is checked too, elsewhere.
+    """
+    return lambda v: isinstance(v, (np.ndarray, np.void)) and form_of(v) == expected
 
 
 class Analyzer:

@@ -279,7 +279,7 @@ def _changes(record: Record) -> bool:
     return (
         bool(record.mutated)
         or record.random
-        or any(isinstance(s, HostStep) and s.mutates for s in record.steps)
+        or any(isinstance(s, HostStep) and s.mutates and not s.writes for s in record.steps)
         or any(_swaps_data(s) for s in record.steps)
     )
 

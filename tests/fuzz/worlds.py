@@ -176,6 +176,9 @@ class Picture:
             return
         picture = _PICTURES.get(t)
         if picture is None:
+            if isinstance(v, np.generic) and not isinstance(v, np.void):
+                self._scalar(v, path)  # a number: which object it is does not matter
+                return
             if isinstance(v, (type, types.ModuleType)):
                 self._word(("named", getattr(v, "__qualname__", None) or v.__name__), path)
                 return
@@ -203,7 +206,11 @@ class Picture:
         number = self._storages.setdefault(storage._cdata, len(self._storages))
         self._keep.append(storage)
         d = v.detach()
-        self._word((d.dtype, tuple(d.shape), d.stride(), d.storage_offset()), path)
+        strides = d.stride()
+        if backend != "eager":
+            # A compiler may take any number for a stride that leads nowhere.
+            strides = tuple(s for s, n in zip(strides, d.shape, strict=True) if n > 1 and d.numel())
+        self._word((d.dtype, tuple(d.shape), strides, d.storage_offset()), path)
         try:
             function = v.grad_fn
             name = function.name() if function is not None else None
@@ -244,7 +251,7 @@ class Picture:
         self._word(("array", str(v.dtype), v.shape, v.strides, v.tobytes()), path)
 
     def _scalar(self, v, path):
-        self._word(("scalar", str(v.dtype), v.tobytes()), path)
+        self._word((type(v).__name__, str(v.dtype), v.tobytes()), path)
 
     def _method(self, v, path):
         self._add(v.__func__, (path, "__func__"))

@@ -1,0 +1,78 @@
+"""What a function of numpy does to the arrays that it is given.
+
+Owns finding out whether a call writes to one, without knowing numpy's functions by name.  Does not
+own which arrays differ from call to call, nor how a call is done again (magpy/capture/handler.py,
+the only user).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Writes(Exception):
+    """The call has not been made: it would write to an array."""
+
+
+def arrays_in(v: Any) -> list[Any]:
+    """The arrays in an argument tree."""
+    if isinstance(v, np.ndarray):
+        return [v]
+    if type(v) in (tuple, list):
+        return [a for x in v for a in arrays_in(x)]
+    if type(v) is dict:
+        return [a for x in v.values() for a in arrays_in(x)]
+    return []
+
+
+def unbound(
+    f: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A method of an array, as a function that takes the array first."""
+    owner = getattr(f, "__self__", None)
+    if isinstance(owner, np.ndarray):
+        return getattr(type(owner), f.__name__), (owner, *args)
+    return f, args
+
+
+def call_without_writing(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What the call gives.
+
+    Its arrays are given as views that cannot be written to: numpy looks at that before it computes.
+
+    Raises:
+        Writes: it writes to an array, or raises.
+    """
+    f, args = unbound(f, args)
+    if not arrays_in((args, kwargs)):
+        return f(*args, **kwargs)
+    if isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at":
+        raise Writes  # it writes to what cannot be written to
+    with contextlib.suppress(Exception):
+        result = f(*_read_only(args), **_read_only(kwargs))
+        if all(a.flags.writeable for a in arrays_in(result)):
+            return result
+        # One of the arrays, or a view of one: it must be the program's own.
+        return f(*args, **kwargs)
+    raise Writes
+
+
+def _read_only(v: Any) -> Any:
+    if isinstance(v, np.ndarray):
+        view = v.view()
+        view.flags.writeable = False
+        return view
+    if type(v) in (tuple, list):
+        return type(v)(map(_read_only, v))
+    if type(v) is dict:
+        return {k: _read_only(x) for k, x in v.items()}
+    return v
+
+
+__all__ = ["Writes", "arrays_in", "call_without_writing", "unbound"]

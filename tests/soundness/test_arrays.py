@@ -1,0 +1,113 @@
+"""Functions of numpy that write to arrays, some of which follow from data: compiled as eager.
+
+Owns: what is written, by which function, in which order.  Does not own: arrays that share memory
+with tensors (`tests/fuzz/regressions`).
+"""
+
+from __future__ import annotations
+
+import array
+
+import numpy as np
+import pytest
+import torch
+
+import magpy
+
+# `a` follows from data, `b` is made by the call, `o` is outside, `n` is a number that follows from
+# data; what the program gives is looked at, and so is what it decides by.
+WRITES = """
+a += 1
+a[0] = 10
+a[:1] += n
+a.sort()
+a.partition(0)
+a.fill(3)
+a.resize(2)
+a.put([0], n)
+np.add(a, 1, out=a)
+np.add(a, 1, a)
+np.add.at(a, [0], 5)
+np.add.at(a[::-1], [0], n)
+np.add.at(b, [0], n)
+np.add(a, 1, out=b)
+np.add(a, 1, b)
+np.cumsum(a, 0, None, b)
+a.cumsum(0, None, b)
+a.clip(0, 1, b)
+np.clip(a, 0, 3, a[::-1])
+np.dot(np.eye(2, dtype=np.float32), a, b)
+np.copyto(a, 5)
+np.copyto(b, a)
+np.put(b, [0], n)
+np.putmask(a, a > 0, n)
+np.fill_diagonal(a.reshape(2, 1), n)
+np.nan_to_num(b, copy=False, nan=n)
+np.multiply(n, 2, b)
+b += a
+b[:] = a
+b[0] = a[0]
+b.fill(n)
+b[int(n) % 2] = 1
+np.ravel(a.reshape(1, 2))[0] = 7
+np.add(a, 1, out=o)
+np.add(n, 1, o)
+o[0] = n
+o += a
+own[0] = n
+own[:] = a
+own[:1] = [n]
+buffer[0] = int(n) % 256
+numbers[1] = n
+np.copyto(o, a)
+np.add.at(o, [1], n)
+np.divide(a, 0, out=a)
+np.add(a, np.ones(3), out=a)
+""".strip().splitlines()
+
+PROGRAM = """
+def f(t):
+    a = (t * 2).numpy()
+    n = t.sum().item()
+    b = np.zeros(2, dtype=np.float32)
+    {line}
+    return a, b, 1 if a.sum() > 3 else 2, float(b[0]) + n, t * float(a[0])
+"""
+
+
+class Own(np.ndarray):
+    """A class of arrays."""
+
+
+def world(line, compile):
+    names = {"np": np, "torch": torch, "o": np.ones(2, dtype=np.float32)}
+    names |= {
+        "own": np.ones(2).view(Own),
+        "buffer": bytearray(2),
+        "numbers": array.array("d", [1, 2]),
+    }
+    exec(PROGRAM.format(line=line), names)
+    f, seen = compile(names["f"]), []
+    for v in (0.0, 0.0, 0.0, 1.0, 2.0, 0.5, -1.0, 3.0, -5.0, 0.0):
+        try:
+            result = f(torch.tensor([v, v / 2]))
+        except Exception as error:
+            result = error
+        seen.append(repr((result, *map(names.get, ("o", "own", "buffer", "numbers")))))
+    return seen, f
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", WRITES)
+def test_what_numpy_writes_is_written(line):
+    wanted, _ = world(line, lambda f: f)
+    seen, compiled = world(line, lambda f: magpy.compile(f, backend="eager"))
+    assert seen == wanted
+    assert magpy.stats(compiled).captures or magpy.stats(compiled).reasons
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", ["a += 1", "np.add(a, 1, out=a)", "a.sort()", "np.copyto(a, 5)"])
+def test_what_follows_from_data_is_written_by_an_entry(line):
+    _, compiled = world(line, lambda f: magpy.compile(f, backend="eager"))
+    assert magpy.stats(compiled).hits > 2
