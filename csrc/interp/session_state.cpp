@@ -15,13 +15,13 @@
 namespace magpy {
 
 bool plain_key(PyObject* k) {
-  if (is_leaf(k) || PyType_Check(k) || PyFunction_Check(k)) return true;
   if (PyTuple_CheckExact(k)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(k); ++i)
       if (!plain_key(PyTuple_GET_ITEM(k, i))) return false;
     return true;
   }
-  return false;
+  if (PySlice_Check(k)) return false;  // up to 3.11 it has no hash
+  return is_leaf(k) || PyType_Check(k) || PyFunction_Check(k);
 }
 
 void fail(Session* s, const char* where) {
@@ -626,6 +626,16 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   PyObject* descr = _PyType_Lookup(t, name);
   if (is_heap(t)) read_type_attr(s, t, name, descr);
+  if (descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type && !is_tensor(obj) && PyObject_CheckBuffer(obj)) {
+    // An array copies what it is given (`a.real = v`).
+    if (tracked(s, obj) && value != nullptr) {
+      Py_XDECREF(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
+    } else {
+      if (value != nullptr) rely_on(s, value);
+      touch(s, obj, false);
+    }
+    return;
+  }
   if (!outside_object(s, obj)) return;
   if (t->tp_setattro != PyObject_GenericSetAttr && is_heap(t) && descr == nullptr) {
     // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.

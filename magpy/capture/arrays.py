@@ -54,8 +54,10 @@ def call_without_writing(
         return f(*args, **kwargs)
     if isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at":
         raise Writes  # it writes to what cannot be written to
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # this one is raised again below
         result = f(*_read_only(args), **_read_only(kwargs))
+        if result is None:
+            raise Writes  # if only to what an array is
         if all(a.flags.writeable for a in arrays_in(result)):
             return result
         # One of the arrays, or a view of one: it must be the program's own.

@@ -312,10 +312,17 @@ class Handler:
             self.host_only(operator.setitem, (obj, key, value))
         return None
 
+    def attribute_store(self, op: int, obj: Any, name: Any, value: Any) -> Any:
+        """obj.name = value of a tracked array."""
+        self.host_only(setattr, (obj, name, value))
+        return value
+
     def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
         """obj.name of a tracked value."""
         if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
             self.derive(getattr, (obj, name), {}, value)
+        elif name in _ADDRESSES:
+            self.refuse("the address of an array that follows from data is asked for")
         elif not callable(value) and (
             type(obj).__name__ != "ndarray" or type(value).__name__ in ("flatiter", "memoryview")
         ):
@@ -546,6 +553,8 @@ def _recomputable(values: Any) -> bool:
     )
 
 
+# Attributes of an array that let others write to its memory unseen.
+_ADDRESSES = frozenset(["__array_interface__", "__array_struct__", "ctypes"])
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 

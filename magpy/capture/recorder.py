@@ -275,6 +275,7 @@ class Recorder(TorchFunctionMode):
         self._relied: set[Var] = set()
         self._rely = False
         self._on_host = False
+        self._given_array = False
         self._leaf = False
         self._heard = False
         self._loose: set[Var] = set()
@@ -448,7 +449,7 @@ class Recorder(TorchFunctionMode):
                 self.rely_on(v, var)
                 return v
             return Ref(var)
-        self._on_host = True
+        self._on_host = self._given_array = True
         return Ref(var)
 
     def rely_on(self, v: Any, var: Var) -> None:
@@ -699,7 +700,7 @@ class Recorder(TorchFunctionMode):
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
-        self._on_host = False
+        self._on_host = self._given_array = False
         self._buffers.clear()
         if self.any_tracked:
             self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
@@ -969,6 +970,9 @@ class Recorder(TorchFunctionMode):
         dirty = self.dirty()
         kind: str
         expected: Any = None
+        if self._given_array:
+            # The memory may be that of an array that follows from data.
+            self.record.storages.update((v, 0) for _, v in outs)
         if func is getattr:
             mutates = False
         if result is None and func is not getattr:

@@ -16,12 +16,14 @@ import copyreg
 import enum
 import gc
 import inspect
+import operator
 import types
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from magpy import _interp
@@ -97,6 +99,18 @@ _REDUCIBLE = frozenset(
         "torch",
     ]
 )
+
+
+# How the iterators of dicts and sets are made, and of which view of a dict.
+_DICT_ITERATORS: dict[type, tuple[Any, str | None]] = {
+    type(iter({})): (iter, None),
+    type(iter({}.values())): (iter, "values"),
+    type(iter({}.items())): (iter, "items"),
+    type(reversed({})): (reversed, None),
+    type(reversed({}.values())): (reversed, "values"),
+    type(reversed({}.items())): (reversed, "items"),
+    type(iter(set())): (iter, None),
+}
 
 
 # Exceptions whose state is their arguments.
@@ -238,7 +252,7 @@ class Builder:
             )
         if t is types.CellType:
             return self._cell(v)
-        if t.__module__ == "numpy":
+        if isinstance(v, (np.ndarray, np.generic)) and t.__module__ == "numpy":
             return self._array(v)
         if t is types.GeneratorType:
             return self._generator(v)
@@ -249,6 +263,8 @@ class Builder:
             return self._remember(v, New("call", weakref.ref, [self.build(target)]))
         if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
             return self._view(v, t)
+        if t in _DICT_ITERATORS:
+            return self._dict_iterator(v, t)
         if t.__flags__ & (1 << 9) or t in (
             list,
             dict,
@@ -265,6 +281,19 @@ class Builder:
     @staticmethod
     def _list(parts: list[Spec]) -> Spec:
         return New("tuple", None, parts)
+
+    def _dict_iterator(self, v: Any, t: type) -> Spec:
+        """An iterator that goes by the state of a dict or set, of which pickling knows nothing."""
+        make, view = _DICT_ITERATORS[t]
+        inner = [x for x in gc.get_referents(v) if isinstance(x, (dict, set, frozenset))]
+        if not inner or operator.length_hint(v) != len(inner[0]):
+            raise Refusal(f"a {t.__name__} is kept that has already run a part")
+        if self._is_outside(inner[0]):
+            raise Refusal(f"a {t.__name__} is kept that goes through an object from outside")
+        spec = self.build(inner[0])
+        if view is not None:
+            spec = New("method_call", view, [spec])
+        return self._remember(v, New("call", make, [spec]))
 
     def _view(self, v: Any, t: type) -> Spec:
         mapping = getattr(v, "mapping", None)
@@ -414,6 +443,7 @@ class Builder:
             "coroutine",
             "async_generator",
             "Generator",
+            "odict_iterator",
         ) or t.__name__.endswith("IOWrapper"):
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         try:

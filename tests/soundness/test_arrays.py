@@ -62,6 +62,38 @@ numbers[1] = n
 np.copyto(o, a)
 np.add.at(o, [1], n)
 np.divide(a, 0, out=a)
+a.flat[0] = 7
+a.flat = 7
+a.real = 7
+b.flat = n
+b.flat[0] = n
+b.real = a
+o.real = a
+o.flat = n
+a.shape = (2, 1)
+a.T[0] = 7
+memoryview(a)[0] = 7.0
+memoryview(b)[0] = n
+a.data[0] = 7.0
+a[...] = n
+b[a > 0] = n
+a.setfield(7.0, a.dtype)
+np.lib.stride_tricks.as_strided(a, (1,))[0] = 7
+a.byteswap(inplace=True)
+b.__iadd__(n)
+o.__iadd__(a)
+o.__setitem__(0, n)
+np.ndarray.fill(b, n)
+list(map(a.__setitem__, [0], [7]))
+torch.from_numpy(a).add_(1)
+torch.from_numpy(b).fill_(n)
+torch.from_numpy(o).copy_(t)
+torch.as_tensor(a)[0] = 3
+a.resize((1, 2), refcheck=False)
+a.setflags(write=False)
+np.einsum('i->i', a)[0] = 5
+np.take(a, [0], out=b[:1])
+np.add.accumulate(a, out=b)
 np.add(a, np.ones(3), out=a)
 """.strip().splitlines()
 
