@@ -569,6 +569,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         return false;
       case kLeafSetattr:
         if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) {
+          rely_on(s, rest[0]);  // the interpreter takes an equal string in its place
           PyObject* name = Py_NewRef(rest[0]);
           PyUnicode_InternInPlace(&name);
           attr_store(s, first, name, rest[1]);
@@ -577,6 +578,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         return false;
       case kLeafDelattr:
         if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0])) {
+          rely_on(s, rest[0]);
           PyObject* name = Py_NewRef(rest[0]);
           PyUnicode_InternInPlace(&name);
           attr_store(s, first, name, nullptr);

@@ -25,6 +25,8 @@ import torch
 from tests.fuzz import grammar, shrink, worlds
 
 _TIMEOUT = 12
+# A compiler may take a second for each graph of a program.
+_COMPILERS_TIMEOUT = 90
 
 # Loads what torch loads lazily, so that the children inherit it.
 _WARM = """
@@ -157,7 +159,8 @@ class Batch:
         seeds = list(seeds)
         while seeds:
             batch, done, current = seeds[:size], 0, None
-            for item in _apart(lambda: _batch(batch), _TIMEOUT):  # noqa: B023 - used up at once
+            timeout = _TIMEOUT if worlds.backend == "eager" else _COMPILERS_TIMEOUT
+            for item in _apart(lambda: _batch(batch), timeout):  # noqa: B023 - used up at once
                 if isinstance(item, tuple):
                     kind, seed, value = item
                     if kind == "start":
