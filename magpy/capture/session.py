@@ -132,8 +132,12 @@ def _finish(
         cause = failure[1]
         if isinstance(cause, str):
             raise Refusal(cause)
+        if isinstance(cause, RecursionError):
+            raise Refusal("the call uses up the interpreter's stack") from cause
         out.failure = cause if isinstance(cause, BaseException) else RuntimeError(str(cause))
         return
+    if isinstance(recorder.failure, RecursionError):
+        raise Refusal("the call uses up the interpreter's stack") from recorder.failure
     if recorder.failure is not None:
         out.failure, out.stage = recorder.failure, "recorder"
         return

@@ -122,6 +122,27 @@ def test_a_compiler_may_write_back_once():
         assert magpy.stats(c).hits == 2
 
 
+def test_inductor_draws_numbers_of_its_own():
+    def f(t):
+        return t + torch.rand(3), torch.randn(2)
+
+    def drawn(f):
+        torch.manual_seed(0)
+        return torch.cat(f(torch.zeros(3)))
+
+    own = compiled(f, backend="inductor")
+    eagers = compiled(f, backend="inductor", options={"fallback_random": True})
+    for c in (own, eagers):
+        c(torch.zeros(3))
+    assert torch.equal(drawn(own), drawn(own))
+    assert not torch.equal(drawn(own), drawn(f))
+    wanted, after = drawn(f), torch.rand(3)
+    assert torch.equal(drawn(eagers), wanted)
+    assert torch.equal(torch.rand(3), after)
+    assert served(own) == 3
+    assert served(eagers) == 1
+
+
 def test_a_compiler_chooses_strides_that_lead_nowhere():
     def strides(rows, backend):
         c = compiled(lambda t: t.exp()[:, :1], backend=backend)
