@@ -219,7 +219,8 @@ class Picture:
             leaf = v.is_leaf
         except RuntimeError as error:
             # A view whose base was changed in a way that autograd forbids.
-            name, leaf = str(error)[:60], False
+            # (A compiler counts changes through `.data`, which eager does not.)
+            name, leaf = str(error)[:60] if backend == "eager" else "a function", False
         flags = v.requires_grad, leaf, name, v.is_inference(), v.is_conj(), v.is_neg()
         self._word(("autograd", *flags), path)
         try:

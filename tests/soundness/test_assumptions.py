@@ -110,16 +110,27 @@ def test_a_compiler_may_write_back_once():
         t.add_(1)
         t[0].mul_(2)
 
+    def unseen(t):
+        t.data.add_(1)
+
     def versions(g):
         t = x.clone()
         before = t._version
         g(t)
         return t._version - before
 
-    for backend, count in (("eager", 2), ("inductor", 1)):
-        c = compiled(f, backend=backend)
-        assert [versions(c) for _ in range(3)] == [2, count, count]
+    for program, backend, first, count in (
+        (f, "eager", 2, 2),
+        (f, "inductor", 2, 1),
+        (unseen, "eager", 0, 0),
+    ):
+        c = compiled(program, backend=backend)
+        assert [versions(c) for _ in range(3)] == [first, count, count]
         assert magpy.stats(c).hits == 2
+    c = compiled(unseen, backend="aot_eager")
+    first, *later = [versions(c) for _ in range(3)]
+    assert first == 0
+    assert min(later) > 0
 
 
 def test_inductor_draws_numbers_of_its_own():
