@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "compat.h"
+#include "iterators.h"
 #include "probes.h"
 #include "session.h"
 
@@ -287,16 +288,17 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
   PyObject* func = Py_NewRef(compat::frame_func(frame));
   PyObject* self = code->co_argcount > 0 && !compat::is_generator_frame(frame) ? frame->localsplus[0] : nullptr;
   auto* type = self == nullptr ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(self))));
-  const bool to_c = tls_c_call;
-  tls_c_call = false;
+  const unsigned char to_c = tls_c_call;
+  const ToC use = use_of_given(to_c, compat::is_generator_frame(frame));
+  tls_c_call = kPassedOn;
   PyObject* result = run_watched(ts, frame, throwflag);
   tls_c_call = to_c;
   if (result != nullptr && active()) {
     CodeInfo* info = get_info(code);
     // What this frame returns or yields may go to C code that computes with it.
     if (info == nullptr || !info->skip) {
-      if (to_c)
-        on_value_to_c(result);
+      if (use != kPassedOn)
+        on_value_to_c(result, use);
       else if (type != nullptr)
         on_result(func, type, result);
     }
@@ -548,11 +550,13 @@ int hook_install() {
   _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interp);
   previous = now == _PyEval_EvalFrameDefault || now == hook ? nullptr : now;
   _PyInterpreterState_SetEvalFrameFunc(interp, hook);
+  watch_iterators();
   return 0;
 }
 
 void hook_remove() {
   if (installed == 0 || --installed > 0) return;
+  unwatch_iterators();
   PyInterpreterState* interp = PyInterpreterState_Get();
   // Somebody may have put a hook on top of ours and call ours from it; then ours stays, and passes every frame on.
   if (_PyInterpreterState_GetEvalFrameFunc(interp) != hook) return;

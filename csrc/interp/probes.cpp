@@ -5,6 +5,7 @@
 
 #include "compat.h"
 #include "frame_eval.h"
+#include "iterators.h"
 #include "session.h"
 
 namespace magpy {
@@ -104,6 +105,7 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
   if (!active()) return PyObject_GetItem(obj, key);
   on_item_load_pre(obj, key);
   PyObject* value = PyObject_GetItem(obj, key);
+  tls_c_call = kPassedOn;
   if (!active()) return value;
   if (value == nullptr) on_raised(obj, key);
   PyObject* given = on_item_load(obj, key, value);
@@ -111,8 +113,11 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
 }
 
 PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
-  if (active()) on_item_store(obj, key, value);
-  return none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key));
+  const bool reported = active();
+  if (reported) on_item_store(obj, key, value);
+  PyObject* done = none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key));
+  if (reported) tls_c_call = kPassedOn;
+  return done;
 }
 
 // (key, obj)
@@ -143,9 +148,9 @@ PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
 // (container, item, invert)
 PyObject* probe_contains(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_contains_pre(a[0], a[1]);
-  tls_c_call = true;
+  tls_c_call = kComputed;
   int outcome = PySequence_Contains(a[0], a[1]);
-  tls_c_call = false;
+  tls_c_call = kPassedOn;
   if (outcome < 0) return nullptr;
   if (active()) on_contains(a[0], a[1], outcome);
   return PyBool_FromLong(outcome ^ as_int(a[2]));
@@ -174,10 +179,8 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
   on_binary_pre(op, a[1], a[0]);
-  // Text formatting computes with what the operand's methods answer.
-  tls_c_call = kBinary[op] == PyNumber_Remainder && (PyUnicode_Check(a[1]) || PyBytes_Check(a[1]));
   PyObject* result = kBinary[op](a[1], a[0]);
-  tls_c_call = false;
+  tls_c_call = kPassedOn;
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
   return on_binary(op, a[1], a[0], result);
@@ -189,6 +192,7 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
   on_compare_pre(op, a[1], a[0]);
   PyObject* result = PyObject_RichCompare(a[1], a[0], op);
+  tls_c_call = kPassedOn;
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
   return on_compare(op, a[1], a[0], result);
@@ -233,6 +237,21 @@ template <Touch how>
 PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], how);
   return Py_NewRef(a[0]);
+}
+
+// (mapping): a dict display or a call takes over its items; gives it back.
+PyObject* probe_merge(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) {
+    on_touch(a[0], Touch::kExtend);
+    tls_c_call = kComputed;
+  }
+  return Py_NewRef(a[0]);
+}
+
+// (anything): the items are taken over.
+PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
+  tls_c_call = kPassedOn;
+  Py_RETURN_NONE;
 }
 
 // Holds an iterator between probe_iter and the GET_ITER after it, whose iter() gives that very iterator.  GET_ITER stays in the
@@ -287,8 +306,8 @@ void check_hook() {
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames) {
   if (!active()) return PyObject_Vectorcall(f, args, npos | flag, kwnames);
   PyObject* result = nullptr;
-  if (!on_call_pre(f, args, npos, kwnames, &result)) result = PyObject_Vectorcall(f, args, npos | flag, kwnames);
-  tls_c_call = false;
+  if (!on_call_pre(f, args, npos, kwnames, &result)) result = call_reporting(f, args, npos | flag, kwnames);
+  tls_c_call = kPassedOn;
   check_hook();
   if (!active()) return result;
   if (result != nullptr) return on_call(f, args, npos, kwnames, result);
@@ -389,8 +408,9 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
     // The callee refuses it, or (none known) takes it in its own way.
     result = PyObject_Call(f, args, kwargs);
   } else {
-    if (!on_call_pre(f, items, npos, kwnames, &result)) result = PyObject_Call(f, args, kwargs);
-    tls_c_call = false;
+    if (!on_call_pre(f, items, npos, kwnames, &result))
+      result = calls_its_argument(f) ? call_reporting(f, items, npos, kwnames) : PyObject_Call(f, args, kwargs);
+    tls_c_call = kPassedOn;
     check_hook();
     if (active()) {
       if (result != nullptr) {
@@ -517,9 +537,9 @@ PyObject* probe_build_map(PyObject*, Args a, size_t, PyObject*) {
 // (iterable, set): gives the set back.
 PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], Touch::kExtend);
-  tls_c_call = true;
+  tls_c_call = kComputed;
   PyObject* done = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]);
-  tls_c_call = false;
+  tls_c_call = kPassedOn;
   if (done == nullptr) return nullptr;
   Py_DECREF(done);
   return Py_NewRef(a[1]);
@@ -527,13 +547,43 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
 
 // ---- text ----
 
+// FORMAT_VALUE's and CONVERT_VALUE's.
+enum Conversion : int { kNone = 0, kStr = 1, kRepr = 2, kAscii = 3 };
+
+// Whether a text is what a method of the program answers, as it is: what other objects make of it is computed.
+bool text_in_python(PyObject* value, int conversion) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"), PyUnicode_InternFromString("__str__"),
+                                    PyUnicode_InternFromString("__repr__")};
+  if (conversion == kAscii) return false;
+  // Each of object's own asks the next one.
+  for (int i = conversion; i <= kRepr; ++i) {
+    PyObject* found = names[i] == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(value), names[i]);
+    if (found == nullptr || PyFunction_Check(found)) return found != nullptr;
+    if (found != _PyType_Lookup(&PyBaseObject_Type, names[i])) return false;
+  }
+  return false;
+}
+
 PyObject* convert(PyObject* value, int conversion) {
+  const bool reported = active();
+  if (reported && conversion != kNone) tls_c_call = text_in_python(value, conversion) ? kPassedOn : kComputed;
+  PyObject* result = nullptr;
   switch (conversion) {
-    case 1: return PyObject_Str(value);
-    case 2: return PyObject_Repr(value);
-    case 3: return PyObject_ASCII(value);
+    case kStr: result = PyObject_Str(value); break;
+    case kRepr: result = PyObject_Repr(value); break;
+    case kAscii: result = PyObject_ASCII(value); break;
     default: return Py_NewRef(value);
   }
+  if (reported) tls_c_call = kPassedOn;
+  return result;
+}
+
+PyObject* format_object(PyObject* value, PyObject* spec) {
+  if (!active()) return PyObject_Format(value, spec);
+  tls_c_call = text_in_python(value, kNone) ? kPassedOn : kComputed;
+  PyObject* text = PyObject_Format(value, spec);
+  tls_c_call = kPassedOn;
+  return text;
 }
 
 PyObject* format(PyObject* value, PyObject* spec, int conversion) {
@@ -543,14 +593,14 @@ PyObject* format(PyObject* value, PyObject* spec, int conversion) {
   if (spec != nullptr && result != value && active()) {
     // Two steps: what the conversion gave is formatted.
     result = on_format(value, nullptr, conversion, result);
-    PyObject* text = PyObject_Format(result, spec);
+    PyObject* text = format_object(result, spec);
     if (text == nullptr && active()) on_raised(result, spec);
     if (text != nullptr && active()) text = on_format(result, spec, 0, text);
     Py_DECREF(result);
     return text;
   }
   if (spec != nullptr || !PyUnicode_CheckExact(result)) {
-    PyObject* text = PyObject_Format(result, spec);
+    PyObject* text = format_object(result, spec);
     Py_DECREF(result);
     if (text == nullptr) {
       if (active()) on_raised(value, spec);
@@ -653,6 +703,8 @@ struct {
     {"probe_touch_extend", probe_touch<Touch::kExtend>},
     {"probe_touch_match", probe_touch<Touch::kMatch>},
     {"probe_touch_with", probe_touch<Touch::kWith>},
+    {"probe_merge", probe_merge},
+    {"probe_merged", probe_merged},
     {"probe_iter", probe_iter},
     {"probe_next", probe_next},
     {"probe_call", probe_call},
@@ -677,6 +729,10 @@ struct {
 thread_local Handover* tls_handover = nullptr;
 
 PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs) { return call_flat(f, args, kwargs); }
+
+PyObject* probed_vectorcall(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  return call(f, args, PyVectorcall_NARGS(nargsf), nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+}
 
 int init_probes(PyObject* module) {
   probe_type.tp_name = "magpy._interp.Probe";

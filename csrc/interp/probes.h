@@ -24,6 +24,7 @@ extern thread_local Handover* tls_handover;
 
 // Performs f(*args, **kwargs) for the session, reported like a call of the program.
 PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs);
+PyObject* probed_vectorcall(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* kwnames);
 
 int init_probes(PyObject* module);
 

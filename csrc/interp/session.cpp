@@ -13,7 +13,7 @@ namespace magpy {
 
 thread_local Session* tls_session = nullptr;
 thread_local int tls_pause = 0;
-thread_local bool tls_c_call = false;
+thread_local unsigned char tls_c_call = kPassedOn;
 
 namespace {
 
@@ -305,9 +305,9 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
   int pause = tls_pause;
   tls_pause = 0;
-  tls_c_call = true;  // what runs below f gives its results to f
+  tls_c_call = kComputed;  // what runs below f gives its results to f
   PyObject* r = PyObject_Call(f, pos, kw);
-  tls_c_call = false;
+  tls_c_call = kPassedOn;
   tls_pause = pause;
   return r;
 }

@@ -23,10 +23,21 @@ extern thread_local Session* tls_session;
 // that start then run with their own code object.
 extern thread_local int tls_pause;
 inline bool active() { return tls_session != nullptr && tls_pause == 0; }
-// The current frame has called a C function that computes with the values it is given, and no frame has started below it.
-extern thread_local bool tls_c_call;
-// A frame gives `value` (borrowed) to such a C function.
-void on_value_to_c(PyObject* value);
+// What the C function that the current frame has called does with what frames give it; kPassedOn again below such a frame.
+enum ToC : unsigned char {
+  kPassedOn = 0,
+  kComputed = 1,   // it computes with all values
+  kJudged = 2,     // it computes with what functions answer, and passes on what generators yield
+  kIterated = 4,   // it iterates over what it is given
+};
+extern thread_local unsigned char tls_c_call;
+// What is given to such C code, by a generator's frame or by a function.
+inline ToC use_of_given(unsigned char to_c, bool generator) {
+  if ((to_c & kComputed) || ((to_c & kJudged) && !generator)) return kComputed;
+  return static_cast<ToC>(to_c & kIterated);
+}
+// C code uses `value` (borrowed) so.
+void on_value_to_c(PyObject* value, ToC use);
 // A frame of `func`, called with a first argument of type `self`, gives `value`.  What stands behind a slot such as
 // `__index__` or `__len__` gives it to C code that computes with it.
 void on_result(PyObject* func, PyTypeObject* self, PyObject* value);

@@ -8,6 +8,7 @@
 
 #include "classes.h"
 #include "dispatch.h"
+#include "iterators.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -78,11 +79,18 @@ bool is_builtin(PyObject* f, const char* name) {
   return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
 }
 
+// functools.reduce; its function reports itself (iterators.h).  An array's method has the same name.
+bool is_reduce(PyObject* f) {
+  if (!is_builtin(f, "reduce")) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(f)->m_module;
+  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_functools") == 0;
+}
+
 // C functions that hand on what an iterator or a function gives them without looking at it.
 bool passes_on(PyObject* f) {
   for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyMap_Type, &PyFilter_Type})
     if (f == reinterpret_cast<PyObject*>(t)) return true;
-  return is_builtin(f, "next") || is_builtin(f, "reduce");
+  return is_builtin(f, "next") || is_reduce(f);
 }
 
 // type(x) and isinstance(x, ...).
@@ -133,6 +141,23 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
   ErrorGuard error;
   if (!tracked(s, a)) touch(s, a, deep);
   if (!tracked(s, b)) touch(s, b, deep);
+}
+
+// An object written in C whose operations may ask methods of the program and compute with what they answer.  Lists take over
+// what they are given.
+bool computes(PyObject* o) {
+  if (is_leaf(o) || is_tensor(o) || PyList_Check(o) || PyTuple_Check(o) || is_deque(o)) return false;
+  return PyDict_Check(o) || c_base(Py_TYPE(o)) == Py_TYPE(o);
+}
+
+// Whether the answer of a comparison is what a method of the program answers, as it is.
+bool compares_in_python(PyObject* o, int op) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("__lt__"), PyUnicode_InternFromString("__le__"),
+                                    PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__ne__"),
+                                    PyUnicode_InternFromString("__gt__"), PyUnicode_InternFromString("__ge__")};
+  if (is_leaf(o) || is_tensor(o)) return true;
+  PyObject* found = names[op] == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(o), names[op]);
+  return found != nullptr && PyFunction_Check(found);
 }
 
 // Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.
@@ -230,6 +255,7 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
       PyUnicode_InternFromString("__index__"), PyUnicode_InternFromString("__len__"),         PyUnicode_InternFromString("__bool__"),
       PyUnicode_InternFromString("__hash__"),  PyUnicode_InternFromString("__length_hint__"), PyUnicode_InternFromString("__float__"),
       PyUnicode_InternFromString("__complex__"), PyUnicode_InternFromString("__contains__"),  PyUnicode_InternFromString("__eq__"),
+      PyUnicode_InternFromString("__instancecheck__"), PyUnicode_InternFromString("__subclasscheck__"),
   };
   ErrorGuard error;
   for (PyObject* name : slots)
@@ -246,12 +272,10 @@ void on_hashed(PyObject* key) {
   rely_on(s, key);
 }
 
-void on_value_to_c(PyObject* value) {
-  Session* s = tls_session;
-  if (s->tracked->empty() || !tracked(s, value)) return;
-  if (!PyLong_CheckExact(value) && !PyFloat_CheckExact(value) && !PyUnicode_CheckExact(value)) return;
+void on_value_to_c(PyObject* value, ToC use) {
+  if (is_leaf(value) && (use != kComputed || tls_session->tracked->empty())) return;
   ErrorGuard error;
-  rely_on(s, value);
+  touch(tls_session, value, use == kComputed);
 }
 
 void on_uninstrumented(PyCodeObject* code, const char* why) {
@@ -350,6 +374,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     ErrorGuard error;
     rely_on(s, key);
   }
+  tls_c_call = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
   if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
@@ -397,6 +422,7 @@ static bool takes_apart(PyObject* obj, PyObject* key) {
 void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
+  tls_c_call = computes(obj) ? kComputed : kPassedOn;
   if (!s->tracked->empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
@@ -471,9 +497,16 @@ void on_truth(PyObject* obj) {
   touch(s, obj, false);
 }
 
-void on_binary_pre(int, PyObject* a, PyObject* b) { operands_pre(a, b, false); }
+void on_binary_pre(int, PyObject* a, PyObject* b) {
+  operands_pre(a, b, false);
+  // Text formatting, a dict and an array compute with what methods of the program answer.
+  tls_c_call = PyUnicode_Check(a) || PyBytes_Check(a) || computes(a) || computes(b) ? kComputed : kPassedOn;
+}
 
-void on_compare_pre(int, PyObject* a, PyObject* b) { operands_pre(a, b, true); }
+void on_compare_pre(int op, PyObject* a, PyObject* b) {
+  operands_pre(a, b, true);
+  tls_c_call = compares_in_python(a, op) && compares_in_python(b, op) ? kPassedOn : kComputed;
+}
 
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("binary", op, a, b, result); }
 
@@ -560,10 +593,14 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
           read_type(s, args[0]);
         else if (is_builtin(f, "issubclass") && npos == 2)
           read_bases(s, args[0]);
+        else
+          // A text is a program, a name.
+          for (Py_ssize_t i = 0; i < npos + nkw; ++i)
+            if (PyUnicode_Check(args[i])) rely_on(s, args[i]);
         return false;
       case kLeafTouch:
       case kLeafTorch:
-        tls_c_call = !passes_on(f);
+        tls_c_call = passes_on(f) ? kPassedOn : kComputed;
         if (self != nullptr) touch(s, self, true);
         for (Py_ssize_t i = 0; i < npos + nkw; ++i) touch(s, args[i], true);
         return false;
@@ -599,6 +636,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
           else
             touch(s, first, false);
         }
+        // A dict and a set look for each element among those that they have.
+        tls_c_call = first != nullptr && (PyList_Check(first) || is_deque(first)) ? kPassedOn : kComputed;
         for (Py_ssize_t i = 0; i < nrest + nkw; ++i) touch(s, rest[i], false);
         return false;
       case kLeafGetattr:
@@ -614,7 +653,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (!handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames, &r)) return false;
   if (r == g_absent) {
     Py_DECREF(r);
-    tls_c_call = use_handler && !passes_on(f);
+    tls_c_call = use_handler && !passes_on(f) ? kComputed : kPassedOn;
     return false;
   }
   if (r == Py_NotImplemented) {
@@ -637,6 +676,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   ErrorGuard error;
   uint8_t leaf = classify(s, f, nullptr);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
+  if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
   if (leaf == kLeafFrame || leaf == kLeafPure) return result;
   if (leaf == kLeafGetattr || leaf == kLeafDictGet) {
     PyObject* self = bound_self(f);

@@ -181,6 +181,9 @@ def again(h: Handler, f: Any, args: tuple[Any, ...]) -> None:
 def ambient(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Depends on the decimal context of the thread."""
     again(h, opaque.decimal_context, ())
+    values = (getattr(f, "__self__", None), *args, *kwargs.values())
+    for a in values:
+        h.session.touch(a)
     return ABSENT
 
 
@@ -281,7 +284,7 @@ def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """`int(x)`, `float(x)`, ...: a number made of a number, a tensor or an object."""
     if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
         return h.tracked_call(f, args, kwargs)
-    if args and type(args[0]) in (int, float, bool, str):
+    if args and all(type(a) in (int, float, bool, str) for a in (*args, *kwargs.values())):
         return f(*args, **kwargs)
     if args and isinstance(args[0], torch.Tensor):
         h.recorder.direct = True

@@ -198,8 +198,6 @@ for _name, _probe_name in {
     "UNPACK_SEQUENCE": "touch_unpack",
     "UNPACK_EX": "touch_unpack",
     "LIST_EXTEND": "touch_extend",
-    "DICT_UPDATE": "touch_extend",
-    "DICT_MERGE": "touch_extend",
     "GET_LEN": "touch_match",
     "MATCH_MAPPING": "touch_match",
     "MATCH_SEQUENCE": "touch_match",
@@ -261,6 +259,19 @@ def _set_update(arg: int) -> list[Item]:
     if arg != 1:  # no compiler emits it
         return [*_perform("touch_extend", 1), _i("SET_UPDATE", arg)]
     return _perform("set_update", 2)
+
+
+def _merge(op: str) -> Rewrite:
+    """Keys of a mapping choose a place or a parameter."""
+
+    def rewrite(arg: int) -> list[Item]:
+        return [*_perform("merge", 1), _i(op, arg), *_perform("merged", 0, 0, pop=True)]
+
+    return rewrite
+
+
+_register("DICT_UPDATE", _merge("DICT_UPDATE"))
+_register("DICT_MERGE", _merge("DICT_MERGE"))
 
 
 @_rewrite("FOR_ITER")

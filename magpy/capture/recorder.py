@@ -274,6 +274,7 @@ class Recorder(TorchFunctionMode):
         self._scalars = scalars
         self._relied: set[Var] = set()
         self._rely = False
+        self._takes_apart = False  # the operation asks sequences for their items
         self._on_host = False
         self._given_array = False
         self._leaf = False
@@ -428,8 +429,8 @@ class Recorder(TorchFunctionMode):
             self._buffers.append((v, v))
         if self._depth == 0 and not self._direct_python(v, t):
             raise refuse(
-                f"a {t.__name__} is given to a tensor operation, which asks it for a number",
-                "Convert it first, with int() or float()",
+                f"a {t.__name__} is given to a tensor operation, which asks it for numbers",
+                "Convert it first, with int(), float() or list()",
             )
         return v
 
@@ -439,6 +440,8 @@ class Recorder(TorchFunctionMode):
             return True
         if module_of_type(t).partition(".")[0] == "torch":
             return True
+        if self._takes_apart and hasattr(t, "__len__") and hasattr(t, "__getitem__"):
+            return False
         return not any(hasattr(t, name) for name in ("__index__", "__float__", "__complex__"))
 
     # ------------------------------------------------------------- values that differ between calls
@@ -704,7 +707,12 @@ class Recorder(TorchFunctionMode):
         self._buffers.clear()
         if self.any_tracked:
             self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
-        return tuple(self.convert(a) for a in args), {k: self.convert(v) for k, v in kwargs.items()}
+        self._takes_apart = True
+        try:
+            plan = tuple(self.convert(a) for a in args)
+            return plan, {k: self.convert(v) for k, v in kwargs.items()}
+        finally:
+            self._takes_apart = False
 
     def note_modes(self) -> None:
         """Adds a step where torch's modes differ from those of the last operation."""

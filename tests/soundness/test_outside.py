@@ -28,7 +28,7 @@ import pytest
 import torch
 
 import magpy
-from tests.soundness.test_numbers import describe
+from tests.soundness.followed import describe
 
 IMPORTS = "import array, bisect, collections, copy, dataclasses, functools, heapq, io, itertools, json, math, operator, os, random, re, statistics, string, struct, sys, types, warnings, torch\nimport numpy as np"
 EXPRESSIONS = r"""
