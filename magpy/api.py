@@ -64,7 +64,9 @@ def compile(
         backend: "inductor", "eager", any name that `torch._dynamo.list_backends()` knows, or a
             callable `(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> callable`.
         fullgraph: raise `CaptureError` when a call cannot become one entry with one graph.
-        dynamic: accepted for compatibility with torch.compile; sizes are static until they vary.
+        dynamic: None: sizes and numbers among the arguments are static until they vary, then one
+            entry serves all for which the program does the same; True: they are taken to vary from
+            the first call on; False: never.
         mode: as in torch.compile ("default", "reduce-overhead", "max-autotune",
             "max-autotune-no-cudagraphs"), or "auto": the first calls are served by eager and by
             what the backend compiled (on CUDA also with CUDA graphs) in turn, and the fastest

@@ -93,6 +93,11 @@ bool passes_on(PyObject* f) {
   return is_builtin(f, "next") || is_reduce(f);
 }
 
+// C functions that look at no element of a tuple or list, nor hand on an iterator by which others may.
+bool keeps_elements(PyObject* f) {
+  return f == reinterpret_cast<PyObject*>(&PyList_Type) || f == reinterpret_cast<PyObject*>(&PyTuple_Type) || is_builtin(f, "len");
+}
+
 // type(x) and isinstance(x, ...).
 bool asks_class(PyObject* f, Py_ssize_t npos) {
   if (f == reinterpret_cast<PyObject*>(&PyType_Type)) return npos == 1;
@@ -133,12 +138,20 @@ bool has_tensor(PyObject* v, int depth = 0) {
   return false;
 }
 
+// What is taken apart, and put together, without a look at its elements, which stay the same objects.
+bool is_sequence(PyObject* v) { return PyTuple_Check(v) || PyList_Check(v); }
+
 // Two operands are about to be combined or, which looks into them, compared.
 void operands_pre(PyObject* a, PyObject* b, bool deep) {
   Session* s = tls_session;
   ++s->events;
   if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
   ErrorGuard error;
+  if (!deep && is_sequence(a) && is_sequence(b)) {
+    touch_kept(s, a, false);
+    touch_kept(s, b, false);
+    return;
+  }
   if (!tracked(s, a)) touch(s, a, deep);
   if (!tracked(s, b)) touch(s, b, deep);
 }
@@ -475,7 +488,10 @@ void on_touch(PyObject* obj, Touch how) {
   ++s->events;
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
-  touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
+  if ((how == Touch::kUnpack || how == Touch::kExtend) && is_sequence(obj))
+    touch_kept(s, obj, false);
+  else
+    touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
 }
 
 void on_truth(PyObject* obj) {
@@ -504,6 +520,29 @@ void on_binary_pre(int, PyObject* a, PyObject* b) {
 }
 
 void on_compare_pre(int op, PyObject* a, PyObject* b) {
+  Session* s = tls_session;
+  // Numbers of the run in tuples and lists are compared one by one, each with what it meets.
+  if ((op == Py_EQ || op == Py_NE) && ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
+      (has_tracked(s, a) || has_tracked(s, b))) {
+    ErrorGuard error;
+    PyObject* r = nullptr;
+    {
+      PauseGuard pause;
+      r = PyObject_CallMethod(s->handler, "compare_items", "OO", a, b);
+    }
+    if (r == nullptr) fail(s, "compare_items");
+    if (r == Py_True) {
+      ++s->events;
+      touch_kept(s, a, true);
+      touch_kept(s, b, true);
+    }
+    bool done = r == Py_True;
+    Py_XDECREF(r);
+    if (done) {
+      tls_c_call = kPassedOn;
+      return;
+    }
+  }
   operands_pre(a, b, true);
   tls_c_call = compares_in_python(a, op) && compares_in_python(b, op) ? kPassedOn : kComputed;
 }
@@ -571,7 +610,9 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     ErrorGuard error;
     if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
-      for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i) any = has_tracked(s, args[i]);
+      const bool keeps = leaf == kLeafTouch && keeps_elements(f);
+      for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
+        any = keeps && is_sequence(args[i]) ? false : has_tracked(s, args[i]);
       // What stores its arguments without looking at them keeps their identity, which is how they are known.
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
     }
@@ -602,7 +643,11 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       case kLeafTorch:
         tls_c_call = passes_on(f) ? kPassedOn : kComputed;
         if (self != nullptr) touch(s, self, true);
-        for (Py_ssize_t i = 0; i < npos + nkw; ++i) touch(s, args[i], true);
+        for (Py_ssize_t i = 0; i < npos + nkw; ++i)
+          if (is_sequence(args[i]) && keeps_elements(f))
+            touch_kept(s, args[i], true);
+          else
+            touch(s, args[i], true);
         return false;
       case kLeafSetattr:
         if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) {
@@ -638,7 +683,11 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
         }
         // A dict and a set look for each element among those that they have.
         tls_c_call = first != nullptr && (PyList_Check(first) || is_deque(first)) ? kPassedOn : kComputed;
-        for (Py_ssize_t i = 0; i < nrest + nkw; ++i) touch(s, rest[i], false);
+        for (Py_ssize_t i = 0; i < nrest + nkw; ++i)
+          if (first != nullptr && PyList_Check(first))
+            touch_kept(s, rest[i], false);
+          else
+            touch(s, rest[i], false);
         return false;
       case kLeafGetattr:
         return false;

@@ -183,6 +183,8 @@ void rely_on(Session* s, PyObject* o);
 PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b, PyObject* result);
 // An object is looked into as a whole; `deep`: so are the containers in it.
 void touch(Session* s, PyObject* o, bool deep);
+// The same for what passes its elements on without a look at them: they stay known by their identity.
+void touch_kept(Session* s, PyObject* o, bool deep);
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // What a class inherits from was looked at.
 void read_bases(Session* s, PyObject* cls);

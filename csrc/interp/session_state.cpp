@@ -340,6 +340,10 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
 
 void touch(Session* s, PyObject* o, bool deep) {
   if (!s->tracked->empty()) rely_on(s, o);
+  touch_kept(s, o, deep);
+}
+
+void touch_kept(Session* s, PyObject* o, bool deep) {
   Seen seen;
   touch_into(s, o, deep, seen);
 }

@@ -43,8 +43,12 @@ class Inductor:
         """Compiles a graph."""
         import torch
         from torch._inductor import config
+        from torch._subclasses import FakeTensor
 
         patches, settings = self.patches(), cast(Any, config)
+        mode = next((t.fake_mode for t in example_inputs if isinstance(t, FakeTensor)), None)
+        if mode is not None:
+            return compile_graph(gm, example_inputs, patches, mode, symbolic=True)
         fixed = gm.meta.get(STATIC_INPUTS, 0)
         if (
             fixed
@@ -59,7 +63,7 @@ class Inductor:
 
 
 def compile_graph(
-    gm: Any, inputs: list[Any], patches: dict[str, Any], mode: Any = None
+    gm: Any, inputs: list[Any], patches: dict[str, Any], mode: Any = None, symbolic: bool = False
 ) -> Callable[..., Any]:
     """What TorchInductor makes of a graph.
 
@@ -68,6 +72,8 @@ def compile_graph(
         inputs: tensors, or fake tensors of `mode`.
         patches: settings of `torch._inductor.config`.
         mode: a `FakeTensorMode`.
+        symbolic: sizes of the inputs may be symbols of its environment, which learns what the
+            compiled graph relies on.
     """
     from torch._guards import TracingContext, tracing
     from torch._inductor import config
@@ -82,7 +88,9 @@ def compile_graph(
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     with tracing(TracingContext(mode)):
-        compiled = compile_fx(gm, inputs, config_patches=patches or None, ignore_shape_env=True)
+        compiled = compile_fx(
+            gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
+        )
     return cast(Callable[..., Any], compiled)
 
 

@@ -23,8 +23,17 @@ import torch
 from magpy import _interp
 from magpy.capture import arrays, attribution, calls, leaves, memory, opaque
 from magpy.capture.leaves import Leaf
-from magpy.capture.recorder import Recorder, where_text
-from magpy.capture.steps import EffectStep, HostStep, OutsideRef, Record, Var, is_leaf
+from magpy.capture.recorder import Recorder, has_ref, where_text
+from magpy.capture.steps import (
+    LEAF_TYPES,
+    EffectStep,
+    HostStep,
+    OutsideRef,
+    Record,
+    Var,
+    is_leaf,
+)
+from magpy.capture.symbols import Symbols
 from magpy.errors import Refusal, hide_frames
 from magpy.mock.spec import Builder, Const
 from magpy.mock.support import advance
@@ -50,10 +59,10 @@ def _frames_hidden(method: Callable[..., Any]) -> Callable[..., Any]:
 class Handler:
     """What the C++ session asks while the program runs.  Every method runs with events paused."""
 
-    def __init__(self, scalars: bool = True) -> None:
+    def __init__(self, scalars: bool = True, symbols: Symbols | None = None) -> None:
         """Starts an empty session."""
         self.session = _interp.Session(self)
-        self.recorder = Recorder(self.session.is_outside, self.session, scalars)
+        self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
@@ -246,6 +255,8 @@ class Handler:
             return result
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+            if recorder.symbols is not None and not has_ref(plan):
+                return result  # of symbols that are what they are in this run
             self._notes_writing(written or ())
             return recorder.track(f, *plan, result)
         except Refusal as r:
@@ -292,6 +303,24 @@ class Handler:
     def compare(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A comparison with a tracked operand."""
         return self.derive(COMPARE[op], (a, b), {}, result)
+
+    @_frames_hidden
+    def compare_items(self, a: Any, b: Any) -> bool:
+        """Two tuples or lists are about to be tested for equality, item by item.
+
+        Returns:
+            Whether that is all: they hold numbers and the like only.
+        """
+        pairs = list(zip(a, b, strict=False)) if len(a) == len(b) else []
+        if not all(type(v) in LEAF_TYPES for pair in pairs for v in pair):
+            return False
+        for x, y in pairs:
+            same = bool(x == y)
+            if self.session.tracked(x) is not None or self.session.tracked(y) is not None:
+                self.derive(operator.eq, (x, y), {}, same)
+            if not same:
+                break
+        return True
 
     def unary(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A unary operation on a tracked value."""
@@ -459,6 +488,9 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder._depth or self.refusal is not None:
             return ABSENT
+        if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
+            # len() itself would make a number of its own of the one that is followed.
+            return args[0].size(0) if args[0].dim() else ABSENT
         if not leaves.numpy_function(f) or not _recomputable((args, kwargs)):
             return ABSENT
         values = (*args, *kwargs.values())

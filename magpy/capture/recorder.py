@@ -26,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 from magpy import _interp, _tensor, config
 from magpy.capture import memory
 from magpy.capture.effects import CONTAINERS, container_states, content_of
+from magpy.capture.follow import Follower, collect
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -39,8 +40,10 @@ from magpy.capture.steps import (
     Ref,
     TorchModes,
     Var,
+    identity,
     is_leaf,
 )
+from magpy.capture.symbols import Symbols, is_open, plain
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
@@ -263,18 +266,26 @@ class Recorder(TorchFunctionMode):
         session: the C++ session, which knows the values that differ from call to call by their
             identity.
         scalars: whether a graph may take Python numbers as inputs.
+        symbols: the sizes and numbers that vary from call to call; None if there are none.
     """
 
     def __init__(
-        self, is_outside: Callable[[Any], bool], session: Any = None, scalars: bool = True
+        self,
+        is_outside: Callable[[Any], bool],
+        session: Any = None,
+        scalars: bool = True,
+        symbols: Symbols | None = None,
     ) -> None:
         """Starts empty."""
         super().__init__()
         self._session = session
         self._scalars = scalars
+        self.symbols = symbols
+        self._follower = Follower(self, symbols) if symbols is not None else None
         self._relied: set[Var] = set()
         self._rely = False
         self._takes_apart = False  # the operation asks sequences for their items
+        self._exact = False
         self._on_host = False
         self._given_array = False
         self._leaf = False
@@ -372,9 +383,17 @@ class Recorder(TorchFunctionMode):
         var = self.new_var(tensor)
         self.record.inputs[var] = tensor
         # The guard is on what the tensor was before the run changed it.
-        self.metas[id(tensor)] = _tensor.TensorMeta(tensor)
+        dims = 0
+        if self.symbols is not None and not self.symbols.fixed:
+            with unheard():
+                dims = self.symbols.tensor(var, tensor)
+        self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims)
         self._versions[var] = _tensor.tensor_version(tensor)
         return var
+
+    def is_loose(self, found: set[Var]) -> bool:
+        """Whether the shape of one of these variables follows from data."""
+        return bool(found & self._loose)
 
     def dirty(self) -> frozenset[Var]:
         """The outside tensors that were changed in place so far."""
@@ -396,6 +415,8 @@ class Recorder(TorchFunctionMode):
         if t in (int, float, str, bool, type(None)):
             return v
         if t is tuple or t is torch.Size:
+            if t is torch.Size and self._exact and self.any_tracked:
+                self._session.rely_on(v)  # which a step would keep as a tuple
             return tuple(self.convert(x) for x in v)
         if t in (list, dict) and self._is_outside(v):
             self._session.touch(v)
@@ -448,6 +469,9 @@ class Recorder(TorchFunctionMode):
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
         if t in (int, float, complex):
+            symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
+            if symbol is not None:
+                return Ref(var) if is_open(symbol) else v
             if self._rely:
                 self.rely_on(v, var)
                 return v
@@ -460,6 +484,9 @@ class Recorder(TorchFunctionMode):
         if var in self._relied:
             return
         self._relied.add(var)
+        if self.symbols is not None and var in self.symbols.numbers:
+            plain(self.symbols.numbers[var])
+            return
         kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
         self._add(
             HostStep(identity, (Ref(var),), {}, kind, expected, [], where_text(2), self.dirty())
@@ -476,6 +503,10 @@ class Recorder(TorchFunctionMode):
         """Notes that `func` of converted arguments gave `result`; returns it, or its equal."""
         t = type(result)
         where = where_text(3)
+        if self._follower is not None and not kwargs and owner is None:
+            followed = self._follower.number(func, args, result)
+            if followed is not _interp.ABSENT:
+                return followed
         expected: Any
         if t in (int, float, complex) or (t is str and len(result) > 1):
             result = _interp.fresh(result)
@@ -511,13 +542,50 @@ class Recorder(TorchFunctionMode):
         self.any_tracked = True
         return result
 
+    # ------------------------------------------------------------- numbers that vary
+
+    def argument(self, value: Any) -> Any:
+        """A number among the arguments becomes an input.  Returns an equal one to use instead."""
+        fresh = _interp.fresh(value)
+        var = self.new_var()
+        self.record.numbers[id(fresh)] = fresh
+        self._add(
+            HostStep(identity, (OutsideRef(fresh),), {}, "bind", type(value), [], "", result=var)
+        )
+        self._session.track(fresh, var)
+        self.any_tracked = True
+        if self.symbols is not None:
+            self.symbols.number(var, fresh)
+        return fresh
+
+    def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
+        """A number that the run computes from sizes.  Returns an equal one, and its variable."""
+        value, var = _interp.fresh(value), self.new_var()
+        self._add(
+            HostStep(
+                func,
+                args,
+                {},
+                "bind",
+                type(value),
+                [],
+                where_text(4),
+                self.dirty(),
+                result=var,
+                symbolic=True,
+            )
+        )
+        self._session.track(value, var)
+        self.any_tracked = True
+        return value, var
+
     def convert_all(self, values: Any) -> Any:
         """Arguments of a host step: tracked values stay what they are."""
-        rely, self._rely = self._rely, False
+        rely, self._rely, self._exact = self._rely, False, True
         try:
             return self.convert(values)
         finally:
-            self._rely = rely
+            self._rely, self._exact = rely, False
 
     # ------------------------------------------------------------- the mode
 
@@ -611,11 +679,9 @@ class Recorder(TorchFunctionMode):
             if accessor is not None:
                 name = accessor[1]
                 if accessor[0] == "get" and name in METADATA and not self._heard:
-                    self._metadata_read(args, name)
-                    return func(*args, **kwargs)
+                    return self._metadata(func, args, kwargs, name)
         elif (name in METADATA and not self._heard) or name in _MODE_SETTERS:
-            self._metadata_read(args, name)
-            return func(*args, **kwargs)
+            return self._metadata(func, args, kwargs, name)
         elif name == "type" and len(args) == 1 and not kwargs:
             return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args and not self._heard:
@@ -657,6 +723,13 @@ class Recorder(TorchFunctionMode):
             self.refusal = Refusal("the recorder failed")
         return result
 
+    def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
+        self._metadata_read(args, name)
+        result = func(*args, **kwargs)
+        if self._follower is None or name not in _SHAPE_READS or self.refusal is not None:
+            return result
+        return self._follower.metadata(func, args, kwargs, name, result)
+
     def _metadata_read(self, args: tuple[Any, ...], name: str) -> None:
         if self._loose and name in _SHAPE_READS:
             self._pin_shapes(args)
@@ -694,7 +767,7 @@ class Recorder(TorchFunctionMode):
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
     def _before(
-        self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any
+        self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any, follow: bool = True
     ) -> tuple[Any, Any]:
         # Arguments are written down before the operation: it may change them.
         self.operations += 1
@@ -709,10 +782,14 @@ class Recorder(TorchFunctionMode):
             self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
         self._takes_apart = True
         try:
-            plan = tuple(self.convert(a) for a in args)
-            return plan, {k: self.convert(v) for k, v in kwargs.items()}
+            plan = tuple(self.convert(a) for a in args), {
+                k: self.convert(v) for k, v in kwargs.items()
+            }
         finally:
             self._takes_apart = False
+        if self._follower is not None:
+            self._follower.before(func, plan, (*args, *kwargs.values()), follow)
+        return plan
 
     def note_modes(self) -> None:
         """Adds a step where torch's modes differ from those of the last operation."""
@@ -759,7 +836,7 @@ class Recorder(TorchFunctionMode):
         if name in _HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
         if not outs and result is not None and not self._only_known(result):
-            if not _has_ref(args) and not _has_ref(kwargs):
+            if not has_ref(args) and not has_ref(kwargs):
                 return result
             if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
                 return self.track(func, args, kwargs, result)
@@ -773,19 +850,37 @@ class Recorder(TorchFunctionMode):
             return result
         loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC)) and name not in _STATIC_RESULT
         if self._loose or (loose and self._scalars):
-            found: set[Var] = set()
-            _collect_refs((args, kwargs), found)
-            if loose or found & self._loose:
-                # Only what takes a tensor apart gives as many tensors as its shape says.
-                loose = bool(outs) and name in _SPLITS and not isinstance(result, torch.Tensor)
-                if not loose:
-                    self._loose.update(v for _, v in outs)
-                    self._ever_loose.update(v for _, v in outs)
+            loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
+        if self._follower is not None:
+            self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
         return result
+
+    def _loosen(
+        self, name: str, plan: Any, result: Any, outs: list[tuple[Any, Var]], by_data: bool
+    ) -> bool:
+        """Notes that the shapes of results follow from data; True if even how many there are does.
+
+        Args:
+            name: the operation.
+            plan: its arguments.
+            result: its results.
+            outs: the new tensors among them.
+            by_data: the operation itself looks at data.
+        """
+        found: set[Var] = set()
+        collect(plan, found)
+        if not by_data and not self.is_loose(found):
+            return False
+        # Only what takes a tensor apart gives as many tensors as its shape says.
+        if outs and name in _SPLITS and not isinstance(result, torch.Tensor):
+            return True
+        self._loose.update(v for _, v in outs)
+        self._ever_loose.update(v for _, v in outs)
+        return False
 
     def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
         """The arguments of an operation whose result may have the memory of one of them.
@@ -822,7 +917,7 @@ class Recorder(TorchFunctionMode):
         Its values are those of the watched run wherever the program uses them.
         """
         found: set[Var] = set()
-        _collect_refs(targets, found)
+        collect(targets, found)
         for var in found:
             shared = self._shared.pop(self.record.storages.get(var, 0), None)
             if shared is not None and sys.getrefcount(shared[0]) > _HELD_BY_A_TENSOR:
@@ -864,8 +959,9 @@ class Recorder(TorchFunctionMode):
 
     def _has_number(self, v: Any) -> bool:
         found: set[Var] = set()
-        _collect_refs(v, found)
-        return any(var not in self.record.storages for var in found)
+        collect(v, found)
+        followed = self.symbols.numbers if self.symbols is not None else ()
+        return any(var not in self.record.storages and var not in followed for var in found)
 
     def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
         """The operation raised: it is done again at its place, and must raise the same again."""
@@ -995,6 +1091,8 @@ class Recorder(TorchFunctionMode):
             raise refuse(
                 f"{name} returns a {type(result).__name__}, which magpy cannot compare", ""
             )
+        if self._follower is not None:
+            self._follower.after(result, outs, graph=False)
         self._add(
             HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random, mutates)
         )
@@ -1008,7 +1106,7 @@ class Recorder(TorchFunctionMode):
         plan: tuple[Any, Any] = (), {}
         if not self._depth and self.refusal is None:
             try:
-                plan = self._before(func, "", None, args, kwargs)
+                plan = self._before(func, "", None, args, kwargs, follow=False)
             except Refusal as r:
                 self.refusal = r.without_frames()
         if self._depth or self.refusal is not None:
@@ -1050,7 +1148,7 @@ class Recorder(TorchFunctionMode):
         if not fresh:
             return
         func, args, kwargs = _sized(func, args, kwargs)
-        plan = self._before(func, "", None, args, kwargs)
+        plan = self._before(func, "", None, args, kwargs, follow=False)
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
         self.note_modes()
@@ -1061,6 +1159,8 @@ class Recorder(TorchFunctionMode):
         if self._on_host or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
             return
+        if self._follower is not None:
+            self._follower.after(result, outs, graph=True)
         self._add(OpStep(func, plan[0], plan[1], outs, is_random, mutates))
 
     def _written(self) -> frozenset[Var]:
@@ -1079,6 +1179,7 @@ class Recorder(TorchFunctionMode):
         """The record, with what can be said only at the end."""
         self.record.mutated = self.dirty() | self._written()
         self.record.loose = frozenset(self._ever_loose)
+        self.record.symbols = self.symbols
         self._looked_below()
         self._shared_unchanged()
         self._shared.clear()
@@ -1201,22 +1302,6 @@ def _replaced(v: Any, places: dict[int, Any]) -> Any:
     return v
 
 
-def identity(v: Any) -> Any:
-    """The value itself: what a check of a value computed earlier calls."""
-    return v
-
-
-def _collect_refs(v: Any, out: set[Var]) -> None:
-    if isinstance(v, Ref):
-        out.add(v.var)
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            _collect_refs(x, out)
-    elif isinstance(v, dict):
-        for x in v.values():
-            _collect_refs(x, out)
-
-
 def _first_of(t: type, values: Any) -> Any:
     """The first object of this very type among arguments, or None."""
     for v in values:
@@ -1233,14 +1318,15 @@ def _has_array(args: Any) -> bool:
     return any(type(a).__module__ == "numpy" for a in args)
 
 
-def _has_ref(v: Any) -> bool:
+def has_ref(v: Any) -> bool:
+    """Whether an argument tree refers to anything outside or to a variable."""
     if isinstance(v, (Ref, OutsideRef, Fresh)):
         return True
     if isinstance(v, (tuple, list)):
-        return any(_has_ref(x) for x in v)
+        return any(has_ref(x) for x in v)
     if isinstance(v, dict):
-        return any(_has_ref(x) for x in v.values())
-    return False
+        return any(has_ref(x) for x in v.values())
+    return isinstance(v, slice) and has_ref((v.start, v.stop, v.step))
 
 
 def _tensor_meta(result: Any) -> Any:

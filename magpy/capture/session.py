@@ -8,6 +8,7 @@ by magpy/runtime/compiled.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,34 @@ from magpy.capture.handler import Handler
 from magpy.capture.native import prepare
 from magpy.capture.recorder import unheard
 from magpy.capture.steps import Record
+from magpy.capture.symbols import Symbols
 from magpy.errors import Refusal
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults
 
 ABSENT = _interp.ABSENT
+
+
+@dataclass(slots=True)
+class Varying:
+    """What varies among the arguments of a call.
+
+    Attributes:
+        sizes: the dimensions, a bit mask, by the identity of a tensor.
+        numbers: places of positional arguments and names of keyword arguments.
+    """
+
+    sizes: dict[int, int]
+    numbers: set[int | str]
+
+    def replace(
+        self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with the numbers changed."""
+        return (
+            tuple(change(v) if i in self.numbers else v for i, v in enumerate(args)),
+            {k: change(v) if k in self.numbers else v for k, v in kwargs.items()},
+        )
 
 
 @dataclass(slots=True)
@@ -62,7 +86,13 @@ class Outcome:
     stage: str = ""
 
 
-def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = True) -> Outcome:
+def run(
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    scalars: bool = True,
+    varying: Varying | None = None,
+) -> Outcome:
     """Calls `f(*args, **kwargs)` for real, watched.
 
     Args:
@@ -70,6 +100,7 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
         args: its positional arguments.
         kwargs: its keyword arguments.
         scalars: whether graphs may take Python numbers as inputs.
+        varying: the sizes and numbers among the arguments that become inputs.
 
     Returns:
         The program's result or exception, and either a capture or the reason why there is none.
@@ -78,7 +109,7 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
     out = Outcome()
     try:
         prepare()
-        handler = Handler(scalars)
+        handler = Handler(scalars, Symbols(varying.sizes) if varying is not None else None)
         state = _tensor.TorchState()
         metas = {
             id(v): _tensor.TensorMeta(v)
@@ -86,6 +117,8 @@ def run(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], scalars: bool = T
             if isinstance(v, torch.Tensor)
         }
         recorder = handler.recorder
+        if varying is not None:
+            args, kwargs = varying.replace(recorder.argument, args, kwargs)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         out.failure, out.stage = e, "start"
@@ -241,5 +274,6 @@ __all__ = [
     "Capture",
     "Handler",
     "Outcome",
+    "Varying",
     "run",
 ]

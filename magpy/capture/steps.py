@@ -117,6 +117,8 @@ class HostStep:
         dirty: the outside tensors (variables) that earlier steps had changed in place when this
             check was made.
         heard, writes: as of an `OpStep`.
+        symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
+            to anything else than the entry's conditions admit.
     """
 
     func: Callable[..., Any]
@@ -133,6 +135,7 @@ class HostStep:
     owner: Any = None
     heard: bool = False
     writes: frozenset[Var] = frozenset()
+    symbolic: bool = False
 
 
 @dataclass(slots=True)
@@ -159,6 +162,11 @@ class EffectStep:
 Step = OpStep | ModeStep | HostStep | EffectStep
 
 
+def identity(v: Any) -> Any:
+    """The value itself: what a check of a value computed earlier calls."""
+    return v
+
+
 class Nested:
     """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
 
@@ -175,6 +183,8 @@ class Record:
             changed.
         types: the classes of the tensors that are not plain ones.
         loose: variables whose shape follows from data.
+        numbers: the numbers among the arguments that are inputs, by identity.
+        symbols: the sizes and numbers that were followed (magpy/capture/symbols.py), or None.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -185,3 +195,5 @@ class Record:
     storages: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
     loose: frozenset[Var] = frozenset()
+    numbers: dict[int, Any] = field(default_factory=dict)
+    symbols: Any = None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from magpy.capture.leaves import NUMBER_METHODS
-from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var
+from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var, identity
 
 
 def _names(text: str) -> frozenset[str]:
@@ -98,6 +98,10 @@ class Certain:
     def _host(self, step: HostStep) -> None:
         if step.kind != "bind" or step.result is None:
             return
+        if step.symbolic:
+            self._steps.add(id(step))
+            self._numbers[step.result] = step.expected, _SMALL
+            return
         found = self._judge(step)
         if found is not None and found[0] is step.expected:
             self._steps.add(id(step))
@@ -114,7 +118,7 @@ class Certain:
             return None
         if args and isinstance(args[0], OutsideRef):
             # The guard has found it there, and of its type.
-            return (step.expected, _SMALL) if f in (operator.getitem, getattr) else None
+            return (step.expected, _SMALL) if f in (operator.getitem, getattr, identity) else None
         if getattr(f, "__name__", "") in NUMBER_METHODS:
             first = args[0] if args else None
             if isinstance(first, Ref) and first.var not in self._numbers:

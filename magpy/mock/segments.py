@@ -352,6 +352,7 @@ class _Hoist:
                 not isinstance(s, HostStep)
                 or s.kind in ("none", "call")
                 or s.mutates
+                or s.symbolic
                 or k in self.hoisted
             ):
                 continue
@@ -386,7 +387,7 @@ class _Hoist:
             return [], self.steps
         prelude = [self.steps[i] for i in sorted(self.ahead)]
         # What only the checks needed is not done a second time.
-        gone = set(self.hoisted)
+        gone = {i for i in self.hoisted if not _symbolic(self.steps[i])}
         for i in sorted(self.ahead, reverse=True):
             s = self.steps[i]
             if isinstance(s, OpStep) and not any(
@@ -449,6 +450,23 @@ class _Schedule:
             self.blocked.add(step.result)
 
 
+def _symbolic(step: Step) -> bool:
+    return isinstance(step, HostStep) and step.symbolic
+
+
+def pruned(steps: list[Step], needed: set[Var]) -> list[Step]:
+    """The steps without those that compute a size which nobody uses."""
+    used, kept = set(needed), []
+    for step in reversed(steps):
+        if isinstance(step, HostStep) and step.symbolic and step.result not in used:
+            continue
+        if isinstance(step, (OpStep, HostStep)):
+            refs((step.args, step.kwargs), used)
+        kept.append(step)
+    kept.reverse()
+    return kept
+
+
 def _number(step: HostStep) -> bool:
     """Whether a step takes a number out of a tensor, or computes one from numbers."""
     return step.kind == "bind" and step.expected in (int, float, complex) and _safe(step.args)
@@ -501,7 +519,9 @@ def _schedule(
         elif isinstance(step, OpStep):
             native = types is not None and _only_python(step, types)
             schedule.op(step, "native" if native else "graph")
-        elif isinstance(step, HostStep) and numbers and step in numbers and _number(step):
+        elif isinstance(step, HostStep) and (
+            step.symbolic or (numbers and step in numbers and _number(step))
+        ):
             assert step.result is not None
             schedule.op(
                 OpStep(step.func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
@@ -596,6 +616,7 @@ def cut(
         numbers: if Python itself runs the graphs: the steps that are certain, of which graphs may
             hold those that compute Python numbers; no check would follow them there.
     """
+    steps = pruned(steps, needed)
     hoist = _Hoist(steps, needed, start, storages or {})
     if storages is not None:
         hoist.run()

@@ -313,7 +313,9 @@ class Builder:
                 return Const(v)
             return self._remember(v, New("tuple", None, parts))
         if t is torch.Size:
-            return Const(v)
+            if all(isinstance(p, Const) for p in parts):
+                return Const(v)
+            return self._remember(v, New("call", t, [New("tuple", None, parts)]))
         if not t.__flags__ & (1 << 9) or module_of_type(t).startswith("torch.return_types"):
             return self._remember(v, New("call", t, [New("tuple", None, parts)]))
         spec = New("tuple_subclass", t, parts)

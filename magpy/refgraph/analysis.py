@@ -26,6 +26,7 @@ from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
 from magpy.capture.steps import HostStep, OutsideRef
+from magpy.capture.symbols import Conditions
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
 
@@ -94,6 +95,7 @@ class Analysis:
         kwnames: keyword names in the caller's order.
         constants: names that the expressions of relative objects use.
         sharing: pairs of tensors, the first of which the call changes, that share memory.
+        conditions: on the sizes and numbers that vary, to be filled when all graphs are compiled.
     """
 
     npos: int
@@ -104,6 +106,7 @@ class Analysis:
     relative: dict[int, Relative]
     constants: dict[str, Any] = field(default_factory=dict)
     sharing: list[tuple[Any, Any]] = field(default_factory=list)
+    conditions: Conditions | None = None
 
     def guard(self) -> Any:
         """The guard program."""
@@ -188,6 +191,13 @@ class Analyzer:
             if isinstance(step, HostStep) and step.kind == "bind" and step.args:
                 self._counter(step)
         self._tensors()
+        symbols = c.record.symbols
+        conditions = None
+        if symbols is not None and symbols.sources:
+            sources = {id(v): v for _, v, _ in symbols.sources}
+            order = list(sources)
+            conditions = Conditions([(order.index(id(v)), dim) for _, v, dim in symbols.sources])
+            self.checks.append(("py", conditions, tuple(self.operand(v) for v in sources.values())))
         for f, args, value in c.redo:
             last = self.anchors["redo"][-1:]
             # The same question again, with the same answer.
@@ -220,6 +230,7 @@ class Analyzer:
             self.relative,
             self.constants,
             self.sharing,
+            conditions,
         )
 
     def _counter(self, step: HostStep) -> None:
@@ -246,6 +257,10 @@ class Analyzer:
     def bind(self, v: Any, reg: int, expr: str) -> None:
         """Guards what is in a register as far as that is done without looking inside."""
         checks = self.checks
+        if id(v) in self.capture.record.numbers:
+            self.relative[id(v)] = Relative(v, reg, expr)
+            checks.append(("small_int", reg) if type(v) is int else ("type", reg, type(v)))
+            return
         if c_leaf(v):
             checks.append(("leaf", reg, v))
             return

@@ -22,12 +22,14 @@ from magpy.backends import elsewhere
 from magpy.backends.inductor import Inductor
 from magpy.capture import session
 from magpy.capture.recorder import unheard
+from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.entry import BackendError, EntryInfo
+from magpy.runtime.varying import Memory
 
 log = logging.getLogger("magpy")
 _all: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -107,6 +109,13 @@ class Manager:
         self.last_guard_failure = ""
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
+        self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
+
+    def _takes_symbols(self) -> bool:
+        """Whether sizes can be symbols: not where another process compiles, nor in CUDA graphs."""
+        if self.background is not None or self.options.mode == "auto":
+            return False
+        return not (isinstance(self.backend, Inductor) and self.backend.cuda_graphs)
 
     # ------------------------------------------------------------- the dispatcher's questions
 
@@ -144,7 +153,8 @@ class Manager:
             self._note("a compiler is running on another thread")
             return wrapped(*args, **kwargs)
         start, turns = time.perf_counter(), entries.compiler_turns()
-        outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager")
+        varying = self.varying.look(args, kwargs)
+        outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
         # Building an entry makes many objects and no garbage: passes over the program's heap would
         # only cost.
         collecting = gc.isenabled()
@@ -193,8 +203,13 @@ class Manager:
                 self._note(f"{r} (while a compiler ran on another thread)")
                 return
             self._refused(compiled, str(r), r, outcome.exception is not None)
-        except BackendError as e:
-            self._backend_failed(compiled, e)
+        except (BackendError, CannotFollowError) as e:
+            if outcome.capture is not None and outcome.capture.record.symbols is not None:
+                # What can be captured with sizes that are fixed is not lost.
+                self.varying.stop()
+                self._note(f"sizes and numbers that vary are captured one by one: {e}")
+            elif isinstance(e, BackendError):
+                self._backend_failed(compiled, e)
         except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
             self._failed(compiled, e, outcome)
         else:
@@ -216,6 +231,9 @@ class Manager:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
         first = info.runners[0] if info.runners else None
+        if info.conditions is not None and entries.compile_symbolic(info, capture.record):
+            self.compile_seconds += info.compile_seconds
+            return None
         inputs = entries.example_inputs(capture, first.segment) if first is not None else None
         if self.background is not None and first is not None:
             wait = Pending(new, info, self.background)

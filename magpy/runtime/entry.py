@@ -23,6 +23,7 @@ from magpy import _interp, config
 from magpy.backends import Backend, eager
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
+from magpy.backends.sized import giving_sizes, with_sizes
 from magpy.capture.recorder import METADATA, current_modes
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
@@ -60,6 +61,8 @@ class EntryInfo:
     late: bool = False  # it saves what it changes, and can be left after that
     #: Told of a backend that fails where the entry can no longer be left.
     failed: Callable[[BackendError], None] | None = None
+    symbols: Any = None  # of the sizes that vary (magpy/capture/symbols.py)
+    conditions: Any = None
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
@@ -213,22 +216,30 @@ class Runner:
         # hundreds of parameters that is most of the call.
         return functools.partial(run, *self.fixed) if self.fixed else run
 
-    def compile(self, inputs: list[Any]) -> Callable[..., Any]:
+    def compile(self, inputs: list[Any], sizes: bool = False) -> Callable[..., Any]:
         """Compiles the graph; the mock function calls the result directly from then on.
+
+        Args:
+            inputs: what it is compiled for.
+            sizes: sizes of the inputs are symbols.
 
         Raises:
             BackendError: the backend failed.
         """
         start = time.perf_counter()
         modes, nesting = current_modes(), autocast_nesting()
+        places: list[tuple[int, int]] = []
         with _thread_kept():
             try:
                 faults.check("backend")
-                self.segment.graph.meta[STATIC_INPUTS] = len(self.fixed)
+                graph = self.segment.graph
+                graph.meta[STATIC_INPUTS] = len(self.fixed)
+                if sizes:
+                    graph, inputs, places = with_sizes(graph, inputs)
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
                 with busy, _own_warnings(), draws:
-                    compiled = self.backend(self.segment.graph, inputs)
+                    compiled = self.backend(graph, inputs)
                 if not callable(compiled):
                     raise TypeError(
                         f"the backend returned {type(compiled).__name__}, which is not callable"
@@ -239,7 +250,7 @@ class Runner:
                 raise BackendError(f"{type(e).__name__}: {e}") from e
             finally:
                 self.info.compile_seconds += time.perf_counter() - start
-        compiled = self.finished(compiled)
+        compiled = giving_sizes(self.finished(compiled), places)
         self.use(compiled)
         return compiled
 
@@ -418,6 +429,8 @@ def build(
     info.late = late
     runners = [Runner(s, backend, info) for s in plan.segments]
     info.runners = runners
+    info.symbols = capture.record.symbols if analysis.conditions is not None else None
+    info.conditions = analysis.conditions
     code = Code(capture, analysis, plan)
     info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
     if config.logs:
@@ -449,4 +462,28 @@ def example_inputs(capture: Capture, segment: Segment) -> list[Any] | None:
     return found if all(same) else None
 
 
-__all__ = ["BackendError", "EntryInfo", "Runner", "build", "example_inputs"]
+def compile_symbolic(info: EntryInfo, record: Record) -> bool:
+    """Compiles every graph of an entry for all sizes that its symbols may have.
+
+    Returns:
+        Whether it did: there is nothing to do when Python runs the graphs, or no symbol is left.
+
+    Raises:
+        BackendError: the backend failed.
+        CannotFollowError: a graph takes something that was not followed.
+    """
+    import torch._functorch.config as functorch
+
+    symbols = info.symbols
+    runners = [r for r in info.runners if r.backend is not eager] if symbols.free() else []
+    for runner in runners:
+        inputs = [symbols.example(v, record.inputs) for v in runner.segment.inputs]
+        # A compiler finds out more about the sizes: what it compiles later would come too late.
+        with functorch.patch(force_non_lazy_backward_lowering=True):
+            runner.compile(inputs, sizes=True)
+    symbols.fill(info.conditions)
+    info.symbols = None
+    return bool(runners)
+
+
+__all__ = ["BackendError", "EntryInfo", "Runner", "build", "compile_symbolic", "example_inputs"]

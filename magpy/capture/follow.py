@@ -1,0 +1,252 @@
+"""Following sizes that vary through the operations of a watched run.
+
+Owns what is done beside each operation and each read of metadata, so that the program and the steps
+get numbers whose symbols are known.  Does not own the symbols themselves (magpy/capture/symbols.py)
+nor the steps (magpy/capture/recorder.py, the only caller).
+
+Whatever cannot be followed ends in `Symbols.fix_all`: the sizes are then what they are in this run.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from magpy import _interp
+from magpy.capture.steps import Ref, Var
+from magpy.capture.symbols import CannotFollowError, Symbols, hint, is_open, plain, symbolic_form
+
+if TYPE_CHECKING:
+    from magpy.capture.recorder import Recorder
+
+# What tells of one dimension what a read of metadata tells of all.
+_DIMENSIONS = {"shape": torch.Tensor.size, "size": torch.Tensor.size, "stride": torch.Tensor.stride}
+_unheard: Any = torch._C.DisableTorchFunction
+
+
+class Follower:
+    """Follows the symbols of one run.
+
+    Args:
+        recorder: writes down the steps.
+        symbols: the symbols of the run.
+    """
+
+    def __init__(self, recorder: Recorder, symbols: Symbols) -> None:
+        """Nothing was done yet."""
+        self._recorder = recorder
+        self._symbols = symbols
+        # What the operation that runs now gives for fake tensors: ABSENT if no symbol is concerned,
+        # None if it cannot be done.
+        self._fake: Any = _interp.ABSENT
+
+    # ------------------------------------------------------------- numbers
+
+    def number(self, func: Any, args: tuple[Any, ...], result: Any) -> Any:
+        """`result`, or its equal, where it is known how it follows from symbols; else ABSENT."""
+        symbols, found = self._symbols, variables(args)
+        if not found or not found <= symbols.numbers.keys():
+            return _interp.ABSENT
+        value = symbols.compute(func, args)
+        if value is None:
+            return _interp.ABSENT
+        if type(hint(value)) is not type(result) or hint(value) != result:
+            symbols.fix_all()
+            return result
+        if not is_open(value):
+            return result
+        return self._new(symbolic_form(func), args, value, result)
+
+    def _new(self, func: Any, args: tuple[Any, ...], symbol: Any, value: Any) -> Any:
+        value, var = self._recorder.new_number(func, args, value)
+        self._symbols.numbers[var] = symbol
+        return value
+
+    # ------------------------------------------------------------- metadata
+
+    def metadata(self, func: Any, args: Any, kwargs: Any, name: str, result: Any) -> Any:
+        """What the program gets where it reads sizes: numbers that are followed.
+
+        Args:
+            func: the read, given `args` and `kwargs`.
+            args: tensors and plain values.
+            kwargs: plain values.
+            name: the name of the method or attribute.
+            result: what it gave.
+        """
+        symbols = self._symbols
+        given = tuple(self._converted(a) for a in args)
+        if not symbols.concerns(variables((given, kwargs))):
+            return result
+        try:
+            with _unheard():
+                fake = symbols.operation(func, given, kwargs, self._tensors_of(args))
+                return self._sizes(result, fake, (*given, *kwargs.values()), name)
+        except CannotFollowError:
+            symbols.fix_all()
+            return result
+
+    def _converted(self, v: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            return Ref(self._recorder.var_of(v))
+        return type(v)(map(self._converted, v)) if type(v) in (tuple, list) else v
+
+    def _tensors_of(self, values: Any) -> Callable[[Var], Any]:
+        tensors: list[Any] = []
+        _tensors_in(values, tensors)
+        by_var = {self._recorder.known(t): t for t in tensors}
+        return by_var.get
+
+    def _sizes(self, result: Any, fake: Any, given: tuple[Any, ...], name: str) -> Any:
+        step: tuple[Any, tuple[Any, ...]] | None
+        if isinstance(result, tuple):
+            items = []
+            for i, (r, f) in enumerate(zip(result, fake, strict=True)):
+                step = (_DIMENSIONS[name], (given[0], i)) if name in _DIMENSIONS else None
+                items.append(self._size(r, f, step))
+            return type(result)(items)
+        step = None
+        if name in ("numel", "nelement"):
+            step = torch.Tensor.numel, given[:1]
+        elif name == "__len__":
+            step = torch.Tensor.size, (given[0], 0)
+        elif name in _DIMENSIONS and len(given) == 2 and type(given[1]) is int:
+            step = _DIMENSIONS[name], given
+        return self._size(result, fake, step)
+
+    def _size(self, value: Any, fake: Any, step: Any) -> Any:
+        if hint(fake) != value:
+            raise CannotFollowError("a fake tensor is not like the tensor")
+        if not is_open(fake) or step is None or type(value) is not int:
+            plain(fake)
+            return value
+        func, args = step
+        return self._new(func, args, fake, value)
+
+    # ------------------------------------------------------------- operations
+
+    def before(self, func: Any, plan: tuple[Any, Any], given: Any, follow: bool) -> None:
+        """Does an operation with fake tensors, if sizes that vary are concerned.
+
+        Args:
+            func: the operation.
+            plan: its arguments as a step keeps them.
+            given: its arguments.
+            follow: it may be done twice.
+        """
+        self._fake = _interp.ABSENT
+        symbols, found = self._symbols, variables(plan)
+        if not symbols.concerns(found) or self._recorder.is_loose(found):
+            return
+        if not (follow and _may_run_twice(func, plan)):
+            symbols.fix_all()
+            return
+        try:
+            with _unheard():
+                self._fake = symbols.operation(func, *plan, self._tensors_of(given))
+        except CannotFollowError:
+            self._fake = None
+
+    def after(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+        """Notes what stands for the new tensors among the results of an operation.
+
+        Args:
+            result: the results.
+            outs: where in them the new tensors are, and their variables.
+            graph: a graph holds the operation; else its results are compared in every call.
+        """
+        symbols = self._symbols
+        if symbols.fixed:
+            return
+        try:
+            with _unheard():
+                self._note(result, outs, graph)
+        except (CannotFollowError, LookupError, TypeError, AttributeError):
+            symbols.fix_all()
+
+    def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+        if graph and self._fake is None:
+            raise CannotFollowError("the operation cannot be done with fake tensors")
+        for path, var in outs:
+            tensor = _at(result, path)
+            if not graph or self._fake is _interp.ABSENT:
+                self._symbols.still(var, tensor)
+                continue
+            fake = _at(self._fake, path)
+            if not _like(fake, tensor):
+                raise CannotFollowError("a fake tensor is not like the tensor")
+            self._symbols.note(var, fake)
+
+
+def variables(v: Any) -> set[Var]:
+    """The variables in an argument tree."""
+    found: set[Var] = set()
+    collect(v, found)
+    return found
+
+
+def collect(v: Any, out: set[Var]) -> None:
+    """Adds the variables in an argument tree to a set."""
+    if isinstance(v, Ref):
+        out.add(v.var)
+    elif isinstance(v, (tuple, list)):
+        for x in v:
+            collect(x, out)
+    elif isinstance(v, dict):
+        for x in v.values():
+            collect(x, out)
+    elif isinstance(v, slice):
+        collect((v.start, v.stop, v.step), out)
+
+
+def _tensors_in(v: Any, out: list[Any]) -> None:
+    if isinstance(v, torch.Tensor):
+        out.append(v)
+    elif isinstance(v, (tuple, list)):
+        for x in v:
+            _tensors_in(x, out)
+    elif isinstance(v, dict):
+        for x in v.values():
+            _tensors_in(x, out)
+
+
+def _at(result: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        result = getattr(result, key) if key == "data" else result[key]
+    return result
+
+
+def _like(fake: Any, tensor: Any) -> bool:
+    """Whether a fake tensor stands for one of these sizes and strides."""
+    return (
+        isinstance(fake, torch.Tensor)
+        and fake.dtype == tensor.dtype
+        and fake.device == tensor.device
+        and fake.layout is tensor.layout is torch.strided
+        and tuple(map(hint, fake.shape)) == tuple(tensor.shape)
+        and tuple(map(hint, fake.stride())) == tuple(tensor.stride())
+    )
+
+
+def _may_run_twice(func: Any, plan: tuple[Any, Any]) -> bool:
+    """Whether an operation is one of torch's, which runs no code of the program."""
+    if _has_callable(plan):
+        return False
+    if isinstance(func, types.FunctionType):
+        return func.__module__.partition(".")[0] == "torch" and func.__name__ != "apply"
+    owner = getattr(func, "__self__", None)
+    return not isinstance(owner, type) or owner.__module__.partition(".")[0] == "torch"
+
+
+def _has_callable(v: Any) -> bool:
+    if isinstance(v, (tuple, list)):
+        return any(_has_callable(x) for x in v)
+    if isinstance(v, dict):
+        return any(_has_callable(x) for x in v.values())
+    return isinstance(v, (types.FunctionType, types.MethodType))
+
+
+__all__ = ["Follower", "collect", "variables"]

@@ -1,0 +1,422 @@
+"""Symbols: sizes and numbers that vary from call to call, followed through one watched run.
+
+Owns the shape environment of a run, the fake tensors on which operations are done a second time to
+learn how sizes depend on those of the arguments, the symbols of numbers, and the conditions that
+all this put on them.  Does not own which sizes and numbers vary (magpy/runtime/varying.py), nor
+what is done when (magpy/capture/follow.py), nor the compiler that works on the fake tensors
+afterwards (magpy/runtime/entry.py) and may add conditions.
+
+A symbol stands for a size of two or more, or for an integer; what the program or a compiler finds
+out about it becomes a condition of the entry.  Where something cannot be followed, the symbols are
+fixed to the values of the run, which is always right.
+Source: torch.fx.experimental.symbolic_shapes,
+https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from magpy.capture.steps import OutsideRef, Ref, Var
+
+
+def total(values: Iterable[Any]) -> Any:
+    """The sum of numbers, which may be symbols."""
+    return functools.reduce(operator.add, values, 0)
+
+
+def product(values: Iterable[Any]) -> Any:
+    """The product of numbers, which may be symbols."""
+    return functools.reduce(operator.mul, values, 1)
+
+
+# What computes with symbols as with numbers; some builtins would ask for the plain value.
+_SYMBOLIC: dict[Any, Any] = {
+    f: f
+    for f in (
+        *(
+            getattr(operator, name)
+            for name in [
+                "add",
+                "sub",
+                "mul",
+                "truediv",
+                "floordiv",
+                "mod",
+                "neg",
+                "pos",
+                "pow",
+                "iadd",
+                "isub",
+                "imul",
+                "itruediv",
+                "ifloordiv",
+                "imod",
+                "ipow",
+                "eq",
+                "ne",
+                "lt",
+                "le",
+                "gt",
+                "ge",
+            ]
+        ),
+        abs,
+        bool,
+        math.floor,
+        math.ceil,
+    )
+} | {
+    builtins.float: torch.sym_float,
+    builtins.int: torch.sym_int,
+    builtins.max: torch.sym_max,
+    builtins.min: torch.sym_min,
+    builtins.sum: total,
+    math.prod: product,
+}
+_POWERS = (operator.pow, operator.ipow)
+_FOLDS = (builtins.sum, math.prod)
+_CHOICES = (builtins.max, builtins.min)
+_DIVISIONS = tuple(
+    getattr(operator, name)
+    for name in ["truediv", "floordiv", "mod", "itruediv", "ifloordiv", "imod"]
+)
+# Larger numbers could leave the 64 bits that compilers compute with.
+_LARGEST = 1 << 20
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class CannotFollowError(Exception):
+    """An operation cannot be done with fake tensors."""
+
+
+class Conditions:
+    """Whether sizes and numbers are such that an entry fits them; part of the entry's guard.
+
+    Args:
+        sources: for each symbol in order: the argument (its place among those of a call of this
+            object) and the dimension that it is the size of, or None for the argument itself.
+    """
+
+    def __init__(self, sources: list[tuple[int, int | None]]) -> None:
+        """Admits everything, until `fill` is called."""
+        self._sources = sources
+        self._holds: Callable[..., bool] | None = None
+        self.text = "True"
+
+    def fill(self, names: list[str], text: str, space: dict[str, Any]) -> None:
+        """Sets the condition, a Python expression of the symbols."""
+        self.text = text
+        self._holds = eval(f"lambda {', '.join(names)}: {text}", space)
+
+    def __call__(self, *args: Any) -> bool:
+        """Whether the condition holds for these arguments."""
+        if self._holds is None:
+            return True
+        with torch._C.DisableTorchFunction():
+            return bool(
+                self._holds(
+                    *(args[i] if dim is None else args[i].size(dim) for i, dim in self._sources)
+                )
+            )
+
+    def __repr__(self) -> str:
+        """The condition as the log of guards shows it."""
+        return f"sizes: {self.text}"
+
+
+class Symbols:
+    """The symbols of one run.
+
+    Args:
+        sizes: for tensors, by identity: the dimensions (a bit mask) whose sizes are symbols.
+    """
+
+    def __init__(self, sizes: dict[int, int]) -> None:
+        """An empty environment."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.sizes = sizes
+        self.env = ShapeEnv(
+            duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
+        )
+        self.mode = FakeTensorMode(shape_env=self.env)
+        #: The fake tensors by variable, and the variables whose sizes hold symbols.
+        self.fakes: dict[Var, Any] = {}
+        self.symbolic: set[Var] = set()
+        #: The symbols (torch.SymInt, torch.SymFloat) by variable.
+        self.numbers: dict[Var, Any] = {}
+        #: Where each symbol comes from: a tensor or number from outside, and the dimension.
+        self.sources: list[tuple[Any, Any, int | None]] = []
+        #: Something could not be followed: no symbol is free.
+        self.fixed = False
+
+    # ------------------------------------------------------------- where symbols come from
+
+    def tensor(self, var: Var, tensor: Any) -> int:
+        """An outside tensor becomes an input: follows it if sizes of it vary.
+
+        Returns:
+            The dimensions whose sizes are symbols, a bit mask.
+        """
+        mask = self.sizes.get(id(tensor), 0)
+        if not mask or tensor.is_conj() or tensor.is_neg():
+            return 0
+        sizes = [
+            self._symbol(n, f"tensor{var}_{i}", tensor, i) if mask >> i & 1 else n
+            for i, n in enumerate(tensor.shape)
+        ]
+        fake = self._made(sizes, None, tensor)
+        self.note(var, fake)
+        return mask
+
+    def number(self, var: Var, value: Any) -> None:
+        """A number from outside is an input: follows it if it is an integer."""
+        if type(value) is int and abs(value) < _LARGEST:
+            self.numbers[var] = self._symbol(value, f"number{var}", value, None)
+
+    def _symbol(self, value: int, name: str, outside: Any, dim: int | None) -> Any:
+        """A new symbol, which stands for a number or for a size of a tensor from outside."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(name)
+        create = self.env.create_unspecified_symbol if dim is None else self.env.create_symbol
+        symbol = create(value, source, DimDynamic.DYNAMIC)
+        self.sources.append((symbol, outside, dim))
+        return self.env.create_symintnode(symbol, hint=value, source=source)
+
+    def _made(self, sizes: Any, strides: Any, tensor: Any) -> Any:
+        """A fake tensor like a tensor, but of these sizes.
+
+        It is made anew: torch would note in the tensor which fake one stands for it, and hear of
+        the tensor's end, in the midst of the program.
+        """
+        if tensor.is_conj() or tensor.is_neg() or tensor.layout is not torch.strided:
+            raise CannotFollowError("a tensor has a form that is not followed")
+        like: dict[str, Any] = {"dtype": tensor.dtype, "device": tensor.device}
+        with self.mode, torch.inference_mode(tensor.is_inference()):
+            if strides is None:
+                fake = torch.empty(sizes, **like)
+            else:
+                fake = torch.empty_strided(sizes, strides, **like)
+            return fake.requires_grad_() if tensor.requires_grad else fake
+
+    def still(self, var: Var, tensor: Any) -> None:
+        """The sizes of a variable are what they are in every call."""
+        if type(tensor) is torch.Tensor and not tensor.is_nested:
+            self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
+
+    def note(self, var: Var, fake: Any) -> None:
+        """`fake` stands for a variable."""
+        self.fakes[var] = fake
+        if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
+            self.symbolic.add(var)
+
+    def concerns(self, found: Iterable[Var]) -> bool:
+        """Whether the sizes or the value of one of these variables hold symbols."""
+        return not self.fixed and any(v in self.symbolic or v in self.numbers for v in found)
+
+    # ------------------------------------------------------------- computing with symbols
+
+    def operation(self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any]) -> Any:
+        """The result of an operation for fake tensors.
+
+        Args:
+            func: the operation.
+            args: its arguments, with variables for tensors and for numbers that are followed.
+            kwargs: likewise.
+            static: gives the tensor that a variable is.
+
+        Raises:
+            CannotFollowError: it cannot be done.
+        """
+        from torch._dispatch.python import enable_python_dispatcher
+
+        try:
+            with enable_python_dispatcher(), self.mode:
+                given = self._substitute(args, static), self._substitute(kwargs, static)
+                return func(*given[0], **given[1])
+        except Exception as e:
+            raise CannotFollowError(f"{type(e).__name__}: {e}") from e
+
+    def _substitute(self, v: Any, static: Callable[[Var], Any]) -> Any:
+        if isinstance(v, Ref):
+            if v.var in self.numbers:
+                return self.numbers[v.var]
+            fake = self.fakes.get(v.var)
+            return fake if fake is not None else self._static(static(v.var))
+        t = type(v)
+        if t in (tuple, torch.Size):
+            return tuple(self._substitute(x, static) for x in v)
+        if t is list:
+            return [self._substitute(x, static) for x in v]
+        if t is dict:
+            return {k: self._substitute(x, static) for k, x in v.items()}
+        if t is slice:
+            return slice(*(self._substitute(x, static) for x in (v.start, v.stop, v.step)))
+        if isinstance(v, OutsideRef) or t.__module__ == "numpy":
+            raise CannotFollowError(f"a {t.__name__} is given to the operation")
+        return v
+
+    def _static(self, tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            raise CannotFollowError("a number is given that is not followed")
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_nested:
+            raise CannotFollowError(f"a {type(tensor).__name__} is not followed")
+        return self._made(tensor.shape, tensor.stride(), tensor)
+
+    def compute(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """What a function of numbers gives: a symbol, a plain value that follows, or None.
+
+        None says that the function cannot be followed; nothing is known of its result then.
+        """
+        try:
+            symbolic = _SYMBOLIC.get(func)
+        except TypeError:
+            return None
+        if symbolic is None or not all(self._is_number(a) for a in args):
+            return None
+        values = [self._value(a) for a in args]
+        if func in _POWERS and isinstance(values[-1], _SYMBOLS):
+            return None
+        if func in _CHOICES and any(type(hint(v)) is not int for v in values):
+            return None
+        if func in _FOLDS and (len(values) > 1 or not isinstance(values[0], (tuple, list))):
+            return None
+        try:
+            if func in _DIVISIONS and values[-1] == 0:
+                return None
+            result = symbolic(*values)
+        except Exception:  # noqa: BLE001 - torch cannot do this with symbols: the caller fixes them
+            return None
+        return bool(result) if isinstance(result, torch.SymBool) else result
+
+    def _value(self, v: Any) -> Any:
+        if isinstance(v, (tuple, list)):
+            return [self._value(x) for x in v]
+        return self.numbers[v.var] if isinstance(v, Ref) else v
+
+    def _is_number(self, v: Any) -> bool:
+        if isinstance(v, (tuple, list)):
+            return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
+        return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float, bool)
+
+    def fix(self, var: Var) -> None:
+        """From here on the run relies on a number being what it is."""
+        number = self.numbers.pop(var, None)
+        if number is not None:
+            plain(number)
+
+    def fix_all(self) -> None:
+        """From here on the run relies on every symbol being what it is: nothing is followed."""
+        self.fixed = True
+        with torch._C.DisableTorchFunction():
+            for number in self.numbers.values():
+                plain(number)
+            for var in self.symbolic:
+                for number in _sizes(self.fakes[var]):
+                    plain(number)
+        self.numbers.clear()
+        self.symbolic.clear()
+
+    # ------------------------------------------------------------- what is left
+
+    def free(self) -> bool:
+        """Whether a symbol is left that may have several values."""
+        if self.fixed:
+            return False
+        return any(not self.env.simplify(s).is_number for s, _, _ in self.sources)
+
+    def example(self, var: Var, inputs: dict[Var, Any]) -> Any:
+        """What stands for an input of a graph while it is compiled.
+
+        Args:
+            var: the input.
+            inputs: the tensors from outside.
+
+        Raises:
+            CannotFollowError: nothing does.
+        """
+        if var in self.numbers:
+            return self.numbers[var]
+        if var not in self.fakes and var in inputs:
+            return self._static(inputs[var])
+        fake = self.fakes.get(var)
+        if fake is None:
+            raise CannotFollowError("a graph takes a tensor that was not followed")
+        return fake if fake.is_leaf else fake.detach().requires_grad_(fake.requires_grad)
+
+    def fill(self, conditions: Conditions) -> None:
+        """Tells an entry's guard what is known of the symbols, a compiler's findings included."""
+        import sympy  # type: ignore[import-untyped]
+        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+        from torch.utils._sympy.printers import PythonPrinter
+
+        names = [f"s{i}" for i in range(len(self.sources))]
+        rename = {
+            s: sympy.Symbol(name, integer=True)
+            for (s, _, _), name in zip(self.sources, names, strict=True)
+        }
+        printer = PythonPrinter()
+        texts = [
+            f"{name} >= 2" if dim is not None else f"-{_LARGEST} < {name} < {_LARGEST}"
+            for name, (_, _, dim) in zip(names, self.sources, strict=True)
+        ]
+        for guard in self.env.guards:
+            unknown = guard.expr.free_symbols - set(rename)
+            if unknown:
+                raise CannotFollowError(f"a condition on {unknown}, which has no source")
+            texts.append(f"({printer.doprint(guard.expr.xreplace(rename))})")
+        conditions.fill(names, " and ".join(dict.fromkeys(texts)) or "True", dict(SYMPY_INTERP))
+
+
+def _strides(fake: Any) -> tuple[Any, ...]:
+    return tuple(fake.stride()) if fake.layout is torch.strided else ()
+
+
+def _sizes(fake: Any) -> list[Any]:
+    return [n for n in (*fake.shape, *_strides(fake)) if isinstance(n, torch.SymInt)]
+
+
+def plain(v: Any) -> Any:
+    """The value that a symbol has in this run, on which the run relies from here on."""
+    if isinstance(v, torch.SymInt):
+        return v.node.guard_int("", 0)
+    if isinstance(v, torch.SymFloat):
+        return v.node.guard_float("", 0)
+    return bool(v) if isinstance(v, torch.SymBool) else v
+
+
+def is_open(v: Any) -> bool:
+    """Whether something is a symbol that may still have several values."""
+    return isinstance(v, _SYMBOLS) and not v.node.expr.is_number
+
+
+def symbolic_form(func: Any) -> Any:
+    """The function that a graph calls for a function of numbers."""
+    return _SYMBOLIC.get(func, func)
+
+
+def hint(v: Any) -> Any:
+    """The value that a symbol has in this run, without relying on it."""
+    return v.node.hint if isinstance(v, _SYMBOLS) else v
+
+
+__all__ = [
+    "CannotFollowError",
+    "Conditions",
+    "Symbols",
+    "hint",
+    "is_open",
+    "plain",
+    "symbolic_form",
+]

@@ -1,0 +1,351 @@
+"""Sizes and numbers among the arguments that vary: one entry for many, and never a wrong one.
+
+The first case of each kind of use also says how few captures it takes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+from tests.comparison import assert_same
+from tests.soundness.worlds import attempt, case, check_all
+
+CASES = []
+
+
+def rows(n, width=4):
+    return torch.arange(float(n * width)).reshape(n, width)
+
+
+def calls(f, inputs):
+    """One step for each of the inputs."""
+    for args in inputs:
+        yield attempt(f, *args)
+
+
+@case(CASES)
+def batch(compile):
+    f = compile(lambda x: (x * 2).sum(0) / x.shape[0])
+    yield from calls(f, [(rows(n),) for n in (3, 5, 4, 7, 1, 0, 2)])
+
+
+@case(CASES)
+def a_branch_on_a_size(compile):
+    f = compile(lambda x: x + 1 if len(x) > 4 else x - 1)
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6, 2, 9)])
+
+
+@case(CASES)
+def sizes_are_returned(compile):
+    f = compile(lambda x: (x.shape, x.size(0), x.numel(), x.stride(), (x * 1).shape[0], len(x)))
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6)])
+
+
+@case(CASES)
+def sizes_as_text(compile):
+    def f(x):
+        return str(x.shape), f"{x.shape[0]} {x.shape}", repr(x.size()), f"{x.size(0)}", x + 1
+
+    f = compile(f)
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6)])
+
+
+@case(CASES)
+def sizes_are_kept(compile):
+    class Keeper:
+        def __init__(self):
+            self.seen = []
+
+    keeper, memo = Keeper(), {}
+
+    def f(x):
+        keeper.last = x.shape
+        keeper.count = x.shape[0]
+        keeper.seen.append(x.shape[0])
+        memo[x.shape[0]] = len(memo)
+        return x * len(keeper.seen)
+
+    f = compile(f)
+    for n in (3, 4, 5, 4, 6, 3):
+        yield f(rows(n)), keeper.last, keeper.count, keeper.seen, memo
+
+
+@case(CASES)
+def sizes_in_containers(compile):
+    def f(x):
+        b, *rest = x.shape
+        shape = [b, *rest]
+        shape.append(1)
+        low, high = min(b, 3), max(b, 3)
+        first = (b, 2)[0]
+        total = sum(x.shape) + math.prod(x.shape)
+        return x.view(*shape), x.view(tuple(shape[:-1])), low, high, first, total, b in (4, 5)
+
+    f = compile(f)
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6, 2)])
+
+
+@case(CASES)
+def arithmetic(compile):
+    def f(x):
+        n = x.shape[0]
+        y = x.repeat(2, 1)[: n + 1]
+        return y, n // 2, n % 2, n / 2, -n, n**2, abs(n - 4), 1 / n, int(n / 2), float(n), n == 4
+
+    f = compile(f)
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6, 2)])
+
+
+@case(CASES)
+def shapes_are_compared(compile):
+    def f(x, y):
+        if x.shape != y.shape:
+            return x.sum() + y.sum()
+        return x @ y.T
+
+    f = compile(f)
+    yield from calls(f, [(rows(n), rows(m)) for n, m in ((3, 3), (4, 4), (4, 5), (5, 5), (6, 3))])
+
+
+@case(CASES)
+def broadcasting(compile):
+    f = compile(lambda x, y: x + y)
+    sizes = ((3, 3), (4, 4), (5, 5), (4, 1), (1, 4), (1, 1), (3, 4))
+    yield from calls(f, [(rows(n), rows(m)) for n, m in sizes])
+
+
+@case(CASES)
+def loops_over_a_size(compile):
+    def f(x):
+        total = x.sum()
+        for i in range(x.shape[0]):
+            total = total * 0.5 + x[i].sum()
+        for row in x:
+            total = total - row.mean()
+        return total
+
+    f = compile(f)
+    yield from calls(f, [(rows(n),) for n in (2, 3, 4, 3)])
+
+
+@case(CASES)
+def other_forms_of_the_same_sizes(compile):
+    f = compile(lambda x: (x.contiguous() is x, x.is_contiguous(), x.reshape(-1) * 2, x.stride()))
+    wide = rows(9, 8)
+    inputs = [rows(3), rows(4), rows(5), wide[:4, :4], wide.T[:4], rows(4).T.contiguous().T]
+    yield from calls(f, [(x,) for x in (*inputs, rows(6))])
+
+
+@case(CASES)
+def changed_in_place(compile):
+    def f(x, y):
+        x[: y.shape[0]] += y
+        x.mul_(x.shape[0])
+        return x.view(-1)[1:]
+
+    f = compile(f)
+    for n in (3, 4, 5, 6):
+        x = rows(n)
+        yield f(x, rows(n - 1)), x
+
+
+@case(CASES)
+def gradients(compile):
+    weight = torch.full((4, 2), 0.5, requires_grad=True)
+
+    def f(x):
+        y = torch.tanh(x @ weight)
+        return (y * y.shape[0]).sum() / x.numel()
+
+    f = compile(f)
+    for n in (3, 4, 5, 6):
+        x = rows(n).requires_grad_()
+        f(x).backward()
+        yield x.grad, weight.grad
+        weight.grad = None
+
+
+@case(CASES)
+def made_from_sizes(compile):
+    def f(x):
+        n, width = x.shape
+        mask = torch.ones(n, n).tril().bool()
+        at = torch.arange(n, device=x.device).unsqueeze(1)
+        return x.new_zeros(n, width + 1), (x @ x.T).masked_fill(~mask, -1.0), x + at, x[: n - 1]
+
+    f = compile(f)
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6)])
+
+
+@case(CASES)
+def values_that_depend_on_data(compile):
+    def f(x):
+        found = x[x > 4]
+        return found.shape[0] + x.shape[0], found * x.shape[0], torch.cat([x.view(-1), found])
+
+    f = compile(f)
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6)])
+
+
+@case(CASES)
+def random_numbers(compile):
+    f = compile(lambda x: x + torch.randn(x.shape[0], 4) + nn.functional.dropout(x, 0.5))
+    yield from calls(f, [(rows(n),) for n in (3, 4, 5, 6)])
+
+
+@case(CASES)
+def a_function_of_the_program(compile):
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    f = compile(lambda x: Twice.apply(x) + x.shape[0])
+    for n in (3, 4, 5, 6):
+        x = rows(n).requires_grad_()
+        f(x).sum().backward()
+        yield x.grad
+
+
+@case(CASES)
+def tensors_in_containers(compile):
+    f = compile(lambda xs, by: xs[0] + by["x"].sum(0, keepdim=True).expand(xs[0].shape[0], 4))
+    yield from calls(f, [([rows(n)], {"x": rows(n + 1)}) for n in (3, 4, 5, 6)])
+
+
+@case(CASES)
+def numbers(compile):
+    def f(x, n, scale):
+        if n > 4:
+            x = x + 1
+        return x[:n] * scale, n + 1, scale * 2, torch.zeros(abs(n), 2)
+
+    f = compile(f)
+    inputs = (
+        (1, 0.5),
+        (2, 1.5),
+        (3, -0.0),
+        (5, 0.0),
+        (6, math.inf),
+        (-2, 2.0),
+        (0, 1),
+        (True, 1.0),
+    )
+    yield from calls(f, [(rows(4), n, scale) for n, scale in inputs])
+
+
+@case(CASES)
+def large_numbers(compile):
+    f = compile(lambda x, n: (x * n, n * n, n // 3))
+    yield from calls(f, [(rows(2), n) for n in (2, 3, 4, 1 << 30, 1 << 40, 1 << 70, -(1 << 30))])
+
+
+@case(CASES)
+def division_by_a_number(compile):
+    f = compile(lambda x, n: (x + 12 // n, 12 % n))
+    yield from calls(f, [(rows(2), n) for n in (2, 3, 4, -5)])
+    f = compile(lambda x, n: x * 2 + 12 // n)
+    yield from calls(f, [(rows(2), n) for n in (2, 3, 4)])
+
+
+@case(CASES)
+def a_default_and_a_name(compile):
+    f = compile(lambda x, n=2, *, k=1: x * n + k)
+    for n in (3, 4, 5, 6):
+        yield f(rows(2)), f(rows(2), n), f(rows(2), k=n), f(rows(2), n, k=-n)
+
+
+test_case = check_all(CASES)
+
+
+SIZES = (3, 5, 4, 7, 6, 9)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (x * 2).sum(0) / x.shape[0],
+        lambda x: x.view(x.shape[0] * 2, -1) + torch.arange(x.size(1) // 2),
+        lambda x: torch.cat([x, x.new_zeros(len(x), 1)], dim=-1).softmax(-1),
+        lambda x: (x @ x.T).masked_fill(torch.ones(x.shape[0], x.shape[0]).triu(1).bool(), -1.0),
+        lambda x: (x.shape, x.reshape(-1)[: x.numel() - 1]),
+        lambda x: nn.functional.interpolate(x[None, None], size=(x.shape[0] + 1, 3)),
+    ],
+)
+def test_two_captures_serve_all_sizes(f, backend):
+    c = magpy.compile(f, backend=backend)
+    for n in SIZES:
+        assert_same(c(rows(n)), f(rows(n)), tol=0 if backend == "eager" else 1e-6)
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+    assert s.segments == [1, 1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("value", [int, float])
+def test_two_captures_serve_all_numbers(value, backend):
+    c = magpy.compile(lambda x, n: x * n + 1, backend=backend)
+    for n in SIZES:
+        assert_same(c(rows(2), value(n)), rows(2) * value(n) + 1)
+    assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, len(SIZES) - 2)
+
+
+@pytest.mark.parametrize(("dynamic", "captures"), [(True, 1), (None, 2), (False, len(SIZES))])
+def test_dynamic(dynamic, captures):
+    c = magpy.compile(lambda x: x * x.shape[0], backend="eager", dynamic=dynamic)
+    for n in SIZES:
+        assert_same(c(rows(n)), rows(n) * n)
+    assert magpy.stats(c).captures == captures
+
+
+def test_a_backend_that_cannot_take_symbols_gets_sizes():
+    sizes = []
+
+    def backend(graph, inputs):
+        if any(isinstance(t, torch.SymInt) for t in inputs):
+            raise NotImplementedError("no symbols here")
+        sizes.append([tuple(t.shape) for t in inputs])
+        return graph.forward
+
+    c = magpy.compile(lambda x: x + 1, backend=backend)
+    for n in (3, 4, 5, 4, 5):
+        assert_same(c(rows(n)), rows(n) + 1)
+    s = magpy.stats(c)
+    assert sizes == [[(3, 4)], [(5, 4)], [(4, 4)]]
+    assert "no symbols here" in s.reasons[0]
+
+
+def test_a_backend_gets_fake_tensors_with_symbols():
+    shapes = []
+
+    def backend(graph, inputs):
+        shapes.append([str(n) for t in inputs if hasattr(t, "shape") for n in t.shape])
+        return graph.forward
+
+    c = magpy.compile(lambda x: x + 1, backend=backend, dynamic=True)
+    assert_same(c(rows(3)), rows(3) + 1)
+    assert_same(c(rows(5)), rows(5) + 1)
+    assert len(shapes) == 1
+    assert not any(size.isdigit() for size in shapes[0])
+
+
+@pytest.mark.slow
+def test_inductor_compiles_for_all_sizes():
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
+    c = magpy.compile(net)
+    for n in SIZES:
+        for m in (net, c):
+            m(rows(n) / 10).sum().backward()
+        torch.testing.assert_close(c(rows(n)), net(rows(n)))
+    assert magpy.stats(c).captures == 2
+    assert magpy.stats(c).reasons == []
