@@ -945,7 +945,7 @@ class Recorder(TorchFunctionMode):
                 return frozenset()
             given = found.get("running_mean"), found.get("running_var")
         variables: set[Var] = set()
-        _collect_refs(given, variables)
+        collect(given, variables)
         return frozenset(variables)
 
     def _is_inside(self, args: Any, name: str) -> bool:
@@ -1171,7 +1171,7 @@ class Recorder(TorchFunctionMode):
             if isinstance(step, (OpStep, HostStep)) and step.mutates:
                 targets |= step.writes
                 if not step.writes:
-                    _collect_refs((step.args[:1], step.kwargs.get("out")), targets)
+                    collect((step.args[:1], step.kwargs.get("out")), targets)
         memory = {storages[v] for v in targets if v in storages}
         return frozenset(v for v in self.record.inputs if storages.get(v) in memory)
 
