@@ -83,6 +83,8 @@ class Follower:
             return result
         try:
             with _unheard():
+                if name == "stride" and 1 in args[0].shape:
+                    raise CannotFollowError("kernels choose the stride of a dimension of size 1")
                 fake = symbols.operation(func, given, kwargs, self._tensors_of(args))
                 return self._sizes(result, fake, (*given, *kwargs.values()), name)
         except CannotFollowError:
@@ -220,14 +222,20 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
 
 
 def _like(fake: Any, tensor: Any) -> bool:
-    """Whether a fake tensor stands for one of these sizes and strides."""
+    """Whether a fake tensor stands for one of these sizes and strides.
+
+    Kernels give dimensions of size 1 strides of their own.
+    """
     return (
         isinstance(fake, torch.Tensor)
         and fake.dtype == tensor.dtype
         and fake.device == tensor.device
         and fake.layout is tensor.layout is torch.strided
         and tuple(map(hint, fake.shape)) == tuple(tensor.shape)
-        and tuple(map(hint, fake.stride())) == tuple(tensor.stride())
+        and all(
+            hint(a) == b or n == 1
+            for a, b, n in zip(fake.stride(), tensor.stride(), tensor.shape, strict=True)
+        )
     )
 
 

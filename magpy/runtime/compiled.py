@@ -153,7 +153,7 @@ class Manager:
             self._note("a compiler is running on another thread")
             return wrapped(*args, **kwargs)
         start, turns = time.perf_counter(), entries.compiler_turns()
-        varying = self.varying.look(args, kwargs)
+        varying = self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
         # Building an entry makes many objects and no garbage: passes over the program's heap would
         # only cost.

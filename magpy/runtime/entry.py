@@ -63,6 +63,9 @@ class EntryInfo:
     failed: Callable[[BackendError], None] | None = None
     symbols: Any = None  # of the sizes that vary (magpy/capture/symbols.py)
     conditions: Any = None
+    #: Expressions for tensors that the call reached through its arguments or objects, with their
+    #: sizes; they are evaluated as in the mock function.
+    places: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
@@ -431,6 +434,11 @@ def build(
     info.runners = runners
     info.symbols = capture.record.symbols if analysis.conditions is not None else None
     info.conditions = analysis.conditions
+    info.places = [
+        (analysis.relative[id(t)].expr, capture.metas[id(t)].shape)
+        for t in inputs.values()
+        if id(t) in analysis.relative and id(t) in capture.metas
+    ]
     code = Code(capture, analysis, plan)
     info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
     if config.logs:

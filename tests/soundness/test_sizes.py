@@ -222,6 +222,46 @@ def tensors_in_containers(compile):
     yield from calls(f, [([rows(n)], {"x": rows(n + 1)}) for n in (3, 4, 5, 6)])
 
 
+class Cache:
+    """What a decoder remembers: it grows in every call."""
+
+    def __init__(self):
+        self.kept = [torch.ones(2, 1, 4)]
+
+
+@case(CASES)
+def a_cache_that_grows(compile):
+    def f(x, cache):
+        cache.kept[0] = torch.cat([cache.kept[0], x], dim=1)
+        return (cache.kept[0] * x).sum(1), cache.kept[0].shape
+
+    f, cache = compile(f), Cache()
+    for i in range(6):
+        yield f(torch.full((2, 1, 4), float(i)), cache), cache.kept
+    cache.kept[0] = cache.kept[0][:, ::2]
+    for i in range(3):
+        yield f(torch.full((2, 1, 4), float(i)), cache), cache.kept
+
+
+@case(CASES)
+def a_module_that_remembers(compile):
+    class Memory(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = None
+            self.by_name = {}
+
+        def forward(self, x):
+            self.seen = x if self.seen is None else torch.cat([self.seen, x])
+            self.by_name["last"] = torch.cat([x, self.by_name.get("last", x)], dim=1)[:, :9]
+            return self.seen.mean(0) + self.seen.shape[0]
+
+    net = Memory()
+    f = compile(net)
+    for n in (1, 2, 3, 2, 4, 5):
+        yield f(rows(n)[:1].repeat(2, 1)), net.seen, net.by_name
+
+
 @case(CASES)
 def numbers(compile):
     def f(x, n, scale):
@@ -298,6 +338,20 @@ def test_two_captures_serve_all_numbers(value, backend):
     for n in SIZES:
         assert_same(c(rows(2), value(n)), rows(2) * value(n) + 1)
     assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, len(SIZES) - 2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_cache_that_grows_is_captured_twice(backend):
+    def f(x, cache):
+        cache.kept[0] = torch.cat([cache.kept[0], x], dim=1)
+        return (cache.kept[0] * x).sum(1)
+
+    c, caches = magpy.compile(f, backend=backend), (Cache(), Cache())
+    for i in range(9):
+        x = torch.full((2, 1, 4), float(i))
+        assert_same(c(x, caches[0]), f(x, caches[1]))
+        assert_same(caches[0].kept, caches[1].kept)
+    assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, 7)
 
 
 @pytest.mark.parametrize(("dynamic", "captures"), [(True, 1), (None, 2), (False, len(SIZES))])
