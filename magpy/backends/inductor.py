@@ -22,8 +22,12 @@ class Inductor:
     options: dict[str, Any] | None = None
 
     def patches(self) -> dict[str, Any]:
-        """The settings of `torch._inductor.config` that mode and options stand for."""
-        patches: dict[str, Any] = {}
+        """The settings of `torch._inductor.config` that mode and options stand for.
+
+        Random numbers are the program's generator's, as in eager; `fallback_random=False` among
+        the options lets TorchInductor draw others, which it can fuse with what uses them.
+        """
+        patches: dict[str, Any] = {"fallback_random": True}
         if self.mode not in (None, "default", "auto"):
             from torch._inductor import list_mode_options
 

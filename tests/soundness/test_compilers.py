@@ -9,6 +9,7 @@ import copy
 import threading
 import warnings
 
+import pytest
 import torch
 from torch import nn
 
@@ -406,3 +407,23 @@ def test_compilers_run_one_after_the_other():
         thread.join()
     assert overlapped
     assert not any(overlapped)
+
+
+@pytest.mark.slow
+def test_inductor_draws_the_random_numbers_of_eager():
+    net = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5)).train()
+
+    def f(x):
+        y = net(x) + torch.randn(x.shape[0], 64) * torch.rand_like(x)[:, :1]
+        return y[:, torch.randperm(64)[:8]].sum()
+
+    c, x = magpy.compile(f), torch.ones(3, 4)
+    for seed in range(3):
+        left = []
+        for call in (f, c):
+            net.zero_grad()
+            torch.manual_seed(seed)
+            call(x).backward()
+            left.append((call(x).detach(), net[0].weight.grad, torch.get_rng_state()))
+        torch.testing.assert_close(*left)
+    assert magpy.stats(c).hits == 5
