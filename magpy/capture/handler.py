@@ -255,7 +255,7 @@ class Handler:
             return result
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            if recorder.symbols is not None and not has_ref(plan):
+            if recorder.symbols is not None and not written and not has_ref(plan):
                 return result  # of symbols that are what they are in this run
             self._notes_writing(written or ())
             return recorder.track(f, *plan, result)

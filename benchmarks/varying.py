@@ -1,0 +1,197 @@
+"""Sizes that vary from call to call: `python -m benchmarks.varying [--device cuda]`.
+
+A batch and a sequence length that change in every call, and a decoder whose cache grows by one
+token a call. Each system sees a first series of sizes, for which it compiles, and then a second
+one with other sizes. Given are the seconds of the first series, compiling included, the graphs
+that were compiled for both, and the second series' time as a ratio to eager's, one call of each
+system in turn. Results are compared with eager's throughout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks import measure, systems
+
+SYSTEMS = ("eager", "torch.compile", "magpy")
+TOKENS = 100
+
+
+def _bert() -> nn.Module:
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        num_hidden_layers=4,
+        hidden_size=256,
+        num_attention_heads=4,
+        intermediate_size=1024,
+        vocab_size=TOKENS,
+    )
+    return BertModel(config).eval()
+
+
+def _llama() -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        num_hidden_layers=4,
+        hidden_size=256,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=1024,
+        vocab_size=TOKENS,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.LayerNorm(1024), nn.Linear(1024, 256))
+
+
+def _timed(call: Callable[[], Any], device: str) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = call()
+    measure.synchronize(device)
+    return time.perf_counter() - start, result
+
+
+class Batches:
+    """Calls with inputs of these sizes."""
+
+    def __init__(self, make: Callable[..., Any], first: list[Any], second: list[Any]) -> None:
+        """Keeps the sizes of both series."""
+        self.make = make
+        self.series = [[make(*size) for size in sizes] for sizes in (first, second)]
+
+    def steps(self, model: Any, series: int, device: str) -> Iterable[tuple[float, Any]]:
+        """One call after the other: the seconds it took and its result."""
+        for args in self.series[series]:
+            yield _timed(lambda given=args: model(*given), device)  # type: ignore[misc]
+
+
+class Decoding:
+    """Greedy decoding, in which a cache grows by one token a call."""
+
+    def __init__(self, lengths: tuple[int, int]) -> None:
+        """Keeps how many tokens each series decodes."""
+        self.lengths = lengths
+
+    def steps(self, model: Any, series: int, device: str) -> Iterable[tuple[float, Any]]:
+        """As of `Batches`."""
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        ids = torch.arange(4 + series, device=device)[None]
+        for _ in range(self.lengths[series]):
+            given = {"input_ids": ids, "past_key_values": cache, "use_cache": True}
+            seconds, out = _timed(lambda given=given: model(**given), device)  # type: ignore[misc]
+            cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            yield seconds, out.logits
+
+
+def cases(device: str) -> dict[str, tuple[Callable[[], nn.Module], Any]]:
+    """Model and calls by name."""
+    pairs = [(2, 16), (2, 24), (3, 31), (4, 40), (5, 12), (6, 52)]
+    others = [(3, 18), (7, 21), (2, 45), (5, 33), (8, 14), (4, 27)]
+    return {
+        "MLP, batch": (
+            _mlp,
+            Batches(
+                lambda n: (torch.randn(n, 256, device=device),),
+                [(n,) for n in (8, 12, 17, 25, 32, 40)],
+                [(n,) for n in (9, 15, 21, 30, 37, 44)],
+            ),
+        ),
+        "BERT, batch and length": (
+            _bert,
+            Batches(
+                lambda n, m: (
+                    torch.randint(0, TOKENS, (n, m), device=device),
+                    torch.ones(n, m, dtype=torch.long, device=device),
+                ),
+                pairs,
+                others,
+            ),
+        ),
+        "Llama, growing cache": (_llama, Decoding((12, 24))),
+    }
+
+
+def row(name: str, device: str, backend: str) -> list[list[str]]:
+    """The rows of one case, one for each system."""
+    make, calls = cases(device)[name]
+    torch.manual_seed(0)
+    model = make().to(device)
+    found: dict[str, dict[str, Any]] = {}
+    wanted: list[Any] = []
+    for system in SYSTEMS:
+        systems.reset()
+        compiled = systems.compile_with(system, model, backend=backend)
+        results = list(calls.steps(compiled, 0, device))
+        wanted = [out for _, out in results] if system == "eager" else wanted
+        worst = max(
+            measure.worst_difference(out, want)
+            for (_, out), want in zip(results, wanted, strict=True)
+        )
+        found[system] = {"first": sum(s for s, _ in results), "worst": worst, "call": compiled}
+        # The second series once, so that what it is compiled for is not in its time.
+        list(calls.steps(compiled, 1, device))
+        found[system]["graphs"] = _graphs(system, compiled)
+        found[system]["seconds"] = []
+    for _ in range(7):
+        running = {s: iter(calls.steps(found[s]["call"], 1, device)) for s in SYSTEMS}
+        for steps in zip(*running.values(), strict=True):
+            for system, (seconds, out) in zip(SYSTEMS, steps, strict=True):
+                found[system]["seconds"].append(seconds)
+                difference = measure.worst_difference(out, steps[0][1])
+                found[system]["worst"] = max(found[system]["worst"], difference)
+    eager = statistics.median(found["eager"]["seconds"])
+    return [
+        [
+            name,
+            system,
+            measure.seconds(found[system]["first"]),
+            found[system]["graphs"],
+            f"{eager / statistics.median(found[system]['seconds']):.2f}x",
+            f"{found[system]['worst']:.1e}",
+        ]
+        for system in SYSTEMS
+    ]
+
+
+def _graphs(system: str, compiled: Any) -> str:
+    if system == "magpy":
+        import magpy
+
+        return str(sum(magpy.stats(compiled).segments))
+    return systems.graphs(system, compiled)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--backend", default="inductor")
+    arguments = parser.parse_args()
+    header = ["sizes", "system", "first series", "graphs", "speed-up over eager", "difference"]
+    with torch.no_grad():
+        rows = [
+            r
+            for name in cases(arguments.device)
+            for r in row(name, arguments.device, arguments.backend)
+        ]
+    print(f"{measure.machine_line(arguments.device)}; backend {arguments.backend}\n")
+    print(measure.table(header, rows))
+
+
+if __name__ == "__main__":
+    main()
