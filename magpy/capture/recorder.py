@@ -782,9 +782,10 @@ class Recorder(TorchFunctionMode):
             self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
         self._takes_apart = True
         try:
-            plan = tuple(self.convert(a) for a in args), {
-                k: self.convert(v) for k, v in kwargs.items()
-            }
+            plan = (
+                tuple(self.convert(a) for a in args),
+                {k: self.convert(v) for k, v in kwargs.items()},
+            )
         finally:
             self._takes_apart = False
         if self._follower is not None:
