@@ -24,9 +24,9 @@ import torch
 
 from tests.fuzz import grammar, shrink, worlds
 
-_TIMEOUT = 12
-# A compiler may take a second for each graph of a program.
-_COMPILERS_TIMEOUT = 90
+# Seconds for a program; a compiler may take one for each of its graphs.
+TIMEOUTS = {"eager": 12, "aot_eager": 90, "inductor": 90}
+_TIMEOUT = TIMEOUTS["eager"]
 
 # Loads what torch loads lazily, so that the children inherit it.
 _WARM = """
@@ -159,7 +159,7 @@ class Batch:
         seeds = list(seeds)
         while seeds:
             batch, done, current = seeds[:size], 0, None
-            timeout = _TIMEOUT if worlds.backend == "eager" else _COMPILERS_TIMEOUT
+            timeout = TIMEOUTS[worlds.backend]
             for item in _apart(lambda: _batch(batch), timeout):  # noqa: B023 - used up at once
                 if isinstance(item, tuple):
                     kind, seed, value = item
