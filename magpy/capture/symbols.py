@@ -140,15 +140,8 @@ class Symbols:
     """
 
     def __init__(self, sizes: dict[int, int]) -> None:
-        """An empty environment."""
-        from torch._subclasses.fake_tensor import FakeTensorMode
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
+        """No symbol yet."""
         self.sizes = sizes
-        self.env = ShapeEnv(
-            duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
-        )
-        self.mode = FakeTensorMode(shape_env=self.env)
         #: The fake tensors by variable, and the variables whose sizes hold symbols.
         self.fakes: dict[Var, Any] = {}
         self.symbolic: set[Var] = set()
@@ -158,6 +151,22 @@ class Symbols:
         self.sources: list[tuple[Any, Any, int | None]] = []
         #: Something could not be followed: no symbol is free.
         self.fixed = False
+
+    @functools.cached_property
+    def env(self) -> Any:
+        """The environment, for which torch imports a lot when it is first needed."""
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        return ShapeEnv(
+            duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
+        )
+
+    @functools.cached_property
+    def mode(self) -> Any:
+        """The mode of the fake tensors."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        return FakeTensorMode(shape_env=self.env)
 
     # ------------------------------------------------------------- where symbols come from
 
@@ -212,6 +221,8 @@ class Symbols:
 
     def still(self, var: Var, tensor: Any) -> None:
         """The sizes of a variable are what they are in every call."""
+        if not (self.sizes or self.sources):
+            return  # nothing is followed
         if type(tensor) is torch.Tensor and not tensor.is_nested:
             self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
 

@@ -22,13 +22,13 @@ import warnings
 
 import torch
 
+import magpy
 from tests.fuzz import grammar, shrink, worlds
 
 # Seconds for a program; a compiler may take one for each of its graphs.
 TIMEOUTS = {"eager": 12, "aot_eager": 90, "inductor": 90}
 _TIMEOUT = TIMEOUTS["eager"]
 
-# Loads what torch loads lazily, so that the children inherit it.
 _WARM = """
 import asyncio, torch
 def f(t):
@@ -40,6 +40,13 @@ def steps(f):
     yield f(torch.ones(2))
     yield torch.einsum("i,i", torch.ones(2), torch.ones(2))
 """
+
+
+def warm_up(backend):
+    """Loads what torch loads lazily, so that the children inherit it."""
+    worlds.run(_WARM)
+    c = magpy.compile(lambda t, n: t[:n] * t.shape[0], backend=backend, dynamic=True)
+    c(torch.ones(3), 2)
 
 
 def _apart(work, timeout):
@@ -264,7 +271,7 @@ def main():
         print(grammar.program(options.seed), flush=True)
         print(check(grammar.program(options.seed), options.seed))
         return 0
-    worlds.run(_WARM)
+    warm_up(options.backend)
     start = time.monotonic()
     seeds = range(options.seed, options.seed + options.programs)
     batches = _all(seeds, max(1, options.jobs))

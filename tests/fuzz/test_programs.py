@@ -10,7 +10,6 @@ import pathlib
 import pytest
 import torch
 
-import magpy
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import shrink, worlds
 
@@ -33,16 +32,13 @@ def run(seeds):
     return batch
 
 
-@pytest.fixture(scope="module")
-def compiler_at_hand():
-    """Imports what compiles, which the children would each do for themselves."""
-    magpy.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(1))
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    fuzz.warm_up("aot_eager")
 
 
 @pytest.fixture(params=["eager", "aot_eager"])
 def backend(request, monkeypatch):
-    if request.param != "eager":
-        request.getfixturevalue("compiler_at_hand")
     monkeypatch.setattr(worlds, "backend", request.param)
     return request.param
 
