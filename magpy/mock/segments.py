@@ -43,6 +43,7 @@ class Segment:
         heard: a `__torch_function__` of the program runs in it.
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
+        memory: a number for the memory of each input and output; 0 if it is not known.
     """
 
     index: int
@@ -54,6 +55,7 @@ class Segment:
     heard: bool = False
     native: bool = False
     draws: int = 0
+    memory: dict[Var, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -673,6 +675,7 @@ def cut(
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
         segment.native = item[0] == "native"
         segment.draws = sum(isinstance(s, OpStep) and s.random for s in item[1])
+        segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}
         plan.segments.append(segment)
         plan.items.append(segment)
         plan.items.extend(views)

@@ -21,6 +21,7 @@ import torch
 
 from magpy import _interp, config
 from magpy.backends import Backend, eager
+from magpy.backends.apart import looked_at
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
@@ -253,16 +254,27 @@ class Runner:
                 raise BackendError(f"{type(e).__name__}: {e}") from e
             finally:
                 self.info.compile_seconds += time.perf_counter() - start
-        compiled = giving_sizes(self.finished(compiled), places)
+        compiled = self.finished(compiled, places)
         self.use(compiled)
         return compiled
 
-    def finished(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """What a compiler returned, as it is to be called."""
-        first = self.segment.index == 0
-        if first and isinstance(self.backend, Inductor) and self.backend.cuda_graphs:
-            return stepped(compiled)
-        return compiled
+    def finished(
+        self, compiled: Callable[..., Any], places: list[tuple[int, int]] | None = None
+    ) -> Callable[..., Any]:
+        """What a compiler returned, as it is to be called.
+
+        Args:
+            compiled: what it returned.
+            places: the sizes that it takes before the inputs (magpy/backends/sized.py).
+        """
+        segment = self.segment
+        compiled = giving_sizes(compiled, places or [])
+        if segment.index == 0 and isinstance(self.backend, Inductor) and self.backend.cuda_graphs:
+            compiled = stepped(compiled)
+        if self.backend is eager:
+            return compiled
+        memory = [[segment.memory[v] for v in side] for side in (segment.inputs, segment.outputs)]
+        return looked_at(compiled, memory[0], memory[1], self.use)
 
     def use(self, compiled: Callable[..., Any] | None) -> None:
         """Has the mock function call this; None: what it calls compiles the graph first."""

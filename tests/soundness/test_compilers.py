@@ -427,3 +427,38 @@ def test_inductor_draws_the_random_numbers_of_eager():
             left.append((call(x).detach(), net[0].weight.grad, torch.get_rng_state()))
         torch.testing.assert_close(*left)
     assert magpy.stats(c).hits == 5
+
+
+@pytest.mark.slow
+def test_results_have_memory_of_their_own():
+    def f(x):
+        return x * torch.ones_like(x), x + 1, 1 + x, x.view(2, 2), (x * 2).view(2, 2)
+
+    c, x = magpy.compile(f), torch.arange(4.0)
+    for _ in range(3):
+        results = c(x)
+        for got, want in zip(results, f(x), strict=True):
+            assert torch.equal(got, want)
+        results[0].add_(1)
+        results[1].add_(1)
+        assert torch.equal(x, torch.arange(4.0))
+        assert torch.equal(results[2], x + 1)
+        assert results[3].data_ptr() == x.data_ptr()
+    assert magpy.stats(c).hits == 2
+
+
+def test_a_backend_that_gives_one_tensor_for_two():
+    def backend(graph, inputs):
+        def run(x):
+            found = graph(x)
+            return found[0], found[0], x
+
+        return run
+
+    c, x = magpy.compile(lambda x: (x + 1, x + 1, x * 1), backend=backend), torch.arange(4.0)
+    for _ in range(4):
+        a, b, same = c(x)
+        a.add_(1)
+        same.add_(1)
+        assert torch.equal(b, torch.arange(4.0) + 1)
+        assert torch.equal(x, torch.arange(4.0))
