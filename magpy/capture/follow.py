@@ -50,7 +50,11 @@ class Follower:
         symbols, found = self._symbols, variables(args)
         if not found or not found <= symbols.numbers.keys():
             return _interp.ABSENT
-        value = symbols.compute(func, args)
+        try:
+            value = symbols.compute(func, args)
+        except Exception:  # noqa: BLE001 - whatever torch cannot do with symbols
+            symbols.fix_all()
+            return result
         if value is None:
             return _interp.ABSENT
         if type(hint(value)) is not type(result) or hint(value) != result:
@@ -87,7 +91,7 @@ class Follower:
                     raise CannotFollowError("kernels choose the stride of a dimension of size 1")
                 fake = symbols.operation(func, given, kwargs, self._tensors_of(args))
                 return self._sizes(result, fake, (*given, *kwargs.values()), name)
-        except CannotFollowError:
+        except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
             symbols.fix_all()
             return result
 
@@ -166,7 +170,7 @@ class Follower:
         try:
             with _unheard():
                 self._note(result, outs, graph)
-        except (CannotFollowError, LookupError, TypeError, AttributeError):
+        except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
             symbols.fix_all()
 
     def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:

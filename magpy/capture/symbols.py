@@ -179,12 +179,15 @@ class Symbols:
         mask = self.sizes.get(id(tensor), 0)
         if not mask or tensor.is_conj() or tensor.is_neg():
             return 0
-        sizes = [
-            self._symbol(n, f"tensor{var}_{i}", tensor, i) if mask >> i & 1 else n
-            for i, n in enumerate(tensor.shape)
-        ]
-        fake = self._made(sizes, None, tensor)
-        self.note(var, fake)
+        try:
+            sizes = [
+                self._symbol(n, f"tensor{var}_{i}", tensor, i) if mask >> i & 1 else n
+                for i, n in enumerate(tensor.shape)
+            ]
+            self.note(var, self._made(sizes, None, tensor))
+        except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
+            self.fix_all()
+            return 0
         return mask
 
     def number(self, var: Var, value: Any) -> None:

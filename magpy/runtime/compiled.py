@@ -117,6 +117,14 @@ class Manager:
             return False
         return not (isinstance(self.backend, Inductor) and self.backend.cuda_graphs)
 
+    def _varies(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
+        except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
+            self.varying.stop()
+            self._note(f"sizes and numbers that vary are captured one by one: {e}")
+            return None
+
     # ------------------------------------------------------------- the dispatcher's questions
 
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -153,7 +161,7 @@ class Manager:
             self._note("a compiler is running on another thread")
             return wrapped(*args, **kwargs)
         start, turns = time.perf_counter(), entries.compiler_turns()
-        varying = self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
+        varying = self._varies(compiled, args, kwargs)
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
         # Building an entry makes many objects and no garbage: passes over the program's heap would
         # only cost.

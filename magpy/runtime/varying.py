@@ -131,7 +131,7 @@ def _evaluated(expr: str, space: dict[str, Any], given: dict[str, Any]) -> Any:
 
 def _has_symbols(v: Any) -> bool:
     """Whether the sizes of something can be symbols."""
-    if type(v) is not torch.Tensor or v.layout is not torch.strided:
+    if type(v) is not torch.Tensor or v.layout is not torch.strided or v.is_nested:
         return False
     return 0 < v.dim() < 64 and v.is_contiguous()
 

@@ -12,6 +12,9 @@ import torch
 from torch import nn
 
 import magpy
+from magpy.capture import follow
+from magpy.capture.symbols import Symbols
+from magpy.runtime.varying import Memory
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all
 
@@ -338,6 +341,60 @@ def test_two_captures_serve_all_numbers(value, backend):
     for n in SIZES:
         assert_same(c(rows(2), value(n)), rows(2) * value(n) + 1)
     assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, len(SIZES) - 2)
+
+
+def test_kinds_of_tensors_that_are_not_followed():
+    def f(x):
+        return (x.dequantize() if x.is_quantized else x * 2) + 1
+
+    c = magpy.compile(f, backend="eager")
+    for n in (3, 4, 5):
+        nested = torch.nested.nested_tensor([rows(n), rows(n + 1)])
+        assert_same(c(nested).to_padded_tensor(0.0), f(nested).to_padded_tensor(0.0))
+        for x in (
+            torch.quantize_per_tensor(rows(n), 0.1, 10, torch.quint8),
+            rows(n).to(torch.complex64).conj(),
+            rows(n).to(torch.float64),
+        ):
+            assert_same(c(x), f(x))
+
+
+def test_inside_a_transform():
+    def f(x):
+        return (x * x.shape[0]).sum()
+
+    c = magpy.compile(f, backend="eager")
+    for n in (3, 4, 5):
+        for transform in (torch.vmap, torch.func.grad):
+            assert_same(transform(c)(rows(n)), transform(f)(rows(n)))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (Memory, "look"),
+        (Symbols, "_made"),
+        (Symbols, "_substitute"),
+        (Symbols, "compute"),
+        (Symbols, "still"),
+        (Symbols, "note"),
+        (follow, "hint"),
+    ],
+)
+def test_a_failure_of_following_is_not_the_programs(monkeypatch, place, name):
+    def fails(*args, **kwargs):
+        raise RuntimeError("injected")
+
+    def f(x, y):
+        z = y * 2
+        return x.view(x.shape[0] * 2, -1) + z.sum(), z.shape[0] + len(x)
+
+    monkeypatch.setattr(place, name, fails)
+    c = magpy.compile(f, backend="eager")
+    for n in (3, 5, 4, 5):
+        assert_same(c(rows(n), rows(n + 1)), f(rows(n), rows(n + 1)))
+    assert magpy.stats(c).eager_calls == 0
+    assert magpy.stats(c).captures >= 2
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
