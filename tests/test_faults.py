@@ -13,6 +13,15 @@ from tests.comparison import assert_same
 STAGES = ("instrument", "log", "recorder", "refgraph", "guard", "mock", "backend")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def torch_is_instrumented():
+    """What cannot be instrumented is not tried again: the faults must not hit torch's own code."""
+    c = magpy.compile(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), backend="eager")
+    for _ in range(2):
+        c(torch.ones(1, 3))
+    assert magpy.stats(c).hits == 1
+
+
 def fresh(f):
     """The function with a code object of its own, which nothing has instrumented yet."""
     f.__code__ = f.__code__.replace()
