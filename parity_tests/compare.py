@@ -65,6 +65,8 @@ class Rules:
     Attributes:
         atol, rtol: for floating point tensors; both 0 means bit for bit (NaN equals NaN).
         layout: strides and `requires_grad` count as well.
+        unit_strides: so do the strides of dimensions of size 1, which lead nowhere and which
+            compilers choose for themselves (docs/semantics.md).
         types: containers' types count as well (TorchScript returns a list for some tuples).
         aliasing: what was one object must be one object, and what was two must be two.
     """
@@ -72,6 +74,7 @@ class Rules:
     atol: float = 0.0
     rtol: float = 0.0
     layout: bool = True
+    unit_strides: bool = True
     types: bool = True
     aliasing: bool = True
 
@@ -214,7 +217,10 @@ class _Walk:
             self.rules.layout
             and a.layout == torch.strided
             and a.numel() > 1
-            and a.stride() != b.stride()
+            and any(
+                x != y and (n != 1 or self.rules.unit_strides)
+                for x, y, n in zip(a.stride(), b.stride(), a.shape, strict=True)
+            )
         ):
             raise Different(f"{where}: stride {a.stride()}, got {b.stride()}")
         if a.grad is not None or b.grad is not None:

@@ -63,6 +63,14 @@ def test_a_difference_is_found_and_named(expected: Any, actual: Any, part: str) 
     assert part in found
 
 
+def test_a_stride_that_leads_nowhere_is_a_compilers() -> None:
+    a, b = torch.ones(2, 1, 3), torch.ones(2, 1, 3).as_strided((2, 1, 3), (3, 9, 1))
+    assert "stride" in str(difference(a, b))
+    assert difference(a, b, Rules(unit_strides=False)) is None
+    c = torch.ones(2, 1, 3).as_strided((2, 1, 3), (1, 3, 2))
+    assert "stride" in str(difference(a, c, Rules(unit_strides=False)))
+
+
 def test_nan_equals_nan_in_tensors() -> None:
     assert difference(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")])) is None
 
