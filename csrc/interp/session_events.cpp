@@ -93,9 +93,20 @@ bool passes_on(PyObject* f) {
   return is_builtin(f, "next") || is_reduce(f);
 }
 
-// C functions that look at no element of a tuple or list, nor hand on an iterator by which others may.
+// C functions that look at no element of a container or an iterator, and hand on the elements themselves, or an iterator or view
+// that holds them.
 bool keeps_elements(PyObject* f) {
-  return f == reinterpret_cast<PyObject*>(&PyList_Type) || f == reinterpret_cast<PyObject*>(&PyTuple_Type) || is_builtin(f, "len");
+  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyReversed_Type})
+    if (f == reinterpret_cast<PyObject*>(t)) return true;
+  for (const char* name : {"len", "iter", "next"})
+    if (is_builtin(f, name)) return true;
+  // Methods that hand on what their container holds.
+  PyObject* self = bound_self(f);
+  if (!PyCFunction_Check(f) || self == nullptr || !(PyDict_Check(self) || PyList_Check(self) || is_deque(self))) return false;
+  const char* method = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
+  for (const char* name : {"items", "values", "keys", "copy", "pop", "popleft", "popitem", "reverse"})
+    if (strcmp(method, name) == 0) return true;
+  return false;
 }
 
 // type(x) and isinstance(x, ...).
@@ -262,7 +273,15 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
 
 void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
   Session* s = tls_session;
-  if (s->tracked->empty() || !tracked(s, value)) return;
+  if (s->tracked->empty()) return;
+  if (!tracked(s, value)) {
+    // `dir` sorts what it is given.
+    static PyObject* const str_dir = PyUnicode_InternFromString("__dir__");
+    ErrorGuard error;
+    if ((PyList_Check(value) || PyTuple_Check(value)) && str_dir != nullptr && _PyType_Lookup(self, str_dir) == func)
+      rely_on(s, value);
+    return;
+  }
   // Slots whose answer the interpreter computes with, wherever they are called from.
   static PyObject* const slots[] = {
       PyUnicode_InternFromString("__index__"), PyUnicode_InternFromString("__len__"),         PyUnicode_InternFromString("__bool__"),
@@ -488,7 +507,7 @@ void on_touch(PyObject* obj, Touch how) {
   ++s->events;
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
-  if ((how == Touch::kUnpack || how == Touch::kExtend) && is_sequence(obj))
+  if (((how == Touch::kUnpack || how == Touch::kExtend) && is_sequence(obj)) || (how == Touch::kIter && passes_elements_on(obj)))
     touch_kept(s, obj, false);
   else
     touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
@@ -612,7 +631,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       bool any = self != nullptr && tracked(s, self);
       const bool keeps = leaf == kLeafTouch && keeps_elements(f);
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
-        any = keeps && is_sequence(args[i]) ? false : has_tracked(s, args[i]);
+        any = keeps && passes_elements_on(args[i]) ? false : has_tracked(s, args[i]);
       // What stores its arguments without looking at them keeps their identity, which is how they are known.
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
     }
@@ -642,9 +661,12 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       case kLeafTouch:
       case kLeafTorch:
         tls_c_call = passes_on(f) ? kPassedOn : kComputed;
-        if (self != nullptr) touch(s, self, true);
+        if (self != nullptr && keeps_elements(f))
+          touch_kept(s, self, true);
+        else if (self != nullptr)
+          touch(s, self, true);
         for (Py_ssize_t i = 0; i < npos + nkw; ++i)
-          if (is_sequence(args[i]) && keeps_elements(f))
+          if (passes_elements_on(args[i]) && keeps_elements(f))
             touch_kept(s, args[i], true);
           else
             touch(s, args[i], true);

@@ -176,6 +176,9 @@ PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr
 // The tracked values in an argument, where a C function would find them; looks as far as C functions do.  With out == nullptr
 // it only tells whether there is one.
 bool find_tracked(Session* s, PyObject* v, std::vector<PyObject*>* out);
+// Whether iterating over it gives its elements themselves and asks nothing of them: a tuple, a list, a dict, a view of one, an
+// iterator written in C.
+bool passes_elements_on(PyObject* v);
 inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked->empty() && find_tracked(s, v, nullptr); }
 // From here on the run relies on the value being what it was.
 void rely_on(Session* s, PyObject* o);

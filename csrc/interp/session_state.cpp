@@ -195,6 +195,18 @@ Bound bound_parts(PyObject* f) {
   return {{bound_self(f), nullptr, nullptr}};
 }
 
+int collect_referent(PyObject* referent, void* todo) {
+  static_cast<std::vector<PyObject*>*>(todo)->push_back(referent);
+  return 0;
+}
+
+bool passes_elements_on(PyObject* v) {
+  PyTypeObject* t = Py_TYPE(v);
+  if (PyTuple_Check(v) || PyList_Check(v) || PyDict_Check(v) || PyDictViewSet_Check(v) || Py_IS_TYPE(v, &PyDictValues_Type)) return true;
+  // A generator is the program's, and gives what its frame gives.
+  return t->tp_iternext != nullptr && c_base(t) == t && !PyGen_CheckExact(v) && !PyCoro_CheckExact(v) && !PyAsyncGen_CheckExact(v);
+}
+
 bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
   std::unordered_set<PyObject*> seen;
   std::vector<PyObject*> todo{root};
@@ -217,7 +229,7 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
       continue;
     }
     if (is_leaf(v) || is_tensor(v) || PyType_Check(v) || PyModule_Check(v) || PyFunction_Check(v)) continue;
-    const bool holds = PyTuple_Check(v) || is_container(v) || PyFrozenSet_Check(v) ||
+    const bool holds = passes_elements_on(v) || is_container(v) || PyFrozenSet_Check(v) ||
                        (g_namespace_type != nullptr && PyObject_TypeCheck(v, g_namespace_type)) || PyMethod_Check(v) ||
                        PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type ||
                        (g_partial_type != nullptr && PyObject_TypeCheck(v, g_partial_type));
@@ -247,6 +259,9 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
       add(d);
       Py_XDECREF(d);
       PyErr_Clear();
+    } else if (passes_elements_on(v)) {
+      // An iterator or a view holds what it will give, or something that does.
+      if (Py_TYPE(v)->tp_traverse != nullptr) Py_TYPE(v)->tp_traverse(v, collect_referent, &todo);
     } else {
       for (PyObject* x : bound_parts(v).parts) add(x);
     }

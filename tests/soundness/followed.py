@@ -37,7 +37,10 @@ import types
 import weakref
 
 import numpy as np
+import pytest
 import torch
+
+import magpy
 
 
 class Meta(type):
@@ -280,8 +283,25 @@ def pairs(a, b):
     yield b, "y"
 
 
-FROM_DATA = "n = t.sum().item(); m = (t * t).sum().item()"
-FROM_COUNTERS = "S.n += 1.0; S.m += 2.0; n = S.n; m = S.m"
+@dataclasses.dataclass
+class Numbers:
+    """Where numbers come from: a program's parameters, its first line, and its calls."""
+
+    parameters: str
+    line: str
+    calls: list
+
+    def __str__(self):
+        return self.line or self.parameters
+
+
+DATA = [(torch.tensor(v),) for v in ([1, 2, 3.0], [2, 4, 5.0], [1, 2, 3.0], [0, 0, 3.0])]
+SIZES = [(6, 14), (11, 45), (6, 14), (3, 9), (7, 20)]
+FROM_DATA = Numbers("t", "n = t.sum().item(); m = (t * t).sum().item()", DATA)
+FROM_COUNTERS = Numbers("t", "S.n += 1.0; S.m += 2.0; n = S.n; m = S.m", DATA)
+FROM_SIZES = Numbers("t", "n, m = t.shape", [(torch.zeros(shape),) for shape in SIZES])
+INTEGERS = Numbers("t, n, m", "", [(torch.zeros(1), *pair) for pair in SIZES])
+FLOATS = Numbers("t, n, m", "", [(torch.zeros(1), *map(float, pair)) for pair in SIZES])
 
 
 def describe(v):
@@ -299,23 +319,42 @@ def describe(v):
     return type(v).__name__, repr(v)
 
 
-VALUES = ([1.0, 2.0, 3.0], [2.0, 4.0, 5.0], [1.0, 2.0, 3.0], [0.0, 0.0, 3.0])
-
-
-def results(numbers, line, compile, inputs=VALUES):
+def results(numbers, line, compile, calls=None):
     """What each call of an expression gives and prints."""
     world = {**globals(), "S": types.SimpleNamespace(n=5.0, m=12.0)}
-    exec(f"def f(t):\n    {numbers}\n    return {line}", world)
+    exec(f"def f({numbers.parameters}):\n    {numbers.line}\n    return {line}", world)
     f = compile(world["f"])
     seen = []
-    for values in inputs:
+    for args in calls or numbers.calls:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             try:
-                result = f(torch.tensor(values))
+                result = f(*args)
             except NameError:
                 raise  # the line is not about that
             except Exception as error:
                 result = error
         seen.append((describe(result), printed.getvalue()))
     return seen
+
+
+def check_all(lines):
+    """The parametrized test of expressions."""
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize(
+        "numbers", [FROM_DATA, FROM_COUNTERS, FROM_SIZES, INTEGERS, FLOATS], ids=str
+    )
+    @pytest.mark.parametrize("part", range(10))
+    def test(numbers, part):
+        wrong = []
+        for line in lines[part::10]:
+            want = results(numbers, line, lambda f: f)
+            error = want[0][0][0].endswith("Error")
+            assert not error or numbers not in (FROM_DATA, FROM_COUNTERS), f"not a test: {line}"
+            got = results(numbers, line, lambda f: magpy.compile(f, backend="eager"))
+            if got != want:
+                wrong.append((line, want, got))
+        assert not wrong, wrong[0]
+
+    return test

@@ -24,7 +24,7 @@ import torch
 
 import magpy
 from magpy import _interp
-from tests.soundness.followed import FROM_COUNTERS, FROM_DATA, Mapped, gen, results
+from tests.soundness.followed import FROM_DATA, Mapped, check_all, gen, results
 
 EXPRESSIONS = r"""
 list(map(abs, Items(n, -m)))
@@ -604,22 +604,110 @@ list(filter(functools.partial(lambda a, b: a - b, 6.0), gen(n, m)))
 sum(1 for v in filter((6.0).__lt__, gen(n, m)))
 next(iter(filter((6.0).__lt__, gen(n, m))), 0)
 min(gen(n, 7.0), key=functools.cmp_to_key(lambda a, b: b - a))
+[v for v in iter([n, m])]
+[v * 2 for v in (n, m)]
+[(i, v) for i, v in enumerate([n, m])]
+[a + b for a, b in zip([n, m], (m, n))]
+[v for v in reversed([n, m])]
+[v for k, v in {'a': n, 'b': m}.items()]
+[v for v in {'a': n, 'b': m}.values()]
+[k for k in {n: 'a', m: 'b'}]
+[str(v) for v in {'a': n, 'b': m}.values()]
+[f"{k} {v}" for k, v in {'a': n, 'b': m}.items()]
+sum(iter([n, m]))
+sum({'a': n, 'b': m}.values())
+max({'a': n, 'b': m}.values())
+max({'a': n, 'b': m}.items(), key=lambda i: i[1])
+max({'a': n, 'b': m}.items(), key=operator.itemgetter(1))
+sorted({'a': n, 'b': m}.items(), key=operator.itemgetter(1))
+sorted({'a': n, 'b': m}.values())
+sorted(reversed([n, m]))
+sorted(zip([n, m], 'ab'))
+sorted(enumerate([n, m]), key=operator.itemgetter(1))
+min(iter((n, m)))
+min(zip((n, m), 'ab'))
+list(map(abs, iter([n, -m])))
+list(map(abs, reversed([n, -m])))
+list(map(abs, {'a': n, 'b': -m}.values()))
+list(map(operator.itemgetter(1), {'a': n, 'b': m}.items()))
+list(itertools.starmap(max, zip([n, m], [m, n])))
+list(itertools.starmap(operator.mul, {2: n, 3: m}.items()))
+list(itertools.chain(iter([n]), reversed([m])))
+list(itertools.islice(iter([n, m]), 1, None))
+list(itertools.accumulate(iter([n, m])))
+list(itertools.takewhile((7.0).__gt__, iter([n, m])))
+list(itertools.chain.from_iterable([iter([n]), reversed([m])]))
+sum(itertools.chain(iter([n]), [m]))
+sum(itertools.islice([n, m], 1))
+max(itertools.chain.from_iterable(zip([n], [m])))
+functools.reduce(operator.add, iter([n, m]))
+functools.reduce(max, {'a': n, 'b': m}.values())
+set(iter([n, m]))
+set({'a': n, 'b': m}.values())
+dict(zip(iter([n, m]), 'ab'))
+dict({'a': n}.items())
+{v: k for k, v in {'a': n, 'b': m}.items()}
+{**{'a': n}, **dict({'b': m}.items())}
+dict(reversed({'a': n, 'b': m}.items()))
+[*iter([n, m])]
+[*{'a': n}.values(), *reversed([m])]
+(lambda a, b: [a, b])(*iter([n, m]))
+(lambda a, *b: [a, b])(*{'a': n, 'b': m}.values())
+n in iter([6.0, n])
+6.0 in iter([n, m])
+6.0 in {'a': n}.values()
+('a', 6.0) in {'a': n}.items()
+{'a': n}.items() == {'a': 6.0}.items()
+{'a': n}.items() & {'a': 6.0}.items()
+str({'a': n}.values())
+repr({'a': n}.items())
+f"{ {'a': n}.values() }"
+str(list({'a': n}.items()))
+', '.join(map(str, iter([n, m])))
+', '.join(map(str, {'a': n}.values()))
+next(iter([n, m]))
+next(reversed([n, m])) * 2
+next(enumerate([n]))
+next(zip([n], [m]))
+next(iter({'a': n}.values()))
+next(iter({'a': n}.items()))[1] + 1
+list(iter({'a': n}.items()))
+list(zip({'a': n}.values(), {'a': m}.items()))
+list(enumerate({'a': n}.values()))
+list(enumerate(zip([n], iter([m]))))
+list(reversed(list(zip([n, m], 'ab'))))
+tuple({'a': n, 'b': m}.values())[0]
+[x for x in [n, m].copy()]
+[n, m].pop()
+[n, m, 1.0].pop(0) * 2
+{'a': n}.pop('a')
+{'a': n}.copy()['a'] + 1
+{'a': n}.popitem()
+collections.deque([n, m]).popleft()
+[v for v in collections.deque([n, m])]
+(lambda l: (l.reverse(), l))([n, m])
+math.fsum(iter([n, m]))
+math.fsum({'a': n, 'b': m}.values())
+np.array(list(iter([n, m])))
+np.fromiter(iter([n, m]), float)
+torch.tensor(list({'a': n, 'b': m}.values()))
+statistics.mean(iter([n, m]))
+collections.Counter(iter([int(n), 6]))
+heapq.nlargest(1, iter([n, m]))
+(lambda it: (next(it), sum(it)))(iter([n, m, m]))
+(lambda it: ([v for v in it if v > 7], list(it)))(iter([n, m]))
+(lambda it: (6.0 in it, list(it)))(iter([n, m, 1.0]))
+(lambda d: [d[k] for k in d])({'a': n})
+(lambda d: sorted(d, key=d.get))({'a': n, 'b': 7.0})
+[v for v in (lambda: (yield from [n, m]))()]
+list(map(abs, (lambda: (yield from [n, -m]))()))
+[v for v in iter([n, m].pop, 7.0)] if m == 7.0 else 0
+list(iter([1.0, n].pop, 1.0))
 """
 LINES = [line for line in EXPRESSIONS.split("\n") if line]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("numbers", [FROM_DATA, FROM_COUNTERS], ids=["data", "counters"])
-@pytest.mark.parametrize("part", range(10))
-def test_a_number_is_followed_into_c_code(numbers, part):
-    wrong = []
-    for line in LINES[part::10]:
-        want = results(numbers, line, lambda f: f)
-        assert not want[0][0][0].endswith("Error"), f"not a test: {line}"
-        got = results(numbers, line, lambda f: magpy.compile(f, backend="eager"))
-        if got != want:
-            wrong.append((line, want, got))
-    assert not wrong, wrong[0]
+test_a_number_is_followed_into_c_code = check_all(LINES)
 
 
 class P:
@@ -756,6 +844,17 @@ def test_objects_from_outside_are_followed_into_c_code(make):
 
 # What only hands values on leaves them what they are: one entry serves all numbers.
 PASSED_ON = r"""
+[v * 2 for v in iter([n, m])]
+[(i, v) for i, v in enumerate([n, m])]
+[a + b for a, b in zip([n, m], (m, n))]
+[v for v in reversed([n, m])]
+[f"{k} {v}" for k, v in {'a': n, 'b': m}.items()]
+[print(v) for v in {'a': n, 'b': m}.values()]
+list(zip({'a': n}.values(), [m]))
+list(enumerate(zip([n], iter([m]))))
+next(iter({'a': n}.values())) + 1
+{'a': n}.pop('a') + [n, m].pop()
+[v for v in (lambda: (yield from [n, m]))()]
 list(gen(n, m))
 tuple(gen(n, m))
 [*gen(n, m)]
@@ -800,9 +899,9 @@ def test_what_is_passed_on_is_not_looked_at(line):
         compiled.append(magpy.compile(f, backend="eager"))
         return compiled[-1]
 
-    values = ([1.0, 2.0, 3.0], [2.0, 4.0, 5.0], [7.0, 2.0, 3.0])
-    want = results(FROM_DATA, line, lambda f: f, values)
-    assert results(FROM_DATA, line, compile, values) == want
+    calls = [(torch.tensor([v, 2.0, 3.0]),) for v in (1.0, 2.0, 7.0)]
+    want = results(FROM_DATA, line, lambda f: f, calls)
+    assert results(FROM_DATA, line, compile, calls) == want
     assert magpy.stats(compiled[0]).captures == 1
 
 

@@ -1,17 +1,15 @@
 """Numbers that differ in every call, put through everything that takes a number.
 
-Owns: one expression a line, evaluated with numbers `n` and `m` that come from a tensor's data or from
-a counter, for several inputs in turn, eagerly and compiled (followed.py). A number that reaches C
-code unseen would stay what it was in the first call. Does not own what C code is handed while it
-runs (test_handed.py) nor what else a program does (the files beside this one).
+Owns: one expression a line, evaluated with numbers `n` and `m` that come from a tensor's data or
+its sizes, from a counter, or as arguments, for several calls in turn, eagerly and compiled
+(followed.py). A number that reaches C code unseen would stay what it was in the first call. Does
+not own what C code is handed while it runs (test_handed.py) nor what else a program does (the files
+beside this one).
 """
 
 # ruff: noqa: E501
 
-import pytest
-
-import magpy
-from tests.soundness.followed import FROM_COUNTERS, FROM_DATA, results
+from tests.soundness.followed import check_all
 
 EXPRESSIONS = r"""
 list(map(abs, (v for v in (n, -m))))
@@ -867,15 +865,4 @@ collections.UserString(str(n)) + 'x'
 LINES = [line for line in EXPRESSIONS.split("\n") if line]
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("numbers", [FROM_DATA, FROM_COUNTERS], ids=["data", "counters"])
-@pytest.mark.parametrize("part", range(10))
-def test_a_number_is_followed_wherever_it_goes(numbers, part):
-    wrong = []
-    for line in LINES[part::10]:
-        want = results(numbers, line, lambda f: f)
-        assert not want[0][0][0].endswith("Error"), f"not a test: {line}"
-        got = results(numbers, line, lambda f: magpy.compile(f, backend="eager"))
-        if got != want:
-            wrong.append((line, want, got))
-    assert not wrong, wrong[0]
+test_a_number_is_followed_wherever_it_goes = check_all(LINES)
