@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from magpy.capture.steps import (
     TorchModes,
     Var,
 )
+from magpy.capture.trees import Sizes, collect, rebuilt
 from magpy.mock.certain import Certain
 
 
@@ -44,6 +45,7 @@ class Segment:
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
         memory: a number for the memory of each input and output; 0 if it is not known.
+        modes: torch's modes that it is called under; None where they are those of the call.
     """
 
     index: int
@@ -56,6 +58,7 @@ class Segment:
     native: bool = False
     draws: int = 0
     memory: dict[Var, int] = field(default_factory=dict)
+    modes: TorchModes | None = None
 
 
 @dataclass(slots=True)
@@ -73,25 +76,11 @@ class Plan:
     prelude: list[Any] = field(default_factory=list)
 
 
-def refs(v: Any, out: set[Var]) -> None:
-    """Collects the variables in an argument tree."""
-    if isinstance(v, Ref):
-        out.add(v.var)
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            refs(x, out)
-    elif isinstance(v, dict):
-        for x in v.values():
-            refs(x, out)
-    elif isinstance(v, slice):
-        refs((v.start, v.stop, v.step), out)
-
-
 def written(step: OpStep | HostStep) -> set[Var]:
     """The variables that a step which changes an argument may write to."""
     found: set[Var] = set(step.writes)
     if not found:
-        refs((step.args, step.kwargs), found)
+        collect((step.args, step.kwargs), found)
     return found
 
 
@@ -99,7 +88,7 @@ def _safe(v: Any) -> bool:
     t = type(v)
     if t is Ref or t in LEAF_TYPES or t is range:
         return True
-    if t in (tuple, list, torch.Size):
+    if t in (tuple, list, torch.Size, Sizes):
         return all(_safe(x) for x in v)
     if t is dict:
         return all(type(k) is str and _safe(x) for k, x in v.items())
@@ -108,27 +97,18 @@ def _safe(v: Any) -> bool:
 
 def substitute(v: Any, env: Any) -> Any:
     """The argument tree with every Ref replaced by env[var]."""
-    if isinstance(v, Ref):
-        return env[v.var]
-    t = type(v)
-    if t is tuple or t is torch.Size:
-        return tuple(substitute(x, env) for x in v)
-    if t is list:
-        return [substitute(x, env) for x in v]
-    if t is dict:
-        return {k: substitute(x, env) for k, x in v.items()}
-    if t is slice:
-        return slice(substitute(v.start, env), substitute(v.stop, env), substitute(v.step, env))
-    if isinstance(v, tuple) and hasattr(v, "_fields"):
-        return t(*(substitute(x, env) for x in v))
-    if isinstance(v, OutsideRef):
-        return v.obj
-    return v
+
+    def value(x: Any) -> Any:
+        if isinstance(x, Ref):
+            return env[x.var]
+        return x.obj if isinstance(x, OutsideRef) else x
+
+    return rebuilt(v, value)
 
 
 def _tree_refs_in_order(v: Any, out: list[Var]) -> None:
     found: set[Var] = set()
-    refs(v, found)
+    collect(v, found)
     out.extend(sorted(found - set(out)))
 
 
@@ -310,7 +290,7 @@ class _Hoist:
             self.changed.append(changed)
             if isinstance(s, (OpStep, HostStep)):
                 found: set[Var] = set()
-                refs((s.args, s.kwargs), found)
+                collect((s.args, s.kwargs), found)
                 for v in found:
                     self.users.setdefault(v, set()).add(i)
                 for _, v in s.outs:
@@ -334,7 +314,7 @@ class _Hoist:
                 or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
             ):
                 return None
-            refs((s.args, s.kwargs), variables)
+            collect((s.args, s.kwargs), variables)
             for v in variables:
                 i = self.maker.get(v)
                 if i is not None and i not in seen:
@@ -427,7 +407,7 @@ class _Schedule:
             self.flush()
             self.kind = kind
         found: set[Var] = set()
-        refs((step.args, step.kwargs), found)
+        collect((step.args, step.kwargs), found)
         memory = {self.storages.get(v, 0) for v in written(step)}
         if self.waiting and (
             found & self.blocked
@@ -443,7 +423,7 @@ class _Schedule:
             self.runs.append(step)
             return
         found: set[Var] = set()
-        refs((step.args, step.kwargs), found)
+        collect((step.args, step.kwargs), found)
         self.waiting.append(step)
         self.read |= {self.storages[v] for v in found if v in self.storages}
         self.blocked |= {v for _, v in step.outs}
@@ -463,7 +443,7 @@ def pruned(steps: list[Step], needed: set[Var]) -> list[Step]:
         if isinstance(step, HostStep) and step.symbolic and step.result not in used:
             continue
         if isinstance(step, (OpStep, HostStep)):
-            refs((step.args, step.kwargs), used)
+            collect((step.args, step.kwargs), used)
         kept.append(step)
     kept.reverse()
     return kept
@@ -497,7 +477,7 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     if not types:
         return False
     found: set[Var] = set()
-    refs((step.args, step.kwargs), found)
+    collect((step.args, step.kwargs), found)
     taken = {types[v] for v in found if v in types}.difference(_PLAIN)
     made = {types[v] for _, v in step.outs if v in types}
     return any(not hasattr(t, "__tensor_flatten__") for t in taken | made)
@@ -508,6 +488,7 @@ def _schedule(
     storages: dict[Var, int],
     types: dict[Var, type] | None,
     numbers: Certain | None,
+    start: TorchModes,
 ) -> list[Any]:
     schedule = _Schedule(storages)
     modes: ModeStep | None = None
@@ -519,8 +500,15 @@ def _schedule(
                 schedule.flush()  # a waiting step runs under the modes of its own place
             schedule.graph.append(step)
         elif isinstance(step, OpStep):
-            native = types is not None and _only_python(step, types)
-            schedule.op(step, "native" if native else "graph")
+            kind = "graph"
+            if types is not None and _only_python(step, types):
+                kind = "native"
+            elif (
+                types is not None and modes is not None and modes.modes.inference != start.inference
+            ):
+                # Compilers give ordinary tensors where a graph itself enters inference mode.
+                kind = "inference"
+            schedule.op(step, kind)
         elif isinstance(step, HostStep) and (
             step.symbolic or (numbers and step in numbers and _number(step))
         ):
@@ -546,9 +534,9 @@ def _live(runs: list[Any], needed: set[Var]) -> list[set[Var]]:
         if isinstance(item, tuple):
             for s in item[1]:
                 if isinstance(s, OpStep):
-                    refs((s.args, s.kwargs), later)
+                    collect((s.args, s.kwargs), later)
         elif hasattr(item, "outs"):
-            refs((item.args, item.kwargs), later)
+            collect((item.args, item.kwargs), later)
     uses.reverse()
     return uses
 
@@ -582,7 +570,7 @@ def _views(
             i = maker[todo.pop()]
             step = done[i][0]
             found: set[Var] = set()
-            refs((step.args, step.kwargs), found)
+            collect((step.args, step.kwargs), found)
             bases = [v for v in found if storages.get(v, 0) == memory]
             if i in chain or not bases:
                 continue
@@ -593,6 +581,18 @@ def _views(
         else:
             again |= chain
     return [done[i] for i in sorted(again)]
+
+
+def _modes_around(run: tuple[str, list[Step]], now: TorchModes, start: TorchModes) -> TorchModes:
+    """The modes under which a graph is called, of operations that begin under `now`."""
+    if run[0] != "inference":
+        return start
+    for step in run[1]:
+        if isinstance(step, OpStep):
+            break
+        if isinstance(step, ModeStep):
+            now = step.modes
+    return replace(start, inference=now.inference, grad=now.grad)
 
 
 def cut(
@@ -623,7 +623,7 @@ def cut(
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {}, types, numbers)
+    runs = _schedule(steps, storages or {}, types, numbers, start)
     modes = start
     plan = Plan(prelude=prelude)
     for item, live in zip(runs, _live(runs, needed), strict=True):
@@ -634,7 +634,8 @@ def cut(
             else:
                 plan.items.append(item)
             continue
-        builder = GraphBuilder(start)
+        around = _modes_around(item, modes, start)
+        builder = GraphBuilder(around)
         builder.modes(modes)
         made: set[Var] = set()
         used: set[Var] = set()
@@ -643,7 +644,7 @@ def cut(
             if isinstance(s, OpStep):
                 ops += 1
                 found: set[Var] = set()
-                refs((s.args, s.kwargs), found)
+                collect((s.args, s.kwargs), found)
                 used |= found - made
                 made |= {v for _, v in s.outs}
         inputs = sorted(used & fixed) + sorted(used - fixed)
@@ -667,13 +668,14 @@ def cut(
             again = {v for step, _ in views for _, v in step.outs}
             bases: set[Var] = set()
             for step, _ in views:
-                refs((step.args, step.kwargs), bases)
+                collect((step.args, step.kwargs), bases)
             outputs = sorted((set(outputs) | bases) - again)
         segment = Segment(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
         segment.native = item[0] == "native"
+        segment.modes = around if around is not start else None
         segment.draws = sum(isinstance(s, OpStep) and s.random for s in item[1])
         segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}
         plan.segments.append(segment)

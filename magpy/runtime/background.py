@@ -46,7 +46,8 @@ class Pending:
         if index in self.jobs or self.unable is not None:
             return
         try:
-            job = elsewhere.job(self.backend, runner.segment.graph, inputs)
+            with runner.modes():
+                job = elsewhere.job(self.backend, runner.segment.graph, inputs)
         except elsewhere.Unable as e:
             self.unable = str(e)
             return
