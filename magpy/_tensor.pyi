@@ -28,11 +28,17 @@ class TensorMeta:
         tensor: what to record.
         offset: whether the storage offset is compared too.
         dims: the dimensions whose sizes are not compared, as a bit mask or a sequence of indices.
-            The strides must then follow from the sizes in the recorded order of dimensions.
+            Strides that followed from the sizes of other dimensions must then follow from them.
+        strides: the dimensions whose strides are not compared, likewise.
     """
 
     def __new__(
-        cls, tensor: torch.Tensor, *, offset: bool = False, dims: int | Sequence[int] | None = None
+        cls,
+        tensor: torch.Tensor,
+        *,
+        offset: bool = False,
+        dims: int | Sequence[int] | None = None,
+        strides: int | Sequence[int] | None = None,
     ) -> TensorMeta: ...
     def matches(self, object: object, /) -> bool: ...
     def difference(self, object: object, /) -> str | None: ...
@@ -40,6 +46,9 @@ class TensorMeta:
     def shape(self) -> tuple[int, ...]: ...
     @property
     def strides(self) -> tuple[int, ...]: ...
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """For each dimension the one whose size times stride is this one's stride, or -1."""
     @property
     def opaque(self) -> str | None:
         """Why no tensor ever matches (symbolic sizes, nested, functorch, ...), or None."""

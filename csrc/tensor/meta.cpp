@@ -56,14 +56,22 @@ Opaque opaque_of(const c10::TensorImpl* impl) {
   return has_forward_gradient(impl) ? Opaque::kForwardGradient : Opaque::kNo;
 }
 
-// The dense strides that sizes have in this order of dimensions.
-void dense_strides(const int64_t* sizes, const std::vector<int>& order, std::vector<int64_t>& out) {
-  int64_t step = 1;
-  out.resize(order.size());
-  for (size_t k = order.size(); k-- > 0;) {
-    out[order[k]] = step;
-    step *= std::max<int64_t>(sizes[order[k]], 1);
+// For each dimension the one within it that makes its stride: strides[i] == sizes[k] * strides[k].  A tensor of other sizes that is
+// laid out in the same way has the strides that follow.
+std::vector<int> inner_dimensions(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  size_t n = strides.size();  // other layouts than strided have none
+  std::vector<int> order(n), inner(n, -1);
+  std::iota(order.begin(), order.end(), 0);
+  // Between equal strides a dimension of size 1 is the inner one.
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return strides[a] != strides[b] ? strides[a] < strides[b] : sizes[a] < sizes[b];
+  });
+  int last = -1;
+  for (int dim : order) {
+    if (last >= 0 && strides[dim] == std::max<int64_t>(sizes[last], 1) * strides[last]) inner[dim] = last;
+    if (strides[dim] != 0) last = dim;  // an expanded dimension takes no memory
   }
+  return inner;
 }
 
 void record_shape(Meta& meta, c10::TensorImpl* impl) {
@@ -73,12 +81,6 @@ void record_shape(Meta& meta, c10::TensorImpl* impl) {
   if (meta.layout != c10::kStrided) return;
   meta.strides.assign(shape.strides_data(), shape.strides_data() + n);
   meta.offset = impl->storage_offset();
-  meta.order.resize(n);
-  std::iota(meta.order.begin(), meta.order.end(), 0);
-  std::stable_sort(meta.order.begin(), meta.order.end(), [&](int a, int b) { return meta.strides[a] > meta.strides[b]; });
-  std::vector<int64_t> strides;
-  dense_strides(meta.sizes.data(), meta.order, strides);
-  meta.dense = strides == meta.strides;
 }
 
 bool record(Meta& meta, PyObject* object) {
@@ -103,13 +105,12 @@ bool record(Meta& meta, PyObject* object) {
 
 bool strides_match(const Meta& meta, const int64_t* sizes, const int64_t* strides) {
   size_t n = meta.sizes.size();
-  if (!meta.dynamic || !meta.dense) return std::equal(strides, strides + n, meta.strides.data());
-  // A dense tensor of other sizes has the strides of those sizes.
-  int64_t step = 1;
-  for (size_t k = n; k-- > 0;) {
-    int dim = meta.order[k];
-    if (strides[dim] != step && sizes[dim] != 1) return false;
-    step *= std::max<int64_t>(sizes[dim], 1);
+  if (!(meta.dynamic | meta.free)) return std::equal(strides, strides + n, meta.strides.data());
+  for (size_t i = 0; i < n; i++) {
+    if (i < 64 && (meta.free >> i & 1)) continue;
+    int k = meta.inner[i];
+    int64_t expected = k < 0 ? meta.strides[i] : std::max<int64_t>(sizes[k], 1) * strides[k];
+    if (strides[i] != expected) return false;
   }
   return true;
 }
@@ -203,13 +204,13 @@ std::string difference(const Meta& meta, PyObject* object) {
 
 // ---------------------------------------------------------------------------------------------------------------- the Python type
 
-int parse_dims(PyObject* dims, Meta& meta) {
+int parse_dims(PyObject* dims, uint64_t& mask) {
   if (!dims || dims == Py_None) return 0;
   if (PyLong_Check(dims)) {
-    meta.dynamic = PyLong_AsUnsignedLongLong(dims);
+    mask = PyLong_AsUnsignedLongLong(dims);
     return PyErr_Occurred() ? -1 : 0;
   }
-  PyObject* fast = PySequence_Fast(dims, "dims must be a bit mask or a sequence of dimensions");
+  PyObject* fast = PySequence_Fast(dims, "dimensions must be a bit mask or a sequence of dimensions");
   if (!fast) return -1;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
     long dim = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
@@ -218,17 +219,17 @@ int parse_dims(PyObject* dims, Meta& meta) {
       Py_DECREF(fast);
       return -1;
     }
-    meta.dynamic |= uint64_t(1) << dim;
+    mask |= uint64_t(1) << dim;
   }
   Py_DECREF(fast);
   return 0;
 }
 
 PyObject* meta_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"tensor", "offset", "dims", nullptr};
-  PyObject *tensor, *dims = nullptr;
+  static const char* names[] = {"tensor", "offset", "dims", "strides", nullptr};
+  PyObject *tensor, *dims = nullptr, *strides = nullptr;
   int offset = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pO:TensorMeta", const_cast<char**>(names), &tensor, &offset, &dims)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOO:TensorMeta", const_cast<char**>(names), &tensor, &offset, &dims, &strides)) {
     return nullptr;
   }
   if (!is_tensor(tensor)) {
@@ -244,13 +245,14 @@ PyObject* meta_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   try {
     record(*self->meta, tensor);
+    self->meta->inner = inner_dimensions(self->meta->sizes, self->meta->strides);
   } catch (const std::exception& error) {
     Py_DECREF(self);
     PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
   }
   self->meta->compare_offset = offset != 0;
-  if (parse_dims(dims, *self->meta) < 0) {
+  if (parse_dims(dims, self->meta->dynamic) < 0 || parse_dims(strides, self->meta->free) < 0) {
     Py_DECREF(self);
     return nullptr;
   }
@@ -305,6 +307,7 @@ PyObject* shape_tuple(const std::vector<int64_t>& values) {
 
 PyObject* get_shape(PyObject* self, void*) { return shape_tuple(meta_of(self).sizes); }
 PyObject* get_strides(PyObject* self, void*) { return shape_tuple(meta_of(self).strides); }
+PyObject* get_inner(PyObject* self, void*) { return shape_tuple({meta_of(self).inner.begin(), meta_of(self).inner.end()}); }
 PyObject* get_opaque(PyObject* self, void*) {
   const Meta& meta = meta_of(self);
   if (meta.opaque == Opaque::kNo) Py_RETURN_NONE;
@@ -320,6 +323,7 @@ PyMethodDef meta_methods[] = {
 PyGetSetDef meta_getset[] = {
     {"shape", get_shape, nullptr, "the sizes when it was recorded", nullptr},
     {"strides", get_strides, nullptr, "the strides when it was recorded", nullptr},
+    {"inner", get_inner, nullptr, "for each dimension the one whose size and stride give its stride, or -1", nullptr},
     {"opaque", get_opaque, nullptr, "why nothing ever matches, or None", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -35,11 +35,11 @@ struct Meta {
   Gradient gradient;
   bool is_conj = false, is_neg = false, is_inference = false;
   bool compare_offset = false;
-  bool dense = false;        // the strides follow from the sizes and `order`
   int64_t offset = 0;
   uint64_t dynamic = 0;      // bit i: size i is not compared
+  uint64_t free = 0;         // bit i: stride i is not compared
   std::vector<int64_t> sizes, strides;
-  std::vector<int> order;    // dimensions from the outermost stride to the innermost
+  std::vector<int> inner;    // the dimension whose size and stride give this one's stride, or -1
 };
 
 struct MetaObject {

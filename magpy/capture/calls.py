@@ -26,8 +26,8 @@ from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, opaque
 from magpy.capture.effects import container_states
 from magpy.capture.leaves import Effect
-from magpy.capture.recorder import where_text
 from magpy.capture.steps import EffectStep, HostStep, is_leaf
+from magpy.capture.where import where_text
 from magpy.errors import Refusal
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import torch
 from magpy import _interp
 from magpy.capture import attribution, leaves
 from magpy.capture.effects import at_start, container_states
-from magpy.capture.recorder import where_text
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.capture.where import where_text
 from magpy.errors import Refusal
 from magpy.mock.segments import written
 

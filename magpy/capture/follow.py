@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magpy import _interp
+from magpy.capture.looks import unheard
 from magpy.capture.steps import Ref, Var
 from magpy.capture.symbols import CannotFollowError, Symbols, hint, is_open, plain, symbolic_form
+from magpy.capture.trees import has_function, tensors, variables
 
 if TYPE_CHECKING:
     from magpy.capture.recorder import Recorder
 
 # What tells of one dimension what a read of metadata tells of all.
 _DIMENSIONS = {"shape": torch.Tensor.size, "size": torch.Tensor.size, "stride": torch.Tensor.stride}
-_unheard: Any = torch._C.DisableTorchFunction
 
 
 class Follower:
@@ -86,7 +87,7 @@ class Follower:
         if not symbols.concerns(variables((given, kwargs))):
             return result
         try:
-            with _unheard():
+            with unheard():
                 if name == "stride" and 1 in args[0].shape:
                     raise CannotFollowError("kernels choose the stride of a dimension of size 1")
                 fake = symbols.operation(func, given, kwargs, self._tensors_of(args))
@@ -101,9 +102,7 @@ class Follower:
         return type(v)(map(self._converted, v)) if type(v) in (tuple, list) else v
 
     def _tensors_of(self, values: Any) -> Callable[[Var], Any]:
-        tensors: list[Any] = []
-        _tensors_in(values, tensors)
-        by_var = {self._recorder.known(t): t for t in tensors}
+        by_var = {self._recorder.known(t): t for t in tensors(values)}
         return by_var.get
 
     def _sizes(self, result: Any, fake: Any, given: tuple[Any, ...], name: str) -> Any:
@@ -151,7 +150,7 @@ class Follower:
             symbols.fix_all()
             return
         try:
-            with _unheard():
+            with unheard():
                 self._fake = symbols.operation(func, *plan, self._tensors_of(given))
         except CannotFollowError:
             self._fake = None
@@ -168,7 +167,7 @@ class Follower:
         if symbols.fixed:
             return
         try:
-            with _unheard():
+            with unheard():
                 self._note(result, outs, graph)
         except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
             symbols.fix_all()
@@ -185,38 +184,6 @@ class Follower:
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
             self._symbols.note(var, fake)
-
-
-def variables(v: Any) -> set[Var]:
-    """The variables in an argument tree."""
-    found: set[Var] = set()
-    collect(v, found)
-    return found
-
-
-def collect(v: Any, out: set[Var]) -> None:
-    """Adds the variables in an argument tree to a set."""
-    if isinstance(v, Ref):
-        out.add(v.var)
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            collect(x, out)
-    elif isinstance(v, dict):
-        for x in v.values():
-            collect(x, out)
-    elif isinstance(v, slice):
-        collect((v.start, v.stop, v.step), out)
-
-
-def _tensors_in(v: Any, out: list[Any]) -> None:
-    if isinstance(v, torch.Tensor):
-        out.append(v)
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            _tensors_in(x, out)
-    elif isinstance(v, dict):
-        for x in v.values():
-            _tensors_in(x, out)
 
 
 def _at(result: Any, path: tuple[Any, ...]) -> Any:
@@ -245,7 +212,7 @@ def _like(fake: Any, tensor: Any) -> bool:
 
 def _may_run_twice(func: Any, plan: tuple[Any, Any]) -> bool:
     """Whether an operation is one of torch's, which runs no code of the program."""
-    if _has_callable(plan):
+    if has_function(plan):
         return False
     if isinstance(func, types.FunctionType):
         return func.__module__.partition(".")[0] == "torch" and func.__name__ != "apply"
@@ -253,12 +220,4 @@ def _may_run_twice(func: Any, plan: tuple[Any, Any]) -> bool:
     return not isinstance(owner, type) or owner.__module__.partition(".")[0] == "torch"
 
 
-def _has_callable(v: Any) -> bool:
-    if isinstance(v, (tuple, list)):
-        return any(_has_callable(x) for x in v)
-    if isinstance(v, dict):
-        return any(_has_callable(x) for x in v.values())
-    return isinstance(v, (types.FunctionType, types.MethodType))
-
-
-__all__ = ["Follower", "collect", "variables"]
+__all__ = ["Follower"]

@@ -23,7 +23,7 @@ import torch
 from magpy import _interp
 from magpy.capture import arrays, attribution, calls, leaves, memory, opaque
 from magpy.capture.leaves import Leaf
-from magpy.capture.recorder import Recorder, has_ref, where_text
+from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
     LEAF_TYPES,
     EffectStep,
@@ -34,6 +34,8 @@ from magpy.capture.steps import (
     is_leaf,
 )
 from magpy.capture.symbols import Symbols
+from magpy.capture.trees import has_ref
+from magpy.capture.where import where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.mock.spec import Builder, Const
 from magpy.mock.support import advance
@@ -335,6 +337,8 @@ class Handler:
 
     def item_store(self, op: int, obj: Any, key: Any, value: Any) -> Any:
         """obj[key] = value in a tracked array."""
+        if not isinstance(obj, np.ndarray):
+            return None  # a number or a text: that raises, whatever its value
         if value is ABSENT:
             self.host_only(operator.delitem, (obj, key))
         else:
@@ -424,7 +428,7 @@ class Handler:
         if leaves.classify(f) is Leaf.TORCH:
             before = self.recorder.operations
             result = f(*args, **kwargs)
-            if self.recorder.operations == before and not _fresh(result, self):
+            if self.recorder.operations == before and not self.recorder.fresh(result):
                 self.session.rely_on((args, kwargs))
             return result
         if leaves.is_numpys(f) and arrays.arrays_in((args, kwargs)):
@@ -555,8 +559,7 @@ class Handler:
                 and not isinstance(owner, (types.ModuleType, type))
                 and not self.session.is_outside(owner)
             ):
-                fresh = _fresh(result, self)
-                if fresh:
+                if self.recorder.fresh(result):
                     raise Refusal(
                         f"{leaves.name_of(f)} returns a tensor that magpy did not see being made",
                         where_text(),
@@ -579,31 +582,14 @@ def _recomputable(values: Any) -> bool:
         return all(map(_recomputable, values))
     if t is dict:
         return all(type(k) is str and _recomputable(v) for k, v in values.items())
-    # A step keeps a torch.Size as a tuple.
-    return (is_leaf(values) and t is not torch.Size) or (
-        t is np.ndarray or isinstance(values, (torch.Tensor, np.generic, type))
+    return (
+        is_leaf(values) or t is np.ndarray or isinstance(values, (torch.Tensor, np.generic, type))
     )
 
 
 # Attributes of an array that let others write to its memory unseen.
 _ADDRESSES = frozenset(["__array_interface__", "__array_struct__", "ctypes"])
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-
-def _fresh(v: Any, handler: Handler, depth: int = 0) -> bool:
-    if isinstance(v, torch.Tensor):
-        return handler.recorder.known(v) is None and not handler.session.is_outside(v)
-    if depth > _DEPTH:
-        return False
-    if isinstance(v, (tuple, list)):
-        return any(_fresh(x, handler, depth + 1) for x in v)
-    if isinstance(v, dict):
-        return any(_fresh(x, handler, depth + 1) for x in v.values())
-    return False
-
-
-# A C function returns tensors themselves or in a small structure of its own, never deeper.
-_DEPTH = 3
 
 
 def format_value(value: Any, spec: str, conversion: int) -> str:

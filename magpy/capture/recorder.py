@@ -11,7 +11,6 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 import weakref
@@ -20,14 +19,30 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
 from magpy.capture import memory
 from magpy.capture.effects import CONTAINERS, container_states, content_of
-from magpy.capture.follow import Follower, collect
+from magpy.capture.follow import Follower
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
+from magpy.capture.looks import current_modes, tensor_meta, unheard
+from magpy.capture.operations import (
+    ARITHMETIC,
+    HOST_METHODS,
+    HOST_SCALARS,
+    INSIDE_METHODS,
+    METADATA,
+    MODE_SETTERS,
+    SHAPE_READS,
+    SPLITS,
+    STATIC_RESULT,
+    STATISTICS_OF,
+    accessor_call,
+    accessor_of,
+    sized,
+    would_write,
+)
 from magpy.capture.steps import (
     LEAF_TYPES,
     Fresh,
@@ -43,219 +58,13 @@ from magpy.capture.steps import (
     identity,
     is_leaf,
 )
-from magpy.capture.symbols import Symbols, is_open, plain
+from magpy.capture.symbols import Dims, Symbols, is_open, plain
+from magpy.capture.trees import Sizes, collect, has_ref, rebuilt, tensors
+from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS = 1, 2, 4, 8, 16
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Names of tensor attributes, methods and torch functions whose results follow from metadata alone.
-METADATA = _names(
-    """
-    shape size dim ndim ndimension numel nelement stride storage_offset dtype device layout
-    is_cuda is_cpu is_xpu is_mps is_meta is_mkldnn is_vulkan is_ipu is_xla is_maia is_mtia
-    is_ort is_sparse is_sparse_csr is_quantized is_nested is_contiguous is_floating_point
-    is_complex is_signed is_leaf requires_grad element_size itemsize nbytes get_device names
-    is_conj is_neg is_inference has_names output_nr grad_fn _version is_shared is_pinned
-    is_same_size result_type can_cast broadcast_shapes dense_dim sparse_dim _is_view
-    retains_grad name qscheme dim_order __len__ __hash__ _backward_hooks
-    _post_accumulate_grad_hooks _has_symbolic_sizes_strides is_non_overlapping_and_dense
-    __cuda_array_interface__ is_tensor is_storage promote_types is_distributed is_set_to
-    is_grad_enabled is_inference_mode_enabled get_default_dtype _nested_tensor_size _base _dimV
-    _dimI __dir__ is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype
-    get_autocast_gpu_dtype get_autocast_cpu_dtype __class__ _is_zerotensor
-    is_warn_always_enabled isinstance has_torch_function_variadic device_module
-    _is_all_true_meta
-    """
-)
-# These change torch's modes, which are noted at every operation instead.
-_MODE_SETTERS = _names(
-    """
-    _set_grad_enabled set_grad_enabled set_autocast_enabled set_autocast_dtype
-    set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting
-    clear_autocast_cache set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cpu_dtype
-    _enter_autocast _exit_autocast _enter_inference_mode _exit_inference_mode
-    """
-)
-# Operations that no traced graph can hold: they change what a tensor is, or run the autograd
-# engine.
-_HOST_METHODS = _names(
-    """
-    backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_
-    share_memory_ detach_ resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad
-    zero_grad_ untyped_storage
-    """
-)
-# Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
-_INSIDE_METHODS = frozenset(
-    ["requires_grad_", "requires_grad", "data", "detach_", "resize_", "resize_as_", "grad"]
-)
-# Metadata that a data-dependent shape shows in.
-_SHAPE_READS = _names(
-    """
-    shape size numel nelement stride nbytes __len__ is_contiguous storage_offset is_same_size
-    broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
-    """
-)
-_SPLITS = _names(
-    """
-    unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit
-    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten
-    """
-)
-# Data is read to check for errors only, the shape of the result does not follow from it.
-_STATIC_RESULT = _names(
-    """
-    inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr  pinv
-    slogdet det logdet matrix_rank lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse
-    cholesky_inverse gaussian_nll_loss embedding embedding_bag multi_head_attention_forward
-    ctc_loss lstm gru rnn_tanh rnn_relu _VF
-    multinomial bernoulli cdist  histc grid_sample rrelu affine_grid nll_loss cross_entropy
-    index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill
-    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss
-     dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft
-       fake_quantize_per_tensor_affine lerp add sub mul
-    scaled_dot_product_attention
-    """
-)
-
-
-# Operations whose result has the same metadata whatever the value of their Python numbers.
-_ARITHMETIC = _names(
-    """
-    add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__
-    __truediv__ __rtruediv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_
-    mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__
-    __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
-    floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
-    """
-)
-# The in-place operators: `__iadd__` and so on.
-_IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
-# Operations that take a value and give a tensor of fixed shape: done between segments.
-_HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
-
-
-def _autocast_devices() -> tuple[str, ...]:
-    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-
-
-_DEVICES = _autocast_devices()
-
-
-def current_modes() -> TorchModes:
-    """Torch's modes on this thread."""
-    return TorchModes(
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES),
-        torch.is_autocast_cache_enabled(),
-    )
-
-
-# magpy's own looks at a tensor are none of the program's: no subclass and no mode hears of them.
-unheard: Any = torch._C.DisableTorchFunction
-
-
-_STDLIB = os.path.dirname(os.__file__) + os.sep
-_INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
-
-
-def _is_users(frame: types.FrameType) -> bool:
-    """Whether a frame is of a program, and not of Python's own library or torch."""
-    name = frame.f_globals.get("__name__", "")
-    file = frame.f_code.co_filename
-    if (isinstance(name, str) and name.partition(".")[0] == "torch") or file.startswith("<frozen"):
-        return False
-    return not file.startswith(_STDLIB) or file.startswith(_INSTALLED, len(_STDLIB))
-
-
-def where_text(skip: int = 1) -> str:
-    """The innermost line of the user's program: "file:line (function)".
-
-    It may be the line that calls the compiled callable, when that is torch's or of Python's own
-    library; without any such line it is the library's.
-    """
-    frame: types.FrameType | None = sys._getframe(skip)
-    found = None
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
-            found = found or frame
-            if _is_users(frame):
-                found = frame
-                break
-        frame = frame.f_back
-    return f"{found.f_code.co_filename}:{found.f_lineno} ({found.f_code.co_name})" if found else ""
-
-
-def refuse(reason: str, remedy: str = "") -> Refusal:
-    """A refusal at the user's current line."""
-    return Refusal(reason, where_text(2), remedy)
-
-
-def accessor_of(func: Any) -> tuple[str, str] | None:
-    """("get" | "set" | "del", name) when `func` is the accessor of a tensor property."""
-    owner = getattr(func, "__self__", None)
-    if owner is None or not isinstance(
-        owner, (types.GetSetDescriptorType, property, types.MemberDescriptorType)
-    ):
-        return None
-    kind = {"__get__": "get", "__set__": "set", "__delete__": "del", "__delattr__": "del"}.get(
-        func.__name__
-    )
-    if kind is None:
-        return None
-    name = getattr(owner, "__name__", None)
-    if name is None and isinstance(owner, property):
-        name = getattr(owner.fget, "__name__", None)
-    return (kind, name) if isinstance(name, str) else None
-
-
-def _parameters(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-# The arguments of operations that may write running statistics.
-_FUNCTIONAL = "input running_mean running_var weight bias"
-_BUILTIN = "input weight bias running_mean running_var"
-_STATISTICS_OF: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (F.batch_norm, _parameters(f"{_FUNCTIONAL} training")),
-    (F.instance_norm, _parameters(f"{_FUNCTIONAL} use_input_stats")),
-    (torch.batch_norm, _parameters(f"{_BUILTIN} training")),
-    (torch.native_batch_norm, _parameters(f"{_BUILTIN} training")),
-    (torch.instance_norm, _parameters(f"{_BUILTIN} use_input_stats")),
-)
-
-
-def _would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:
-    """Whether an operation that raised changes a tensor where it does not raise, by its name."""
-    if accessor is not None:
-        return accessor[0] != "get"
-    name = getattr(func, "__name__", "")
-    return (
-        name in _HOST_METHODS
-        or name in ("__setitem__", "__delitem__")
-        or (name.endswith("_") and not name.endswith("__"))
-        or (name.startswith("__i") and name.endswith("__") and name[3:-2] in _IN_PLACE)
-        or kwargs.get("out") is not None
-        or bool(kwargs.get("inplace"))
-    )
-
-
-def _accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
-    """The function and arguments that do what a property's accessor does."""
-    kind, name = accessor
-    if kind == "get":
-        return getattr, (args[0], name)
-    if kind == "set":
-        return setattr, (args[0], name, args[1])
-    return delattr, (args[0], name)
 
 
 class Recorder(TorchFunctionMode):
@@ -383,13 +192,17 @@ class Recorder(TorchFunctionMode):
         var = self.new_var(tensor)
         self.record.inputs[var] = tensor
         # The guard is on what the tensor was before the run changed it.
-        dims = 0
+        dims = Dims()
         if self.symbols is not None and not self.symbols.fixed:
             with unheard():
                 dims = self.symbols.tensor(var, tensor)
-        self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims)
+        self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
         self._versions[var] = _tensor.tensor_version(tensor)
         return var
+
+    def fresh(self, result: Any) -> list[Any]:
+        """The tensors in a result that come from nothing that was seen."""
+        return [t for t in tensors(result) if self.known(t) is None and not self._is_outside(t)]
 
     def is_loose(self, found: set[Var]) -> bool:
         """Whether the shape of one of these variables follows from data."""
@@ -415,9 +228,8 @@ class Recorder(TorchFunctionMode):
         if t in (int, float, str, bool, type(None)):
             return v
         if t is tuple or t is torch.Size:
-            if t is torch.Size and self._exact and self.any_tracked:
-                self._session.rely_on(v)  # which a step would keep as a tuple
-            return tuple(self.convert(x) for x in v)
+            made = tuple(self.convert(x) for x in v)
+            return Sizes(made) if t is torch.Size and self._exact else made
         if t in (list, dict) and self._is_outside(v):
             self._session.touch(v)
         if t is list:
@@ -680,7 +492,7 @@ class Recorder(TorchFunctionMode):
                 name = accessor[1]
                 if accessor[0] == "get" and name in METADATA and not self._heard:
                     return self._metadata(func, args, kwargs, name)
-        elif (name in METADATA and not self._heard) or name in _MODE_SETTERS:
+        elif (name in METADATA and not self._heard) or name in MODE_SETTERS:
             return self._metadata(func, args, kwargs, name)
         elif name == "type" and len(args) == 1 and not kwargs:
             return func(*args)  # the name of dtype and device
@@ -690,7 +502,7 @@ class Recorder(TorchFunctionMode):
         try:
             faults.check("recorder")
             with unheard():
-                recorded, *given = _sized(func, args, kwargs)
+                recorded, *given = sized(func, args, kwargs)
                 plan = self._before(recorded, name, accessor, *given)
         except Refusal as r:
             self.refusal = r.without_frames()
@@ -726,12 +538,12 @@ class Recorder(TorchFunctionMode):
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
         self._metadata_read(args, name)
         result = func(*args, **kwargs)
-        if self._follower is None or name not in _SHAPE_READS or self.refusal is not None:
+        if self._follower is None or name not in SHAPE_READS or self.refusal is not None:
             return result
         return self._follower.metadata(func, args, kwargs, name, result)
 
     def _metadata_read(self, args: tuple[Any, ...], name: str) -> None:
-        if self._loose and name in _SHAPE_READS:
+        if self._loose and name in SHAPE_READS:
             self._pin_shapes(args)
         # An outside tensor whose metadata was read is guarded though no operation may use it.
         for a in args:
@@ -751,7 +563,7 @@ class Recorder(TorchFunctionMode):
                             (Ref(var),),
                             {},
                             "meta",
-                            _tensor_meta(a),
+                            tensor_meta(a),
                             [],
                             where_text(3),
                             self.dirty(),
@@ -779,7 +591,7 @@ class Recorder(TorchFunctionMode):
         self._on_host = self._given_array = False
         self._buffers.clear()
         if self.any_tracked:
-            self._rely = name not in _ARITHMETIC and name not in _HOST_SCALARS
+            self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
         self._takes_apart = True
         try:
             plan = (
@@ -812,7 +624,7 @@ class Recorder(TorchFunctionMode):
         # No compiler's graph gives out leaves of autograd.
         on_host = on_host or (self._leaf and not self._scalars)
         if accessor is not None:
-            func, args = _accessor_call(accessor, args)
+            func, args = accessor_call(accessor, args)
         self.note_modes()
         if flags & _RANDOM:
             self.record.random = True
@@ -823,7 +635,7 @@ class Recorder(TorchFunctionMode):
             self._writes_shared((args[:1], kwargs.get("out")))
         inside = (
             self._scalars
-            and name in _INSIDE_METHODS
+            and name in INSIDE_METHODS
             and (
                 (name == "grad" and accessor is None)
                 or (name == "data" and accessor is not None)
@@ -831,10 +643,10 @@ class Recorder(TorchFunctionMode):
             )
         )
         setter = accessor is not None and accessor[0] != "get"
-        if (setter or name in _HOST_METHODS) and not inside:
+        if (setter or name in HOST_METHODS) and not inside:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
             return result
-        if name in _HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
+        if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
         if not outs and result is not None and not self._only_known(result):
             if not has_ref(args) and not has_ref(kwargs):
@@ -849,7 +661,7 @@ class Recorder(TorchFunctionMode):
                 return array
             self._host(func, args, kwargs, result, outs, is_random, name, mutates)
             return result
-        loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC)) and name not in _STATIC_RESULT
+        loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
         if self._loose or (loose and self._scalars):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
@@ -877,7 +689,7 @@ class Recorder(TorchFunctionMode):
         if not by_data and not self.is_loose(found):
             return False
         # Only what takes a tensor apart gives as many tensors as its shape says.
-        if outs and name in _SPLITS and not isinstance(result, torch.Tensor):
+        if outs and name in SPLITS and not isinstance(result, torch.Tensor):
             return True
         self._loose.update(v for _, v in outs)
         self._ever_loose.update(v for _, v in outs)
@@ -891,12 +703,11 @@ class Recorder(TorchFunctionMode):
         """
         if not self._buffers:
             return plan
-        tensors: list[Any] = []
-        _tensors_in(result, tensors)
+        made = tensors(result)
         places: dict[int, Any] = {}
         for v, copy in self._buffers:
             place = memory.of_buffer(v)
-            for t in tensors:
+            for t in made:
                 if not memory.meet(place, memory.of_tensor(t)):
                     continue
                 if self._is_outside(v):
@@ -908,7 +719,7 @@ class Recorder(TorchFunctionMode):
                     self._shared[self._memory_of(t)] = v, bytes(copy), where_text(4)
         if places:
             self._on_host = True
-            plan = _replaced(plan[0], places), _replaced(plan[1], places)
+            plan = rebuilt(plan, lambda v: places.get(id(v), v))
         self._buffers.clear()
         return plan
 
@@ -939,7 +750,7 @@ class Recorder(TorchFunctionMode):
         if not flags & _STATISTICS:
             return frozenset()
         given: Any = (args, kwargs)
-        names = next((names for f, names in _STATISTICS_OF if f is func), None)
+        names = next((names for f, names in STATISTICS_OF if f is func), None)
         if names is not None:
             found = dict(zip(names, args, strict=False)) | kwargs
             if found.get("training") is False or found.get("use_input_stats") is False:
@@ -972,7 +783,7 @@ class Recorder(TorchFunctionMode):
             self.refusal = Refusal("memory ran out")
             return
         args, kwargs = plan
-        mutates = _would_write(func, accessor, kwargs)
+        mutates = would_write(func, accessor, kwargs)
         if accessor is not None:
             func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
             args = (
@@ -1083,7 +894,7 @@ class Recorder(TorchFunctionMode):
         if result is None and func is not getattr:
             kind = "none"
         elif outs or self._only_known(result):
-            kind, expected = "meta", _tensor_meta(result)
+            kind, expected = "meta", tensor_meta(result)
         elif is_leaf(result):
             kind, expected = "leaf", result
         elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
@@ -1107,7 +918,8 @@ class Recorder(TorchFunctionMode):
         plan: tuple[Any, Any] = (), {}
         if not self._depth and self.refusal is None:
             try:
-                plan = self._before(func, "", None, args, kwargs, follow=False)
+                with unheard():
+                    plan = self._before(func, "", None, args, kwargs, follow=False)
             except Refusal as r:
                 self.refusal = r.without_frames()
         if self._depth or self.refusal is not None:
@@ -1122,7 +934,9 @@ class Recorder(TorchFunctionMode):
             self._depth -= 1
         flags = self.observer.take()
         try:
-            self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
+            with unheard():
+                name = getattr(func, "__name__", "")
+                self._after(func, name, None, plan, result, flags & ~_DATA)
         except Refusal as r:
             self.refusal = r.without_frames()
         return result
@@ -1144,11 +958,15 @@ class Recorder(TorchFunctionMode):
         """A C function returned tensors and no mode saw it: record the call, after the fact."""
         if self._depth or self.refusal is not None:
             return
-        fresh: list[Any] = []
-        _fresh_tensors(result, self, fresh)
-        if not fresh:
+        if not self.fresh(result):
             return
-        func, args, kwargs = _sized(func, args, kwargs)
+        func, args, kwargs = sized(func, args, kwargs)
+        with unheard():
+            self._unseen(func, args, kwargs, result)
+
+    def _unseen(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
         plan = self._before(func, "", None, args, kwargs, follow=False)
         outs: list[tuple[Any, Var]] = []
         self._outputs(result, (), outs)
@@ -1241,23 +1059,6 @@ def _hears(cls: Any) -> bool:
     return getattr(method, "__func__", method) not in _QUIET
 
 
-def _sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A legacy constructor that is given a torch.Size, as the factory that it stands for.
-
-    A graph keeps a torch.Size as a tuple, which the constructor would take for data.
-    """
-    if kwargs or not args or type(args[-1]) is not torch.Size:
-        return func, args, kwargs
-    if len(args) == 2 and func is torch.Tensor.new and args[0].layout is torch.strided:
-        return torch.Tensor.new_empty, args, kwargs
-    if len(args) == 1 and func is torch.Tensor:
-        return torch.empty, args, {"dtype": torch.get_default_dtype()}
-    if len(args) == 1 and type(func) is type(torch.FloatTensor) and not func.is_sparse:
-        device = torch.device("cuda") if func.is_cuda else torch.device("cpu")
-        return torch.empty, args, {"dtype": func.dtype, "device": device}
-    return func, args, kwargs
-
-
 def _storage(tensor: Any) -> int:
     try:
         return int(_tensor.storage_id(tensor))
@@ -1266,41 +1067,8 @@ def _storage(tensor: Any) -> int:
         return 0
 
 
-def _fresh_tensors(v: Any, recorder: Recorder, out: list[Any], depth: int = 0) -> None:
-    if isinstance(v, torch.Tensor):
-        if recorder.known(v) is None and not recorder._is_outside(v):
-            out.append(v)
-    elif depth > 3:
-        return
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            _fresh_tensors(x, recorder, out, depth + 1)
-    elif isinstance(v, dict):
-        for x in v.values():
-            _fresh_tensors(x, recorder, out, depth + 1)
-
-
 # The tuple that tells of it, the tensor, and the argument of sys.getrefcount.
 _HELD_BY_A_TENSOR = 3
-
-
-def _tensors_in(v: Any, out: list[Any], depth: int = 0) -> None:
-    if isinstance(v, torch.Tensor):
-        out.append(v)
-    elif depth <= 3 and isinstance(v, (tuple, list)):
-        for x in v:
-            _tensors_in(x, out, depth + 1)
-
-
-def _replaced(v: Any, places: dict[int, Any]) -> Any:
-    """An argument tree with other objects in some places."""
-    if id(v) in places:
-        return places[id(v)]
-    if type(v) in (tuple, list):
-        return type(v)(_replaced(x, places) for x in v)
-    if type(v) is dict:
-        return {k: _replaced(x, places) for k, x in v.items()}
-    return v
 
 
 def _first_of(t: type, values: Any) -> Any:
@@ -1317,38 +1085,3 @@ def _first_of(t: type, values: Any) -> Any:
 
 def _has_array(args: Any) -> bool:
     return any(type(a).__module__ == "numpy" for a in args)
-
-
-def has_ref(v: Any) -> bool:
-    """Whether an argument tree refers to anything outside or to a variable."""
-    if isinstance(v, (Ref, OutsideRef, Fresh)):
-        return True
-    if isinstance(v, (tuple, list)):
-        return any(has_ref(x) for x in v)
-    if isinstance(v, dict):
-        return any(has_ref(x) for x in v.values())
-    return isinstance(v, slice) and has_ref((v.start, v.stop, v.step))
-
-
-def _tensor_meta(result: Any) -> Any:
-    if isinstance(result, torch.Tensor):
-        with unheard():
-            if result.is_nested and result.layout is torch.strided:
-                sizes = result._nested_tensor_size().tolist()
-                return (str(sizes), result.dtype, result.device, None)
-            return (
-                tuple(result.shape),
-                result.dtype,
-                result.device,
-                tuple(result.stride()) if result.layout == torch.strided else None,
-            )
-    if isinstance(result, (tuple, list)):
-        return [_tensor_meta(x) for x in result]
-    if isinstance(result, dict):
-        return [_tensor_meta(x) for x in result.values()]
-    if is_leaf(result):
-        return result
-    raise refuse(f"a {type(result).__name__} is returned beside tensors")
-
-
-tensor_meta = _tensor_meta

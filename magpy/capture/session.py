@@ -18,10 +18,10 @@ from magpy import _interp, _tensor
 from magpy.capture import attribution, effect_calls, memory, opaque
 from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
 from magpy.capture.handler import Handler
+from magpy.capture.looks import unheard
 from magpy.capture.native import prepare
-from magpy.capture.recorder import unheard
 from magpy.capture.steps import Record
-from magpy.capture.symbols import Symbols
+from magpy.capture.symbols import Dims, Symbols
 from magpy.errors import Refusal
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults
@@ -34,11 +34,11 @@ class Varying:
     """What varies among the arguments of a call.
 
     Attributes:
-        sizes: the dimensions, a bit mask, by the identity of a tensor.
+        sizes: the dimensions by the identity of a tensor.
         numbers: places of positional arguments and names of keyword arguments.
     """
 
-    sizes: dict[int, int]
+    sizes: dict[int, Dims]
     numbers: set[int | str]
 
     def replace(

@@ -6,9 +6,9 @@ all this put on them.  Does not own which sizes and numbers vary (magpy/runtime/
 what is done when (magpy/capture/follow.py), nor the compiler that works on the fake tensors
 afterwards (magpy/runtime/entry.py) and may add conditions.
 
-A symbol stands for a size of two or more, or for an integer; what the program or a compiler finds
-out about it becomes a condition of the entry.  Where something cannot be followed, the symbols are
-fixed to the values of the run, which is always right.
+A symbol stands for a size or a stride of two or more, or for an integer; what the program or a
+compiler finds out about it becomes a condition of the entry.  Where something cannot be followed,
+the symbols are fixed to the values of the run, which is always right.
 Source: torch.fx.experimental.symbolic_shapes,
 https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
@@ -16,20 +16,34 @@ https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
+import logging
 import math
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
+from magpy import _tensor
 from magpy.capture.steps import OutsideRef, Ref, Var
+from magpy.capture.trees import rebuilt
 
 
 def total(values: Iterable[Any]) -> Any:
     """The sum of numbers, which may be symbols."""
     return functools.reduce(operator.add, values, 0)
+
+
+def largest(*values: Any) -> Any:
+    """The largest of numbers, given one by one or in a list, which may be symbols."""
+    return functools.reduce(torch.sym_max, values[0] if len(values) == 1 else values)
+
+
+def smallest(*values: Any) -> Any:
+    """The smallest of numbers, given one by one or in a list, which may be symbols."""
+    return functools.reduce(torch.sym_min, values[0] if len(values) == 1 else values)
 
 
 def product(values: Iterable[Any]) -> Any:
@@ -76,8 +90,8 @@ _SYMBOLIC: dict[Any, Any] = {
 } | {
     builtins.float: torch.sym_float,
     builtins.int: torch.sym_int,
-    builtins.max: torch.sym_max,
-    builtins.min: torch.sym_min,
+    builtins.max: largest,
+    builtins.min: smallest,
     builtins.sum: total,
     math.prod: product,
 }
@@ -90,6 +104,7 @@ _DIVISIONS = tuple(
 )
 # Larger numbers could leave the 64 bits that compilers compute with.
 _LARGEST = 1 << 20
+_LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -97,15 +112,35 @@ class CannotFollowError(Exception):
     """An operation cannot be done with fake tensors."""
 
 
+class Dims(NamedTuple):
+    """Dimensions of a tensor, as bit masks: those whose sizes, and whose strides, are meant."""
+
+    sizes: int = 0
+    strides: int = 0
+
+
+#: How a dimension's size or stride is read from a tensor.
+Read = Callable[[Any, int], int]
+
+
+class Source(NamedTuple):
+    """Where a symbol comes from: a tensor or a number from outside, and what of a tensor."""
+
+    symbol: Any
+    outside: Any
+    read: Read | None = None
+    dim: int = 0
+
+
 class Conditions:
     """Whether sizes and numbers are such that an entry fits them; part of the entry's guard.
 
     Args:
         sources: for each symbol in order: the argument (its place among those of a call of this
-            object) and the dimension that it is the size of, or None for the argument itself.
+            object), how it is read, or None for the argument itself, and the dimension.
     """
 
-    def __init__(self, sources: list[tuple[int, int | None]]) -> None:
+    def __init__(self, sources: list[tuple[int, Read | None, int]]) -> None:
         """Admits everything, until `fill` is called."""
         self._sources = sources
         self._holds: Callable[..., bool] | None = None
@@ -123,7 +158,7 @@ class Conditions:
         with torch._C.DisableTorchFunction():
             return bool(
                 self._holds(
-                    *(args[i] if dim is None else args[i].size(dim) for i, dim in self._sources)
+                    *(args[i] if read is None else read(args[i], k) for i, read, k in self._sources)
                 )
             )
 
@@ -136,10 +171,10 @@ class Symbols:
     """The symbols of one run.
 
     Args:
-        sizes: for tensors, by identity: the dimensions (a bit mask) whose sizes are symbols.
+        sizes: for tensors, by identity: what varies of them.
     """
 
-    def __init__(self, sizes: dict[int, int]) -> None:
+    def __init__(self, sizes: dict[int, Dims]) -> None:
         """No symbol yet."""
         self.sizes = sizes
         #: The fake tensors by variable, and the variables whose sizes hold symbols.
@@ -147,8 +182,7 @@ class Symbols:
         self.symbolic: set[Var] = set()
         #: The symbols (torch.SymInt, torch.SymFloat) by variable.
         self.numbers: dict[Var, Any] = {}
-        #: Where each symbol comes from: a tensor or number from outside, and the dimension.
-        self.sources: list[tuple[Any, Any, int | None]] = []
+        self.sources: list[Source] = []
         #: Something could not be followed: no symbol is free.
         self.fixed = False
 
@@ -170,40 +204,65 @@ class Symbols:
 
     # ------------------------------------------------------------- where symbols come from
 
-    def tensor(self, var: Var, tensor: Any) -> int:
-        """An outside tensor becomes an input: follows it if sizes of it vary.
+    def tensor(self, var: Var, tensor: Any) -> Dims:
+        """An outside tensor becomes an input: follows it if something of it varies.
 
         Returns:
-            The dimensions whose sizes are symbols, a bit mask.
+            The dimensions whose sizes and whose strides are symbols.
         """
-        mask = self.sizes.get(id(tensor), 0)
-        if not mask or tensor.is_conj() or tensor.is_neg():
-            return 0
+        varies = self.sizes.get(id(tensor))
+        if varies is None or tensor.is_conj() or tensor.is_neg():
+            return Dims()
         try:
             sizes = [
-                self._symbol(n, f"tensor{var}_{i}", tensor, i) if mask >> i & 1 else n
+                self._symbol(n, f"tensor{var}_{i}", tensor, torch.Tensor.size, i)
+                if varies.sizes >> i & 1
+                else n
                 for i, n in enumerate(tensor.shape)
             ]
-            self.note(var, self._made(sizes, None, tensor))
+            strides, free = self._strides(var, tensor, sizes, varies.strides)
+            self.note(var, self._made(sizes, strides, tensor))
         except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
             self.fix_all()
-            return 0
-        return mask
+            return Dims()
+        return Dims(varies.sizes, free)
+
+    def _strides(
+        self, var: Var, tensor: Any, sizes: list[Any], varies: int
+    ) -> tuple[list[Any] | None, int]:
+        """The strides of a tensor of these sizes, and which of them are symbols.
+
+        No strides stands for those of a contiguous tensor.
+        """
+        strides = list(tensor.stride())
+        inner = _tensor.TensorMeta(tensor).inner
+        free = 0
+        # From the innermost dimension on, since one may follow from the other.
+        for i in sorted(range(len(inner)), key=lambda i: _depth(inner, i)):
+            if inner[i] >= 0:
+                strides[i] = sizes[inner[i]] * strides[inner[i]]
+            elif varies >> i & 1 and strides[i] > 1:
+                free |= 1 << i
+                name = f"tensor{var}_stride{i}"
+                strides[i] = self._symbol(strides[i], name, tensor, torch.Tensor.stride, i)
+        return (None if tensor.is_contiguous() and not free else strides), free
 
     def number(self, var: Var, value: Any) -> None:
         """A number from outside is an input: follows it if it is an integer."""
         if type(value) is int and abs(value) < _LARGEST:
-            self.numbers[var] = self._symbol(value, f"number{var}", value, None)
+            self.numbers[var] = self._symbol(value, f"number{var}", value)
 
-    def _symbol(self, value: int, name: str, outside: Any, dim: int | None) -> Any:
-        """A new symbol, which stands for a number or for a size of a tensor from outside."""
+    def _symbol(
+        self, value: int, name: str, outside: Any, read: Read | None = None, dim: int = 0
+    ) -> Any:
+        """A new symbol, which stands for a number or for what is read of a tensor from outside."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
         source = ConstantSource(name)
-        create = self.env.create_unspecified_symbol if dim is None else self.env.create_symbol
+        create = self.env.create_unspecified_symbol if read is None else self.env.create_symbol
         symbol = create(value, source, DimDynamic.DYNAMIC)
-        self.sources.append((symbol, outside, dim))
+        self.sources.append(Source(symbol, outside, read, dim))
         return self.env.create_symintnode(symbol, hint=value, source=source)
 
     def _made(self, sizes: Any, strides: Any, tensor: Any) -> Any:
@@ -256,30 +315,24 @@ class Symbols:
         from torch._dispatch.python import enable_python_dispatcher
 
         try:
-            with enable_python_dispatcher(), self.mode:
+            with _unlogged(), enable_python_dispatcher(), self.mode:
                 given = self._substitute(args, static), self._substitute(kwargs, static)
                 return func(*given[0], **given[1])
         except Exception as e:
             raise CannotFollowError(f"{type(e).__name__}: {e}") from e
 
     def _substitute(self, v: Any, static: Callable[[Var], Any]) -> Any:
-        if isinstance(v, Ref):
-            if v.var in self.numbers:
-                return self.numbers[v.var]
-            fake = self.fakes.get(v.var)
-            return fake if fake is not None else self._static(static(v.var))
-        t = type(v)
-        if t in (tuple, torch.Size):
-            return tuple(self._substitute(x, static) for x in v)
-        if t is list:
-            return [self._substitute(x, static) for x in v]
-        if t is dict:
-            return {k: self._substitute(x, static) for k, x in v.items()}
-        if t is slice:
-            return slice(*(self._substitute(x, static) for x in (v.start, v.stop, v.step)))
-        if isinstance(v, OutsideRef) or t.__module__ == "numpy":
-            raise CannotFollowError(f"a {t.__name__} is given to the operation")
-        return v
+        def value(x: Any) -> Any:
+            if isinstance(x, Ref):
+                if x.var in self.numbers:
+                    return self.numbers[x.var]
+                fake = self.fakes.get(x.var)
+                return fake if fake is not None else self._static(static(x.var))
+            if isinstance(x, OutsideRef) or type(x).__module__ == "numpy":
+                raise CannotFollowError(f"a {type(x).__name__} is given to the operation")
+            return x
+
+        return rebuilt(v, value)
 
     def _static(self, tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
@@ -302,8 +355,10 @@ class Symbols:
         values = [self._value(a) for a in args]
         if func in _POWERS and isinstance(values[-1], _SYMBOLS):
             return None
-        if func in _CHOICES and any(type(hint(v)) is not int for v in values):
-            return None
+        if func in _CHOICES:
+            choices = values[0] if isinstance(values[0], list) else values
+            if any(type(hint(v)) is not int for v in choices):
+                return None
         if func in _FOLDS and (len(values) > 1 or not isinstance(values[0], (tuple, list))):
             return None
         try:
@@ -348,7 +403,7 @@ class Symbols:
         """Whether a symbol is left that may have several values."""
         if self.fixed:
             return False
-        return any(not self.env.simplify(s).is_number for s, _, _ in self.sources)
+        return any(not self.env.simplify(s).is_number for s, *_ in self.sources)
 
     def example(self, var: Var, inputs: dict[Var, Any]) -> Any:
         """What stands for an input of a graph while it is compiled.
@@ -378,12 +433,12 @@ class Symbols:
         names = [f"s{i}" for i in range(len(self.sources))]
         rename = {
             s: sympy.Symbol(name, integer=True)
-            for (s, _, _), name in zip(self.sources, names, strict=True)
+            for (s, *_), name in zip(self.sources, names, strict=True)
         }
         printer = PythonPrinter()
         texts = [
-            f"{name} >= 2" if dim is not None else f"-{_LARGEST} < {name} < {_LARGEST}"
-            for name, (_, _, dim) in zip(names, self.sources, strict=True)
+            f"{name} >= 2" if source.read is not None else f"-{_LARGEST} < {name} < {_LARGEST}"
+            for name, source in zip(names, self.sources, strict=True)
         ]
         for guard in self.env.guards:
             unknown = guard.expr.free_symbols - set(rename)
@@ -395,6 +450,30 @@ class Symbols:
 
 def _strides(fake: Any) -> tuple[Any, ...]:
     return tuple(fake.stride()) if fake.layout is torch.strided else ()
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keeps torch from logging what fails for fake tensors.
+
+    The program's own operation says what there is to say.
+    """
+    enabled = [x for x in map(logging.getLogger, _LOGGERS) if not x.disabled]
+    try:
+        for logger in enabled:
+            logger.disabled = True
+        yield
+    finally:
+        for logger in enabled:
+            logger.disabled = False
+
+
+def _depth(inner: tuple[int, ...], dim: int) -> int:
+    """How many dimensions one follows from."""
+    depth = 0
+    while inner[dim] >= 0:
+        dim, depth = inner[dim], depth + 1
+    return depth
 
 
 def _sizes(fake: Any) -> list[Any]:
@@ -428,6 +507,9 @@ def hint(v: Any) -> Any:
 __all__ = [
     "CannotFollowError",
     "Conditions",
+    "Dims",
+    "Read",
+    "Source",
     "Symbols",
     "hint",
     "is_open",

@@ -17,6 +17,7 @@ from typing import Any
 
 from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var, identity
+from magpy.capture.trees import variables
 
 
 def _names(text: str) -> frozenset[str]:
@@ -183,9 +184,8 @@ class Certain:
 
     def _takes_numbers(self, step: OpStep) -> bool:
         """Whether an operation takes whatever its numbers may be."""
-        numbers: list[Number] = []
-        _given(step.args, self._numbers, numbers)
-        _given(step.kwargs, self._numbers, numbers)
+        given = variables((step.args, step.kwargs))
+        numbers = [self._numbers[v] for v in given if v in self._numbers]
         return not numbers or (
             getattr(step.func, "__name__", "") in _TAKE_EVERY_NUMBER
             and all(n <= _WORD for _, n in numbers)
@@ -197,20 +197,6 @@ _UNBOUNDED = 1 << 30
 
 def _widest(types: set[type]) -> type:
     return next(t for t in (complex, float, int) if t in types)
-
-
-def _given(v: Any, numbers: dict[Var, Number], out: list[Number]) -> None:
-    if isinstance(v, Ref):
-        if v.var in numbers:
-            out.append(numbers[v.var])
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            _given(x, numbers, out)
-    elif isinstance(v, dict):
-        for x in v.values():
-            _given(x, numbers, out)
-    elif isinstance(v, slice):
-        _given((v.start, v.stop, v.step), numbers, out)
 
 
 __all__ = ["Certain"]

@@ -22,6 +22,7 @@ from magpy import _interp
 from magpy.capture.effects import AttrEffect, ContainerEffect
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
+from magpy.capture.trees import Sizes
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment
 from magpy.mock.spec import Const, New, Outside, Spec, Value
@@ -123,6 +124,8 @@ class Code:
         if isinstance(v, Fresh):
             return f"{self.constant(v.obj)}.copy()"
         t = type(v)
+        if t is Sizes:
+            return f"{self.constant(torch.Size)}({self.tree(tuple(v))})"
         if t in (tuple, torch.Size):
             return "(" + "".join(self.tree(x) + ", " for x in v) + ")"
         if t is list:

@@ -19,7 +19,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture import attribution
-from magpy.capture.recorder import tensor_meta, unheard
+from magpy.capture.looks import tensor_meta, unheard
 from magpy.capture.steps import TorchModes
 from magpy.errors import hide_frames
 

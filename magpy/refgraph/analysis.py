@@ -194,9 +194,11 @@ class Analyzer:
         symbols = c.record.symbols
         conditions = None
         if symbols is not None and symbols.sources:
-            sources = {id(v): v for _, v, _ in symbols.sources}
+            sources = {id(s.outside): s.outside for s in symbols.sources}
             order = list(sources)
-            conditions = Conditions([(order.index(id(v)), dim) for _, v, dim in symbols.sources])
+            conditions = Conditions(
+                [(order.index(id(s.outside)), s.read, s.dim) for s in symbols.sources]
+            )
             self.checks.append(("py", conditions, tuple(self.operand(v) for v in sources.values())))
         for f, args, value in c.redo:
             last = self.anchors["redo"][-1:]

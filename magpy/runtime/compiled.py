@@ -21,7 +21,7 @@ from magpy import _interp, backends, config
 from magpy.backends import elsewhere
 from magpy.backends.inductor import Inductor
 from magpy.capture import session
-from magpy.capture.recorder import unheard
+from magpy.capture.looks import unheard
 from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo

@@ -25,16 +25,24 @@ from magpy.backends.apart import looked_at
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
-from magpy.capture.recorder import METADATA, current_modes
+from magpy.capture.looks import current_modes
+from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
+from magpy.capture.symbols import Read
 from magpy.errors import Refusal
 from magpy.mock import segments
 from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
 from magpy.mock.segments import Segment
 from magpy.mock.spec import New, Value
-from magpy.mock.support import autocast_nesting, is_leaf_tensor, restore_modes
+from magpy.mock.support import (
+    autocast_nesting,
+    is_leaf_tensor,
+    modes_set,
+    restore_modes,
+    under,
+)
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
 
@@ -215,7 +223,14 @@ class Runner:
         self.fixed = fixed
         return self._bound(self)
 
+    def modes(self) -> contextlib.AbstractContextManager[None]:
+        """Torch's modes that the graph is compiled and called under."""
+        modes = self.segment.modes
+        return contextlib.nullcontext() if modes is None else modes_set(modes)
+
     def _bound(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        if self.segment.modes is not None:
+            run = under(self.segment.modes, run)
         # A partial passes its arguments on without a list, a tuple and references of its own: with
         # hundreds of parameters that is most of the call.
         return functools.partial(run, *self.fixed) if self.fixed else run
@@ -232,7 +247,7 @@ class Runner:
         """
         start = time.perf_counter()
         modes, nesting = current_modes(), autocast_nesting()
-        places: list[tuple[int, int]] = []
+        places: list[tuple[int, Read, int]] = []
         with _thread_kept():
             try:
                 faults.check("backend")
@@ -242,7 +257,7 @@ class Runner:
                     graph, inputs, places = with_sizes(graph, inputs)
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
-                with busy, _own_warnings(), draws:
+                with busy, _own_warnings(), draws, self.modes():
                     compiled = self.backend(graph, inputs)
                 if not callable(compiled):
                     raise TypeError(
@@ -259,13 +274,13 @@ class Runner:
         return compiled
 
     def finished(
-        self, compiled: Callable[..., Any], places: list[tuple[int, int]] | None = None
+        self, compiled: Callable[..., Any], places: list[tuple[int, Read, int]] | None = None
     ) -> Callable[..., Any]:
         """What a compiler returned, as it is to be called.
 
         Args:
             compiled: what it returned.
-            places: the sizes that it takes before the inputs (magpy/backends/sized.py).
+            places: the sizes and strides that it takes before the inputs (magpy/backends/sized.py).
         """
         segment = self.segment
         compiled = giving_sizes(compiled, places or [])
@@ -447,7 +462,7 @@ def build(
     info.symbols = capture.record.symbols if analysis.conditions is not None else None
     info.conditions = analysis.conditions
     info.places = [
-        (analysis.relative[id(t)].expr, capture.metas[id(t)].shape)
+        (analysis.relative[id(t)].expr, capture.metas[id(t)])
         for t in inputs.values()
         if id(t) in analysis.relative and id(t) in capture.metas
     ]

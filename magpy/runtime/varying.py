@@ -3,8 +3,8 @@
 Owns what the calls that were captured were given.  Does not own what follows from it
 (magpy/capture/symbols.py).  Called by magpy/runtime/compiled.py before every capture.
 
-A size or a number is taken to vary once a call was captured with another one at the same place, as
-torch.compile does by default; `dynamic=True` takes all to vary, and `dynamic=False` none.
+A size, a stride or a number is taken to vary once a call was captured with another one at the same
+place, as torch.compile does by default; `dynamic=True` takes all to vary, and `dynamic=False` none.
 Source: https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
 
@@ -16,12 +16,15 @@ from typing import Any
 import torch
 
 from magpy.capture.session import Varying
+from magpy.capture.symbols import Dims
 
 # Sizes of 0 and 1 stand for themselves: operations treat them differently (broadcasting).
 _SMALLEST = 2
 _DEPTH = 3
 
 Place = tuple[Any, ...]
+# Sizes and strides of a tensor.
+Form = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Memory:
@@ -35,7 +38,8 @@ class Memory:
         """Nothing was captured yet."""
         self._dynamic = dynamic
         self._seen: dict[Place, Any] = {}
-        self._varies: dict[Place, int] = {}
+        self._varies: dict[Place, Dims] = {}
+        self._numbers: set[Place] = set()
 
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
@@ -53,71 +57,83 @@ class Memory:
         """
         if self._dynamic is False:
             return None
-        sizes: dict[int, int] = {}
+        sizes: dict[int, Dims] = {}
         numbers: set[int | str] = set()
-        for place, v in _leaves(args, kwargs):
-            if type(v) in (int, float):
-                if self._number(place, v):
+        with torch._C.DisableTorchFunction():
+            for place, v in _leaves(args, kwargs):
+                if type(v) not in (int, float):
+                    _add(sizes, v, self._dims(place, v))
+                elif self._number(place, v):
                     numbers.add(place[0])
-            else:
-                mask = self._sizes(place, v)
-                if mask:
-                    sizes[id(v)] = sizes.get(id(v), 0) | mask
-        for v, mask in self._reached(args, kwargs, infos):
-            sizes[id(v)] = sizes.get(id(v), 0) | mask
+            for v, dims in self._reached(args, kwargs, infos):
+                _add(sizes, v, dims)
         return Varying(sizes, numbers) if sizes or numbers else None
 
     def _reached(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any]
-    ) -> Iterator[tuple[Any, int]]:
+    ) -> Iterator[tuple[Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
         given = {f"_a{i}": v for i, v in enumerate(args)}
         given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         seen: dict[str, Any] = {}
-        with torch._C.DisableTorchFunction():
-            for info in infos:
-                for expr, shape in info.places:
-                    if expr in given:
-                        continue  # an argument
-                    if expr not in seen:
-                        seen[expr] = _evaluated(expr, info.mock.__globals__, given)
-                    v = seen[expr]
-                    if v is None or v.dim() != len(shape):
-                        continue
-                    varies = self._varies.get((expr,), 0)
-                    for i, (a, b) in enumerate(zip(shape, v.shape, strict=True)):
-                        varies |= (a != b) << i
-                    self._varies[expr,] = varies
+        for info in infos:
+            for expr, meta in info.places:
+                if expr in given:
+                    continue  # an argument
+                if expr not in seen:
+                    seen[expr] = _evaluated(expr, info.mock.__globals__, given)
+                v = seen[expr]
+                if v is not None:
+                    self._differ((expr,), (meta.shape, meta.strides), _form(v))
         for expr, v in seen.items():
-            mask = 0 if v is None else _followable(v.shape, self._varies.get((expr,), 0))
-            if mask:
-                yield v, mask
+            if v is not None:
+                yield v, self._varies.get((expr,), Dims())
 
     def _number(self, place: Place, v: Any) -> bool:
         before = self._seen.get(place)
         self._seen[place] = v
         if self._dynamic or (type(before) is type(v) and before != v):
-            self._varies[place] = 1
-        return place in self._varies
+            self._numbers.add(place)
+        return place in self._numbers
 
-    def _sizes(self, place: Place, v: Any) -> int:
-        shape = tuple(v.shape)
+    def _dims(self, place: Place, v: Any) -> Dims:
+        now = _form(v)
         before = self._seen.get(place)
-        self._seen[place] = shape
+        self._seen[place] = now
         if self._dynamic:
-            before = (-1,) * len(shape)
-        varies = self._varies.get(place, 0)
-        if isinstance(before, tuple) and len(before) == len(shape):
-            for i, (a, b) in enumerate(zip(before, shape, strict=True)):
-                varies |= (a != b) << i
+            before = ((-1,) * v.dim(),) * 2
+        if isinstance(before, tuple):
+            self._differ(place, before, now)
         else:
-            varies = 0
-        self._varies[place] = varies
-        return _followable(shape, varies)
+            self._varies.pop(place, None)
+        return self._varies.get(place, Dims())
+
+    def _differ(self, place: Place, before: Form, now: Form) -> None:
+        """Notes how two tensors at one place differ."""
+        if len(before[0]) != len(now[0]):
+            self._varies.pop(place, None)
+            return
+        sizes, strides = self._varies.get(place, Dims())
+        self._varies[place] = Dims(
+            sizes | _mask(a != b for a, b in zip(before[0], now[0], strict=True)),
+            strides | _mask(a != b for a, b in zip(before[1], now[1], strict=True)),
+        )
 
 
-def _followable(shape: Any, varies: int) -> int:
-    return sum(1 << i for i, n in enumerate(shape) if varies >> i & 1 and n >= _SMALLEST)
+def _add(found: dict[int, Dims], v: Any, dims: Dims) -> None:
+    """Adds what can be followed of a tensor that varies."""
+    dims = Dims(dims.sizes & _mask(n >= _SMALLEST for n in v.shape), dims.strides)
+    if any(dims):
+        before = found.get(id(v), Dims())
+        found[id(v)] = Dims(dims.sizes | before.sizes, dims.strides | before.strides)
+
+
+def _form(v: Any) -> Form:
+    return tuple(v.shape), v.stride()
+
+
+def _mask(bits: Iterable[bool]) -> int:
+    return sum(bit << i for i, bit in enumerate(bits))
 
 
 def _evaluated(expr: str, space: dict[str, Any], given: dict[str, Any]) -> Any:
@@ -133,16 +149,15 @@ def _has_symbols(v: Any) -> bool:
     """Whether the sizes of something can be symbols."""
     if type(v) is not torch.Tensor or v.layout is not torch.strided or v.is_nested:
         return False
-    return 0 < v.dim() < 64 and v.is_contiguous()
+    return 0 < v.dim() < 64
 
 
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    with torch._C.DisableTorchFunction():
-        for i, v in (*enumerate(args), *kwargs.items()):
-            if type(v) in (int, float):
-                yield (i,), v
-            else:
-                yield from _tensors((i,), v)
+    for i, v in (*enumerate(args), *kwargs.items()):
+        if type(v) in (int, float):
+            yield (i,), v
+        else:
+            yield from _tensors((i,), v)
 
 
 def _tensors(place: Place, v: Any) -> Iterator[tuple[Place, Any]]:

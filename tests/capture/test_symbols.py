@@ -7,7 +7,15 @@ import torch
 
 from magpy.backends.sized import giving_sizes, with_sizes
 from magpy.capture.steps import OutsideRef, Ref, Var
-from magpy.capture.symbols import CannotFollowError, Conditions, Symbols, hint, is_open, plain
+from magpy.capture.symbols import (
+    CannotFollowError,
+    Conditions,
+    Dims,
+    Symbols,
+    hint,
+    is_open,
+    plain,
+)
 from magpy.runtime.varying import Memory
 
 
@@ -17,14 +25,14 @@ def unknown(var):
 
 def of_tensor(*shape, mask=1):
     t = torch.zeros(shape)
-    symbols = Symbols({id(t): mask})
-    assert symbols.tensor(Var(0), t) == mask
+    symbols = Symbols({id(t): Dims(mask)})
+    assert symbols.tensor(Var(0), t) == (mask, 0)
     return symbols, t
 
 
 def holds(symbols, *args):
-    order = list({id(v): v for _, v, _ in symbols.sources})
-    conditions = Conditions([(order.index(id(v)), dim) for _, v, dim in symbols.sources])
+    order = list({id(s.outside): s for s in symbols.sources})
+    conditions = Conditions([(order.index(id(s.outside)), s.read, s.dim) for s in symbols.sources])
     symbols.fill(conditions)
     return conditions(*args)
 
@@ -58,7 +66,7 @@ def test_an_operation_gives_sizes_in_terms_of_the_arguments():
 def test_what_operators_check_becomes_a_condition():
     symbols, _ = of_tensor(6, 4)
     other = torch.zeros(6, 4)
-    symbols.sizes[id(other)] = 1
+    symbols.sizes[id(other)] = Dims(1)
     symbols.tensor(Var(1), other)
     symbols.operation(torch.add, (Ref(Var(0)), Ref(Var(1))), {}, unknown)
     assert holds(symbols, torch.zeros(8, 4), torch.zeros(8, 4))
@@ -152,7 +160,7 @@ def test_a_graph_takes_sizes():
     symbols, _ = of_tensor(5, 4)
     graph = torch.fx.symbolic_trace(lambda x, y: x + y)
     changed, inputs, places = with_sizes(graph, [symbols.fakes[0], torch.zeros(4)])
-    assert places == [(0, 0)]
+    assert places == [(0, torch.Tensor.size, 0)]
     assert [hint(n) for n in inputs[:1]] == [5]
     x = torch.ones(3, 4)
     assert torch.equal(changed(3, x, x), x + x)
@@ -160,8 +168,26 @@ def test_a_graph_takes_sizes():
     assert len(list(graph.graph.find_nodes(op="placeholder"))) == 2
 
 
+def test_strides_are_symbols_where_they_do_not_follow():
+    whole = torch.zeros(3, 5, 8)
+    part = whole[:, :, :6]
+    symbols = Symbols({id(part): Dims(4, 7)})
+    assert symbols.tensor(Var(0), part) == (4, 2)
+    fake = symbols.fakes[0]
+    assert tuple(map(hint, fake.stride())) == (40, 8, 1)
+    assert is_open(fake.stride(0))
+    assert bool(fake.stride(0) == 5 * fake.stride(1))
+    assert holds(symbols, torch.zeros(3, 5, 9)[:, :, :7])
+    assert bool(fake.stride(1) > 7)
+    assert not holds(symbols, torch.zeros(3, 5, 7)[:, :, :6])
+    graph = torch.fx.symbolic_trace(lambda x: x + 1)
+    _, inputs, places = with_sizes(graph, [fake])
+    assert places == [(0, torch.Tensor.size, 2), (0, torch.Tensor.stride, 1)]
+    assert list(map(hint, inputs[:2])) == [6, 8]
+
+
 def masks(found, *tensors):
-    return [found.sizes.get(id(t), 0) if found is not None else 0 for t in tensors]
+    return [found.sizes.get(id(t), Dims()).sizes if found is not None else 0 for t in tensors]
 
 
 def test_what_differs_varies():
@@ -185,7 +211,8 @@ def test_a_place_is_one_in_containers_too():
 
 
 @pytest.mark.parametrize(
-    "tensor", [torch.zeros(5, 4).T, torch.zeros(()), torch.zeros(1, 4), torch.zeros(2, 2, 2)]
+    "tensor",
+    [torch.zeros(5, 4).to_sparse(), torch.zeros(()), torch.zeros(1, 4), torch.zeros(2, 2, 2)],
 )
 def test_what_does_not_vary(tensor):
     memory = Memory(None)

@@ -167,6 +167,36 @@ def test_dynamic_dims_keep_the_order_of_strides() -> None:
     )
 
 
+def test_strides_of_single_elements_follow_too() -> None:
+    x = torch.zeros(2, 1, 4, 5)
+    meta = _tensor.TensorMeta(x, dims=(0, 2))
+    assert meta.inner == (1, 2, 3, -1)
+    assert meta.matches(torch.zeros(3, 1, 7, 5))
+    # Operators take it to be in another memory format.
+    assert not meta.matches(torch.zeros(3, 1, 7, 5).to(memory_format=torch.channels_last))
+    meta = _tensor.TensorMeta(x.to(memory_format=torch.channels_last), dims=(0, 2))
+    assert meta.matches(torch.zeros(3, 1, 7, 5).to(memory_format=torch.channels_last))
+    assert not meta.matches(torch.zeros(3, 1, 7, 5))
+
+
+def test_free_strides_are_not_compared() -> None:
+    meta = _tensor.TensorMeta(torch.zeros(3, 6)[:, :4], strides=1)
+    assert meta.matches(torch.zeros(3, 9)[:, :4])
+    assert meta.matches(torch.zeros(3, 4))
+    assert not meta.matches(torch.zeros(3, 9)[:, :5])
+    assert not meta.matches(torch.zeros(4, 3).T)
+    meta = _tensor.TensorMeta(torch.zeros(2, 3, 6)[:, :, :4], strides=(1,), dims=(2,))
+    assert meta.inner == (1, -1, -1)
+    assert meta.matches(torch.zeros(2, 3, 9)[:, :, :5])
+    assert not meta.matches(torch.zeros(2, 4, 9)[:, :3, :5])
+
+
+def test_expanded_dimensions_do_not_vary() -> None:
+    meta = _tensor.TensorMeta(torch.zeros(4).expand(3, 4), dims=3)
+    assert meta.matches(torch.zeros(5).expand(6, 5))
+    assert not meta.matches(torch.zeros(6, 5))
+
+
 def test_many_dimensions() -> None:
     t = torch.zeros([2] * 8)
     meta = _tensor.TensorMeta(t)

@@ -168,6 +168,29 @@ def exceptions_after_effects(compile):
 
 
 @case(CASES)
+def items_of_what_has_none(compile):
+    def delete(n):
+        torch.manual_seed(3)
+        del n["a"]
+
+    def store(n):
+        torch.manual_seed(3)
+        n[0] = 1
+
+    def delete_of_data(t):
+        n = t.sum().item()
+        torch.manual_seed(3)
+        del n["a"]
+
+    for f in map(compile, (delete, store)):
+        for n in (2, 3, 4, 2, 1.5):
+            yield attempt(f, n)
+    f = compile(delete_of_data)
+    for n in (2, 3, 4, 2):
+        yield attempt(f, x + n)
+
+
+@case(CASES)
 def context_managers_of_the_program(compile):
     depth = []
 

@@ -144,6 +144,68 @@ def other_forms_of_the_same_sizes(compile):
     yield from calls(f, [(x,) for x in (*inputs, rows(6))])
 
 
+def parts(n):
+    """Tensors of the same sizes in other forms, and of other sizes in the same form."""
+    x = rows(2 * n, 12).reshape(2, n, 12)
+    yield from (x[:, :, :4], x[:, 1:, 2:6], x[:, ::2, :4], x[:, :, ::3], x[..., 4])
+    yield from (x[:, :, :4].mT, x.permute(2, 0, 1)[:4], x[:1, -1:], x[:1].transpose(0, 1))
+    yield from (x[:, :, :1], x[0, 0, :4].expand(3, n, 4), x[None].permute(0, 3, 1, 2))
+
+
+def forms(x):
+    """What tells how a tensor lies in memory."""
+    try:
+        flat = x.view(-1)
+    except RuntimeError as e:
+        flat = str(e)
+    strides = x.is_contiguous(), (x * 2).stride(), x.stride(), x.sum(-1).stride()
+    return strides, flat, x.reshape(-1)[1:] * x.shape[0], x.clone().stride()
+
+
+@case(CASES)
+def layouts(compile):
+    for i in range(0, len(list(parts(3))), 4):
+        f = compile(forms)
+        for n in (3, 4, 5, 3):
+            yield from calls(f, [(x,) for x in list(parts(n))[i : i + 4]])
+
+
+@case(CASES)
+def layouts_one_at_a_time(compile):
+    for i in range(len(list(parts(3)))):
+        f = compile(forms)
+        yield from calls(f, [(list(parts(n))[i],) for n in (3, 4, 5, 3, 7)])
+
+
+@case(CASES)
+def memory_formats_of_one_channel(compile):
+    def f(x):
+        y = nn.functional.avg_pool2d(x, 2)
+        return y, y.stride(), x.sum().item()
+
+    f = compile(f)
+    for n in (4, 6, 8, 4):
+        x = torch.arange(2.0 * n * n).reshape(2, 1, n, n)
+        yield (
+            f(x),
+            f(x.to(memory_format=torch.channels_last)),
+            f(x.to(memory_format=torch.channels_last).clone()),
+        )
+        yield f(x[:1].as_strided((1, 1, n, n), (n * n, 1, n, 1)))
+
+
+@case(CASES)
+def a_part_that_is_changed(compile):
+    def f(x):
+        x[:, 1:].mul_(x.shape[1])
+        return x.T
+
+    f = compile(f)
+    for n in (3, 4, 5, 6, 4):
+        whole = rows(3, 8)
+        yield f(whole[:, :n]), whole
+
+
 @case(CASES)
 def changed_in_place(compile):
     def f(x, y):
@@ -335,12 +397,57 @@ def test_two_captures_serve_all_sizes(f, backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: rows(3, n + 1)[:, :4],
+        lambda n: rows(4, n + 1)[:, :n],
+        lambda n: rows(2, n)[:1, -1:],
+        lambda n: rows(n, 4).T,
+        lambda n: rows(n, 8)[:, 3],
+        lambda n: rows(2 * n, 3 * n).reshape(2, 3, n, n).to(memory_format=torch.channels_last),
+        lambda n: rows(2 * n, 12).reshape(2, n, 12)[:, 1:, :4].transpose(1, 2),
+        lambda n: rows(1, 4).expand(n, 4),
+    ],
+)
+def test_two_captures_serve_all_layouts(make, backend):
+    def f(x):
+        return (x * 2).sum(0), x.mean(-1, keepdim=True) - x
+
+    c = magpy.compile(f, backend=backend)
+    for n in SIZES:
+        assert_same(c(make(n)), f(make(n)), tol=0 if backend == "eager" else 1e-6)
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("value", [int, float])
 def test_two_captures_serve_all_numbers(value, backend):
     c = magpy.compile(lambda x, n: x * n + 1, backend=backend)
     for n in SIZES:
         assert_same(c(rows(2), value(n)), rows(2) * value(n) + 1)
     assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, len(SIZES) - 2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_results_have_no_attributes(backend):
+    c = magpy.compile(lambda x: (x + 1, x * 2), backend=backend)
+    for n in SIZES:
+        assert [t.__dict__ for t in c(rows(n))] == [{}, {}]
+
+
+def test_an_operation_that_fails_is_not_logged(capfd):
+    def f(x):
+        try:
+            return x.topk(x.shape[0], -1)
+        except RuntimeError as e:
+            return str(e)
+
+    c = magpy.compile(f, backend="eager", dynamic=True)
+    for n in (3, 4, 5, 6):
+        assert_same(c(rows(n)), f(rows(n)))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_kinds_of_tensors_that_are_not_followed():
@@ -458,5 +565,18 @@ def test_inductor_compiles_for_all_sizes():
         for m in (net, c):
             m(rows(n) / 10).sum().backward()
         torch.testing.assert_close(c(rows(n)), net(rows(n)))
+    assert magpy.stats(c).captures == 2
+    assert magpy.stats(c).reasons == []
+
+
+@pytest.mark.slow
+def test_inductor_compiles_for_all_layouts():
+    def f(x, y):
+        return torch.softmax(x + y, -1), (x * y).sum(1)
+
+    c = magpy.compile(f)
+    for n in SIZES:
+        x = rows(5, n + 3)[:, 1 : n + 1] / 10, rows(5, n + 1)[:, :1]
+        torch.testing.assert_close(c(*x), f(*x))
     assert magpy.stats(c).captures == 2
     assert magpy.stats(c).reasons == []

@@ -3,10 +3,13 @@
 PYTEST_DONT_REWRITE: the programs must be what they look like.
 """
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import magpy
 from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
@@ -463,3 +466,31 @@ def compressed_sparse(compile):
 
 
 test_tensors = check_all(CASES)
+
+
+def test_a_subclass_given_to_a_function_of_autograd_hears_only_the_program():
+    class Logged(torch.Tensor):
+        seen = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.seen.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, t):
+            return t
+
+    logged = torch.ones(2).as_subclass(Logged)
+
+    def f():
+        return torch.einsum("i,i->", torch.relu(logged), Same.apply(torch.relu(logged)))
+
+    f()
+    heard = list(Logged.seen)
+    Logged.seen.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is heard is an effect, and refused
+        magpy.compile(f, backend="eager")()
+    assert Logged.seen == heard

@@ -1,0 +1,63 @@
+"""magpy's own looks at tensors and at torch's modes.
+
+Owns how they are looked at without the program hearing of it.  Does not own what a guard compares
+(csrc/tensor).  Called while a run is watched, while an entry is made, and by mock code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from magpy.capture.steps import TorchModes, is_leaf
+from magpy.capture.where import refuse
+
+# magpy's own looks at a tensor are none of the program's: no subclass and no mode hears of them.
+unheard: Any = torch._C.DisableTorchFunction
+
+
+def _autocast_devices() -> tuple[str, ...]:
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+_DEVICES = _autocast_devices()
+
+
+def current_modes() -> TorchModes:
+    """Torch's modes on this thread."""
+    return TorchModes(
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES),
+        torch.is_autocast_cache_enabled(),
+    )
+
+
+def tensor_meta(result: Any) -> Any:
+    """What is compared of the results of an operation that is done in every call.
+
+    Raises:
+        Refusal: the operation returns something else beside tensors.
+    """
+    if isinstance(result, torch.Tensor):
+        with unheard():
+            if result.is_nested and result.layout is torch.strided:
+                sizes = result._nested_tensor_size().tolist()
+                return (str(sizes), result.dtype, result.device, None)
+            return (
+                tuple(result.shape),
+                result.dtype,
+                result.device,
+                tuple(result.stride()) if result.layout == torch.strided else None,
+            )
+    if isinstance(result, (tuple, list)):
+        return [tensor_meta(x) for x in result]
+    if isinstance(result, dict):
+        return [tensor_meta(x) for x in result.values()]
+    if is_leaf(result):
+        return result
+    raise refuse(f"a {type(result).__name__} is returned beside tensors")
+
+
+__all__ = ["current_modes", "tensor_meta", "unheard"]

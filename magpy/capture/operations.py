@@ -1,0 +1,181 @@
+"""What is known of torch's operations by their names and signatures.
+
+Owns tables of names, and what a property's accessor or a legacy constructor stands for.  Does not
+own what an operation does in one run (magpy/capture/recorder.py, the only caller but for
+magpy/runtime/entry.py), nor functions that are no operations (magpy/capture/leaves.py).
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Names of tensor attributes, methods and torch functions whose results follow from metadata alone.
+METADATA = _names(
+    """
+    shape size dim ndim ndimension numel nelement stride storage_offset dtype device layout
+    is_cuda is_cpu is_xpu is_mps is_meta is_mkldnn is_vulkan is_ipu is_xla is_maia is_mtia
+    is_ort is_sparse is_sparse_csr is_quantized is_nested is_contiguous is_floating_point
+    is_complex is_signed is_leaf requires_grad element_size itemsize nbytes get_device names
+    is_conj is_neg is_inference has_names output_nr grad_fn _version is_shared is_pinned
+    is_same_size result_type can_cast broadcast_shapes dense_dim sparse_dim _is_view
+    retains_grad name qscheme dim_order __len__ __hash__ _backward_hooks
+    _post_accumulate_grad_hooks _has_symbolic_sizes_strides is_non_overlapping_and_dense
+    __cuda_array_interface__ is_tensor is_storage promote_types is_distributed is_set_to
+    is_grad_enabled is_inference_mode_enabled get_default_dtype _nested_tensor_size _base _dimV
+    _dimI __dir__ is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype
+    get_autocast_gpu_dtype get_autocast_cpu_dtype __class__ _is_zerotensor
+    is_warn_always_enabled isinstance has_torch_function_variadic device_module
+    _is_all_true_meta
+    """
+)
+# These change torch's modes, which are noted at every operation instead.
+MODE_SETTERS = _names(
+    """
+    _set_grad_enabled set_grad_enabled set_autocast_enabled set_autocast_dtype
+    set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting
+    clear_autocast_cache set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cpu_dtype
+    _enter_autocast _exit_autocast _enter_inference_mode _exit_inference_mode
+    """
+)
+# Operations that no traced graph can hold: they change what a tensor is, or run the autograd
+# engine.
+HOST_METHODS = _names(
+    """
+    backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_
+    share_memory_ detach_ resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad
+    zero_grad_ untyped_storage
+    """
+)
+# Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
+INSIDE_METHODS = frozenset(
+    ["requires_grad_", "requires_grad", "data", "detach_", "resize_", "resize_as_", "grad"]
+)
+# Metadata that a data-dependent shape shows in.
+SHAPE_READS = _names(
+    """
+    shape size numel nelement stride nbytes __len__ is_contiguous storage_offset is_same_size
+    broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
+    """
+)
+SPLITS = _names(
+    """
+    unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit
+    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten
+    """
+)
+# Data is read to check for errors only, the shape of the result does not follow from it.
+STATIC_RESULT = _names(
+    """
+    inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr  pinv
+    slogdet det logdet matrix_rank lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse
+    cholesky_inverse gaussian_nll_loss embedding embedding_bag multi_head_attention_forward
+    ctc_loss lstm gru rnn_tanh rnn_relu _VF
+    multinomial bernoulli cdist  histc grid_sample rrelu affine_grid nll_loss cross_entropy
+    index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill
+    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss
+     dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft
+       fake_quantize_per_tensor_affine lerp add sub mul
+    scaled_dot_product_attention
+    """
+)
+
+
+# Operations whose result has the same metadata whatever the value of their Python numbers.
+ARITHMETIC = _names(
+    """
+    add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__
+    __truediv__ __rtruediv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_
+    mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__
+    __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
+    floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
+    """
+)
+# The in-place operators: `__iadd__` and so on.
+IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
+# Operations that take a value and give a tensor of fixed shape: done between segments.
+HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
+
+
+def accessor_of(func: Any) -> tuple[str, str] | None:
+    """("get" | "set" | "del", name) when `func` is the accessor of a tensor property."""
+    owner = getattr(func, "__self__", None)
+    if owner is None or not isinstance(
+        owner, (types.GetSetDescriptorType, property, types.MemberDescriptorType)
+    ):
+        return None
+    kind = {"__get__": "get", "__set__": "set", "__delete__": "del", "__delattr__": "del"}.get(
+        func.__name__
+    )
+    if kind is None:
+        return None
+    name = getattr(owner, "__name__", None)
+    if name is None and isinstance(owner, property):
+        name = getattr(owner.fget, "__name__", None)
+    return (kind, name) if isinstance(name, str) else None
+
+
+def _parameters(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# The arguments of operations that may write running statistics.
+_FUNCTIONAL = "input running_mean running_var weight bias"
+_BUILTIN = "input weight bias running_mean running_var"
+STATISTICS_OF: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (F.batch_norm, _parameters(f"{_FUNCTIONAL} training")),
+    (F.instance_norm, _parameters(f"{_FUNCTIONAL} use_input_stats")),
+    (torch.batch_norm, _parameters(f"{_BUILTIN} training")),
+    (torch.native_batch_norm, _parameters(f"{_BUILTIN} training")),
+    (torch.instance_norm, _parameters(f"{_BUILTIN} use_input_stats")),
+)
+
+
+def would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:
+    """Whether an operation that raised changes a tensor where it does not raise, by its name."""
+    if accessor is not None:
+        return accessor[0] != "get"
+    name = getattr(func, "__name__", "")
+    return (
+        name in HOST_METHODS
+        or name in ("__setitem__", "__delitem__")
+        or (name.endswith("_") and not name.endswith("__"))
+        or (name.startswith("__i") and name.endswith("__") and name[3:-2] in IN_PLACE)
+        or kwargs.get("out") is not None
+        or bool(kwargs.get("inplace"))
+    )
+
+
+def accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
+    """The function and arguments that do what a property's accessor does."""
+    kind, name = accessor
+    if kind == "get":
+        return getattr, (args[0], name)
+    if kind == "set":
+        return setattr, (args[0], name, args[1])
+    return delattr, (args[0], name)
+
+
+def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A legacy constructor that is given a torch.Size, as the factory that it stands for.
+
+    A graph keeps a torch.Size as a tuple, which the constructor would take for data.
+    """
+    if kwargs or not args or type(args[-1]) is not torch.Size:
+        return func, args, kwargs
+    if len(args) == 2 and func is torch.Tensor.new and args[0].layout is torch.strided:
+        return torch.Tensor.new_empty, args, kwargs
+    if len(args) == 1 and func is torch.Tensor:
+        return torch.empty, args, {"dtype": torch.get_default_dtype()}
+    if len(args) == 1 and type(func) is type(torch.FloatTensor) and not func.is_sparse:
+        device = torch.device("cuda") if func.is_cuda else torch.device("cpu")
+        return torch.empty, args, {"dtype": func.dtype, "device": device}
+    return func, args, kwargs
