@@ -5,7 +5,7 @@
 // what becomes of the values that Python frames give it meanwhile, and has the C function that it calls reported as if the
 // program called it.  An iterator is advanced by anything, in C code that nobody watches and long after it was made, so this is
 // done where it is advanced, and nothing about the objects themselves changes.  Does not own: what a value that C code computes
-// with means, nor what a call does (session_events.cpp).  Called by frame_eval.cpp, probes.cpp and session_events.cpp, GIL held.
+// with means, nor what a call does (session_calls.cpp).  Called by frame_eval.cpp, probes.cpp and the events, GIL held.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

@@ -1,7 +1,8 @@
 // What the parts of the session share: its structures, the small tests on objects, and the operations on outside objects.
 //
 // Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour beyond a few lines.  Included
-// by session.cpp (the Python type), session_state.cpp (outside objects) and session_events.cpp (what the probes report) only.
+// by session.cpp (the Python type), session_state.cpp (outside objects), session_events.cpp and session_calls.cpp (what the
+// probes report) only.
 #pragma once
 
 #include "leaf.h"

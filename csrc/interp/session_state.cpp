@@ -1,7 +1,7 @@
 // Outside objects: how the session gets to know them, what was read of them, and what they were before the program wrote to them.
 //
 // Owns: the snapshots and the events that a read or a write becomes.  Does not own: which instruction reads what
-// (session_events.cpp) nor the session's life (session.cpp).  Called by those two.
+// (session_events.cpp, session_calls.cpp) nor the session's life (session.cpp).  Called by those.
 //
 // An object is outside when it existed before the call and the program reached it: roots, and everything read from an outside
 // object that the program itself did not put there.  Outside objects are held, so an address met during the run never means

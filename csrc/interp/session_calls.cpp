@@ -1,0 +1,417 @@
+// What the probes report of calls: what the session does before and after a C function runs.
+//
+// Owns: on_call_pre, on_call and on_call_raised of session.h, and the cache of verdicts on C functions.  Does not own: the verdicts
+// (magpy/capture/leaves.py) nor the operations on outside objects (session_state.cpp).  Called by the probes with the GIL held.
+
+#include <cstring>
+
+#include "classes.h"
+#include "dispatch.h"
+#include "iterators.h"
+#include "session_impl.h"
+
+namespace magpy {
+
+namespace {
+
+// A slot of a type: which slot, all types share the description of that, and the C function that fills it.
+void* slot_key(PyWrapperDescrObject* descr) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(descr->d_base) * 0x9E3779B97F4A7C15ull ^
+                                 reinterpret_cast<uintptr_t>(descr->d_wrapped));
+}
+
+uint8_t classify(Session* s, PyObject* f, void** key_out) {
+  void* key = nullptr;
+  PyTypeObject* t = Py_TYPE(f);
+  if (PyFunction_Check(f)) {
+    if (!g_leaf_code.empty()) {
+      auto it = g_leaf_code.find(reinterpret_cast<PyFunctionObject*>(f)->func_code);
+      if (it != g_leaf_code.end()) return it->second;
+    }
+    return kLeafFrame;
+  }
+  if (PyMethod_Check(f)) return classify(s, PyMethod_GET_FUNCTION(f), key_out);
+  bool cache = true;
+  if (PyCFunction_Check(f)) {
+    key = reinterpret_cast<PyCFunctionObject*>(f)->m_ml;
+    // pybind functions share nothing but live as long as their module: a static method table outlives everything.
+    if (t != &PyCFunction_Type && t != &PyCMethod_Type) key = f;
+    PyObject* self = reinterpret_cast<PyCFunctionObject*>(f)->m_self;
+    if (self != nullptr && !PyModule_Check(self) && PyCapsule_CheckExact(self)) cache = false;
+  } else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type) {
+    key = reinterpret_cast<PyMethodDescrObject*>(f)->d_method;
+  } else if (t == &PyWrapperDescr_Type) {
+    key = slot_key(reinterpret_cast<PyWrapperDescrObject*>(f));
+  } else if (t == g_method_wrapper_type) {
+    // What a bound slot does is the slot's, whoever it is bound to.
+    key = slot_key(reinterpret_cast<WrapperObject*>(f)->descr);
+  } else if (PyType_Check(f)) {
+    auto* as_type = reinterpret_cast<PyTypeObject*>(f);
+    if (is_heap(as_type)) cache = false;
+    key = f;
+  } else {
+    if (is_heap(t)) cache = false;
+    key = reinterpret_cast<char*>(t) + 1;  // calling an instance is not calling the type
+  }
+  if (cache) {
+    auto it = g_leaves.find(key);
+    if (it != g_leaves.end()) return it->second;
+  } else if (PyType_Check(f)) {
+    auto* as_type = reinterpret_cast<PyTypeObject*>(f);
+    // Without a C constructor only frames run, and those are watched.
+    if (is_heap(as_type) && as_type->tp_new == PyBaseObject_Type.tp_new) return kLeafFrame;
+  }
+  PyObject* r = ask(s, "classify", f);
+  if (r == nullptr) return kLeafPure;
+  long v = PyLong_AsLong(r);
+  Py_DECREF(r);
+  if (v < 0) {
+    fail(s, "classify");
+    return kLeafPure;
+  }
+  if (cache) g_leaves[key] = static_cast<uint8_t>(v);
+  if (key_out) *key_out = key;
+  return static_cast<uint8_t>(v);
+}
+
+bool is_builtin(PyObject* f, const char* name) {
+  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
+}
+
+// functools.reduce; its function reports itself (iterators.h).  An array's method has the same name.
+bool is_reduce(PyObject* f) {
+  if (!is_builtin(f, "reduce")) return false;
+  PyObject* module = reinterpret_cast<PyCFunctionObject*>(f)->m_module;
+  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_functools") == 0;
+}
+
+// C functions that hand on what an iterator or a function gives them without looking at it.
+bool passes_on(PyObject* f) {
+  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyMap_Type, &PyFilter_Type})
+    if (f == reinterpret_cast<PyObject*>(t)) return true;
+  return is_builtin(f, "next") || is_reduce(f);
+}
+
+// C functions that look at no element of a container or an iterator, and hand on the elements themselves, or an iterator or view
+// that holds them.
+bool keeps_elements(PyObject* f) {
+  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyReversed_Type})
+    if (f == reinterpret_cast<PyObject*>(t)) return true;
+  for (const char* name : {"len", "iter", "next"})
+    if (is_builtin(f, name)) return true;
+  // Methods that hand on what their container holds.
+  PyObject* self = bound_self(f);
+  if (!PyCFunction_Check(f) || self == nullptr || !(PyDict_Check(self) || PyList_Check(self) || is_deque(self))) return false;
+  const char* method = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
+  for (const char* name : {"items", "values", "keys", "copy", "pop", "popleft", "popitem", "reverse"})
+    if (strcmp(method, name) == 0) return true;
+  return false;
+}
+
+// type(x) and isinstance(x, ...).
+bool asks_class(PyObject* f, Py_ssize_t npos) {
+  if (f == reinterpret_cast<PyObject*>(&PyType_Type)) return npos == 1;
+  return is_builtin(f, "isinstance");
+}
+
+PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
+  PyObject* tuple = PyTuple_New(npos);
+  if (tuple == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+  *kwargs = PyDict_New();
+  if (*kwargs == nullptr) {
+    Py_DECREF(tuple);
+    return nullptr;
+  }
+  Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  for (Py_ssize_t i = 0; i < nkw; ++i)
+    if (PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0) {
+      Py_DECREF(tuple);
+      Py_CLEAR(*kwargs);
+      return nullptr;
+    }
+  return tuple;
+}
+
+bool has_tensor(PyObject* v, int depth = 0) {
+  if (is_tensor(v)) return true;
+  if (depth > 3) return false;
+  if (PyTuple_Check(v) || PyList_Check(v)) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i)
+      if (has_tensor(PySequence_Fast_GET_ITEM(v, i), depth + 1)) return true;
+  } else if (PyDict_Check(v)) {
+    PyObject *k, *x;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(v, &pos, &k, &x))
+      if (has_tensor(x, depth + 1)) return true;
+  }
+  return false;
+}
+
+// Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.
+bool handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
+                   PyObject** result) {
+  PyObject* kwargs = nullptr;
+  PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
+  if (tuple == nullptr) {
+    ErrorGuard error;
+    fail(s, "call");
+    return false;
+  }
+  {
+    PauseGuard pause;
+    *result = PyObject_CallMethod(s->handler, method, "OOO", f, tuple, kwargs);
+  }
+  Py_DECREF(tuple);
+  Py_DECREF(kwargs);
+  return true;
+}
+
+// A C function is called with tensors.  True when the handler performed the call: it takes their data.
+bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+  PyObject* r = nullptr;
+  if (!handler_calls(s, "array_call", f, args, npos, kwnames, &r)) return false;
+  if (r == g_absent) {
+    Py_DECREF(r);
+    return false;
+  }
+  *result = r;
+  return true;
+}
+
+// setattr(object, name, value) or, with value == nullptr, delattr(object, name).
+void store_attribute(Session* s, PyObject* object, PyObject* name, PyObject* value) {
+  rely_on(s, name);  // the interpreter takes an equal string in its place
+  name = Py_NewRef(name);
+  PyUnicode_InternInPlace(&name);
+  attr_store(s, object, name, value);
+  Py_DECREF(name);
+}
+
+// A container takes over what it is given.
+void store_elements(Session* s, uint8_t leaf, PyObject* container, PyObject* const* given, Py_ssize_t npos, Py_ssize_t nkw) {
+  const bool is_list = container != nullptr && PyList_Check(container);
+  const bool in_order = is_list || (container != nullptr && is_deque(container));
+  if (container != nullptr && known_outside(s, container) && is_container(container)) {
+    // Only a list and a deque take new elements without looking at the old ones.
+    if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 && plain_key(given[0]))
+      dict_store(s, container, given[0], given[1]);
+    else if (in_order)
+      ensure_pre(s, container);
+    else
+      touch(s, container, false);
+  }
+  // A dict and a set look for each element among those that they have.
+  tls_c_call = in_order ? kPassedOn : kComputed;
+  for (Py_ssize_t i = 0; i < npos + nkw; ++i)
+    if (is_list)
+      touch_kept(s, given[i], false);
+    else
+      touch(s, given[i], false);
+}
+
+// A function that asks for classes, or computes from plain values.
+void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
+  if (npos > 0 && asks_class(f, npos)) {
+    read_type(s, args[0]);
+  } else if (is_builtin(f, "issubclass") && npos == 2) {
+    read_bases(s, args[0]);
+  } else {
+    // A text is a program, a name.
+    for (Py_ssize_t i = 0; i < npos + nkw; ++i)
+      if (PyUnicode_Check(args[i])) rely_on(s, args[i]);
+  }
+}
+
+// A function that looks into what it is given.
+void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  tls_c_call = passes_on(f) ? kPassedOn : kComputed;
+  const bool keeps = keeps_elements(f);
+  if (self != nullptr && keeps)
+    touch_kept(s, self, true);
+  else if (self != nullptr)
+    touch(s, self, true);
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (keeps && passes_elements_on(args[i]))
+      touch_kept(s, args[i], true);
+    else
+      touch(s, args[i], true);
+}
+
+// A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.
+void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
+  // Normal form: first = receiver or first argument.
+  PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
+  PyObject* const* rest = self ? args : args + 1;
+  const Py_ssize_t nrest = self ? npos : npos - 1;
+  switch (leaf) {
+    case kLeafPure: read_arguments(s, f, args, npos, nkw); break;
+    case kLeafTouch:
+    case kLeafTorch: touch_arguments(s, f, self, args, npos + nkw); break;
+    case kLeafSetattr:
+      if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], rest[1]);
+      break;
+    case kLeafDelattr:
+      if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], nullptr);
+      break;
+    case kLeafDictGet:
+      if (first != nullptr && PyDict_Check(first) && nrest >= 1 && !plain_key(rest[0])) touch(s, first, false);
+      break;
+    case kLeafDictSet:
+    case kLeafBlind: store_elements(s, leaf, first, rest, nrest, nkw); break;
+    default: break;
+  }
+}
+
+}  // namespace
+
+bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+  Session* s = tls_session;
+  ++s->events;
+  if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
+    // A method made of something else than a Python function calls that with its receiver in front.
+    std::vector<PyObject*> all{PyMethod_GET_SELF(f)};
+    all.insert(all.end(), args, args + npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
+  }
+  if (Py_IS_TYPE(f, &ModuleCall_Type) && npos > 0 && compiled_behind(args[0]) != nullptr)
+    return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames, result);
+  uint8_t leaf;
+  PyObject* self = nullptr;
+  bool use_handler = false;
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  bool takes_tensors = false;
+  PyObject* behind = nullptr;
+  {
+    ErrorGuard error;
+    leaf = classify(s, f, nullptr);
+    self = bound_self(f);
+    for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
+      takes_tensors = has_tensor(args[i]);
+  }
+  if (takes_tensors && array_call(s, f, args, npos, kwnames, result)) return true;
+  {
+    ErrorGuard error;
+    if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
+      bool any = self != nullptr && tracked(s, self);
+      const bool keeps = leaf == kLeafTouch && keeps_elements(f);
+      for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
+        any = keeps && passes_elements_on(args[i]) ? false : has_tracked(s, args[i]);
+      // What stores its arguments without looking at them keeps their identity, which is how they are known.
+      if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
+    }
+    if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
+      before_leaf(s, leaf, f, self, args, npos, nkw);
+      return false;
+    }
+    if (!use_handler && leaf == kLeafFrame) {
+      PyTypeObject* t = Py_TYPE(f);
+      if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t)) read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
+      // The dispatcher calls it directly.
+      behind = compiled_behind(f);
+    }
+  }
+  if (leaf == kLeafFrame && !use_handler) return behind != nullptr && on_call_pre(behind, args, npos, kwnames, result);
+  // The handler performs the call itself, or leaves it to us by answering with the sentinel; with NotImplemented it
+  // leaves a call for its effect to us, below which nothing is watched, and which finds the program's own frame.
+  PyObject* r = nullptr;
+  if (!handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames, &r)) return false;
+  if (r == g_absent) {
+    Py_DECREF(r);
+    tls_c_call = use_handler && !passes_on(f) ? kComputed : kPassedOn;
+    return false;
+  }
+  if (r == Py_NotImplemented) {
+    Py_DECREF(r);
+    PauseGuard pause;
+    r = PyObject_Vectorcall(f, args, npos, kwnames);
+    ErrorGuard error;
+    PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
+    if (done == nullptr) fail(s, "effect_done");
+    Py_XDECREF(done);
+  }
+  *result = r;
+  return true;
+}
+
+PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
+  Session* s = tls_session;
+  if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
+  if (Py_IS_TYPE(f, &Compiled_Type)) return on_call(compiled_behind(f), args, npos, kwnames, result);
+  ErrorGuard error;
+  uint8_t leaf = classify(s, f, nullptr);
+  if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
+  if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
+  if (leaf == kLeafFrame || leaf == kLeafPure) return result;
+  if (leaf == kLeafGetattr || leaf == kLeafDictGet) {
+    PyObject* self = bound_self(f);
+    PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
+    PyObject* const* rest = self ? args : args + 1;
+    Py_ssize_t nrest = self ? npos : npos - 1;
+    if (first == nullptr || nrest < 1) return result;
+    if (leaf == kLeafGetattr) {
+      if (!PyUnicode_Check(rest[0])) return result;
+      PyObject* name = Py_NewRef(rest[0]);
+      PyUnicode_InternInPlace(&name);
+      // What is told is the attribute itself: hasattr answers a bool, getattr may answer the default.
+      PauseGuard pause;
+      PyTypeObject* t = Py_TYPE(first);
+      PyObject* v = nullptr;
+      // A read through getattr() is not followed: what it gives has left this function already.
+      bool generic = t->tp_getattro == PyObject_GenericGetAttr ||
+                     (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
+                     (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
+                      PyDict_GetItemWithError(PyModule_GetDict(first), g_str_getattr) == nullptr);
+      PyObject* descr = _PyType_Lookup(t, name);
+      bool runs_code = descr != nullptr && Py_TYPE(descr)->tp_descr_get != nullptr &&
+                       (Py_TYPE(descr) == &PyProperty_Type || is_heap(Py_TYPE(descr)));
+      if (generic && !runs_code && !is_tensor(first)) {
+        v = PyObject_GetAttr(first, name);
+        if (v == nullptr) PyErr_Clear();
+      } else {
+        v = Py_NewRef(result);
+      }
+      attr_load(s, first, name, v);
+      if (s->replaced != nullptr) {
+        rely_on(s, s->replaced);
+        Py_CLEAR(s->replaced);
+      }
+      Py_XDECREF(v);
+      Py_DECREF(name);
+    } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
+      read_dict(s, first, rest[0], PyDict_GetItemWithError(first, rest[0]));
+    }
+    return result;
+  }
+  if (leaf == kLeafHandler) return result;
+  if (result != Py_None && has_tensor(result) && !(PyType_Check(f) && leaf == kLeafTouch && !is_tensor(result))) {
+    PyObject* kwargs = nullptr;
+    PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
+    PyObject* r = nullptr;
+    if (tuple != nullptr) {
+      PauseGuard pause;
+      r = PyObject_CallMethod(s->handler, "c_result", "OOOO", f, tuple, kwargs, result);
+    }
+    Py_XDECREF(tuple);
+    Py_XDECREF(kwargs);
+    if (r == nullptr) fail(s, "c_result");
+    Py_XDECREF(r);
+  }
+  return result;
+}
+
+void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  Session* s = tls_session;
+  (void)kwnames;
+  if (PyFunction_Check(f) || PyMethod_Check(f)) return;
+  ErrorGuard error;
+  if (classify(s, f, nullptr) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
+    PyObject* name = Py_NewRef(args[1]);
+    PyUnicode_InternInPlace(&name);
+    attr_load(s, args[0], name, nullptr);
+    Py_DECREF(name);
+  }
+}
+
+}  // namespace magpy
