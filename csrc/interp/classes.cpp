@@ -26,6 +26,17 @@ PyTypeObject* c_base(PyTypeObject* type) {
   return type;
 }
 
+PyTypeObject* deque_type() {
+  static PyTypeObject* type = [] {
+    PyObject* module = PyImport_ImportModule("collections");
+    PyObject* found = module ? PyObject_GetAttrString(module, "deque") : nullptr;
+    Py_XDECREF(module);
+    if (!found) PyErr_Clear();
+    return reinterpret_cast<PyTypeObject*>(found);
+  }();
+  return type;
+}
+
 int init_classes(PyObject* module) {
   PyObject* made = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "_");
   if (made == nullptr) return -1;

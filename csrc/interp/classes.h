@@ -1,6 +1,6 @@
 // What Python cannot say about classes.
 //
-// Owns: telling classes written in C from those that a class statement made.  Does not own: what follows from it.  Called by
+// Owns: telling classes written in C from those that a class statement made, and finding one that has no name in C.  Does not own: what follows from it.  Called by
 // the session, and by magpy/capture/opaque.py through `c_base`.
 #pragma once
 
@@ -11,5 +11,7 @@ namespace magpy {
 
 // The nearest class written in C along the chain of `tp_base` (borrowed).
 PyTypeObject* c_base(PyTypeObject* type);
+// collections.deque (borrowed), or nullptr without an exception.
+PyTypeObject* deque_type();
 
 }  // namespace magpy
