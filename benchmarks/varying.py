@@ -1,10 +1,10 @@
 """Sizes that vary from call to call: `python -m benchmarks.varying [--device cuda]`.
 
-A batch and a sequence length that change in every call, and a decoder whose cache grows by one
-token a call. Each system sees a first series of sizes, for which it compiles, and then a second
-one with other sizes. Given are the seconds of the first series, compiling included, the graphs
-that were compiled for both, and the second series' time as a ratio to eager's, one call of each
-system in turn. Results are compared with eager's throughout.
+A batch, a sequence length, a height and a width that change in every call, and a decoder whose
+cache grows by one token a call. Each system sees a first series of sizes, for which it compiles,
+and then a second one with other sizes. Given are the seconds of the first series, compiling
+included, the graphs that were compiled for both, and the second series' time as a ratio to
+eager's, one call of each system in turn. Results are compared with eager's throughout.
 """
 
 from __future__ import annotations
@@ -19,42 +19,37 @@ import torch
 from torch import nn
 
 from benchmarks import measure, systems
+from benchmarks.models.case import SMALL, transformers_model
 
 SYSTEMS = ("eager", "torch.compile", "magpy")
 TOKENS = 100
+_SIZES = {**SMALL, "vocab_size": TOKENS, "hidden_size": 256, "intermediate_size": 1024}
 
 
 def _bert() -> nn.Module:
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(
-        num_hidden_layers=4,
-        hidden_size=256,
-        num_attention_heads=4,
-        intermediate_size=1024,
-        vocab_size=TOKENS,
-    )
-    return BertModel(config).eval()
+    return transformers_model("BertModel", "BertConfig", **_SIZES).eval()
 
 
 def _llama() -> nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        num_hidden_layers=4,
-        hidden_size=256,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=1024,
-        vocab_size=TOKENS,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    return LlamaForCausalLM(config).eval()
+    options = {"num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
+    return transformers_model("LlamaForCausalLM", "LlamaConfig", **_SIZES, **options).eval()
 
 
 def _mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.LayerNorm(1024), nn.Linear(1024, 256))
+
+
+def _cnn() -> nn.Module:
+    layers: list[nn.Module] = []
+    for before, after in ((3, 32), (32, 64), (64, 64)):
+        layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
+    return nn.Sequential(*layers).eval().to(memory_format=torch.channels_last)
+
+
+def _image(height: int, width: int, device: str) -> tuple[torch.Tensor]:
+    image = torch.randn(4, 3, height, width, device=device)
+    return (image.to(memory_format=torch.channels_last),)
 
 
 def _timed(call: Callable[[], Any], device: str) -> tuple[float, Any]:
@@ -120,6 +115,14 @@ def cases(device: str) -> dict[str, tuple[Callable[[], nn.Module], Any]]:
                 ),
                 pairs,
                 others,
+            ),
+        ),
+        "CNN, height and width, channels last": (
+            _cnn,
+            Batches(
+                lambda n, m: _image(n, m, device),
+                [(32, 32), (40, 32), (48, 56), (36, 64), (33, 47), (64, 64)],
+                [(38, 34), (56, 48), (41, 60), (50, 50), (35, 45), (62, 40)],
             ),
         ),
         "Llama, growing cache": (_llama, Decoding((12, 24))),

@@ -50,14 +50,27 @@ class LinearLayers(nn.Module):
         return x
 
 
-def _transformers(model: str, config: str, **options: Any) -> nn.Module:
+#: The sizes of a small transformer, by their names in configurations of `transformers`.
+SMALL: dict[str, Any] = {
+    "vocab_size": 1000,
+    "hidden_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 256,
+    "max_position_embeddings": 128,
+}
+
+
+def transformers_model(model: str, config: str, **options: Any) -> nn.Module:
+    """A model of `transformers` with random weights."""
     import transformers
 
     built: nn.Module = getattr(transformers, model)(getattr(transformers, config)(**options))
     return built
 
 
-def _ids(batch: int, length: int, vocabulary: int = 1000) -> tuple[torch.Tensor]:
+def token_ids(batch: int, length: int, vocabulary: int = 1000) -> tuple[torch.Tensor]:
+    """One batch of tokens, (batch, length) of int64."""
     return (torch.randint(3, vocabulary, (batch, length)),)
 
 
@@ -78,20 +91,20 @@ STANDARD: dict[str, Case] = {
         Case(
             "resnet-50",
             "standard",
-            lambda: _transformers("ResNetForImageClassification", "ResNetConfig"),
+            lambda: transformers_model("ResNetForImageClassification", "ResNetConfig"),
             lambda batch: (torch.randn(batch, 3, 64, 64),),
         ),
         Case(
             "bert-base",
             "standard",
-            lambda: _transformers("BertModel", "BertConfig"),
-            lambda batch: _ids(batch, 16),
+            lambda: transformers_model("BertModel", "BertConfig"),
+            lambda batch: token_ids(batch, 16),
         ),
         Case(
             "gpt-2",
             "standard",
-            lambda: _transformers("GPT2LMHeadModel", "GPT2Config", use_cache=False),
-            lambda batch: _ids(batch, 16),
+            lambda: transformers_model("GPT2LMHeadModel", "GPT2Config", use_cache=False),
+            lambda batch: token_ids(batch, 16),
         ),
     )
 }

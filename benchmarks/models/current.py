@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.models.case import Case, _ids, _transformers
+from benchmarks.models.case import SMALL, Case, token_ids, transformers_model
 
 
 class ByName(nn.Module):
@@ -21,29 +21,21 @@ class ByName(nn.Module):
         return self.model(**dict(zip(self.names, args, strict=True)), **self.fixed)
 
 
-_SIZES: dict[str, Any] = {
-    "vocab_size": 1000,
-    "hidden_size": 128,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 256,
-    "max_position_embeddings": 128,
-    "pad_token_id": 0,
-}
+_SIZES: dict[str, Any] = {**SMALL, "pad_token_id": 0}
 
 
 def _llama() -> nn.Module:
-    model = _transformers("LlamaForCausalLM", "LlamaConfig", **_SIZES, num_key_value_heads=2)
+    model = transformers_model("LlamaForCausalLM", "LlamaConfig", **_SIZES, num_key_value_heads=2)
     return ByName(model, ("input_ids",), use_cache=False)
 
 
 def _qwen() -> nn.Module:
-    model = _transformers("Qwen2ForCausalLM", "Qwen2Config", **_SIZES, num_key_value_heads=2)
+    model = transformers_model("Qwen2ForCausalLM", "Qwen2Config", **_SIZES, num_key_value_heads=2)
     return ByName(model, ("input_ids",), use_cache=False)
 
 
 def _whisper() -> nn.Module:
-    model = _transformers(
+    model = transformers_model(
         "WhisperModel",
         "WhisperConfig",
         vocab_size=1000,
@@ -68,7 +60,7 @@ def _whisper() -> nn.Module:
 def _clip() -> nn.Module:
     tower = {k: v for k, v in _SIZES.items() if k not in ("vocab_size", "pad_token_id")}
     vision = {k: v for k, v in tower.items() if k != "max_position_embeddings"}
-    model = _transformers(
+    model = transformers_model(
         "CLIPModel",
         "CLIPConfig",
         text_config={**_SIZES, "bos_token_id": 1, "eos_token_id": 999},
@@ -79,7 +71,7 @@ def _clip() -> nn.Module:
 
 
 def _t5() -> nn.Module:
-    model = _transformers(
+    model = transformers_model(
         "T5Model",
         "T5Config",
         vocab_size=1000,
@@ -94,19 +86,19 @@ def _t5() -> nn.Module:
 
 
 CASES = (
-    Case("Llama", "current", _llama, lambda batch: _ids(batch, 64)),
-    Case("Qwen", "current", _qwen, lambda batch: _ids(batch, 64)),
+    Case("Llama", "current", _llama, lambda batch: token_ids(batch, 64)),
+    Case("Qwen", "current", _qwen, lambda batch: token_ids(batch, 64)),
     Case(
         "Whisper",
         "current",
         _whisper,
-        lambda batch: (torch.randn(batch, 40, 200), *_ids(batch, 16)),
+        lambda batch: (torch.randn(batch, 40, 200), *token_ids(batch, 16)),
     ),
     Case(
         "CLIP",
         "current",
         _clip,
-        lambda batch: (*_ids(batch, 16), torch.randn(batch, 3, 64, 64)),
+        lambda batch: (*token_ids(batch, 16), torch.randn(batch, 3, 64, 64)),
     ),
-    Case("T5", "current", _t5, lambda batch: (*_ids(batch, 32), *_ids(batch, 16))),
+    Case("T5", "current", _t5, lambda batch: (*token_ids(batch, 32), *token_ids(batch, 16))),
 )

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models.case import Case, _ids, _transformers
+from benchmarks.models.case import SMALL, Case, token_ids, transformers_model
 
 
 class BasicBlock(nn.Module):
@@ -244,39 +244,30 @@ def _image(batch: int) -> tuple[Tensor]:
     return (torch.randn(batch, 3, 64, 64),)
 
 
-_ENCODER = {
-    "vocab_size": 1000,
-    "hidden_size": 128,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 256,
-    "max_position_embeddings": 128,
-}
-
 CASES = (
     Case("ResNet", "static", ResNet, _image),
     Case("DenseNet", "static", DenseNet, _image),
     Case(
         "BERT",
         "static",
-        lambda: _transformers("BertModel", "BertConfig", **_ENCODER),
-        lambda batch: _ids(batch, 64),
+        lambda: transformers_model("BertModel", "BertConfig", **SMALL),
+        lambda batch: token_ids(batch, 64),
     ),
     Case(
         "DeBERTa",
         "static",
-        lambda: _transformers(
+        lambda: transformers_model(
             "DebertaV2Model",
             "DebertaV2Config",
             relative_attention=True,
             pos_att_type="p2c|c2p",
             position_buckets=32,
-            **_ENCODER,
+            **SMALL,
         ),
-        lambda batch: _ids(batch, 64),
+        lambda batch: token_ids(batch, 64),
     ),
     Case("Quantized", "static", QuantizedNet, lambda batch: (torch.randn(batch, 256),)),
     Case("TridentNet", "static", Trident, _image),
     Case("MonoDepth", "static", DepthDecoder, _image),
-    Case("ALIGN", "static", TwoTowers, lambda batch: (*_image(batch), *_ids(batch, 16))),
+    Case("ALIGN", "static", TwoTowers, lambda batch: (*_image(batch), *token_ids(batch, 16))),
 )

@@ -969,13 +969,14 @@ class Recorder(TorchFunctionMode):
     ) -> None:
         plan = self._before(func, "", None, args, kwargs, follow=False)
         outs: list[tuple[Any, Var]] = []
+        self._leaf = False
         self._outputs(result, (), outs)
         self.note_modes()
         plan = self._sharing(plan, result)
         flags = self.observer.take()  # those since the last operation
         is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES)
         self.record.random = self.record.random or is_random
-        if self._on_host or _has_array(args):
+        if self._on_host or _has_array(args) or (self._leaf and not self._scalars):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
             return
         if self._follower is not None:

@@ -323,12 +323,15 @@ def leaves_of_autograd_are_made(compile):
     def f(t):
         a = torch.tensor([1.0, 2.0], requires_grad=True)
         b = torch.zeros(2, requires_grad=True)
-        return a, b, a * t + b, torch.rand(2, requires_grad=True), torch.rand(2)
+        c = torch.autograd.Variable(t * 3, requires_grad=True)
+        d = torch.nn.Parameter(t * 2)
+        leaves = a, b, c, d
+        return *leaves, a * t + b * c * d, torch.rand(2, requires_grad=True), torch.rand(2)
 
     for _ in range(3):
-        *leaves, y, z = f(torch.ones(2))
-        y.sum().backward()
-        yield leaves, y, z, [(v.is_leaf, v.requires_grad, v.grad) for v in leaves]
+        *leaves, y, drawn, z = f(torch.ones(2))
+        (y.sum() + drawn.sum()).backward()
+        yield leaves, y, drawn, z, [(v.is_leaf, v.requires_grad, v.grad) for v in leaves]
 
 
 @case(CASES)
