@@ -40,6 +40,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   s->cells = new std::unordered_map<PyObject*, PyObject*>();
   s->written_cells = new std::unordered_set<PyObject*>();
   s->counter_cells = new std::unordered_set<PyObject*>();
+  s->varying = new std::unordered_set<Triple, TripleHash>();
   s->made = new std::unordered_set<PyObject*>();
   s->tracked = new std::unordered_map<PyObject*, long>();
   s->outside->reserve(2048);
@@ -94,6 +95,7 @@ int session_clear(Session* s) {
   s->seen->clear();
   s->written_cells->clear();
   s->counter_cells->clear();
+  s->varying->clear();
   s->made->clear();
   for (PyObject* o : drop) Py_XDECREF(o);
   return 0;
@@ -109,6 +111,7 @@ void session_dealloc(Session* s) {
   delete s->cells;
   delete s->written_cells;
   delete s->counter_cells;
+  delete s->varying;
   delete s->made;
   delete s->tracked;
   PyTypeObject* t = Py_TYPE(s);
@@ -193,6 +196,14 @@ PyObject* session_track(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// vary(holder, key): the number at a key of a dict, or in a cell (key None), is an input.  The caller holds both until the run ends.
+PyObject* session_vary(Session* s, PyObject* args) {
+  PyObject *holder, *key;
+  if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
+  s->varying->insert(place_of_number(holder, key == Py_None ? nullptr : key));
+  Py_RETURN_NONE;
+}
+
 PyObject* session_tracked(Session* s, PyObject* o) {
   auto it = s->tracked->find(o);
   if (it == s->tracked->end()) Py_RETURN_NONE;
@@ -264,6 +275,7 @@ PyMethodDef session_methods[] = {
     {"rely_on", reinterpret_cast<PyCFunction>(session_rely_on), METH_O, nullptr},
     {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
     {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},
+    {"vary", reinterpret_cast<PyCFunction>(session_vary), METH_VARARGS, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
     {"attr_read", reinterpret_cast<PyCFunction>(session_attr_read), METH_VARARGS, nullptr},
     {"containers", reinterpret_cast<PyCFunction>(session_containers), METH_NOARGS, nullptr},

@@ -213,7 +213,7 @@ void on_cell_load(PyObject* cell, PyObject* value) {
   if (it == s->cells->end() || s->written_cells->count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
   ErrorGuard error;
-  if (may_count(value) && s->counter_cells->count(cell) != 0) {
+  if (may_count(value) && (s->counter_cells->count(cell) != 0 || s->varying->count(place_of_number(cell, nullptr)) != 0)) {
     PauseGuard pause;
     PyObject* fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cell, Py_None, value);
     if (fresh == nullptr || PyCell_Set(cell, fresh) < 0) fail(s, "counter");

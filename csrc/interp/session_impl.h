@@ -139,6 +139,7 @@ struct Session {
   std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
   std::unordered_set<PyObject*>* written_cells;
   std::unordered_set<PyObject*>* counter_cells;          // in `cells`
+  std::unordered_set<Triple, TripleHash>* varying;       // (dict, key) and (cell, null) whose number differs from call to call
   std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
   PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
@@ -198,6 +199,10 @@ void read_type(Session* s, PyObject* o);
 void read_frame(Session* s, PyObject* frame);
 // A key of an outside dict was read; `now` is what is there, or nullptr.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now);
+// Where a number is: at a key of a dict, or in a cell (key == nullptr).
+inline Triple place_of_number(PyObject* holder, PyObject* key) {
+  return Triple{reinterpret_cast<uintptr_t>(holder), reinterpret_cast<uintptr_t>(key), 0};
+}
 // What identifies a counter: the code that both reads and stores the name.
 Triple counter_key(PyCodeObject* code, PyObject* name);
 // A counter was read: true when it became an input, which take_replaced then gives.

@@ -430,11 +430,11 @@ bool may_count(PyObject* value) {
   return value != nullptr && (PyFloat_CheckExact(value) || is_small_int(value));
 }
 
-// A number that the program reads and will store again, a counter: it is another number in every call, so it becomes an input
-// that is followed by its identity, not a constant.  The equal number put in its place has an identity of its own.
+// A number that the program reads and will store again, a counter, or one that others store: it is another number in every call,
+// so it becomes an input that is followed by its identity, not a constant.  The equal number put in its place has an identity of its own.
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
   if (!may_count(value)) return false;
-  if (!counts_here(name)) return false;
+  if (!counts_here(name) && s->varying->count(place_of_number(dict, name)) == 0) return false;
   if (s->tracked->find(value) != s->tracked->end()) return true;
   auto it = s->containers->find(dict);
   if (it != s->containers->end() && it->second.pre != nullptr) return false;

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from magpy.capture.steps import TorchModes, is_leaf
 from magpy.capture.where import refuse
@@ -31,6 +32,18 @@ def current_modes() -> TorchModes:
         torch.is_inference_mode_enabled(),
         tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES),
         torch.is_autocast_cache_enabled(),
+    )
+
+
+def modes_of_the_program() -> bool:
+    """Whether a mode on this thread's stacks hears of operations that is none of torch's own.
+
+    `torch.device(...)` as a context only says where new tensors are.
+    """
+    stack = torch._C
+    return stack._len_torch_dispatch_stack() > 0 or any(
+        type(stack._get_function_stack_at(i)) is not DeviceContext
+        for i in range(stack._len_torch_function_stack())
     )
 
 
@@ -60,4 +73,4 @@ def tensor_meta(result: Any) -> Any:
     raise refuse(f"a {type(result).__name__} is returned beside tensors")
 
 
-__all__ = ["current_modes", "tensor_meta", "unheard"]
+__all__ = ["current_modes", "modes_of_the_program", "tensor_meta", "unheard"]

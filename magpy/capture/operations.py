@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from magpy.capture.looks import unheard
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -93,10 +95,20 @@ STATIC_RESULT = _names(
 ARITHMETIC = _names(
     """
     add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__
-    __truediv__ __rtruediv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_
-    mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__
-    __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
+    __truediv__ __rtruediv__ __rdiv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__
+    add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__
+    __eq__ __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
     floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
+    """
+)
+# Of these, the ones that compute the same with a tensor of no dimensions in place of a `float`, if
+# the other operand is a floating-point tensor that has dimensions
+# (https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc).
+WITH_SCALAR_TENSOR = _names(
+    """
+    add sub mul div true_divide rsub multiply divide subtract add_ sub_ mul_ div_ __add__ __radd__
+    __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __iadd__ __isub__ __imul__
+    __itruediv__ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
     """
 )
 # The in-place operators: `__iadd__` and so on.
@@ -162,6 +174,15 @@ def accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
     if kind == "set":
         return setattr, (args[0], name, args[1])
     return delattr, (args[0], name)
+
+
+def scalar_tensor(value: float) -> torch.Tensor:
+    """A number as a tensor of no dimensions, float64, that any operation may take and keep.
+
+    No mode of the program hears of it.
+    """
+    with unheard(), torch.inference_mode(False):
+        return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
 
 
 def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -38,8 +38,10 @@ from magpy.capture.operations import (
     SPLITS,
     STATIC_RESULT,
     STATISTICS_OF,
+    WITH_SCALAR_TENSOR,
     accessor_call,
     accessor_of,
+    scalar_tensor,
     sized,
     would_write,
 )
@@ -99,6 +101,8 @@ class Recorder(TorchFunctionMode):
         self._given_array = False
         self._leaf = False
         self._heard = False
+        # Tensors of no dimensions by the numbers that they hold.
+        self._scalar_tensors: dict[Var, Var] = {}
         self._loose: set[Var] = set()
         self._ever_loose: set[Var] = set()
         # (address of a container, class or globals; name; where) changed below an operation.
@@ -600,9 +604,44 @@ class Recorder(TorchFunctionMode):
             )
         finally:
             self._takes_apart = False
+        if self.any_tracked and not self._scalars and name in WITH_SCALAR_TENSOR and not kwargs:
+            plan = self._with_scalar_tensor(args, plan[0]), plan[1]
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         return plan
+
+    def _with_scalar_tensor(self, args: tuple[Any, ...], plan: tuple[Any, ...]) -> Any:
+        """The arguments of an operation with a tensor in place of a number that differs.
+
+        A compiler's graph takes no `float` as an input.
+        """
+        if len(args) != 2:
+            return plan
+        for i, (v, ref) in enumerate(zip(args, plan, strict=True)):
+            other = args[1 - i]
+            if (
+                type(v) is float
+                and isinstance(ref, Ref)
+                and type(other) in (torch.Tensor, torch.nn.Parameter)
+                and other.is_floating_point()
+                and other.layout is torch.strided
+                and other.dim() > 0
+            ):
+                new = Ref(self._scalar_tensor(ref.var, v))
+                return (new, plan[1]) if i == 0 else (plan[0], new)
+        return plan
+
+    def _scalar_tensor(self, var: Var, value: float) -> Var:
+        made = self._scalar_tensors.get(var)
+        if made is None:
+            tensor = scalar_tensor(value)
+            made = self._scalar_tensors[var] = self.new_var(tensor)
+            self._add(
+                HostStep(scalar_tensor, (Ref(var),), {}, "bind", torch.Tensor, [], "", result=made)
+            )
+            if self.symbols is not None:
+                self.symbols.still(made, tensor)
+        return made
 
     def note_modes(self) -> None:
         """Adds a step where torch's modes differ from those of the last operation."""

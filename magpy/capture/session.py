@@ -9,7 +9,7 @@ by magpy/runtime/compiled.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,10 +36,12 @@ class Varying:
     Attributes:
         sizes: the dimensions by the identity of a tensor.
         numbers: places of positional arguments and names of keyword arguments.
+        places: dicts and keys at which there are numbers; cells, with None.
     """
 
     sizes: dict[int, Dims]
     numbers: set[int | str]
+    places: list[tuple[Any, Any]] = field(default_factory=list)
 
     def replace(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -109,7 +111,10 @@ def run(
     out = Outcome()
     try:
         prepare()
-        handler = Handler(scalars, Symbols(varying.sizes) if varying is not None else None)
+        symbols = None
+        if varying is not None and (varying.sizes or varying.numbers):
+            symbols = Symbols(varying.sizes)
+        handler = Handler(scalars, symbols)
         state = _tensor.TorchState()
         metas = {
             id(v): _tensor.TensorMeta(v)
@@ -119,6 +124,8 @@ def run(
         recorder = handler.recorder
         if varying is not None:
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
+            for holder, key in varying.places:
+                handler.session.vary(holder, key)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         out.failure, out.stage = e, "start"

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
+from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -323,7 +324,7 @@ class _Hoist:
         changed = self.changed[k]
         if changed and (0 in changed or changed & {self.storages.get(v, 0) for v in variables}):
             return None
-        if any(self.modes[i] != self.start for i in seen):
+        if any(self.modes[i] != self.start and not _anywhere(self.steps[i]) for i in seen):
             return None
         return sorted(seen)
 
@@ -447,6 +448,18 @@ def pruned(steps: list[Step], needed: set[Var]) -> list[Step]:
         kept.append(step)
     kept.reverse()
     return kept
+
+
+def _anywhere(step: Step) -> bool:
+    """Whether a step reads or computes a Python number, which no mode of torch has a part in."""
+    return (
+        isinstance(step, HostStep)
+        and not step.outs
+        and (
+            step.func is scalar_tensor
+            or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
+        )
+    )
 
 
 def _number(step: HostStep) -> bool:

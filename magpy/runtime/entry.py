@@ -25,7 +25,7 @@ from magpy.backends.apart import looked_at
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
-from magpy.capture.looks import current_modes
+from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
@@ -74,7 +74,10 @@ class EntryInfo:
     conditions: Any = None
     #: Expressions for tensors that the call reached through its arguments or objects, with their
     #: sizes; they are evaluated as in the mock function.
-    places: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    places: list[tuple[str, Any]] = field(default_factory=list)
+    #: Numbers that were read from outside: the expression of the dict or cell that holds one, or
+    #: that itself if it is the same in every call; the key, or None; the number.
+    numbers: list[tuple[str | None, Any, Any, Any]] = field(default_factory=list)
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
@@ -160,7 +163,8 @@ def _thread_kept() -> Iterator[None]:
     which was the compiler's own.
     """
     keys: Any = torch._C
-    switches = [(is_on(), put) for is_on, put in _SWITCHES]
+    with unheard():
+        switches = [(is_on(), put) for is_on, put in _SWITCHES]
     include, exclude = (
         keys._dispatch_tls_local_include_set(),
         keys._dispatch_tls_local_exclude_set(),
@@ -169,8 +173,9 @@ def _thread_kept() -> Iterator[None]:
         with keys._ForceDispatchKeyGuard(include, exclude):
             yield
     finally:
-        for was_on, put in switches:
-            put(was_on)
+        with unheard():
+            for was_on, put in switches:
+                put(was_on)
 
 
 _compile_lock = threading.RLock()
@@ -414,6 +419,8 @@ def build(
     Raises:
         Refusal: the capture cannot be an entry.
     """
+    if modes_of_the_program():
+        backend = eager  # they would hear what a compiler does, and not what the program does
     faults.check("refgraph")
     analysis = analyze(capture)
     faults.check("guard")
@@ -466,6 +473,12 @@ def build(
         for t in inputs.values()
         if id(t) in analysis.relative and id(t) in capture.metas
     ]
+    for kind, holder, key, value in capture.log:
+        if kind in ("dict_key", "cell") and type(value) in (int, float):
+            found = analysis.relative.get(id(holder))
+            info.numbers.append(
+                (None, holder, key, value) if found is None else (found.expr, None, key, value)
+            )
     code = Code(capture, analysis, plan)
     info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
     if config.logs:

@@ -1,15 +1,17 @@
-"""Which sizes and numbers among the arguments of a compiled callable vary from call to call.
+"""Which sizes and numbers that a compiled callable is given or reads vary from call to call.
 
 Owns what the calls that were captured were given.  Does not own what follows from it
 (magpy/capture/symbols.py).  Called by magpy/runtime/compiled.py before every capture.
 
-A size, a stride or a number is taken to vary once a call was captured with another one at the same
+A size, a stride or a number (an argument, or one in an attribute, a global, an item or a closure's
+cell) is taken to vary once a call was captured with another one at the same
 place, as torch.compile does by default; `dynamic=True` takes all to vary, and `dynamic=False` none.
 Source: https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -40,6 +42,7 @@ class Memory:
         self._seen: dict[Place, Any] = {}
         self._varies: dict[Place, Dims] = {}
         self._numbers: set[Place] = set()
+        self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
 
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
@@ -59,22 +62,38 @@ class Memory:
             return None
         sizes: dict[int, Dims] = {}
         numbers: set[int | str] = set()
+        given = {f"_a{i}": v for i, v in enumerate(args)}
+        given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         with torch._C.DisableTorchFunction():
             for place, v in _leaves(args, kwargs):
                 if type(v) not in (int, float):
                     _add(sizes, v, self._dims(place, v))
                 elif self._number(place, v):
                     numbers.add(place[0])
-            for v, dims in self._reached(args, kwargs, infos):
+            for v, dims in self._reached(given, infos):
                 _add(sizes, v, dims)
-        return Varying(sizes, numbers) if sizes or numbers else None
+            places = self._read(given, infos)
+        return Varying(sizes, numbers, places) if sizes or numbers or places else None
 
-    def _reached(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any]
-    ) -> Iterator[tuple[Any, Dims]]:
+    def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any]]:
+        """Where numbers are that earlier calls read, and that are others now or were before."""
+        for info in infos:
+            space = info.mock.__globals__
+            for expr, holder, key, before in info.numbers:
+                place = (id(holder) if expr is None else expr, key)
+                if place in self._outside:
+                    continue
+                now = _number_at(holder if expr is None else _evaluated(expr, space, given), key)
+                if type(now) is type(before) and now != before:
+                    self._outside[place] = expr, space, holder, key
+        found = (
+            (holder if expr is None else _evaluated(expr, space, given), key)
+            for expr, space, holder, key in self._outside.values()
+        )
+        return [(holder, key) for holder, key in found if _number_at(holder, key) is not None]
+
+    def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
-        given = {f"_a{i}": v for i, v in enumerate(args)}
-        given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         seen: dict[str, Any] = {}
         for info in infos:
             for expr, meta in info.places:
@@ -83,10 +102,10 @@ class Memory:
                 if expr not in seen:
                     seen[expr] = _evaluated(expr, info.mock.__globals__, given)
                 v = seen[expr]
-                if v is not None:
+                if _has_symbols(v):
                     self._differ((expr,), (meta.shape, meta.strides), _form(v))
         for expr, v in seen.items():
-            if v is not None:
+            if _has_symbols(v):
                 yield v, self._varies.get((expr,), Dims())
 
     def _number(self, place: Place, v: Any) -> bool:
@@ -137,12 +156,25 @@ def _mask(bits: Iterable[bool]) -> int:
 
 
 def _evaluated(expr: str, space: dict[str, Any], given: dict[str, Any]) -> Any:
-    """The tensor at a place in this call, or None."""
+    """What is at a place in this call, or None."""
     try:
-        v = eval(expr, space, given)
+        return eval(expr, space, given)
     except Exception:  # noqa: BLE001 - this call's objects are of another shape
         return None
-    return v if _has_symbols(v) else None
+
+
+def _number_at(holder: Any, key: Any) -> Any:
+    """The number at a key of a dict or in a cell, or None."""
+    if type(holder) is types.CellType and key is None:
+        try:
+            v = holder.cell_contents
+        except ValueError:
+            return None  # it is empty
+    elif type(holder) is dict:
+        v = holder.get(key)
+    else:
+        return None
+    return v if type(v) in (int, float) else None
 
 
 def _has_symbols(v: Any) -> bool:

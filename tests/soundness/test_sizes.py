@@ -348,6 +348,104 @@ def numbers(compile):
     yield from calls(f, [(rows(4), n, scale) for n, scale in inputs])
 
 
+class Scheduled(nn.Module):
+    """A module whose numbers others set."""
+
+    scale = 1.0  # of the class
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.alpha, self.step, self.config = 0.5, 0, {"beta": 1.0, "other": 2}
+
+    def forward(self, x):
+        y = x * self.alpha * self.scale + self.weight / self.config["beta"]
+        with torch.no_grad():
+            z = x * self.config["other"]
+        y = y + z
+        return (y if self.step < 3 else self.alpha - y), self.step, -self.alpha
+
+
+@case(CASES)
+def numbers_that_others_set(compile):
+    model = Scheduled()
+    c = compile(model)
+    for i in range(7):
+        model.alpha, model.step = 0.1 * i, i
+        model.config["beta"] = float(i % 3 - 1)
+        yield attempt(c, rows(2)), vars(model)["alpha"], model.config
+    changes = {"alpha": (2, 1.5), "scale": (3.0, 0.5), "step": (1.5,)}
+    for name, value in ((k, v) for k, values in changes.items() for v in values):
+        setattr(model, name, value)
+        yield attempt(c, rows(2))
+    for value in (1.5, math.nan, math.inf, -0.0, 0.0, 7, True, None, "text", 1.5):
+        model.alpha = value
+        yield attempt(c, rows(2))
+    del model.scale, model.alpha
+    yield attempt(c, rows(2))
+    model.alpha = 2.5
+    yield attempt(c, rows(2))
+    y, *_ = c(rows(2))
+    y.sum().backward()
+    yield model.weight.grad
+
+
+LEVEL = 1.0
+
+
+@case(CASES)
+def numbers_of_globals_and_closures(compile):
+    global LEVEL
+    level = 1.0
+
+    def f(x):
+        return x * level + LEVEL, level < 4, f"{LEVEL:.1f}"
+
+    c = compile(f)
+    for i in range(6):
+        level, LEVEL = i * 1.5, i + 0.25
+        yield attempt(c, rows(2)), level, LEVEL
+    LEVEL = 1.0
+    yield attempt(c, rows(2))
+
+
+@case(CASES)
+def numbers_in_arguments(compile):
+    class Options:
+        def __init__(self, alpha, depth):
+            self.alpha, self.depth, self.more = alpha, depth, {"a": [alpha]}
+
+    def f(x, options, table):
+        for _ in range(options.depth % 3):
+            x = x * options.alpha
+        return x + table["k"], options.more["a"][0], options.depth
+
+    c = compile(f)
+    for i in range(6):
+        yield attempt(c, rows(2), Options(i * 0.5, i), {"k": i * 2.0})
+
+
+@case(CASES)
+def a_number_that_is_written_too(compile):
+    class Box:
+        n, alpha = 0, 1.0
+
+    box = Box()
+    box.alpha = 1.0
+
+    def f(x):
+        y = x * box.alpha
+        box.alpha = box.alpha / 2
+        box.n += 1
+        return y * box.alpha
+
+    c = compile(f)
+    for i in range(6):
+        yield attempt(c, rows(2)), vars(box)
+        if i % 2:
+            box.alpha = i + 0.5
+
+
 @case(CASES)
 def large_numbers(compile):
     f = compile(lambda x, n: (x * n, n * n, n // 3))
@@ -435,6 +533,58 @@ def test_results_have_no_attributes(backend):
     c = magpy.compile(lambda x: (x + 1, x * 2), backend=backend)
     for n in SIZES:
         assert [t.__dict__ for t in c(rows(n))] == [{}, {}]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_numbers_that_others_set_become_inputs(backend):
+    model = Scheduled()
+    c = magpy.compile(model, backend=backend)
+    for i in range(12):
+        model.alpha, model.config["beta"] = 0.1 * i, i + 1.0
+        assert_same(c(rows(2)), model(rows(2)))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, 10, 0, [])
+    assert s.segments == [1, 1]
+
+
+ARITHMETIC = [
+    lambda x, n: (x + n, n + x, x - n, n - x, x * n, n * x, x / n, n / x),
+    lambda x, n: (x.add(n), x.sub(n), x.mul(n), x.div(n), torch.rsub(x, n), x.true_divide(n)),
+    lambda x, n: (torch.add(x, n), torch.mul(x, n), torch.sub(x, n), torch.div(x, n)),
+    lambda x, n: (x < n, x > n, n <= x, x >= n, x == n, x != n),
+    lambda x, n: (x.clone().add_(n), x.clone().mul_(n), x.clone().div_(n), x.clone().sub_(n)),
+    lambda x, n: (x.sum() * n, x.sum() + n, n / x.sum(), x.long() * n, x.long() / n),
+    lambda x, n: (x**n, x.clamp(max=n), x.lerp(x + 1, n), torch.add(x, x, alpha=n)),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("f", ARITHMETIC)
+def test_a_number_as_a_tensor_computes_the_same(f, dtype):
+    c = magpy.compile(f, backend="aot_eager")
+    for n in (0.1, 3.0, -1e-9, 1e30, 65519.7, math.inf, math.nan, 0.0, -0.0):
+        x = torch.tensor([[1.0, -2.5, 0.1, 3.0], [1e-8, 300.0, 0.3333, -0.0]], dtype=dtype)
+        assert_same(attempt(c, x, n), attempt(f, x, n))
+    assert magpy.stats(c).hits >= 4
+
+
+def test_a_number_as_a_tensor_is_heard_by_no_mode():
+    model = Scheduled()
+    c = magpy.compile(model, backend="aot_eager")
+    heard = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            heard.append(func)
+            return func(*args, **(kwargs or {}))
+
+    for i in range(6):
+        model.alpha = 0.1 * i
+        with Mode(), torch.inference_mode(i % 2 == 1):
+            seen = model(rows(2)), len(heard)
+            heard.clear()
+            assert_same((c(rows(2)), len(heard)), seen)
+            heard.clear()
 
 
 def test_an_operation_that_fails_is_not_logged(capfd):

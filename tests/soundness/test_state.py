@@ -868,6 +868,14 @@ def a_function_mode_of_the_user(compile):
         seen = f(x), f(x)
     yield seen
     yield f(x)
+    for _ in range(3):
+        with Count() as count:
+            seen = f(x)
+        yield seen, count.n
+    for _ in range(3):
+        with count:
+            seen = f(x)
+        yield seen, count.n
 
 
 @case(CASES)
