@@ -181,8 +181,11 @@ def scalar_tensor(value: float) -> torch.Tensor:
 
     No mode of the program hears of it.
     """
-    with unheard(), torch.inference_mode(False):
-        return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+    with unheard():
+        if not torch.is_inference_mode_enabled():
+            return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+        with torch.inference_mode(False):
+            return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
 
 
 def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
