@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from magpy.capture.leaves import NUMBER_METHODS
+from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var, identity
 from magpy.capture.trees import variables
 
@@ -98,6 +99,9 @@ class Certain:
 
     def _host(self, step: HostStep) -> None:
         if step.kind != "bind" or step.result is None:
+            return
+        if step.func is scalar_tensor:
+            self._steps.add(id(step))  # of a float
             return
         if step.symbolic:
             self._steps.add(id(step))

@@ -5,6 +5,7 @@ The first case of each kind of use also says how few captures it takes.
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -544,6 +545,25 @@ def test_numbers_that_others_set_become_inputs(backend):
         assert_same(c(rows(2)), model(rows(2)))
     s = magpy.stats(c)
     assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, 10, 0, [])
+    assert s.segments == [1, 1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_numbers_that_others_set_while_statistics_are_kept(backend):
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), Scheduled())
+    other = copy.deepcopy(net)
+    c = magpy.compile(net, backend=backend)
+    for i in range(6):
+        net[2].alpha = other[2].alpha = i / 4
+        (y, *_), (z, *_) = c(rows(3)), other(rows(3))
+        y.sum().backward()
+        z.sum().backward()
+        assert_same(y, z, tol=0 if backend == "eager" else 1e-6)
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+    assert_same(net[1].running_mean, other[1].running_mean, tol=1e-6)
+    s = magpy.stats(c)
+    assert (s.captures, s.eager_calls, s.reasons) == (2, 0, [])
     assert s.segments == [1, 1]
 
 
