@@ -128,8 +128,11 @@ PyObject* advance(const Watched& w, PyObject* iterator) {
   const unsigned char to_c = tls_c_call;
   PyObject** place = function_of(w.manner.calls, iterator);
   PyObject* function = place == nullptr || *place == Py_None ? nullptr : *place;
+  const unsigned char use = function != nullptr ? w.manner.with : w.manner.without;
+  // What it holds may have come there after it was made.
+  if (use & (kComputed | kIterated)) on_advanced(iterator);
   // What whoever asks this iterator does with its values, and what it does itself.
-  tls_c_call = (to_c & (kComputed | kIterated)) | (function != nullptr ? w.manner.with : w.manner.without);
+  tls_c_call = (to_c & (kComputed | kIterated)) | use;
   PyObject* instead = function == nullptr ? nullptr : reported(function);
   if (instead == nullptr && PyErr_Occurred()) {
     tls_c_call = to_c;

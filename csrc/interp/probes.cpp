@@ -536,7 +536,10 @@ PyObject* probe_build_map(PyObject*, Args a, size_t, PyObject*) {
 
 // (iterable, set): gives the set back.
 PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
-  if (active()) on_touch(a[0], Touch::kExtend);
+  if (active()) {
+    on_touch(a[0], Touch::kExtend);
+    on_hashed(a[0]);
+  }
   tls_c_call = kComputed;
   PyObject* done = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]);
   tls_c_call = kPassedOn;

@@ -38,6 +38,8 @@ inline ToC use_of_given(unsigned char to_c, bool generator) {
 }
 // C code uses `value` (borrowed) so.
 void on_value_to_c(PyObject* value, ToC use);
+// An iterator written in C is about to compute with what it is given by others, which may be lists.
+void on_advanced(PyObject* iterator);
 // A frame of `func`, called with a first argument of type `self`, gives `value`.  What stands behind a slot such as
 // `__index__` or `__len__` gives it to C code that computes with it.
 void on_result(PyObject* func, PyTypeObject* self, PyObject* value);

@@ -92,19 +92,23 @@ bool passes_on(PyObject* f) {
   return is_builtin(f, "next") || is_reduce(f);
 }
 
-// C functions that look at no element of a container or an iterator, and hand on the elements themselves, or an iterator or view
-// that holds them.
-bool keeps_elements(PyObject* f) {
+// C functions that look at no element of the containers and iterators that they are given, and hand on the elements themselves,
+// or an iterator that holds them.
+bool keeps_elements(PyObject* f, Py_ssize_t npos) {
   for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyReversed_Type})
     if (f == reinterpret_cast<PyObject*>(t)) return true;
-  for (const char* name : {"len", "iter", "next"})
-    if (is_builtin(f, name)) return true;
-  // Methods that hand on what their container holds.
+  if (bound_self(f) != nullptr) return false;
+  // With two arguments iter() compares what a function gives.
+  return is_builtin(f, "len") || is_builtin(f, "next") || (is_builtin(f, "iter") && npos == 1);
+}
+
+// Methods that look at no element of their container, and hand on the elements themselves, or a view that holds them.  What they
+// are given chooses among them.
+bool keeps_own_elements(PyObject* f) {
   PyObject* self = bound_self(f);
   if (!PyCFunction_Check(f) || self == nullptr || !(PyDict_Check(self) || PyList_Check(self) || is_deque(self))) return false;
-  const char* method = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
   for (const char* name : {"items", "values", "keys", "copy", "pop", "popleft", "popitem", "reverse"})
-    if (strcmp(method, name) == 0) return true;
+    if (is_builtin(f, name)) return true;
   return false;
 }
 
@@ -188,8 +192,14 @@ void store_attribute(Session* s, PyObject* object, PyObject* name, PyObject* val
   Py_DECREF(name);
 }
 
+// Whether a function of this name, a method or its descriptor, is called.
+bool is_named(PyObject* f, const char* name) {
+  if (Py_IS_TYPE(f, &PyMethodDescr_Type)) return std::strcmp(reinterpret_cast<PyMethodDescrObject*>(f)->d_method->ml_name, name) == 0;
+  return is_builtin(f, name);
+}
+
 // A container takes over what it is given.
-void store_elements(Session* s, uint8_t leaf, PyObject* container, PyObject* const* given, Py_ssize_t npos, Py_ssize_t nkw) {
+void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos, Py_ssize_t nkw) {
   const bool is_list = container != nullptr && PyList_Check(container);
   const bool in_order = is_list || (container != nullptr && is_deque(container));
   if (container != nullptr && known_outside(s, container) && is_container(container)) {
@@ -203,8 +213,10 @@ void store_elements(Session* s, uint8_t leaf, PyObject* container, PyObject* con
   }
   // A dict and a set look for each element among those that they have.
   tls_c_call = in_order ? kPassedOn : kComputed;
+  // What a list appends is one element; what it is extended with may make its elements anew, as a text does.
+  const bool whole = is_list && !is_named(f, "extend");
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
-    if (is_list)
+    if (whole || (is_list && passes_elements_on(s, given[i])))
       touch_kept(s, given[i], false);
     else
       touch(s, given[i], false);
@@ -224,15 +236,15 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
 }
 
 // A function that looks into what it is given.
-void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t n) {
+void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
   tls_c_call = passes_on(f) ? kPassedOn : kComputed;
-  const bool keeps = keeps_elements(f);
-  if (self != nullptr && keeps)
+  if (self != nullptr && keeps_own_elements(f))
     touch_kept(s, self, true);
   else if (self != nullptr)
     touch(s, self, true);
-  for (Py_ssize_t i = 0; i < n; ++i)
-    if (keeps && passes_elements_on(args[i]))
+  const bool keeps = keeps_elements(f, npos);
+  for (Py_ssize_t i = 0; i < npos + nkw; ++i)
+    if (keeps && passes_elements_on(s, args[i]))
       touch_kept(s, args[i], true);
     else
       touch(s, args[i], true);
@@ -247,7 +259,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
   switch (leaf) {
     case kLeafPure: read_arguments(s, f, args, npos, nkw); break;
     case kLeafTouch:
-    case kLeafTorch: touch_arguments(s, f, self, args, npos + nkw); break;
+    case kLeafTorch: touch_arguments(s, f, self, args, npos, nkw); break;
     case kLeafSetattr:
       if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], rest[1]);
       break;
@@ -258,7 +270,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
       if (first != nullptr && PyDict_Check(first) && nrest >= 1 && !plain_key(rest[0])) touch(s, first, false);
       break;
     case kLeafDictSet:
-    case kLeafBlind: store_elements(s, leaf, first, rest, nrest, nkw); break;
+    case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, nkw); break;
     default: break;
   }
 }
@@ -295,9 +307,9 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     ErrorGuard error;
     if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
-      const bool keeps = leaf == kLeafTouch && keeps_elements(f);
+      const bool keeps = leaf == kLeafTouch && keeps_elements(f, npos);
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
-        any = keeps && passes_elements_on(args[i]) ? false : has_tracked(s, args[i]);
+        any = keeps && passes_elements_on(s, args[i]) ? false : has_tracked(s, args[i]);
       // What stores its arguments without looking at them keeps their identity, which is how they are known.
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
     }

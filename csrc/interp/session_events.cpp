@@ -138,6 +138,17 @@ void on_hashed(PyObject* key) {
   rely_on(s, key);
 }
 
+void on_advanced(PyObject* iterator) {
+  Session* s = tls_session;
+  if (s->tracked->empty()) return;
+  // Nothing has changed since it was last advanced, by the same C function.
+  if (s->advanced == iterator && s->advanced_at == s->events) return;
+  s->advanced = iterator;
+  s->advanced_at = s->events;
+  ErrorGuard error;
+  rely_on(s, iterator);
+}
+
 void on_value_to_c(PyObject* value, ToC use) {
   if (is_leaf(value) && (use != kComputed || tls_session->tracked->empty())) return;
   ErrorGuard error;
@@ -299,7 +310,7 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
     rely_on(s, key);
     if (value != nullptr && copies(obj)) rely_on(s, value);
   }
-  if (value != nullptr && !is_leaf(value) && takes_apart(obj, key)) {
+  if (value != nullptr && (!is_leaf(value) || tracked(s, value)) && takes_apart(obj, key)) {
     ErrorGuard error;
     touch(s, value, !PyList_Check(obj));
   }
@@ -341,7 +352,7 @@ void on_touch(PyObject* obj, Touch how) {
   ++s->events;
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
-  if (((how == Touch::kUnpack || how == Touch::kExtend) && is_sequence(obj)) || (how == Touch::kIter && passes_elements_on(obj)))
+  if (((how == Touch::kUnpack || how == Touch::kExtend) && is_sequence(obj)) || (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);
   else
     touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);

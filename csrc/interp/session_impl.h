@@ -145,6 +145,8 @@ struct Session {
   PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
+  PyObject* advanced;                                    // the iterator that was looked into last (address only), and when
+  unsigned long long advanced_at;
   int collecting;                                        // whether the collector runs after the call
 };
 
@@ -179,8 +181,8 @@ PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr
 // it only tells whether there is one.
 bool find_tracked(Session* s, PyObject* v, std::vector<PyObject*>* out);
 // Whether iterating over it gives its elements themselves and asks nothing of them: a tuple, a list, a dict, a view of one, an
-// iterator written in C.
-bool passes_elements_on(PyObject* v);
+// iterator written in C (those that compute rely on what they hold when they are advanced, iterators.h).
+bool passes_elements_on(Session* s, PyObject* v);
 inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked->empty() && find_tracked(s, v, nullptr); }
 // From here on the run relies on the value being what it was.
 void rely_on(Session* s, PyObject* o);

@@ -7,6 +7,8 @@
 // object that the program itself did not put there.  Outside objects are held, so an address met during the run never means
 // two things.  Values made by the program are never held.
 
+#include <cstring>
+
 #include "callers.h"
 #include "classes.h"
 #include "dispatch.h"
@@ -200,11 +202,24 @@ int collect_referent(PyObject* referent, void* todo) {
   return 0;
 }
 
-bool passes_elements_on(PyObject* v) {
+// A view of a dict, an OrderedDict's among them.
+static bool is_view(PyObject* v) { return PyDictViewSet_Check(v) || PyObject_TypeCheck(v, &PyDictValues_Type); }
+
+// An iterator written in C.  A generator is the program's, and gives what its frame gives.
+static bool is_c_iterator(PyObject* v) {
   PyTypeObject* t = Py_TYPE(v);
-  if (PyTuple_Check(v) || PyList_Check(v) || PyDict_Check(v) || PyDictViewSet_Check(v) || Py_IS_TYPE(v, &PyDictValues_Type)) return true;
-  // A generator is the program's, and gives what its frame gives.
   return t->tp_iternext != nullptr && c_base(t) == t && !PyGen_CheckExact(v) && !PyCoro_CheckExact(v) && !PyAsyncGen_CheckExact(v);
+}
+
+// What several copies of one iterator share (itertools.tee), and what stands before a dict.
+static bool stands_before(PyObject* v) {
+  return Py_IS_TYPE(v, &PyDictProxy_Type) || strcmp(Py_TYPE(v)->tp_name, "itertools._tee_dataobject") == 0;
+}
+
+bool passes_elements_on(Session* s, PyObject* v) {
+  // An array's iterator may be tracked itself.
+  if (tracked(s, v)) return false;
+  return PyTuple_Check(v) || PyList_Check(v) || PyDict_Check(v) || is_view(v) || is_c_iterator(v);
 }
 
 bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
@@ -229,7 +244,8 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
       continue;
     }
     if (is_leaf(v) || is_tensor(v) || PyType_Check(v) || PyModule_Check(v) || PyFunction_Check(v)) continue;
-    const bool holds = passes_elements_on(v) || is_container(v) || PyFrozenSet_Check(v) ||
+    const bool before = is_view(v) || is_c_iterator(v) || stands_before(v);
+    const bool holds = before || PyTuple_Check(v) || is_container(v) || PyFrozenSet_Check(v) ||
                        (g_namespace_type != nullptr && PyObject_TypeCheck(v, g_namespace_type)) || PyMethod_Check(v) ||
                        PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type ||
                        (g_partial_type != nullptr && PyObject_TypeCheck(v, g_partial_type));
@@ -259,7 +275,7 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
       add(d);
       Py_XDECREF(d);
       PyErr_Clear();
-    } else if (passes_elements_on(v)) {
+    } else if (before) {
       // An iterator or a view holds what it will give, or something that does.
       if (Py_TYPE(v)->tp_traverse != nullptr) Py_TYPE(v)->tp_traverse(v, collect_referent, &todo);
     } else {

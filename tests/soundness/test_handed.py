@@ -703,6 +703,29 @@ heapq.nlargest(1, iter([n, m]))
 list(map(abs, (lambda: (yield from [n, -m]))()))
 [v for v in iter([n, m].pop, 7.0)] if m == 7.0 else 0
 list(iter([1.0, n].pop, 1.0))
+(lambda d: ([0 for d['a'] in [n]], sum(d.values())))(collections.OrderedDict())
+(lambda d: ([0 for d['a'] in [n]], 6.0 in d.values(), str(d.values()), f"{d.values()}"))(collections.OrderedDict())
+(lambda d: ([0 for d['a'] in [n]], [0 for d['b'] in [7]], max(d.values())))(collections.OrderedDict())
+(lambda d, p: ([0 for d['a'] in [n]], str(p), p == {'a': 6.0}, f"{p}", dict(p)))(*(lambda d: (d, types.MappingProxyType(d)))({}))
+{(6.0, 1): 'a', (11.0, 1): 'b', (6, 1): 'a', (11, 1): 'b'}.pop((n, 1), 'none')
+list(iter([[7.0, 1], [3.0, 1], [11.0, 1], [6.0, 1], [9, 1]].pop, [n, 1])) if n != 7 else 0
+(lambda l: (l.extend(str(n)), l))([])
+(lambda l: (l.extend(np.array([n, m])), l))([])
+(lambda l: ([0 for l[:] in [str(n)]], l))([])
+{*[n, 6.0, m]}
+(lambda a, b: (list(a), sum(b)))(*itertools.tee(gen(n, m)))
+(lambda l, a, b: (l.append(n), sum(b)))(*(lambda l: (l, *itertools.tee(l)))([]))
+(lambda l, it: (l.extend([n, m]), next(it), next(it)))(*(lambda l: (l, itertools.accumulate(l)))([]))
+(lambda l, it: (l.extend([n, m]), [v for v in it]))(*(lambda l: (l, itertools.accumulate(l)))([]))
+(lambda l, it: (l.extend([n, m]), list(it)))(*(lambda l: (l, itertools.accumulate(l)))([]))
+(lambda l, it: (l.extend([n - 6.0, m]), [v for v in it]))(*(lambda l: (l, itertools.compress('ab', l)))([]))
+(lambda l, it: (l.extend([n - 6.0, m]), next(it)))(*(lambda l: (l, filter(None, l)))([]))
+(lambda l, it: (l.extend([n, 6.0]), [(k, list(g)) for k, g in it]))(*(lambda l: (l, itertools.groupby(l)))([]))
+(lambda l, it: (l.append(str(n)), list(it)))(*(lambda l: (l, itertools.chain.from_iterable(l)))([]))
+(lambda l, it: (l.append(str(n)), [v for v in it]))(*(lambda l: (l, csv.reader(l)))([]))
+[float(v) for v in np.nditer(np.array([n, m]))]
+list(np.broadcast(np.array([n, m]), np.array([1.0])))
+next(np.nditer(np.array([n, m]))) + 1
 """
 LINES = [line for line in EXPRESSIONS.split("\n") if line]
 
