@@ -19,7 +19,7 @@ from magpy import _interp
 from magpy.capture.looks import unheard
 from magpy.capture.steps import Ref, Var
 from magpy.capture.symbols import CannotFollowError, Symbols, hint, is_open, plain, symbolic_form
-from magpy.capture.trees import has_function, tensors, variables
+from magpy.capture.trees import has_function, leaves, variables
 
 if TYPE_CHECKING:
     from magpy.capture.recorder import Recorder
@@ -90,7 +90,7 @@ class Follower:
             with unheard():
                 if name == "stride" and 1 in args[0].shape:
                     raise CannotFollowError("kernels choose the stride of a dimension of size 1")
-                fake = symbols.operation(func, given, kwargs, self._tensors_of(args))
+                fake = symbols.operation(func, given, kwargs, self._given(args))
                 return self._sizes(result, fake, (*given, *kwargs.values()), name)
         except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
             symbols.fix_all()
@@ -101,8 +101,17 @@ class Follower:
             return Ref(self._recorder.var_of(v))
         return type(v)(map(self._converted, v)) if type(v) in (tuple, list) else v
 
-    def _tensors_of(self, values: Any) -> Callable[[Var], Any]:
-        by_var = {self._recorder.known(t): t for t in tensors(values)}
+    def _given(self, values: Any) -> Callable[[Var], Any]:
+        """What a variable among arguments is in this run, unless it holds symbols.
+
+        A number that differs from call to call is only given to operations whose results look the
+        same whatever it is (`ARITHMETIC`).
+        """
+        by_var = {
+            self._recorder.known(v) if isinstance(v, torch.Tensor) else self._recorder.tracked(v): v
+            for v in leaves(values)
+            if isinstance(v, (torch.Tensor, int, float))
+        }
         return by_var.get
 
     def _sizes(self, result: Any, fake: Any, given: tuple[Any, ...], name: str) -> Any:
@@ -151,7 +160,7 @@ class Follower:
             return
         try:
             with unheard():
-                self._fake = symbols.operation(func, *plan, self._tensors_of(given))
+                self._fake = symbols.operation(func, *plan, self._given(given))
         except CannotFollowError:
             self._fake = None
 

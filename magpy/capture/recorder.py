@@ -178,6 +178,10 @@ class Recorder(TorchFunctionMode):
         entry = self._known.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
+    def tracked(self, value: Any) -> Var | None:
+        """The variable of a number that differs from call to call, or None."""
+        return self._session.tracked(value) if self.any_tracked else None
+
     def var_of(self, tensor: Any) -> Var:
         """The variable of a tensor; an outside tensor becomes an input.
 

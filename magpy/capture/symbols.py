@@ -307,7 +307,7 @@ class Symbols:
             func: the operation.
             args: its arguments, with variables for tensors and for numbers that are followed.
             kwargs: likewise.
-            static: gives the tensor that a variable is.
+            static: gives the tensor or number that a variable is.
 
         Raises:
             CannotFollowError: it cannot be done.
@@ -335,8 +335,10 @@ class Symbols:
         return rebuilt(v, value)
 
     def _static(self, tensor: Any) -> Any:
+        if type(tensor) in (int, float):
+            return tensor
         if not isinstance(tensor, torch.Tensor):
-            raise CannotFollowError("a number is given that is not followed")
+            raise CannotFollowError("a value is given that is not followed")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_nested:
             raise CannotFollowError(f"a {type(tensor).__name__} is not followed")
         return self._made(tensor.shape, tensor.stride(), tensor)

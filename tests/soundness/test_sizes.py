@@ -549,6 +549,17 @@ def test_numbers_that_others_set_become_inputs(backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_numbers_and_sizes_vary_together(backend):
+    model = Scheduled()
+    c = magpy.compile(lambda x, a: (model(x)[0] * a).sum(0) / x.shape[0], backend=backend)
+    for i, n in enumerate(SIZES):
+        model.alpha = i / 4
+        want = (model(rows(n))[0] * (i / 2)).sum(0) / n
+        assert_same(c(rows(n), i / 2), want, tol=0 if backend == "eager" else 1e-6)
+    assert magpy.stats(c).captures == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_others_set_while_statistics_are_kept(backend):
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), Scheduled())
     other = copy.deepcopy(net)
