@@ -426,6 +426,25 @@ class Symbols:
             raise CannotFollowError("a graph takes a tensor that was not followed")
         return fake if fake.is_leaf else fake.detach().requires_grad_(fake.requires_grad)
 
+    def dense(self, var: Var, tensor: Any) -> bool:
+        """Whether an input fills the memory that it spans; a condition from here on if it does.
+
+        Args:
+            var: the input.
+            tensor: what it is in this run.
+        """
+        like = self.fakes[var] if not self.fixed and var in self.symbolic else tensor
+        with torch._C.DisableTorchFunction():
+            if tensor.layout is not torch.strided or tensor.is_nested or not tensor.numel():
+                return True
+            dims = [i for i, n in enumerate(tensor.shape) if n > 1]
+            expected: Any = 1
+            for i in sorted(dims, key=tensor.stride):
+                if tensor.stride(i) != hint(expected) or like.stride(i) != expected:
+                    return False
+                expected = like.size(i) * like.stride(i)
+        return True
+
     def fill(self, conditions: Conditions) -> None:
         """Tells an entry's guard what is known of the symbols, a compiler's findings included."""
         import sympy  # type: ignore[import-untyped]

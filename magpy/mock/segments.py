@@ -554,42 +554,68 @@ def _live(runs: list[Any], needed: set[Var]) -> list[set[Var]]:
     return uses
 
 
+# What gives a tensor another form in place: views that were made before lie otherwise than those
+# that are made afterwards.
+_FORMS = frozenset(
+    [
+        *("t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"),
+        *("resize_", "resize_as_", "set_", "setattr"),
+    ]
+)
+
+
 def _views(
     done: list[tuple[OpStep, TorchModes]],
     inputs: list[Var],
     outputs: list[Var],
     storages: dict[Var, int],
-) -> list[tuple[OpStep, TorchModes]]:
-    """The operations that make outputs which are views of other outputs.
+) -> list[tuple[OpStep, TorchModes]] | None:
+    """The operations that make outputs which are views of other outputs, or of changed inputs.
 
-    Compilers give such tensors the same memory, but not the bond between a view and its base, by
-    which autograd tells one of a change of the other.
+    Compilers give outputs the same memory, but not the bond between a view and its base, by which
+    autograd tells one of a change of the other. A view of an input that the graph changes they lay
+    out as what they computed, which is wrong for other offsets and strides than a new tensor's.
+
+    Returns:
+        The operations in order; None if they cannot be done after the others.
     """
-    taken = {storages.get(v, 0) for v in inputs} | {0}
+    taken = {storages.get(v, 0) for v in inputs}
+    changed: set[int] = set()
+    formed: dict[int, int] = {}
+    for i, (step, _) in enumerate(done):
+        if step.mutates:
+            memories = {storages.get(v, 0) for v in written(step)}
+            changed |= memories
+            if getattr(step.func, "__name__", "") in _FORMS:
+                formed.update(dict.fromkeys(memories, i))
     groups: dict[int, list[Var]] = {}
     for v in outputs:
-        memory = storages.get(v, 0)
-        if memory not in taken:
-            groups.setdefault(memory, []).append(v)
-    shared = {memory for memory, group in groups.items() if len(group) > 1}
-    if not shared:
-        return []
+        groups.setdefault(storages.get(v, 0), []).append(v)
     maker = {v: i for i, (step, _) in enumerate(done) for _, v in step.outs}
     again: set[int] = set()
-    for memory in shared:
+    for memory, todo in groups.items():
+        if not memory or (memory not in changed if memory in taken else len(todo) < 2):
+            continue
         chain: set[int] = set()
-        todo = list(groups[memory])
         while todo:
-            i = maker[todo.pop()]
-            step = done[i][0]
+            made = maker.get(todo.pop())
+            if made is None or made in chain:
+                continue  # an input, or seen to
+            step = done[made][0]
             found: set[Var] = set()
             collect((step.args, step.kwargs), found)
             bases = [v for v in found if storages.get(v, 0) == memory]
-            if i in chain or not bases:
+            if not bases:
                 continue
-            if step.mutates or step.random or step.heard or found.difference(bases):
+            if made < formed.get(memory, 0):
+                return None
+            if memory in taken:
+                # Of several views that were made at once autograd allows no change.
+                if step.mutates or step.random or step.heard or len(step.outs) > 1:
+                    return None
+            elif step.mutates or step.random or step.heard or found.difference(bases):
                 break
-            chain.add(i)
+            chain.add(made)
             todo.extend(bases)
         else:
             again |= chain
@@ -674,24 +700,25 @@ def cut(
         if ops == 0:
             continue
         outputs = sorted(made & live)
-        views: list[tuple[OpStep, TorchModes]] = []
+        views: list[tuple[OpStep, TorchModes]] | None = []
         if types is not None and item[0] != "native":
             views = _views(done, inputs, outputs, storages or {})
+        native = item[0] == "native" or views is None
         if views:
             again = {v for step, _ in views for _, v in step.outs}
             bases: set[Var] = set()
             for step, _ in views:
                 collect((step.args, step.kwargs), bases)
-            outputs = sorted((set(outputs) | bases) - again)
+            outputs = sorted((set(outputs) | bases) - again - set(inputs))
         segment = Segment(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
-        segment.native = item[0] == "native"
+        segment.native = native
         segment.modes = around if around is not start else None
         segment.draws = sum(isinstance(s, OpStep) and s.random for s in item[1])
         segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}
         plan.segments.append(segment)
         plan.items.append(segment)
-        plan.items.extend(views)
+        plan.items.extend(views or ())
     return plan

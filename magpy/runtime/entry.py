@@ -29,7 +29,7 @@ from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
-from magpy.capture.symbols import Read
+from magpy.capture.symbols import Read, Symbols
 from magpy.errors import Refusal
 from magpy.mock import segments
 from magpy.mock.certain import Certain
@@ -392,12 +392,19 @@ def _changes_form(step: Any, record: Record) -> bool:
     return name in _FORM_CHANGES or (step.func is setattr and name == "requires_grad")
 
 
-def _keep_native(plan: segments.Plan, analysis: Analysis, inputs: dict[Var, Any]) -> None:
-    """Lets Python run the graphs that change an input through which another one is changed too.
+def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> None:
+    """Lets Python run the graphs that change an input in a way that compilers cannot follow.
 
-    Compilers work on copies and write them back; where inputs share memory they rely on where in
-    it each lies, which differs from call to call.
+    Compilers work on copies and write them back.  Where inputs share memory they rely on where in
+    it each lies, which differs from call to call.  A copy of an input with gaps has none, nor have
+    the copy's views, and where elements of an input share memory the copy's do not.
     """
+    inputs = record.inputs
+    symbols = record.symbols or Symbols({})
+    for v in record.mutated:
+        if not symbols.dense(v, inputs[v]):
+            for segment in plan.segments:
+                segment.native |= v in segment.inputs
     for written, other in analysis.sharing:
         pair = {v for v, t in inputs.items() if t is written or t is other}
         for segment in plan.segments:
@@ -438,7 +445,7 @@ def build(
         numbers=certain if backend is eager else None,
     )
     if backend is not eager:
-        _keep_native(plan, analysis, inputs)
+        _keep_native(plan, analysis, capture.record)
     where = _heard_ahead(plan, certain)
     if where is not None:
         raise Refusal(

@@ -31,6 +31,53 @@ def grid():
 
 
 @case(CASES)
+def a_tensor_is_transposed_in_place_after_a_view_was_made(compile):
+    def f(x):
+        y = x + 1
+        first = y[0]
+        y.t_()
+        return y, first, y[0]
+
+    f = compile(f)
+    for _ in range(3):
+        yield f(grid())
+        x = grid().requires_grad_()
+        y, first, _ = f(x)
+        (first.sum() * 2 + y.sum()).backward()
+        yield x.grad
+
+
+@case(CASES)
+def a_part_of_a_larger_tensor_is_changed(compile):
+    def f(x):
+        x.add_(1)
+        y, flat = x.view_as(x), x[1:].contiguous()
+        flat.mul_(5)
+        return y.stride(), x[1:].stride(), flat, x.as_strided((2, 3), (3, 1)) * 1
+
+    f = compile(f)
+    for n in (4, 4, 5, 6):
+        for make in (lambda x: x[:, :4], lambda x: x[:, ::2], lambda x: x[:n].T):
+            whole = torch.arange(float(n * 8)).reshape(n, 8)
+            yield f(make(whole)), whole
+
+
+@case(CASES)
+def views_made_at_once_of_what_is_changed(compile):
+    def f(x):
+        a, b = x.unbind()
+        x.mul_(2)
+        return a, b
+
+    f = compile(f)
+    for _ in range(3):
+        x = grid()
+        yield f(x), x
+        a, b = f(grid().requires_grad_() * 1)
+        yield attempt(a.sum)
+
+
+@case(CASES)
 def a_subclass_is_changed_in_place(compile):
     t = grid().as_subclass(Tagged)
 

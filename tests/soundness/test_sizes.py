@@ -208,6 +208,37 @@ def a_part_that_is_changed(compile):
 
 
 @case(CASES)
+def views_of_what_is_changed(compile):
+    def f(x):
+        flat = x.reshape(-1)
+        flat.add_(1)
+        y, z = x.view_as(x), x.mT
+        y[1:].mul_(2)
+        return x.sum(), flat, flat.stride(), y[1:], y.stride(), z
+
+    f = compile(f)
+    for n in (3, 4, 5, 6, 4):
+        for make in (lambda n: rows(2 * n, 8)[:n, 4:], lambda n: rows(n, 8)[:, ::2], rows):
+            x = make(n)
+            yield attempt(f, x), x._base
+
+
+@case(CASES)
+def elements_that_share_memory(compile):
+    def f(x):
+        x.mul_(2)
+        return x.sum()
+
+    f = compile(f)
+    for n, stride in ((3, 8), (4, 9), (5, 2), (6, 3), (4, 1), (3, 4), (5, 0)):
+        whole = rows(20)
+        yield attempt(f, whole.as_strided((n, 4), (stride, 1))), whole
+    for n in (3, 9, 4):
+        whole = rows(20)
+        yield attempt(f, whole.as_strided((2, n), (6, 1))), whole
+
+
+@case(CASES)
 def changed_in_place(compile):
     def f(x, y):
         x[: y.shape[0]] += y
