@@ -453,14 +453,16 @@ bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
   if (!counts_here(name) && s->varying->count(place_of_number(dict, name)) == 0) return false;
   if (s->tracked->find(value) != s->tracked->end()) return true;
   auto it = s->containers->find(dict);
-  if (it != s->containers->end() && it->second.pre != nullptr) return false;
+  PyObject* pre = it != s->containers->end() ? it->second.pre : nullptr;
+  // What the run has looked at as a whole is compared, and what it has stored here is its own.
+  if (pre != nullptr && (it->second.whole || !PyDict_Check(pre) || PyDict_GetItemWithError(pre, name) != value)) return false;
   if (!first_time(s, kDictKey, dict, name)) return false;
   PyObject* fresh;
   {
     PauseGuard pause;
     fresh = PyObject_CallMethod(s->handler, "counter", "OOO", dict, name, value);
   }
-  if (fresh == nullptr || PyDict_SetItem(dict, name, fresh) < 0) {
+  if (fresh == nullptr || PyDict_SetItem(dict, name, fresh) < 0 || (pre != nullptr && PyDict_SetItem(pre, name, fresh) < 0)) {
     Py_XDECREF(fresh);
     fail(s, "counter");
     return true;

@@ -73,6 +73,43 @@ def attributes_are_set_deleted_and_counted(compile):
     yield f(x), vars(h), Holder.total
 
 
+class Counts:
+    """Two counters in one dict."""
+
+    def __init__(self):
+        self.n, self.m = 5, 12.0
+
+
+STORES_BETWEEN = [
+    "s.m += 2",
+    "s.m += s.n",
+    "s.m = 12.0; s.m += 1",
+    "s.m = s.n; s.m += 1",
+    "s.m = 7; s.m += 1",
+    "s.m, s.n = s.n, s.m",
+    "del s.m; s.m = 1.0; s.m += 1",
+    "s.__dict__['m'] = 3.0; s.m += 1",
+    "s.kept = dict(vars(s)); s.m += 1",
+    "s.kept = s.m; s.m += 1",
+    "s.m = s.m; s.m += 1",
+]
+
+
+@case(CASES)
+def several_counters_of_one_object(compile):
+    for stores in STORES_BETWEEN:
+        s = Counts()
+        space = {"s": s}
+        exec(f"def f(t):\n    s.n += 1; {stores}\n    return t * s.m, s.n", space)
+        f = compile(space["f"])
+        for i in range(4):
+            yield f(x + i), vars(s)
+        s.m = 40.0
+        yield f(x), vars(s)
+        s.m = 2
+        yield f(x), vars(s)
+
+
 @case(CASES)
 def globals_and_nonlocals_are_rebound(compile):
     module = type(sys)("effects_world")
@@ -560,6 +597,21 @@ def class_attributes_are_deleted(compile):
 
 
 test_effects = check_all(CASES)
+
+
+def test_several_counters_of_one_object_are_inputs():
+    s = Counts()
+
+    def f(t):
+        s.n += 1
+        s.m += 2
+        return t * s.m
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(4):
+        assert torch.equal(compiled(x), x * (14.0 + 2 * i))
+    assert (magpy.stats(compiled).captures, magpy.stats(compiled).hits) == (1, 3)
+    assert vars(s) == {"n": 9, "m": 20.0}
 
 
 def test_warnings_of_a_backend_are_not_the_programs():
