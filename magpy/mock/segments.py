@@ -569,18 +569,20 @@ def _views(
     inputs: list[Var],
     outputs: list[Var],
     storages: dict[Var, int],
+    inference: bool,
 ) -> list[tuple[OpStep, TorchModes]] | None:
     """The operations that make outputs which are views of other outputs, or of changed inputs.
 
     Compilers give outputs the same memory, but not the bond between a view and its base, by which
     autograd tells one of a change of the other. A view of an input that the graph changes they lay
     out as what they computed, which is wrong for other offsets and strides than a new tensor's.
+    In inference mode they leave out the bond to an input, too.
 
     Returns:
         The operations in order; None if they cannot be done after the others.
     """
     taken = {storages.get(v, 0) for v in inputs}
-    changed: set[int] = set()
+    changed = set(taken) if inference else set()
     formed: dict[int, int] = {}
     for i, (step, _) in enumerate(done):
         if step.mutates:
@@ -702,7 +704,7 @@ def cut(
         outputs = sorted(made & live)
         views: list[tuple[OpStep, TorchModes]] | None = []
         if types is not None and item[0] != "native":
-            views = _views(done, inputs, outputs, storages or {})
+            views = _views(done, inputs, outputs, storages or {}, item[0] == "inference")
         native = item[0] == "native" or views is None
         if views:
             again = {v for step, _ in views for _, v in step.outs}

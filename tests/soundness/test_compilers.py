@@ -63,6 +63,19 @@ def a_part_of_a_larger_tensor_is_changed(compile):
 
 
 @case(CASES)
+def a_view_made_in_inference_mode(compile):
+    def f(x):
+        with torch.inference_mode():
+            part = x[1:]
+        return part, x.view(-1)
+
+    f = compile(f)
+    for _ in range(3):
+        part, flat = f(grid().requires_grad_())
+        yield part._is_view(), flat._is_view(), attempt(part.add_, 1)
+
+
+@case(CASES)
 def views_made_at_once_of_what_is_changed(compile):
     def f(x):
         a, b = x.unbind()
