@@ -104,7 +104,11 @@ _DIVISIONS = tuple(
 )
 # Larger numbers could leave the 64 bits that compilers compute with.
 _LARGEST = 1 << 20
-_LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+_LOGGERS = (
+    "torch._subclasses.fake_tensor",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.fx.experimental.sym_node",
+)
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -366,10 +370,11 @@ class Symbols:
         try:
             if func in _DIVISIONS and values[-1] == 0:
                 return None
-            result = symbolic(*values)
+            with _unlogged():
+                result = symbolic(*values)
+                return bool(result) if isinstance(result, torch.SymBool) else result
         except Exception:  # noqa: BLE001 - torch cannot do this with symbols: the caller fixes them
             return None
-        return bool(result) if isinstance(result, torch.SymBool) else result
 
     def _value(self, v: Any) -> Any:
         if isinstance(v, (tuple, list)):
@@ -379,7 +384,8 @@ class Symbols:
     def _is_number(self, v: Any) -> bool:
         if isinstance(v, (tuple, list)):
             return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
-        return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float, bool)
+        # For torch no number is equal to True or False.
+        return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
 
     def fix(self, var: Var) -> None:
         """From here on the run relies on a number being what it is."""

@@ -6,6 +6,7 @@ The first case of each kind of use also says how few captures it takes.
 from __future__ import annotations
 
 import copy
+import logging
 import math
 
 import pytest
@@ -205,6 +206,18 @@ def a_part_that_is_changed(compile):
     for n in (3, 4, 5, 6, 4):
         whole = rows(3, 8)
         yield f(whole[:, :n]), whole
+
+
+@case(CASES)
+def numbers_beside_true_and_false(compile):
+    for line in ("n % 4 == False", "n // 4 == True", "n != True", "n > True", "abs(n) != bool(n)"):
+        space = {}
+        exec(f"def f(x, n):\n    return (x * 2 if {line} else x + n), n", space)
+        for given in ((3, 5, 4, 8, 7, 2, 1, 0, -4), (4, 5, 3, 8, 4, 1, 0, 2)):
+            f = compile(space["f"])
+            yield from calls(f, [(rows(3), n) for n in given])
+            f = compile(lambda x: space["f"](x, x.shape[0]))
+            yield from calls(f, [(rows(abs(n)),) for n in given])
 
 
 @case(CASES)
@@ -660,6 +673,16 @@ def test_an_operation_that_fails_is_not_logged(capfd):
     for n in (3, 4, 5, 6):
         assert_same(c(rows(n)), f(rows(n)))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("line", ["n > True", "n != True", "True // n"])
+def test_numbers_that_torch_cannot_follow_are_not_logged(line, caplog):
+    space = {}
+    exec(f"def f(x, n):\n    return x * (2 if {line} else 3)", space)
+    c = magpy.compile(space["f"], backend="eager", dynamic=True)
+    for n in (3, 4, 5, 6):
+        assert_same(c(rows(n), n), space["f"](rows(n), n))
+    assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 def test_kinds_of_tensors_that_are_not_followed():
