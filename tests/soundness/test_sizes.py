@@ -662,7 +662,7 @@ def test_a_number_as_a_tensor_is_heard_by_no_mode():
             heard.clear()
 
 
-def test_an_operation_that_fails_is_not_logged(capfd):
+def test_an_operation_that_fails_is_not_logged(caplog):
     def f(x):
         try:
             return x.topk(x.shape[0], -1)
@@ -672,7 +672,7 @@ def test_an_operation_that_fails_is_not_logged(capfd):
     c = magpy.compile(f, backend="eager", dynamic=True)
     for n in (3, 4, 5, 6):
         assert_same(c(rows(n)), f(rows(n)))
-    assert capfd.readouterr() == ("", "")
+    assert [r.name for r in caplog.records if r.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize("line", ["n > True", "n != True", "True // n"])
