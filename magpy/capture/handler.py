@@ -293,7 +293,7 @@ class Handler:
 
     def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A binary operation with a tracked operand."""
-        if (result is a or result is b) and type(result).__module__ == "numpy":
+        if (result is a or result is b) and type(result) not in LEAF_TYPES:
             # In place: redone where it stands.
             if self.session.tracked(result) is not None:
                 self.host_only(BINARY[op], (a, b))

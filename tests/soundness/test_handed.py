@@ -733,6 +733,18 @@ LINES = [line for line in EXPRESSIONS.split("\n") if line]
 test_a_number_is_followed_into_c_code = check_all(LINES)
 
 
+def test_a_list_is_extended_in_place_with_a_text():
+    def f(t):
+        letters = []
+        letters += str(t.sum().item())
+        return letters
+
+    compiled = magpy.compile(f, backend="eager")
+    for value in (1.0, 2.0, 1.0, 2.0):
+        assert compiled(torch.tensor([value])) == list(str(value))
+    assert (magpy.stats(compiled).captures, magpy.stats(compiled).hits) == (2, 2)
+
+
 class P:
     def __init__(self, v):
         self.v = v
