@@ -47,6 +47,7 @@ class Segment:
         draws: how many of its operations draw random numbers.
         memory: a number for the memory of each input and output; 0 if it is not known.
         modes: torch's modes that it is called under; None where they are those of the call.
+        changes: the numbers of the memories that it writes to.
     """
 
     index: int
@@ -60,6 +61,7 @@ class Segment:
     draws: int = 0
     memory: dict[Var, int] = field(default_factory=dict)
     modes: TorchModes | None = None
+    changes: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -717,6 +719,9 @@ def cut(
         )
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
         segment.native = native
+        segment.changes = frozenset(
+            (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)
+        )
         segment.modes = around if around is not start else None
         segment.draws = sum(isinstance(s, OpStep) and s.random for s in item[1])
         segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}

@@ -6,6 +6,7 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import logging
@@ -397,7 +398,8 @@ def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> Non
 
     Compilers work on copies and write them back.  Where inputs share memory they rely on where in
     it each lies, which differs from call to call.  A copy of an input with gaps has none, nor have
-    the copy's views, and where elements of an input share memory the copy's do not.
+    the copy's views, and where elements of an input share memory the copy's do not.  What lies how
+    is known of tensors from outside; of those that another graph made, a view may have gaps.
     """
     inputs = record.inputs
     symbols = record.symbols or Symbols({})
@@ -405,6 +407,10 @@ def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> Non
         if not symbols.dense(v, inputs[v]):
             for segment in plan.segments:
                 segment.native |= v in segment.inputs
+    holders = collections.Counter(record.storages.values())
+    for segment in plan.segments:
+        made = (record.storages.get(v, 0) for v in segment.inputs if v not in inputs)
+        segment.native |= any(m in segment.changes and holders[m] > 1 for m in made)
     for written, other in analysis.sharing:
         pair = {v for v, t in inputs.items() if t is written or t is other}
         for segment in plan.segments:

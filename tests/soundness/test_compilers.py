@@ -353,6 +353,32 @@ def inference_mode_inside(compile):
 
 
 @case(CASES)
+def a_later_graph_changes_a_view(compile):
+    def of_the_run(x):
+        base = x * 2 + torch.rand(3, 4)
+        y = base[:, 1:3]
+        y.add_(y.sum().item())
+        r = y[1:].contiguous()
+        r.mul_(5)
+        q = y.reshape(-1)[1:]
+        q.mul_(2)
+        return base, y, r, q, y[1:].stride()
+
+    def of_an_input(x):
+        y = x[:, :2]
+        x.mul_(torch.rand(1).item())
+        y.mul_(y.sum().item())
+        z = y[1:].contiguous()
+        z.add_(1)
+        return x, y, z
+
+    for f in map(compile, (of_the_run, of_an_input)):
+        for i in range(4):
+            x = torch.arange(12.0).reshape(3, 4) + i
+            yield f(x), x
+
+
+@case(CASES)
 def a_compiler_stops_where_modes_are_switched(compile):
     def f(t):
         with torch.set_grad_enabled(False), torch.autocast("cpu", torch.bfloat16):
