@@ -528,9 +528,9 @@ def _schedule(
             step.symbolic or (numbers and step in numbers and _number(step))
         ):
             assert step.result is not None
-            schedule.op(
-                OpStep(step.func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
-            )
+            # A number does not change in place; torch.fx would give the old one's name to the new.
+            func = _IN_PLACE.get(step.func, step.func)
+            schedule.op(OpStep(func, step.args, step.kwargs, [((), step.result)], heard=step.heard))
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             schedule.host(step)
