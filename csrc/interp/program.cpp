@@ -54,17 +54,29 @@ class Frame {
 // So many objects are gathered on the stack.
 constexpr size_t kSmall = 16;
 
+// What the operands of an op are.
+class Gathered {
+ public:
+  Gathered(const Op& op, const Frame& frame) {
+    if (op.operands.size() > kSmall) {
+      large_.resize(op.operands.size());
+      objects = large_.data();
+    }
+    for (size_t i = 0; i < op.operands.size(); i++) objects[i] = frame.get(op.operands[i]);
+  }
+
+  PyObject** objects = small_;
+
+ private:
+  PyObject* small_[kSmall];
+  std::vector<PyObject*> large_;
+};
+
 bool run_distinct(const Op& op, const Frame& frame) {
   size_t n = op.operands.size();
-  PyObject* small[kSmall];
-  std::vector<PyObject*> large;
-  PyObject** objects = small;
-  if (n > kSmall) {
-    large.resize(n);
-    objects = large.data();
-  }
+  Gathered gathered(op, frame);
+  PyObject** objects = gathered.objects;
   for (size_t i = 0; i < n; i++) {
-    objects[i] = frame.get(op.operands[i]);
     if (std::binary_search(op.objects.begin(), op.objects.end(), objects[i])) return false;
   }
   std::sort(objects, objects + n);
@@ -74,14 +86,8 @@ bool run_distinct(const Op& op, const Frame& frame) {
 bool run_overlap(const Op& op, const Frame& frame) {
   const TensorApi* api = tensor_api();
   size_t n = op.operands.size(), m = (size_t)op.n;
-  PyObject* small[kSmall];
-  std::vector<PyObject*> large;
-  PyObject** objects = small;
-  if (n > kSmall) {
-    large.resize(n);
-    objects = large.data();
-  }
-  for (size_t i = 0; i < n; i++) objects[i] = frame.get(op.operands[i]);
+  Gathered gathered(op, frame);
+  PyObject** objects = gathered.objects;
   if (op.pairs.empty()) return api->apart(objects, m, n);
   for (size_t i = 0; i < m; i++) {
     for (size_t j = i + 1; j < n; j++) {

@@ -424,9 +424,17 @@ bool on_identity(PyObject* a, PyObject* b) {
   rely_on(s, b);
   // What is tracked is a copy; the interpreter keeps one object for each of these numbers.
   constexpr long kFirst = -5, kLast = 256;
-  int overflow = 0;
-  const long value = PyLong_AsLongAndOverflow(a, &overflow);
-  return overflow == 0 && value >= kFirst && value <= kLast && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  if (PyLong_CheckExact(a)) {
+    int overflow = 0;
+    const long value = PyLong_AsLongAndOverflow(a, &overflow);
+    if (overflow == 0 && value >= kFirst && value <= kLast) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+  }
+  if (a == b || Py_TYPE(a) != Py_TYPE(b) || !(PyFloat_CheckExact(a) || PyLong_CheckExact(a))) return false;
+  // One number at two places has a copy for each.
+  PyObject* same = ask(s, "same_number", a, b);
+  const bool result = same == Py_True;
+  Py_XDECREF(same);
+  return result;
 }
 
 void on_raised(PyObject* a, PyObject* b) {

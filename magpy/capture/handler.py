@@ -279,8 +279,19 @@ class Handler:
         if recorder.refusal is not None or recorder._depth:
             return _interp.fresh(value)
         if key is None:
-            return recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
-        return recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
+            own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
+        else:
+            own = recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
+        recorder.originals[id(own)] = value  # the session holds what is tracked
+        return own
+
+    def same_number(self, a: Any, b: Any) -> bool:
+        """Whether two numbers, of which copies are tracked, are one object."""
+        originals = self.recorder.originals
+        same = originals.get(id(a), a) is originals.get(id(b), b)
+        if same:
+            self.refuse("whether two numbers are one object is asked", "Compare them with ==")
+        return same
 
     def truth(self, v: Any) -> None:
         """The truth of a tracked value decides a jump."""

@@ -101,6 +101,8 @@ class Recorder(TorchFunctionMode):
         self._given_array = False
         self._leaf = False
         self._heard = False
+        # The program's own numbers by the identity of the copies that stand for them.
+        self.originals: dict[int, Any] = {}
         # Tensors of no dimensions by the numbers that they hold.
         self._scalar_tensors: dict[Var, Var] = {}
         self._loose: set[Var] = set()
@@ -369,6 +371,7 @@ class Recorder(TorchFunctionMode):
         fresh = _interp.fresh(value)
         var = self.new_var()
         self.record.numbers[id(fresh)] = fresh
+        self.originals[id(fresh)] = value
         self._add(
             HostStep(identity, (OutsideRef(fresh),), {}, "bind", type(value), [], "", result=var)
         )

@@ -470,6 +470,27 @@ def numbers_in_arguments(compile):
         yield attempt(c, rows(2), Options(i * 0.5, i), {"k": i * 2.0})
 
 
+@case(CASES, refused="one object")
+def one_number_at_two_places(compile):
+    class Box:
+        pass
+
+    box = Box()
+
+    def f(x, n, m):
+        return x * box.a, box.a is box.b, n is m, box.a is None, box.a == n
+
+    c = compile(f)
+    for i in range(4):
+        box.a = box.b = i + 0.5
+        yield c(rows(2), box.a, box.a)
+    for i in range(4):
+        box.a, box.b = i + 0.25, i + 0.75
+        yield c(rows(2), box.a, box.b)
+    box.a = box.b = math.nan
+    yield c(rows(2), box.a, box.a)
+
+
 @case(CASES)
 def a_number_that_is_written_too(compile):
     class Box:
