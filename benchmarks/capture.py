@@ -115,7 +115,7 @@ def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", action="append", choices=list(STANDARD), help="default: four")
-    parser.add_argument("--system", action="append", choices=systems.SYSTEMS[1:3])
+    parser.add_argument("--system", action="append", choices=systems.PAIR)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="also print a profile of magpy")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
@@ -124,7 +124,7 @@ def main() -> None:
         child(*options.child)
         return
     models = options.model or list(MODELS)
-    names = options.system or ["torch.compile", "magpy"]
+    names = options.system or list(systems.PAIR)
     found = measure_all(models, names, options.repeats)
     rows = []
     for model in models:

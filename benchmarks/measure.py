@@ -6,6 +6,7 @@ Does not own: models, nor what is compared.
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import statistics
@@ -40,6 +41,14 @@ def seconds(value: float) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
     return f"{value * 1e9:.3g} ns"
+
+
+def size(value: float) -> str:
+    """A number of bytes with a unit and three digits."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.0f} B"
 
 
 def synchronize(device: str) -> None:
@@ -93,6 +102,27 @@ def summary(values: Sequence[float]) -> Timing:
     return Timing(middle, low, high, min(values))
 
 
+def peak_memory(call: Callable[[], Any], device: str = "cpu") -> int:
+    """Bytes that torch's allocator holds at most in one call, beyond what it held before."""
+    call()
+    synchronize(device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        synchronize(device)
+        return int(torch.cuda.max_memory_allocated()) - before
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = call()
+    del result
+    recorded: Any = profiler.profiler
+    events = recorded.kineto_results.events()
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    return max(itertools.accumulate((n for _, n in changes), initial=0))
+
+
 def tensors(value: Any, seen: set[int] | None = None) -> list[torch.Tensor]:
     """Every tensor in a result, in order, looking into containers and objects."""
     seen = set() if seen is None else seen
@@ -119,7 +149,7 @@ def worst_difference(got: Any, want: Any) -> float:
     for x, y in zip(a, b, strict=True):
         if x.shape != y.shape or x.dtype != y.dtype:
             return float("inf")
-        x, y = x.detach().double(), y.detach().double()
+        x, y = x.detach().cpu().double(), y.detach().cpu().double()
         error = (x - y).abs() / (1 + y.abs())
         error[(x == y) | (x.isnan() & y.isnan())] = 0.0  # equal infinities would subtract to NaN
         if error.numel():

@@ -38,11 +38,11 @@ def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", action="append", choices=MODELS, help="default: all")
-    parser.add_argument("--system", action="append", choices=systems.SYSTEMS[1:3])
+    parser.add_argument("--system", action="append", choices=systems.PAIR)
     parser.add_argument("--rounds", type=int, default=75)
     parser.add_argument("--budget", type=float, default=1.5, help="seconds for each system")
     options = parser.parse_args()
-    names = options.system or ["torch.compile", "magpy"]
+    names = options.system or list(systems.PAIR)
     rows = []
     with torch.no_grad():
         for name in options.model or MODELS:

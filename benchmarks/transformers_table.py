@@ -24,7 +24,7 @@ def captured(name: str) -> dict[str, Any]:
     entry = next(m for m in ZOO if m.name == name)
     found: dict[str, Any] = {"model": name, "kind": entry.kind}
     inputs = entry.example()
-    for system in ("torch.compile", "magpy"):
+    for system in systems.PAIR:
         model = entry.build()
         with torch.no_grad():
             warm_up = systems.compile_with(system, torch.nn.Identity(), backend="eager")

@@ -21,7 +21,7 @@ from torch import nn
 from benchmarks import measure, systems
 from benchmarks.models.case import SMALL, transformers_model
 
-SYSTEMS = ("eager", "torch.compile", "magpy")
+SYSTEMS = ("eager", *systems.PAIR)
 TOKENS = 100
 _SIZES = {**SMALL, "vocab_size": TOKENS, "hidden_size": 256, "intermediate_size": 1024}
 
@@ -64,7 +64,7 @@ class Batches:
 
     def __init__(self, make: Callable[..., Any], first: list[Any], second: list[Any]) -> None:
         """Keeps the sizes of both series."""
-        self.make = make
+        self.labels = ["x".join(map(str, size)) for size in second]
         self.series = [[make(*size) for size in sizes] for sizes in (first, second)]
 
     def steps(self, model: Any, series: int, device: str) -> Iterable[tuple[float, Any]]:
@@ -78,6 +78,7 @@ class Decoding:
 
     def __init__(self, lengths: tuple[int, int]) -> None:
         """Keeps how many tokens each series decodes."""
+        self.labels = [str(i) for i in range(lengths[1])]
         self.lengths = lengths
 
     def steps(self, model: Any, series: int, device: str) -> Iterable[tuple[float, Any]]:
@@ -129,46 +130,67 @@ def cases(device: str) -> dict[str, tuple[Callable[[], nn.Module], Any]]:
     }
 
 
-def row(name: str, device: str, backend: str) -> list[list[str]]:
-    """The rows of one case, one for each system."""
+def measured(name: str, device: str, backend: str, rounds: int = 7) -> dict[str, Any]:
+    """The record of one case.
+
+    For each system: `first` (seconds of the first series, compiling included), `graphs` (compiled
+    for both series), `steps` (each call's median in the second series), `difference` to eager.
+    """
     make, calls = cases(device)[name]
     torch.manual_seed(0)
     model = make().to(device)
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    compiled: dict[str, Any] = {}
     wanted: list[Any] = []
+    systems.reset()
     for system in SYSTEMS:
-        systems.reset()
-        compiled = systems.compile_with(system, model, backend=backend)
-        results = list(calls.steps(compiled, 0, device))
+        compiled[system] = systems.compile_with(system, model, backend=backend)
+        results = list(calls.steps(compiled[system], 0, device))
         wanted = [out for _, out in results] if system == "eager" else wanted
         worst = max(
             measure.worst_difference(out, want)
             for (_, out), want in zip(results, wanted, strict=True)
         )
-        found[system] = {"first": sum(s for s, _ in results), "worst": worst, "call": compiled}
         # The second series once, so that what it is compiled for is not in its time.
-        list(calls.steps(compiled, 1, device))
-        found[system]["graphs"] = _graphs(system, compiled)
-        found[system]["seconds"] = []
-    for _ in range(7):
-        running = {s: iter(calls.steps(found[s]["call"], 1, device)) for s in SYSTEMS}
-        for steps in zip(*running.values(), strict=True):
+        list(calls.steps(compiled[system], 1, device))
+        rows[system] = {
+            "first": sum(s for s, _ in results),
+            "graphs": _graphs(system, compiled[system]),
+            "difference": worst,
+        }
+    samples: dict[str, list[list[float]]] = {system: [] for system in SYSTEMS}
+    for _ in range(rounds):
+        running = [calls.steps(compiled[system], 1, device) for system in SYSTEMS]
+        for i, steps in enumerate(zip(*running, strict=True)):
             for system, (seconds, out) in zip(SYSTEMS, steps, strict=True):
-                found[system]["seconds"].append(seconds)
-                difference = measure.worst_difference(out, steps[0][1])
-                found[system]["worst"] = max(found[system]["worst"], difference)
-    eager = statistics.median(found["eager"]["seconds"])
-    return [
-        [
-            name,
-            system,
-            measure.seconds(found[system]["first"]),
-            found[system]["graphs"],
-            f"{eager / statistics.median(found[system]['seconds']):.2f}x",
-            f"{found[system]['worst']:.1e}",
+                if i == len(samples[system]):
+                    samples[system].append([])
+                samples[system][i].append(seconds)
+                row, difference = rows[system], measure.worst_difference(out, steps[0][1])
+                row["difference"] = max(row["difference"], difference)
+    for system in SYSTEMS:
+        rows[system]["steps"] = [statistics.median(s) for s in samples[system]]
+    return {"varying": name, "device": device, "labels": calls.labels, "systems": rows}
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """The records in Markdown."""
+    lines = []
+    for record in records:
+        eager = sum(record["systems"]["eager"]["steps"])
+        lines += [
+            [
+                record["varying"],
+                system,
+                measure.seconds(row["first"]),
+                row["graphs"],
+                f"{eager / sum(row['steps']):.2f}x",
+                f"{row['difference']:.1e}",
+            ]
+            for system, row in record["systems"].items()
         ]
-        for system in SYSTEMS
-    ]
+    header = ["sizes", "system", "first series", "graphs", "speed-up over eager", "difference"]
+    return measure.table(header, lines)
 
 
 def _graphs(system: str, compiled: Any) -> str:
@@ -185,15 +207,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--backend", default="inductor")
     arguments = parser.parse_args()
-    header = ["sizes", "system", "first series", "graphs", "speed-up over eager", "difference"]
     with torch.no_grad():
-        rows = [
-            r
-            for name in cases(arguments.device)
-            for r in row(name, arguments.device, arguments.backend)
+        found = [
+            measured(name, arguments.device, arguments.backend) for name in cases(arguments.device)
         ]
     print(f"{measure.machine_line(arguments.device)}; backend {arguments.backend}\n")
-    print(measure.table(header, rows))
+    print(table(found))
 
 
 if __name__ == "__main__":

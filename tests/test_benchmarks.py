@@ -1,0 +1,158 @@
+"""The benchmark suite's own arithmetic: what it counts, and what its report says of it."""
+
+import argparse
+import json
+
+import pytest
+import torch
+
+from benchmarks import __main__ as program
+from benchmarks import measure, report, suite, systems
+from benchmarks.models import SUITE
+
+
+def record(name, batch, **seconds):
+    rows = {
+        system: {"seconds": s, "low": s * 0.9, "high": s * 1.1, "memory": 1000, "graphs": "1"}
+        for system, s in seconds.items()
+    }
+    for system in ("torch.compile", "magpy"):
+        if system in rows:
+            rows[system] |= {"start": 5.0, "backend": 4.0, "overhead": 1e-5}
+    return {"case": name, "batch": batch, "device": "cpu", "dtype": "float32", "systems": rows}
+
+
+RECORDS = [
+    record("A", 1, **{"eager": 4e-3, "torch.compile": 2e-3, "magpy": 1e-3}),
+    record("B", 1, **{"eager": 1e-3, "torch.compile": 1e-3, "magpy": 2e-3}),
+    {
+        "case": "C",
+        "batch": 16,
+        "device": "cpu",
+        "dtype": "float32",
+        "systems": {"eager": {"error": "OSError: gone"}, "magpy": {"error": "wrong result"}},
+    },
+    {"case": "D", "batch": 1, "device": "cpu", "systems": {}, "error": "not done after 9 s"},
+    {
+        "varying": "batch",
+        "device": "cpu",
+        "labels": ["2", "3"],
+        "systems": {
+            "eager": {"first": 1.0, "graphs": "-", "difference": 0.0, "steps": [2e-3, 4e-3]},
+            "magpy": {"first": 2.0, "graphs": "2", "difference": 1e-6, "steps": [1e-3, 2e-3]},
+        },
+    },
+]
+NAMES = ["eager", "torch.compile", "magpy"]
+
+
+def test_only_cases_that_both_ran_count():
+    assert report.speedups(RECORDS[:4], "magpy") == {"A batch 1": 4.0, "B batch 1": 0.5}
+    over = report.speedups(RECORDS[:4], "magpy", "torch.compile")
+    assert over == {"A batch 1": 2.0, "B batch 1": 0.5}
+
+
+def test_the_report_says_means_losses_and_failures():
+    text = report.markdown(RECORDS, NAMES, "cpu")
+    assert "- magpy: 1.41x eager (geometric mean, 2 of 4 cases; least 0.50x, B batch 1;" in text
+    assert "- magpy: 1.00x torch.compile (geometric mean, 2 of 4 cases;" in text
+    assert "- C batch 16, magpy: wrong result" in text
+    assert "- D batch 1: not done after 9 s" in text
+    assert "4 ms ±10%" in text and "1 ms ±10%, 4.00x" in text
+    row = next(line for line in text.splitlines() if line.startswith("| batch") and "magpy" in line)
+    assert [c.strip() for c in row.split("|")[3:6]] == ["2 s", "2", "2.00x"]
+    costs = [line for line in text.splitlines() if line.startswith("| A ")][1]
+    assert [c.strip() for c in costs.split("|")[3:9]] == [
+        "1 s",
+        "1 s",
+        "4 s",
+        "4 s",
+        "10 us",
+        "10 us",
+    ]
+
+
+def test_the_report_is_written_and_read_again(tmp_path):
+    report.write(RECORDS, NAMES, tmp_path, "suite-cpu", "cpu")
+    assert json.loads((tmp_path / "suite-cpu.json").read_text())["cases"] == RECORDS
+    assert (tmp_path / "suite-cpu.md").read_text().startswith("# Speed of the suite")
+
+
+def options(**given):
+    found = {"case": None, "quick": False, "batch": None, "part": "1/1", **given}
+    return argparse.Namespace(**found)
+
+
+def test_parts_are_all_of_it_and_nothing_twice():
+    whole = program.jobs(options())
+    assert {name for name, batch in whole if batch} == {c.name for c in SUITE}
+    parts = [job for i in (1, 2, 3) for job in program.jobs(options(part=f"{i}/3"))]
+    assert sorted(parts) == sorted(whole)
+    assert len(set(whole)) == len(whole)
+    for part in ("0/3", "4/3", "x", "1", "1/0"):
+        with pytest.raises(ValueError, match="is not I/N"):
+            program.jobs(options(part=part))
+
+
+@pytest.mark.parametrize("system", ["eager", "torchscript", "magpy"])
+def test_every_system_gives_the_model_s_result(system):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        compiled = systems.compile_with(system, model, "eager", (x,))
+        assert measure.worst_difference(compiled(x), model(x)) == 0.0
+
+
+def test_an_unknown_system_is_named():
+    with pytest.raises(ValueError, match="unknown system 'nothing'; known: eager, "):
+        systems.compile_with("nothing", torch.nn.Identity())
+
+
+def test_systems_of_accelerators_are_not_used_without_one():
+    assert [s for s in systems.usable("cpu") if "reduce" in s] == []
+    assert [s for s in systems.usable("cuda") if "reduce" in s] == [
+        "torch.compile reduce-overhead",
+        "magpy reduce-overhead",
+    ]
+
+
+def test_the_memory_of_a_call_is_what_it_holds_at_most():
+    x = torch.ones(1000, 1000)
+
+    def call():
+        y = x + 1
+        z = y * 2
+        del y
+        return z.sum()
+
+    assert 8_000_000 <= measure.peak_memory(call) < 8_100_000
+    assert measure.peak_memory(lambda: x) == 0
+
+
+def test_only_the_outermost_compilation_is_counted(monkeypatch):
+    from torch._inductor import compile_fx as module
+
+    def compile_fx(depth):
+        return depth and module.compile_fx(depth - 1)
+
+    monkeypatch.setattr(module, "compile_fx", compile_fx)
+    with systems.backend_seconds() as spent:
+        module.compile_fx(2)
+        module.compile_fx(0)
+    assert len(spent) == 2
+    assert module.compile_fx is compile_fx
+
+
+def test_a_wrong_result_is_not_timed(monkeypatch):
+    monkeypatch.setattr(
+        systems,
+        "compile_with",
+        lambda system, model, *_: lambda *x: model(*x) if system == "eager" else x,
+    )
+    found = suite.measured(
+        "LSTM", 1, suite.Settings(("eager", "torchscript"), rounds=2, budget=0.01)
+    )
+    assert found["systems"]["torchscript"]["error"] == "wrong result"
+    assert "seconds" not in found["systems"]["torchscript"]
+    assert found["systems"]["eager"]["seconds"] > 0
+    assert found["systems"]["eager"]["memory"] > 0
