@@ -26,8 +26,7 @@ from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, opaque
 from magpy.capture.effects import container_states
 from magpy.capture.leaves import Effect
-from magpy.capture.steps import EffectStep, HostStep, is_leaf
-from magpy.capture.where import where_text
+from magpy.capture.steps import EffectStep, is_leaf
 from magpy.errors import Refusal
 
 if TYPE_CHECKING:
@@ -315,7 +314,7 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
     owner = getattr(f, "__self__", None)
     recorder = h.recorder
-    if recorder._depth or recorder.refusal is not None or h.refusal is not None:
+    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
         return ABSENT
     if owner is None or isinstance(owner, type) or not _outside_generator(h, owner):
         h.refuse(f"{leaves.name_of(f)} draws from a generator that the call made")
@@ -330,19 +329,7 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         h.session.touch(args[0])
         draw = owner._randbelow  # type: ignore[attr-defined]
         i = draw(len(args[0]))
-        recorder._add(
-            HostStep(
-                draw,
-                (len(args[0]),),
-                {},
-                "leaf",
-                i,
-                [],
-                where_text(),
-                recorder.dirty(),
-                owner=owner,
-            )
-        )
+        recorder.note(draw, (len(args[0]),), {}, "leaf", i, owner=owner)
         return args[0][i]
     if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
         h.refuse(f"{leaves.name_of(f)} is called")
@@ -361,18 +348,17 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def seed(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Torch's generators are seeded: done again between the same operations."""
     recorder = h.recorder
-    if recorder._depth or recorder.refusal is not None or h.refusal is not None:
+    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
         return ABSENT
     plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-    where, dirty = where_text(), recorder.dirty()
-    recorder._depth += 1
+    recorder.depth += 1
     try:
         result = f(*args, **kwargs)
     finally:
-        recorder._depth -= 1
+        recorder.depth -= 1
     h.session.reach(result)
     recorder.record.random = True
-    recorder._add(HostStep(f, *plan, "none", None, [], where, dirty, random=True, mutates=True))
+    recorder.note(f, *plan, "none", random=True, mutates=True)
     return result
 
 
@@ -400,24 +386,13 @@ def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if not h.session.is_outside(result):
         h.session.reach(result)
     recorder = h.recorder
-    if recorder.refusal is None and not recorder._depth:
+    if recorder.refusal is None and not recorder.depth:
         kept = leaves.remembered(memo, None if kwargs else args, result)
         if kept is None:
             h.refuse(f"{leaves.name_of(memo)} is called, an lru_cache that keeps nothing")
         else:
             h.memos.append((memo, *kept))
-        recorder._add(
-            HostStep(
-                f,
-                recorder.convert_all(args),
-                recorder.convert_all(kwargs),
-                "call",
-                None,
-                [],
-                where_text(),
-                recorder.dirty(),
-            )
-        )
+        recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
     return result
 
 

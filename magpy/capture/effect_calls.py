@@ -43,7 +43,7 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
             )
     h.called_effect = f, step
-    h.recorder._depth += 1
+    h.recorder.depth += 1
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at
 
@@ -123,7 +123,7 @@ def _looked_at(h: Handler, values: Any) -> list[Any]:
         if len(seen) > _REACH:
             raise Refusal("it is given too many objects to tell which of them the call changes")
         if isinstance(v, torch.Tensor):
-            var = h.recorder.known(v)
+            var = h.recorder.tensors.known(v)
             tensors.append(v if var is None else var)
         elif isinstance(v, dict):
             todo.extend(dict.values(v))

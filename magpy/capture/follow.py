@@ -98,7 +98,7 @@ class Follower:
 
     def _converted(self, v: Any) -> Any:
         if isinstance(v, torch.Tensor):
-            return Ref(self._recorder.var_of(v))
+            return Ref(self._recorder.tensors.var_of(v))
         return type(v)(map(self._converted, v)) if type(v) in (tuple, list) else v
 
     def _given(self, values: Any) -> Callable[[Var], Any]:
@@ -107,8 +107,9 @@ class Follower:
         A number that differs from call to call is only given to operations whose results look the
         same whatever it is (`ARITHMETIC`).
         """
+        known, tracked = self._recorder.tensors.known, self._recorder.tracked
         by_var = {
-            self._recorder.known(v) if isinstance(v, torch.Tensor) else self._recorder.tracked(v): v
+            known(v) if isinstance(v, torch.Tensor) else tracked(v): v
             for v in leaves(values)
             if isinstance(v, (torch.Tensor, int, float))
         }

@@ -27,7 +27,6 @@ from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
     LEAF_TYPES,
     EffectStep,
-    HostStep,
     OutsideRef,
     Record,
     Var,
@@ -96,11 +95,11 @@ class Handler:
         if isinstance(v, BaseException):
             return self.recorder.raised_by(v)
         if isinstance(v, torch.Tensor):
-            var = self.recorder.known(v)
+            var = self.recorder.tensors.known(v)
             if var is not None:
                 return var
             if self.session.is_outside(v):
-                return self.recorder.var_of(v)
+                return self.recorder.tensors.var_of(v)
         elif self.recorder.any_tracked:
             number = self.session.tracked(v)
             return Var(number) if number is not None else None
@@ -253,7 +252,7 @@ class Handler:
             written: the tracked arrays that it may have changed.
         """
         recorder = self.recorder
-        if recorder.refusal is not None or recorder._depth:
+        if recorder.refusal is not None or recorder.depth:
             return result
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
@@ -276,7 +275,7 @@ class Handler:
     def counter(self, holder: Any, key: Any, value: Any) -> Any:
         """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
         recorder = self.recorder
-        if recorder.refusal is not None or recorder._depth:
+        if recorder.refusal is not None or recorder.depth:
             return _interp.fresh(value)
         if key is None:
             own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
@@ -397,13 +396,12 @@ class Handler:
             written: the tracked arrays that it may have changed; the first argument if None.
         """
         recorder = self.recorder
-        if recorder.refusal is not None or recorder._depth:
+        if recorder.refusal is not None or recorder.depth:
             return
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
             self._notes_writing(args[:1] if written is None else written)
-            where, dirty = where_text(2), recorder.dirty()
-            recorder._add(HostStep(f, *plan, "none", None, [], where, dirty))
+            recorder.note(f, *plan, "none")
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
@@ -439,7 +437,7 @@ class Handler:
         if leaves.classify(f) is Leaf.TORCH:
             before = self.recorder.operations
             result = f(*args, **kwargs)
-            if self.recorder.operations == before and not self.recorder.fresh(result):
+            if self.recorder.operations == before and not self.recorder.tensors.fresh(result):
                 self.session.rely_on((args, kwargs))
             return result
         if leaves.is_numpys(f) and arrays.arrays_in((args, kwargs)):
@@ -501,7 +499,7 @@ class Handler:
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tensors: one of numpy, which takes their data, is redone."""
         recorder = self.recorder
-        if recorder.refusal is not None or recorder._depth or self.refusal is not None:
+        if recorder.refusal is not None or recorder.depth or self.refusal is not None:
             return ABSENT
         if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
             # len() itself would make a number of its own of the one that is followed.
@@ -514,7 +512,7 @@ class Handler:
         for a in values:
             if self.session.tracked(a) is None:
                 self.session.touch(a)
-        recorder._depth += 1
+        recorder.depth += 1
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
             result = arrays.call_without_writing(f, args, kwargs)
@@ -527,7 +525,7 @@ class Handler:
             self.refuse(f"{leaves.name_of(f)} raises for a tensor")
             raise
         finally:
-            recorder._depth -= 1
+            recorder.depth -= 1
         try:
             return recorder.called(f, *plan, result)
         except Refusal as r:
@@ -540,7 +538,7 @@ class Handler:
         Args:
             result: its result, or ABSENT if it raised.
         """
-        self.recorder._depth -= 1
+        self.recorder.depth -= 1
         f, step = self.called_effect
         self.called_effect = None, None
         for place in self.unwarned:
@@ -553,7 +551,7 @@ class Handler:
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""
-        if self.recorder._depth or self.refusal is not None or self.recorder.refusal is not None:
+        if self.recorder.depth or self.refusal is not None or self.recorder.refusal is not None:
             return
         owner = getattr(f, "__self__", None)
         method = (
@@ -570,7 +568,7 @@ class Handler:
                 and not isinstance(owner, (types.ModuleType, type))
                 and not self.session.is_outside(owner)
             ):
-                if self.recorder.fresh(result):
+                if self.recorder.tensors.fresh(result):
                     raise Refusal(
                         f"{leaves.name_of(f)} returns a tensor that magpy did not see being made",
                         where_text(),

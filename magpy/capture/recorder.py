@@ -1,19 +1,16 @@
 """The recorder: sees every tensor operation of the watched run and writes it down as a step.
 
-Owns the identity of tensors (which variable a tensor object is) and the decision what an operation
-is: a node of the operator graph, a read of metadata, or a value that depends on data.  Does not own
-Python state (csrc/interp/session_state.cpp), nor the segments and the code made of the steps
-(magpy/mock).  Used by magpy/capture/session.py.
+Owns the decision what an operation is: a node of the operator graph, a read of metadata, or a value
+that depends on data.  Does not own which variable a tensor is (magpy/capture/identity.py), Python
+state (csrc/interp/session_state.cpp), nor the segments and the code made of the steps (magpy/mock).
+Used by magpy/capture/session.py.
 
-Tensors made by the program are held weakly, so a capture needs no more memory than eager.
 Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/torch.overrides.html
 """
 
 from __future__ import annotations
 
-import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +19,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
-from magpy.capture import memory
-from magpy.capture.effects import CONTAINERS, container_states, content_of
 from magpy.capture.follow import Follower
+from magpy.capture.identity import Identity
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.looks import current_modes, tensor_meta, unheard
 from magpy.capture.operations import (
@@ -45,12 +41,12 @@ from magpy.capture.operations import (
     sized,
     would_write,
 )
+from magpy.capture.overloads import Below, dispatched, hears
+from magpy.capture.sharing import Shared
 from magpy.capture.steps import (
     LEAF_TYPES,
-    Fresh,
     HostStep,
     ModeStep,
-    Nested,
     OpStep,
     OutsideRef,
     Record,
@@ -60,8 +56,8 @@ from magpy.capture.steps import (
     identity,
     is_leaf,
 )
-from magpy.capture.symbols import Dims, Symbols, is_open, plain
-from magpy.capture.trees import Sizes, collect, has_ref, rebuilt, tensors
+from magpy.capture.symbols import Symbols, is_open, plain
+from magpy.capture.trees import Sizes, collect, has_ref, variables
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
@@ -107,129 +103,39 @@ class Recorder(TorchFunctionMode):
         self._scalar_tensors: dict[Var, Var] = {}
         self._loose: set[Var] = set()
         self._ever_loose: set[Var] = set()
-        # (address of a container, class or globals; name; where) changed below an operation.
-        self._changed_below: list[tuple[int, Any, str]] = []
-        self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
-        self._memories = 0
         # Of the operation that is about to be written down: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
-        # Arrays and other buffers given to an operation, with the copies kept of them.
-        self._buffers: list[tuple[Any, Any]] = []
-        # Those of the run whose memory a tensor has, with what they held then, by that memory.
-        self._shared: dict[int, tuple[Any, bytes, str]] = {}
         self.any_tracked = False
         self.direct = False
         self.operations = 0
         self.record = Record()
         self._is_outside = is_outside
-        self._known: dict[int, tuple[weakref.ref[Any], Var]] = {}
-        self._versions: dict[Var, int] = {}
+        self.tensors = Identity(self.record, is_outside, symbols)
+        self._below = Below(session)
+        self._shared = Shared(self.tensors, self.record)
         self._start = current_modes()
         self._modes = self._start
-        self._depth = 0
+        #: What happens within operations, and other calls that are redone whole, is not recorded.
+        self.depth = 0
         self.refusal: Refusal | None = None
         self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
-        self.metas: dict[int, Any] = {}
         self._errors: dict[int, tuple[type, str, Var]] = {}
 
     # ------------------------------------------------------------- identity
-
-    def new_var(self, tensor: Any = None) -> Var:
-        """A fresh variable, for `tensor` if one is given."""
-        var = Var(self.record.nvars)
-        self.record.nvars += 1
-        if tensor is not None:
-            self._remember(tensor, var)
-            self.record.storages[var] = self._memory_of(tensor)
-            if type(tensor) is not torch.Tensor:
-                self.record.types[var] = type(tensor)
-            elif tensor.is_nested:
-                self.record.types[var] = Nested
-        return var
-
-    def _memory_of(self, tensor: Any) -> int:
-        """A number for the tensor's memory, the same for tensors alive together that share it.
-
-        An address alone would not do, because memory that was freed is used again.
-        """
-        address = _storage(tensor)
-        if address == 0:
-            return 0
-        number, users = self._memory.get(address, (0, []))
-        users = [ref for ref in users if ref() is not None]
-        if not users:
-            self._memories += 1
-            number = self._memories
-        self._memory[address] = (number, [*users, weakref.ref(tensor)])
-        return number
-
-    def _remember(self, tensor: Any, var: Var) -> None:
-        key = id(tensor)
-        known = self._known
-
-        def forget(ref: weakref.ref[Any]) -> None:
-            entry = known.get(key)
-            if entry is not None and entry[0] is ref:
-                del known[key]
-
-        known[key] = (weakref.ref(tensor, forget), var)
-
-    def known(self, tensor: Any) -> Var | None:
-        """The variable of a tensor that the run made or used, or None."""
-        entry = self._known.get(id(tensor))
-        return entry[1] if entry is not None and entry[0]() is tensor else None
 
     def tracked(self, value: Any) -> Var | None:
         """The variable of a number that differs from call to call, or None."""
         return self._session.tracked(value) if self.any_tracked else None
 
-    def var_of(self, tensor: Any) -> Var:
-        """The variable of a tensor; an outside tensor becomes an input.
-
-        Raises:
-            Refusal: nothing recorded made the tensor, and nothing watched reached it.
-        """
-        var = self.known(tensor)
-        if var is not None:
-            return var
-        if not self._is_outside(tensor):
-            raise refuse(
-                "a tensor is used that came from a call which magpy did not see",
-                "Register the function that returns it with magpy.allow_in_graph, or keep the "
-                "tensor where the program can be seen to read it",
-            )
-        var = self.new_var(tensor)
-        self.record.inputs[var] = tensor
-        # The guard is on what the tensor was before the run changed it.
-        dims = Dims()
-        if self.symbols is not None and not self.symbols.fixed:
-            with unheard():
-                dims = self.symbols.tensor(var, tensor)
-        self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
-        self._versions[var] = _tensor.tensor_version(tensor)
-        return var
-
-    def fresh(self, result: Any) -> list[Any]:
-        """The tensors in a result that come from nothing that was seen."""
-        return [t for t in tensors(result) if self.known(t) is None and not self._is_outside(t)]
-
     def is_loose(self, found: set[Var]) -> bool:
         """Whether the shape of one of these variables follows from data."""
         return bool(found & self._loose)
 
-    def dirty(self) -> frozenset[Var]:
-        """The outside tensors that were changed in place so far."""
-        return frozenset(
-            v
-            for v, n in self._versions.items()
-            if n >= 0 and _tensor.tensor_version(self.record.inputs[v]) != n
-        )
-
     def convert(self, v: Any) -> Any:
         """An argument as a step keeps it."""
         if isinstance(v, torch.Tensor):
-            return Ref(self.var_of(v))
+            return Ref(self.tensors.var_of(v))
         t = type(v)
         if self.any_tracked:
             var = self._session.tracked(v)
@@ -257,8 +163,7 @@ class Recorder(TorchFunctionMode):
         ):
             return v
         if isinstance(v, np.generic) or t is np.ndarray or t is bytearray:
-            self._buffers.append((v, v.copy()))
-            return self._buffers[-1][1]
+            return self._shared.copy(v)
         return self._convert_object(v, t)
 
     def _convert_object(self, v: Any, t: type) -> Any:
@@ -268,9 +173,8 @@ class Recorder(TorchFunctionMode):
             return {k: self.convert(x) for k, x in v.items()}
         if isinstance(v, torch.Generator) and not self._is_outside(v):
             raise refuse("a random generator that the call made is used")
-        if memory.of_buffer(v) is not None:
-            self._buffers.append((v, v))
-        if self._depth == 0 and not self._direct_python(v, t):
+        self._shared.give(v)
+        if self.depth == 0 and not self._direct_python(v, t):
             raise refuse(
                 f"a {t.__name__} is given to a tensor operation, which asks it for numbers",
                 "Convert it first, with int(), float() or list()",
@@ -310,9 +214,7 @@ class Recorder(TorchFunctionMode):
             plain(self.symbols.numbers[var])
             return
         kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
-        self._add(
-            HostStep(identity, (Ref(var),), {}, kind, expected, [], where_text(2), self.dirty())
-        )
+        self.note(identity, (Ref(var),), {}, kind, expected)
 
     def track(
         self,
@@ -324,7 +226,6 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Notes that `func` of converted arguments gave `result`; returns it, or its equal."""
         t = type(result)
-        where = where_text(3)
         if self._follower is not None and not kwargs and owner is None:
             followed = self._follower.number(func, args, result)
             if followed is not _interp.ABSENT:
@@ -340,66 +241,46 @@ class Recorder(TorchFunctionMode):
                 else ("bind", t)
             )
         elif is_leaf(result):
-            self._add(
-                HostStep(func, args, kwargs, "leaf", result, [], where, self.dirty(), owner=owner)
-            )
+            self.note(func, args, kwargs, "leaf", result, owner=owner)
             return result
         elif t.__module__ == "numpy":
-            self._add(
-                HostStep(func, args, kwargs, "array", result, [], where, self.dirty(), owner=owner)
-            )
+            self.note(func, args, kwargs, "array", result, owner=owner)
             return result
         else:
             raise refuse(
                 f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from "
                 "call to call"
             )
-        var = self.new_var()
-        self._add(
-            HostStep(
-                func, args, kwargs, kind, expected, [], where, self.dirty(), result=var, owner=owner
-            )
-        )
-        self._session.track(result, var)
-        self.any_tracked = True
+        var = self.tensors.new()
+        self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
+        self._is_tracked(result, var)
         return result
+
+    def _is_tracked(self, value: Any, var: Var) -> None:
+        self._session.track(value, var)
+        self.any_tracked = True
 
     # ------------------------------------------------------------- numbers that vary
 
     def argument(self, value: Any) -> Any:
         """A number among the arguments becomes an input.  Returns an equal one to use instead."""
         fresh = _interp.fresh(value)
-        var = self.new_var()
+        var = self.tensors.new()
         self.record.numbers[id(fresh)] = fresh
         self.originals[id(fresh)] = value
-        self._add(
+        self.add(
             HostStep(identity, (OutsideRef(fresh),), {}, "bind", type(value), [], "", result=var)
         )
-        self._session.track(fresh, var)
-        self.any_tracked = True
+        self._is_tracked(fresh, var)
         if self.symbols is not None:
             self.symbols.number(var, fresh)
         return fresh
 
     def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
         """A number that the run computes from sizes.  Returns an equal one, and its variable."""
-        value, var = _interp.fresh(value), self.new_var()
-        self._add(
-            HostStep(
-                func,
-                args,
-                {},
-                "bind",
-                type(value),
-                [],
-                where_text(4),
-                self.dirty(),
-                result=var,
-                symbolic=True,
-            )
-        )
-        self._session.track(value, var)
-        self.any_tracked = True
+        value, var = _interp.fresh(value), self.tensors.new()
+        self.note(func, args, {}, "bind", type(value), result=var, symbolic=True)
+        self._is_tracked(value, var)
         return value, var
 
     def convert_all(self, values: Any) -> Any:
@@ -414,11 +295,11 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
-        if self._depth or self.refusal is not None:
+        if self.depth or self.refusal is not None:
             return func(*args, **(kwargs or {}))
         _interp.pause()
         try:
-            hearing = [t for t in types if _hears(t)] if self._session is not None else []
+            hearing = [t for t in types if hears(t)] if self._session is not None else []
             if not hearing:
                 return self._operation(func, args, kwargs or {})
             if not any(issubclass(t, torch.Tensor) for t in hearing):
@@ -431,68 +312,25 @@ class Recorder(TorchFunctionMode):
             _interp.resume()
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """An operation on objects that are no tensors: what their methods do is the program's.
-
-        Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-python-api
-        """
-        given = (func, types, args) if kwargs is None else (func, types, args, kwargs)
-        for t in types:
-            owner = _first_of(t, (*args, *(kwargs or {}).values()))
-            if owner is None:
-                break
-            method = _interp.call(getattr, (owner, "__torch_function__"), {})
-            with self:  # torch has put the mode aside
-                result = _interp.watched(method, given, {})
-            if result is not NotImplemented:
-                return result
+        result = dispatched(self, func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
         self.refusal = refuse("no __torch_function__ takes the operation")
         return func(*args, **(kwargs or {}))
 
     def _overloaded(
         self, func: Any, hearing: list[type], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """An operation on a subclass, below which Python runs unwatched: the graph runs it again.
-
-        What it does to containers that the rest of the call looks at cannot be told apart from
-        what the call does.
-        """
-        before = container_states(self._session)
-        names, contents = _within_reach(hearing)
+        """An operation on a subclass, below which Python runs unwatched: a graph runs it again."""
+        before = self._below.before(hearing)
         self._heard = True
         try:
             result = self._operation(func, args, kwargs)
         finally:
             self._heard = False
-        after = container_states(self._session)
-        if any(after.get(k) != v for k, v in before.items()) and self.refusal is None:
-            self.refusal = refuse(_CHANGED_BELOW)
-        names_after, contents_after = _within_reach(hearing)
-        self._changed_below += [
-            (*place, where_text())
-            for place, v in names_after.items()
-            if names.get(place, place) is not v
-        ]
-        self._changed_below += [
-            (i, None, where_text())
-            for i, content in contents_after.items()
-            if contents.get(i, content) != content
-        ]
+        refusal = self._below.after(hearing, before)
+        self.refusal = self.refusal or refusal
         return result
-
-    def _looked_below(self) -> None:
-        """Refuses where the call looks, at any time, at what a `__torch_function__` has changed."""
-        if not self._changed_below or self.refusal is not None:
-            return
-        looked: set[tuple[int, Any]] = {(id(v), None) for v, _, _ in self._session.containers()}
-        for kind, v, name, _ in self._session.log():
-            if kind == "type_attr":
-                looked.update((id(c), name) for c in v.__mro__)
-            elif kind == "dict_key":
-                looked.add((id(v), name))
-        for place, name, where in self._changed_below:
-            if (place, name) in looked:
-                self.refusal = Refusal(_CHANGED_BELOW, where)
-                return
 
     def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
@@ -525,14 +363,14 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         observer = self.observer
         observer.take()
-        self._depth += 1
+        self.depth += 1
         try:
             result = func(*args, **kwargs)
         except Exception as e:
             self._raised(func, accessor, plan, e)
             raise
         finally:
-            self._depth -= 1
+            self.depth -= 1
         flags = observer.take()
         if result is NotImplemented:
             return result
@@ -558,28 +396,19 @@ class Recorder(TorchFunctionMode):
             self._pin_shapes(args)
         # An outside tensor whose metadata was read is guarded though no operation may use it.
         for a in args:
-            if isinstance(a, torch.Tensor) and id(a) not in self._known and self._is_outside(a):
-                self.var_of(a)
+            if not isinstance(a, torch.Tensor) or self.tensors.known(a) is not None:
+                continue
+            if self._is_outside(a):
+                self.tensors.var_of(a)
 
     def _pin_shapes(self, args: Any) -> None:
         """Shapes that follow from data are looked at: from here on they must be what they are."""
         for a in args:
             if isinstance(a, torch.Tensor):
-                var = self.known(a)
+                var = self.tensors.known(a)
                 if var is not None and var in self._loose:
                     self._loose.discard(var)
-                    self._add(
-                        HostStep(
-                            identity,
-                            (Ref(var),),
-                            {},
-                            "meta",
-                            tensor_meta(a),
-                            [],
-                            where_text(3),
-                            self.dirty(),
-                        )
-                    )
+                    self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
 
@@ -600,7 +429,7 @@ class Recorder(TorchFunctionMode):
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
         self._on_host = self._given_array = False
-        self._buffers.clear()
+        self._shared.begin()
         if self.any_tracked:
             self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
         self._takes_apart = True
@@ -642,8 +471,8 @@ class Recorder(TorchFunctionMode):
         made = self._scalar_tensors.get(var)
         if made is None:
             tensor = scalar_tensor(value)
-            made = self._scalar_tensors[var] = self.new_var(tensor)
-            self._add(
+            made = self._scalar_tensors[var] = self.tensors.new(tensor)
+            self.add(
                 HostStep(scalar_tensor, (Ref(var),), {}, "bind", torch.Tensor, [], "", result=made)
             )
             if self.symbols is not None:
@@ -677,8 +506,8 @@ class Recorder(TorchFunctionMode):
         is_random = bool(flags & _RANDOM)
         self._writes = self._statistics_written(func, args, kwargs, flags)
         mutates = bool(flags & _MUTATES or self._writes)
-        if mutates and self._shared:
-            self._writes_shared((args[:1], kwargs.get("out")))
+        if mutates:
+            self._shared.written((args[:1], kwargs.get("out")))
         inside = (
             self._scalars
             and name in INSIDE_METHODS
@@ -715,7 +544,7 @@ class Recorder(TorchFunctionMode):
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
-        self._add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
+        self.add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
         return result
 
     def _loosen(
@@ -730,9 +559,7 @@ class Recorder(TorchFunctionMode):
             outs: the new tensors among them.
             by_data: the operation itself looks at data.
         """
-        found: set[Var] = set()
-        collect(plan, found)
-        if not by_data and not self.is_loose(found):
+        if not by_data and not self.is_loose(variables(plan)):
             return False
         # Only what takes a tensor apart gives as many tensors as its shape says.
         if outs and name in SPLITS and not isinstance(result, torch.Tensor):
@@ -742,53 +569,10 @@ class Recorder(TorchFunctionMode):
         return False
 
     def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
-        """The arguments of an operation whose result may have the memory of one of them.
-
-        A graph would give out the memory of its constant, call after call: such an operation is
-        done between segments, on the array itself or on a new copy.
-        """
-        if not self._buffers:
-            return plan
-        made = tensors(result)
-        places: dict[int, Any] = {}
-        for v, copy in self._buffers:
-            place = memory.of_buffer(v)
-            for t in made:
-                if not memory.meet(place, memory.of_tensor(t)):
-                    continue
-                if self._is_outside(v):
-                    places[id(copy)] = OutsideRef(v)
-                elif copy is v:
-                    raise refuse(f"a tensor shares memory with a {type(v).__name__} of the call")
-                else:
-                    places[id(copy)] = Fresh(copy)
-                    self._shared[self._memory_of(t)] = v, bytes(copy), where_text(4)
-        if places:
-            self._on_host = True
-            plan = rebuilt(plan, lambda v: places.get(id(v), v))
-        self._buffers.clear()
-        return plan
-
-    def _writes_shared(self, targets: Any) -> None:
-        """Memory of an array of the run is written: nothing else may look at the array.
-
-        Its values are those of the watched run wherever the program uses them.
-        """
-        found: set[Var] = set()
-        collect(targets, found)
-        for var in found:
-            shared = self._shared.pop(self.record.storages.get(var, 0), None)
-            if shared is not None and sys.getrefcount(shared[0]) > _HELD_BY_A_TENSOR:
-                raise Refusal(
-                    "a tensor is changed that shares memory with an array of the call", shared[2]
-                )
-
-    def _shared_unchanged(self) -> None:
-        for array, before, where in self._shared.values():
-            if bytes(array) != before and self.refusal is None:
-                self.refusal = Refusal(
-                    "an array of the call is changed that shares memory with a tensor", where
-                )
+        """The arguments of an operation whose result may have the memory of one of them."""
+        found = self._shared.in_result(plan, result, self._is_outside)
+        self._on_host = self._on_host or found is not plan
+        return found
 
     @staticmethod
     def _statistics_written(func: Any, args: Any, kwargs: Any, flags: int) -> frozenset[Var]:
@@ -802,9 +586,7 @@ class Recorder(TorchFunctionMode):
             if found.get("training") is False or found.get("use_input_stats") is False:
                 return frozenset()
             given = found.get("running_mean"), found.get("running_var")
-        variables: set[Var] = set()
-        collect(given, variables)
-        return frozenset(variables)
+        return frozenset(variables(given))
 
     def _is_inside(self, args: Any, name: str) -> bool:
         """Whether the run made the first argument, and its memory too if `name` changes that."""
@@ -816,10 +598,9 @@ class Recorder(TorchFunctionMode):
         return all(self.record.storages[v] != memory for v in self.record.inputs)
 
     def _has_number(self, v: Any) -> bool:
-        found: set[Var] = set()
-        collect(v, found)
         followed = self.symbols.numbers if self.symbols is not None else ()
-        return any(var not in self.record.storages and var not in followed for var in found)
+        storages = self.record.storages
+        return any(var not in storages and var not in followed for var in variables(v))
 
     def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
         """The operation raised: it is done again at its place, and must raise the same again."""
@@ -837,23 +618,11 @@ class Recorder(TorchFunctionMode):
                 if accessor[0] == "set"
                 else (args[0], accessor[1])
             )
-        var = self.new_var()
+        var = self.tensors.new()
         self.note_modes()
-        self._add(
-            HostStep(
-                func,
-                args,
-                kwargs,
-                "raises",
-                (type(error), str(error)),
-                [],
-                where_text(3),
-                self.dirty(),
-                mutates=mutates,
-                result=var,
-            )
-        )
-        self._errors[id(error)] = type(error), str(error), var
+        told = type(error), str(error)
+        self.note(func, args, kwargs, "raises", told, mutates=mutates, result=var)
+        self._errors[id(error)] = *told, var
 
     def raised_by(self, error: BaseException) -> Var | None:
         """The variable of an exception that an operation has raised, or None.
@@ -864,16 +633,25 @@ class Recorder(TorchFunctionMode):
         kind, text, var = self._errors.get(id(error), (None, "", Var(-1)))
         return var if type(error) is kind and str(error) == text else None
 
-    def writes(self, variables: frozenset[Var]) -> None:
+    def writes(self, found: frozenset[Var]) -> None:
         """Tells what the next step, which is about to be added, writes to."""
-        self._writes = variables
+        self._writes = found
 
     def fail(self, error: Exception) -> None:
         """Notes a failure of magpy's own: the run goes on, and is not recorded."""
         self.failure = self.failure or error
         self.refusal = self.refusal or Refusal("the recorder failed")
 
-    def _add(self, step: OpStep | HostStep) -> None:
+    def note(
+        self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
+    ) -> None:
+        """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        outs = more.pop("outs", [])
+        dirty = self.tensors.dirty()
+        self.add(HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more))
+
+    def add(self, step: OpStep | HostStep) -> None:
+        """Writes a step down."""
         step.heard = self._heard
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
@@ -894,11 +672,11 @@ class Recorder(TorchFunctionMode):
     def _collect(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
         """Collects the new tensors of a result; True if something else in it follows from data."""
         if isinstance(result, torch.Tensor):
-            if self.known(result) is None:
+            if self.tensors.known(result) is None:
                 if self._is_outside(result):
-                    self.var_of(result)
+                    self.tensors.var_of(result)
                 else:
-                    outs.append((path, self.new_var(result)))
+                    outs.append((path, self.tensors.new(result)))
                     self._leaf = self._leaf or (result.requires_grad and result.grad_fn is None)
             return False
         if isinstance(result, (tuple, list)):
@@ -928,8 +706,6 @@ class Recorder(TorchFunctionMode):
         name: str,
         mutates: bool,
     ) -> None:
-        where = where_text(3)
-        dirty = self.dirty()
         kind: str
         expected: Any = None
         if self._given_array:
@@ -951,9 +727,8 @@ class Recorder(TorchFunctionMode):
             )
         if self._follower is not None:
             self._follower.after(result, outs, graph=False)
-        self._add(
-            HostStep(func, args, kwargs, kind, expected, outs, where, dirty, is_random, mutates)
-        )
+        more = {"outs": outs, "random": is_random, "mutates": mutates}
+        self.note(func, args, kwargs, kind, expected, **more)
 
     # ------------------------------------------------------------- calls that no mode sees
 
@@ -962,22 +737,22 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
         plan: tuple[Any, Any] = (), {}
-        if not self._depth and self.refusal is None:
+        if not self.depth and self.refusal is None:
             try:
                 with unheard():
                     plan = self._before(func, "", None, args, kwargs, follow=False)
             except Refusal as r:
                 self.refusal = r.without_frames()
-        if self._depth or self.refusal is not None:
+        if self.depth or self.refusal is not None:
             return (
                 run()
             )  # not where a refusal is handled: it would be the context of what it raises
         self.observer.take()
-        self._depth += 1
+        self.depth += 1
         try:
             result = run()
         finally:
-            self._depth -= 1
+            self.depth -= 1
         flags = self.observer.take()
         try:
             with unheard():
@@ -1002,9 +777,9 @@ class Recorder(TorchFunctionMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
         """A C function returned tensors and no mode saw it: record the call, after the fact."""
-        if self._depth or self.refusal is not None:
+        if self.depth or self.refusal is not None:
             return
-        if not self.fresh(result):
+        if not self.tensors.fresh(result):
             return
         func, args, kwargs = sized(func, args, kwargs)
         with unheard():
@@ -1027,7 +802,7 @@ class Recorder(TorchFunctionMode):
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
-        self._add(OpStep(func, plan[0], plan[1], outs, is_random, mutates))
+        self.add(OpStep(func, plan[0], plan[1], outs, is_random, mutates))
 
     def _written(self) -> frozenset[Var]:
         """The outside tensors written through another tensor, which leaves their versions alone."""
@@ -1043,12 +818,12 @@ class Recorder(TorchFunctionMode):
 
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
-        self.record.mutated = self.dirty() | self._written()
+        self.record.mutated = self.tensors.dirty() | self._written()
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
-        self._looked_below()
-        self._shared_unchanged()
-        self._shared.clear()
+        self.refusal = self.refusal or self._below.looked_at()
+        changed = self._shared.end()
+        self.refusal = self.refusal or changed
         modes = current_modes()
         if modes != self._start and self.refusal is None:
             self.refusal = Refusal(
@@ -1057,77 +832,15 @@ class Recorder(TorchFunctionMode):
             )
         return self.record
 
+    def end(self) -> None:
+        """Lets go of the session, which refers to the recorder."""
+        self._is_outside = bool
+        self.tensors.end()
+
     @property
     def start_modes(self) -> TorchModes:
         """Torch's modes when the run began."""
         return self._start
-
-
-_QUIET: tuple[Any, ...] = (
-    vars(torch.Tensor)["__torch_function__"].__func__,
-    torch._C._disabled_torch_function_impl,
-)
-
-
-_CHANGED_BELOW = "a __torch_function__ changes an object that the call looks at"
-
-
-def _within_reach(classes: list[type]) -> tuple[dict[tuple[int, str], Any], dict[int, Any]]:
-    """What the `__torch_function__` of classes may change without being watched.
-
-    Returns:
-        The attributes of the classes and the globals that it names, by (place, name), and what the
-        containers among them hold, by address.
-    """
-    names: dict[tuple[int, str], Any] = {}
-    contents: dict[int, Any] = {}
-    for cls in classes:
-        for c in cls.__mro__:
-            if module_of_type(c).partition(".")[0] not in ("torch", "builtins"):
-                names.update(((id(c), name), v) for name, v in vars(c).items())
-        method: Any = getattr(cls, "__torch_function__", None)
-        function = getattr(method, "__func__", method)
-        if isinstance(function, types.FunctionType):
-            space = function.__globals__
-            names.update(
-                ((id(space), name), space[name])
-                for name in function.__code__.co_names
-                if name in space
-            )
-    for v in names.values():
-        if isinstance(v, CONTAINERS):
-            contents[id(v)] = content_of(v)
-    return names, contents
-
-
-def _hears(cls: Any) -> bool:
-    """Whether Python of the program runs when an operation is given an instance of a class."""
-    method = cls.__torch_function__
-    return getattr(method, "__func__", method) not in _QUIET
-
-
-def _storage(tensor: Any) -> int:
-    try:
-        return int(_tensor.storage_id(tensor))
-    except (RuntimeError, NotImplementedError, TypeError):
-        # Sparse and other tensors without one storage: as if all shared one.
-        return 0
-
-
-# The tuple that tells of it, the tensor, and the argument of sys.getrefcount.
-_HELD_BY_A_TENSOR = 3
-
-
-def _first_of(t: type, values: Any) -> Any:
-    """The first object of this very type among arguments, or None."""
-    for v in values:
-        if type(v) is t:
-            return v
-        if isinstance(v, (tuple, list)):
-            found = _first_of(t, v)
-            if found is not None:
-                return found
-    return None
 
 
 def _has_array(args: Any) -> bool:

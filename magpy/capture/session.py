@@ -150,8 +150,7 @@ def run(
     finally:
         handler.session.clear()
         # The recorder refers to its tensors and to the handler: break the cycle at once.
-        recorder._known.clear()
-        recorder._is_outside = bool
+        recorder.end()
         del handler
     return out
 
@@ -230,7 +229,7 @@ def _end(
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     effects = end_state(session, log, builder, handler.redone)
     log = session.log()  # an effect may rely on more of what was there before
-    metas.update(recorder.metas)
+    metas.update(recorder.tensors.metas)
     return Capture(
         f,
         args,

@@ -1,0 +1,143 @@
+"""Which variable a tensor object is.
+
+Owns the variables of one run, the tensors that they stand for (held weakly if the program made
+them, so that a capture needs no more memory than eager), which of them share memory, and which
+tensors from outside were changed in place.  Does not own the steps (magpy/capture/recorder.py).
+Made and asked by the recorder; the handlers ask it too.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from magpy import _tensor
+from magpy.capture.looks import unheard
+from magpy.capture.steps import Nested, Record, Var
+from magpy.capture.symbols import Dims, Symbols
+from magpy.capture.trees import tensors
+from magpy.capture.where import refuse
+
+
+class Identity:
+    """The tensors of one run.
+
+    Args:
+        record: where variables, inputs and memories are noted.
+        is_outside: says whether an object existed before the call and was reached by it.
+        symbols: the sizes that vary from call to call; None if there are none.
+    """
+
+    def __init__(
+        self, record: Record, is_outside: Callable[[Any], bool], symbols: Symbols | None
+    ) -> None:
+        """Knows no tensor."""
+        self._record = record
+        self._is_outside = is_outside
+        self._symbols = symbols
+        self._known: dict[int, tuple[weakref.ref[Any], Var]] = {}
+        self._versions: dict[Var, int] = {}
+        self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
+        self._memories = 0
+        #: What each input was before the run changed it, by identity.
+        self.metas: dict[int, Any] = {}
+
+    def new(self, tensor: Any = None) -> Var:
+        """A fresh variable, for `tensor` if one is given."""
+        record = self._record
+        var = Var(record.nvars)
+        record.nvars += 1
+        if tensor is not None:
+            self._remember(tensor, var)
+            record.storages[var] = self.memory_of(tensor)
+            if type(tensor) is not torch.Tensor:
+                record.types[var] = type(tensor)
+            elif tensor.is_nested:
+                record.types[var] = Nested
+        return var
+
+    def memory_of(self, tensor: Any) -> int:
+        """A number for the tensor's memory, the same for tensors alive together that share it.
+
+        An address alone would not do, because memory that was freed is used again.
+        """
+        address = _storage(tensor)
+        if address == 0:
+            return 0
+        number, users = self._memory.get(address, (0, []))
+        users = [ref for ref in users if ref() is not None]
+        if not users:
+            self._memories += 1
+            number = self._memories
+        self._memory[address] = (number, [*users, weakref.ref(tensor)])
+        return number
+
+    def _remember(self, tensor: Any, var: Var) -> None:
+        key = id(tensor)
+        known = self._known
+
+        def forget(ref: weakref.ref[Any]) -> None:
+            entry = known.get(key)
+            if entry is not None and entry[0] is ref:
+                del known[key]
+
+        known[key] = (weakref.ref(tensor, forget), var)
+
+    def known(self, tensor: Any) -> Var | None:
+        """The variable of a tensor that the run made or used, or None."""
+        entry = self._known.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def var_of(self, tensor: Any) -> Var:
+        """The variable of a tensor; an outside tensor becomes an input.
+
+        Raises:
+            Refusal: nothing recorded made the tensor, and nothing watched reached it.
+        """
+        var = self.known(tensor)
+        if var is not None:
+            return var
+        if not self._is_outside(tensor):
+            raise refuse(
+                "a tensor is used that came from a call which magpy did not see",
+                "Register the function that returns it with magpy.allow_in_graph, or keep the "
+                "tensor where the program can be seen to read it",
+            )
+        var = self.new(tensor)
+        self._record.inputs[var] = tensor
+        # The guard is on what the tensor was before the run changed it.
+        dims = Dims()
+        if self._symbols is not None and not self._symbols.fixed:
+            with unheard():
+                dims = self._symbols.tensor(var, tensor)
+        self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
+        self._versions[var] = _tensor.tensor_version(tensor)
+        return var
+
+    def fresh(self, result: Any) -> list[Any]:
+        """The tensors in a result that come from nothing that was seen."""
+        return [t for t in tensors(result) if self.known(t) is None and not self._is_outside(t)]
+
+    def dirty(self) -> frozenset[Var]:
+        """The outside tensors that were changed in place so far."""
+        return frozenset(
+            v
+            for v, n in self._versions.items()
+            if n >= 0 and _tensor.tensor_version(self._record.inputs[v]) != n
+        )
+
+    def end(self) -> None:
+        """Lets go of the session and of all that refers to a tensor."""
+        self._known.clear()
+        self._is_outside = bool
+
+
+def _storage(tensor: Any) -> int:
+    try:
+        return int(_tensor.storage_id(tensor))
+    except (RuntimeError, NotImplementedError, TypeError):
+        # Sparse and other tensors without one storage: as if all shared one.
+        return 0
