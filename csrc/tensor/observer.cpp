@@ -21,6 +21,7 @@ enum Flag : unsigned {
   kRandom = 4,         // tag nondeterministic_seeded: dropout, randn, ...
   kMutates = 8,        // the schema writes to an argument
   kStatistics = 16,    // in training it writes running statistics, of which neither schema nor version counters tell
+  kSeveral = 32,       // the schema writes to other arguments than the first and `out`, of which version counters may not tell
 };
 
 struct ObserverObject {
@@ -32,7 +33,7 @@ struct ObserverObject {
 // The observers started on this thread; a nested one leaves the outer one watching.
 thread_local std::vector<ObserverObject*> observers;
 // How many operators are running.  What an operator writes to inside itself (x + 1 fills a tensor with the 1) is no argument of the
-// program's, so that kMutates counts at the outermost one only.
+// program's, so that kMutates and kSeveral count at the outermost one only.
 thread_local int depth = 0;
 
 // Operators by the address of their schema's name, which lives as long as the operator.  An address may come to be used by another
@@ -77,7 +78,13 @@ unsigned flags_of(const c10::OperatorName& name) {
   if (may_be_dynamic(name.name)) flags |= kDynamicShape;
   auto is = [&](const char* known) { return name.name == known; };
   if (std::any_of(std::begin(kRunningStatistics), std::end(kRunningStatistics), is)) flags |= kStatistics;
-  return found->schema().is_mutable() ? flags | kMutates : flags;
+  if (!found->schema().is_mutable()) return flags;
+  const auto& arguments = found->schema().arguments();
+  for (size_t i = 1; i < arguments.size(); i++) {
+    const auto* alias = arguments[i].alias_info();
+    if (alias && alias->isWrite() && !arguments[i].is_out()) flags |= kSeveral;
+  }
+  return flags | kMutates;
 }
 
 std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& record) {
@@ -96,7 +103,7 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& recor
     flags = flags_of(*full);
     known[name] = {name, overload, flags};
   }
-  if (depth++ > 0) flags &= ~(unsigned)kMutates;
+  if (depth++ > 0) flags &= ~(unsigned)(kMutates | kSeveral);
   for (ObserverObject* observer : observers) observer->flags |= flags;
   return nullptr;
 }
@@ -182,7 +189,8 @@ int init_observer(PyObject* module) {
   if (PyType_Ready(&Observer_Type) < 0 || PyModule_AddObjectRef(module, "Observer", (PyObject*)&Observer_Type) < 0) return -1;
   if (PyModule_AddIntConstant(module, "DATA_DEPENDENT", kDataDependent) < 0 ||
       PyModule_AddIntConstant(module, "DYNAMIC_SHAPE", kDynamicShape) < 0 ||
-      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0 || PyModule_AddIntConstant(module, "STATISTICS", kStatistics) < 0) {
+      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0 || PyModule_AddIntConstant(module, "STATISTICS", kStatistics) < 0 ||
+      PyModule_AddIntConstant(module, "SEVERAL", kSeveral) < 0) {
     return -1;
   }
   return PyModule_AddIntConstant(module, "MUTATES", kMutates);

@@ -24,7 +24,7 @@ from magpy.capture.effects import at_start, container_states
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
-from magpy.mock.segments import written
+from magpy.mock.segments import memories
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
@@ -194,7 +194,7 @@ def check(record: Record) -> None:
             looked
             and isinstance(step, (OpStep, HostStep))
             and step.mutates
-            and not looked.isdisjoint(record.storages.get(v, 0) for v in written(step))
+            and not looked.isdisjoint(memories(step, record.storages))
         ):
             raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
 

@@ -99,6 +99,11 @@ ARITHMETIC = _names(
     add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__
     __eq__ __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
     floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
+    lerp_ addcmul_ addcdiv_ multiply_ divide_ subtract_ clamp_min clamp_max clamp_min_ clamp_max_
+    __ipow__ remainder_ fmod_ floor_divide_ full_like
+    _foreach_add_ _foreach_sub_ _foreach_mul_ _foreach_div_ _foreach_pow _foreach_pow_
+    _foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_lerp_ _foreach_addcmul_
+    _foreach_addcdiv_
     """
 )
 # Of these, the ones that compute the same with a tensor of no dimensions in place of a `float`, if

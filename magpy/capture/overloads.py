@@ -16,7 +16,7 @@ import torch
 from magpy import _interp
 from magpy.capture.effects import CONTAINERS, container_states, content_of
 from magpy.capture.leaves import module_of_type
-from magpy.capture.where import refuse, where_text
+from magpy.capture.where import refuse
 from magpy.errors import Refusal
 
 _QUIET: tuple[Any, ...] = (
@@ -24,6 +24,7 @@ _QUIET: tuple[Any, ...] = (
     torch._C._disabled_torch_function_impl,
 )
 _CHANGED_BELOW = "a __torch_function__ changes an object that the call looks at"
+_CHANGED_BY_A_HOOK = "a hook of gradients changes an object that the call looks at"
 
 
 def hears(cls: Any) -> bool:
@@ -51,7 +52,9 @@ def dispatched(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 
 class Below:
-    """What the `__torch_function__` of tensor subclasses changed in the course of a run.
+    """What unwatched Python changed in the course of a run.
+
+    It is the `__torch_function__` of tensor subclasses, and hooks that autograd's engine calls.
 
     What they do to containers that the rest of the call looks at cannot be told apart from what
     the call does.
@@ -60,8 +63,8 @@ class Below:
     def __init__(self, session: Any) -> None:
         """Nothing was changed yet."""
         self._session = session
-        # (address of a container, class or globals; name; where) changed below an operation.
-        self._changed: list[tuple[int, Any, str]] = []
+        # (address of a container, class or globals; name; why a look at that is refused).
+        self._changed: list[tuple[int, Any, Refusal]] = []
 
     def before(self, hearing: list[type]) -> Any:
         """What instances of these classes could change, as `after` wants it."""
@@ -72,12 +75,12 @@ class Below:
         states, names, contents = before
         names_now, contents_now = _within_reach(hearing)
         self._changed += [
-            (*place, where_text())
+            (*place, refuse(_CHANGED_BELOW))
             for place, v in names_now.items()
             if names.get(place, place) is not v
         ]
         self._changed += [
-            (i, None, where_text())
+            (i, None, refuse(_CHANGED_BELOW))
             for i, content in contents_now.items()
             if contents.get(i, content) != content
         ]
@@ -85,8 +88,12 @@ class Below:
         changed = any(now.get(k) != v for k, v in states.items())
         return refuse(_CHANGED_BELOW) if changed else None
 
+    def by_hooks(self, places: list[tuple[int, Any]]) -> None:
+        """Hooks have changed what is there."""
+        self._changed += [(*place, refuse(_CHANGED_BY_A_HOOK)) for place in places]
+
     def looked_at(self) -> Refusal | None:
-        """A refusal where the call looks, at any time, at what a method has changed."""
+        """A refusal where the call looks, at any time, at what they have changed."""
         if not self._changed:
             return None
         looked: set[tuple[int, Any]] = {(id(v), None) for v, _, _ in self._session.containers()}
@@ -95,9 +102,11 @@ class Below:
                 looked.update((id(c), name) for c in v.__mro__)
             elif kind == "dict_key":
                 looked.add((id(v), name))
-        for place, name, where in self._changed:
+            elif kind == "cell":
+                looked.add((id(v), None))
+        for place, name, refusal in self._changed:
             if (place, name) in looked:
-                return Refusal(_CHANGED_BELOW, where)
+                return refusal
         return None
 
 

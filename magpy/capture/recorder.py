@@ -19,6 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
+from magpy.capture import engine
 from magpy.capture.follow import Follower
 from magpy.capture.identity import Identity
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
@@ -62,7 +63,7 @@ from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
-_DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS = 1, 2, 4, 8, 16
+_DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL = 1, 2, 4, 8, 16, 32
 
 
 class Recorder(TorchFunctionMode):
@@ -105,6 +106,7 @@ class Recorder(TorchFunctionMode):
         self._ever_loose: set[Var] = set()
         # Of the operation that is about to be written down: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
+        self._reach: engine.Reach | None = None  # of the operation that is made now
         self.any_tracked = False
         self.direct = False
         self.operations = 0
@@ -353,6 +355,7 @@ class Recorder(TorchFunctionMode):
             with unheard():
                 recorded, *given = sized(func, args, kwargs)
                 plan = self._before(recorded, name, accessor, *given)
+                self._reach = engine.reach((args, kwargs)) if func in engine.RUNS else None
         except Refusal as r:
             self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
@@ -429,6 +432,7 @@ class Recorder(TorchFunctionMode):
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
         self._on_host = self._given_array = False
+        self._reach = None
         self._shared.begin()
         if self.any_tracked:
             self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
@@ -504,12 +508,14 @@ class Recorder(TorchFunctionMode):
         if flags & _RANDOM:
             self.record.random = True
         is_random = bool(flags & _RANDOM)
-        self._writes = self._statistics_written(func, args, kwargs, flags)
+        self._writes = self._written_unseen(func, args, kwargs, flags)
         mutates = bool(flags & _MUTATES or self._writes)
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
+        once = self._reach is not None and self._goes_beyond(self._reach)
         inside = (
             self._scalars
+            and not once
             and name in INSIDE_METHODS
             and (
                 (name == "grad" and accessor is None)
@@ -520,6 +526,8 @@ class Recorder(TorchFunctionMode):
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
+            if self._reach is not None:
+                self._engine_ran(self._reach, func in engine.ADDS, once)
             return result
         if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
@@ -546,6 +554,35 @@ class Recorder(TorchFunctionMode):
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         self.add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
         return result
+
+    def _goes_beyond(self, reach: engine.Reach) -> bool:
+        """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
+        dirty = self.tensors.dirty()
+        return (
+            any(self.tensors.known(t) is None for t in reach.leaves)
+            or any(engine.grown(t) for v, t in self.record.inputs.items() if v not in dirty)
+            or self._hooks_changed(reach)
+        )
+
+    def _hooks_changed(self, reach: engine.Reach) -> bool:
+        """Whether Python that ran in the engine has changed something."""
+        changed = reach.changed() if reach.functions else []
+        if changed is None:
+            return True
+        self._below.by_hooks(changed)
+        return bool(changed)
+
+    def _engine_ran(self, reach: engine.Reach, adds: bool, once: bool) -> None:
+        """Notes what autograd's engine did in the step that was added last."""
+        step = self.record.steps[-1]
+        assert isinstance(step, HostStep)
+        step.heard = step.heard or once
+        if reach.functions:
+            step.gradients = frozenset([0])
+        elif adds:
+            step.gradients = frozenset(
+                self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
+            )
 
     def _loosen(
         self, name: str, plan: Any, result: Any, outs: list[tuple[Any, Var]], by_data: bool
@@ -575,13 +612,16 @@ class Recorder(TorchFunctionMode):
         return found
 
     @staticmethod
-    def _statistics_written(func: Any, args: Any, kwargs: Any, flags: int) -> frozenset[Var]:
-        """What an operation may write because it computes statistics."""
-        if not flags & _STATISTICS:
+    def _written_unseen(func: Any, args: Any, kwargs: Any, flags: int) -> frozenset[Var]:
+        """What an operation may write without counting versions.
+
+        It computes statistics, or is one of those (fused optimizers) that write several arguments.
+        """
+        if not flags & (_STATISTICS | _SEVERAL):
             return frozenset()
         given: Any = (args, kwargs)
         names = next((names for f, names in STATISTICS_OF if f is func), None)
-        if names is not None:
+        if names is not None and not flags & _SEVERAL:
             found = dict(zip(names, args, strict=False)) | kwargs
             if found.get("training") is False or found.get("use_input_stats") is False:
                 return frozenset()
@@ -622,6 +662,8 @@ class Recorder(TorchFunctionMode):
         self.note_modes()
         told = type(error), str(error)
         self.note(func, args, kwargs, "raises", told, mutates=mutates, result=var)
+        if self._reach is not None:
+            self._engine_ran(self._reach, True, self._goes_beyond(self._reach))
         self._errors[id(error)] = *told, var
 
     def raised_by(self, error: BaseException) -> Var | None:
@@ -797,6 +839,7 @@ class Recorder(TorchFunctionMode):
         flags = self.observer.take()  # those since the last operation
         is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES)
         self.record.random = self.record.random or is_random
+        self._writes = self._written_unseen(func, *plan, flags)
         if self._on_host or _has_array(args) or (self._leaf and not self._scalars):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
             return
@@ -808,12 +851,15 @@ class Recorder(TorchFunctionMode):
         """The outside tensors written through another tensor, which leaves their versions alone."""
         storages = self.record.storages
         targets: set[Var] = set()
+        memory: set[int] = set()
         for step in self.record.steps:
-            if isinstance(step, (OpStep, HostStep)) and step.mutates:
+            if isinstance(step, HostStep) and step.gradients is not None:
+                memory |= step.gradients
+            elif isinstance(step, (OpStep, HostStep)) and step.mutates:
                 targets |= step.writes
                 if not step.writes:
                     collect((step.args[:1], step.kwargs.get("out")), targets)
-        memory = {storages[v] for v in targets if v in storages}
+        memory |= {storages[v] for v in targets if v in storages}
         return frozenset(v for v in self.record.inputs if storages.get(v) in memory)
 
     def finish(self) -> Record:

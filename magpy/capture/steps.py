@@ -71,7 +71,8 @@ class OpStep:
 
     Attributes:
         outs: where in the result each new tensor is, and the variable that it becomes.
-        heard: a `__torch_function__` of the program runs in it, which must run once and in order.
+        heard: it must run once and in order: a `__torch_function__` of the program runs in it, or
+            autograd's engine goes on to what was made before the call, which it takes apart.
         writes: what it writes to of its arguments, if `mutates` and if that is known.
     """
 
@@ -119,6 +120,8 @@ class HostStep:
         heard, writes: as of an `OpStep`.
         symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
             to anything else than the entry's conditions admit.
+        gradients: autograd's engine runs in it, and adds to gradients in these memories; any
+            `.grad` may be another object afterwards. None if it does not run.
     """
 
     func: Callable[..., Any]
@@ -136,6 +139,7 @@ class HostStep:
     heard: bool = False
     writes: frozenset[Var] = frozenset()
     symbolic: bool = False
+    gradients: frozenset[int] | None = None
 
 
 @dataclass(slots=True)

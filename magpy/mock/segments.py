@@ -87,6 +87,19 @@ def written(step: OpStep | HostStep) -> set[Var]:
     return found
 
 
+def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:
+    """The memories that a step which changes something may write to; 0 for one that is unknown."""
+    found = {storages.get(v, 0) for v in written(step)}
+    if isinstance(step, HostStep) and step.gradients is not None:
+        # What the engine starts from it does not write to.
+        found = set(step.gradients)
+    return found
+
+
+def _reads_gradient(step: Step) -> bool:
+    return isinstance(step, (OpStep, HostStep)) and step.func is getattr and step.args[1] == "grad"
+
+
 def _safe(v: Any) -> bool:
     t = type(v)
     if t is Ref or t in LEAF_TYPES or t is range:
@@ -284,6 +297,7 @@ class _Hoist:
         self.hoisted: list[int] = []
         self.ahead: set[int] = set()
         self.changed: list[set[int]] = []
+        self.engine = len(steps)  # the first step that runs autograd's engine
         now = start
         changed: set[int] = set()
         for i, s in enumerate(steps):
@@ -301,7 +315,9 @@ class _Hoist:
                 if isinstance(s, HostStep) and s.result is not None:
                     self.maker[s.result] = i
                 if s.mutates:
-                    changed = changed | {storages.get(v, 0) for v in written(s)}
+                    changed = changed | memories(s, storages)
+                if isinstance(s, HostStep) and s.gradients is not None:
+                    self.engine = min(self.engine, i)
 
     def slice_of(self, k: int) -> list[int] | None:
         """The steps that step k needs, in order, if they can be done ahead of everything else."""
@@ -327,6 +343,8 @@ class _Hoist:
         if changed and (0 in changed or changed & {self.storages.get(v, 0) for v in variables}):
             return None
         if any(self.modes[i] != self.start and not _anywhere(self.steps[i]) for i in seen):
+            return None
+        if any(i > self.engine and _reads_gradient(self.steps[i]) for i in seen):
             return None
         return sorted(seen)
 
@@ -473,11 +491,13 @@ def _number(step: HostStep) -> bool:
 _PLAIN = (torch.nn.Parameter,)
 # Operations that no compiler takes: one that reaches for a tensor's memory, which there is none of
 # while it traces, and recurrent layers with what packs their sequences, which are one kernel each
-# (torch.compile leaves them out too; AOTAutograd fails where they are trained on a CPU).
+# (torch.compile leaves them out too; AOTAutograd fails where they are trained on a CPU). So are
+# fused optimizers, which functionalization refuses where one of their lists is empty.
 _BEHIND = (
     torch.Tensor.__deepcopy__,
     *(getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
     *(getattr(torch._VF, name) for name in ("_pack_padded_sequence", "_pad_packed_sequence")),
+    *(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad")),
 )
 
 

@@ -26,6 +26,7 @@ from magpy.backends.apart import looked_at
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
+from magpy.capture import engine
 from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture
@@ -355,21 +356,30 @@ def _checks(step: HostStep, certain: Certain) -> bool:
     return step.kind not in ("none", "call") and step not in certain
 
 
-def _heard_ahead(plan: segments.Plan, certain: Certain) -> str | None:
-    """Where a check can fail after a `__torch_function__` of the program ran, or None.
+def _heard_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
+    """Why a check can fail after what must happen once, or None.
 
-    Nobody can take back what that did, and the eager call would do it again.
+    Nobody can take back what a `__torch_function__` of the program did, nor what autograd's engine
+    did to a graph that was there before the call, and the eager call would do it again.
     """
     heard = False
+    what, remedy = "a __torch_function__ of the program ran", ""
     for item in (*plan.prelude, *plan.items):
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, HostStep) and (heard or step.heard):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             # Metadata follows from what the guard has checked.
             if _checks(step, certain) and not (step.heard and name in METADATA):
-                return step.where
+                read = "a gradient" if name == "grad" else "a value that depends on data"
+                return Refusal(f"{read} is read after {what}", step.where, remedy)
         if isinstance(step, (Segment, OpStep, HostStep)):
             heard = heard or step.heard
+        if isinstance(step, HostStep) and step.heard and step.func in engine.RUNS:
+            what = (
+                "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "
+                "or went on to what was computed before the call"
+            )
+            remedy = "Make the pass outside of the compiled function"
     return None
 
 
@@ -452,12 +462,9 @@ def build(
     )
     if backend is not eager:
         _keep_native(plan, analysis, capture.record)
-    where = _heard_ahead(plan, certain)
-    if where is not None:
-        raise Refusal(
-            "a value that depends on data is read after a __torch_function__ of the program ran",
-            where,
-        )
+    why = _heard_ahead(plan, certain)
+    if why is not None:
+        raise why
     late = _needs_undo(plan, capture.record, certain)
     if late:
         if any(_swaps_data(s) for s in capture.record.steps):

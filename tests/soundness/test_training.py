@@ -1,0 +1,280 @@
+"""Training steps that are compiled as a whole: backward passes, optimizers, hooks, loss scaling.
+
+Owns programs in which autograd's engine runs inside of the compiled call, and what is kept between
+such calls (gradients, states of optimizers, averages of weights).  Does not own gradients of
+compiled modules, which the caller computes (tests/soundness/test_tensors.py).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import magpy
+from tests.soundness.worlds import case, check_all
+
+CASES = []
+OUTSIDE = "went on to what was computed before the call"
+
+
+def batch():
+    return torch.randn(2, 4)
+
+
+def model():
+    return nn.Linear(4, 3)
+
+
+def weights(m):
+    return [p.detach().clone() for p in m.parameters()]
+
+
+@case(CASES)
+def gradients_are_read_after_a_backward_pass(compile):
+    m = model()
+    x = torch.ones(3, requires_grad=True)
+
+    @compile
+    def of_a_parameter(t):
+        m(t).square().sum().backward()
+        return m.weight.grad.norm().item()
+
+    @compile
+    def of_an_argument(t):
+        torch.autograd.backward([(t * t).sum()])
+        return t.grad.sum().item()
+
+    @compile
+    def of_what_is_then_taken_away(t):
+        m(t).square().sum().backward()
+        g, m.weight.grad, m.bias.grad = m.weight.grad, None, None
+        return g
+
+    for _ in range(4):
+        yield of_a_parameter(batch()), m.weight.grad, of_an_argument(x), x.grad
+    for _ in range(4):
+        yield of_what_is_then_taken_away(batch()), m.weight.grad
+
+
+@case(CASES)
+def gradients_that_can_be_differentiated(compile):
+    m = model()
+
+    @compile
+    def step(t):
+        m(t).square().sum().backward(create_graph=True)
+        return m.weight.grad
+
+    for _ in range(3):
+        yield step(batch()).detach().clone(), m.bias.grad.detach().clone()
+
+
+@case(CASES)
+def gradients_held_outside(compile):
+    m = model()
+    m(batch()).sum().backward()
+    held = [p.grad for p in m.parameters()]
+
+    @compile
+    def step(t):
+        m(t).square().sum().backward()
+        return held[0].norm().item(), held[1].sum().item() > 3
+
+    for _ in range(4):
+        yield step(batch()), held
+
+
+@case(CASES)
+def a_gradient_is_printed_before_it_grows(compile):
+    m = model()
+    log = []
+
+    @compile
+    def step(t):
+        loss = m(t).square().sum()
+        log.append(loss.item())
+        loss.backward()
+
+    for _ in range(3):
+        step(batch())
+        yield list(log), m.weight.grad
+
+
+@case(CASES, refused=OUTSIDE)
+def a_loss_from_outside(compile):
+    m = model()
+
+    @compile
+    def step(loss):
+        loss.backward()
+        n = m.weight.grad.norm()
+        if n > 20:
+            m.weight.grad.mul_(20 / n)
+        return n
+
+    for _ in range(5):
+        yield step(m(batch()).square().sum()), m.weight.grad, m.bias.grad
+
+
+@case(CASES, refused="ran Python of the program")
+def hooks_that_change_something_before_a_check(compile):
+    m, seen = model(), []
+    m.weight.register_hook(lambda g: seen.append(g.norm()))
+
+    @compile
+    def step(t):
+        m(t).square().sum().backward()
+        n = m.weight.grad.norm()
+        return n * 2 if n > 20 else n
+
+    for _ in range(5):
+        yield step(batch()), m.weight.grad, list(seen)
+
+
+@case(CASES, refused="a hook changes what is looked at")
+def what_a_hook_changes_is_looked_at(compile):
+    m, seen = model(), []
+    m.weight.register_hook(lambda g: seen.append(g.norm()))
+
+    @compile
+    def step(t):
+        m(t).square().sum().backward()
+        return len(seen)
+
+    for _ in range(3):
+        yield step(batch()), list(seen)
+
+
+@case(CASES, refused="ran Python of the program")
+def a_function_counts_its_backward_passes(compile):
+    m, calls = model(), [0]
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, t):
+            return t * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            calls[0] += 1
+            return g * 2
+
+    @compile
+    def step(t):
+        Double.apply(m(t)).square().sum().backward()
+        n = m.weight.grad.norm()
+        return n * 2 if n > 50 else n
+
+    for _ in range(5):
+        yield step(batch()), m.weight.grad, calls[0]
+
+
+@case(CASES)
+def a_later_check_takes_back_what_operations_write_beside_their_first_argument(compile):
+    m = model()
+    opt = torch.optim.SGD(m.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+
+    @compile
+    def step(t):
+        loss = m(t).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+        return loss.detach()
+
+    for i in range(8):
+        factor = float("inf") if i in (3, 6) else 1.0
+        yield step(batch() * factor), weights(m), scaler.get_scale(), scaler._growth_tracker.item()
+
+
+def hooks_that_only_compute(compile):
+    m, limit = model(), [0.5]
+    opt = torch.optim.SGD(m.parameters(), lr=0.1)
+    for p in m.parameters():
+        p.register_hook(lambda g: g.clamp(-limit[0], limit[0]))
+
+    @compile
+    def step(t):
+        loss = m(t).square().sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        opt.step()
+        opt.zero_grad()
+        return loss.item()
+
+    for _ in range(5):
+        yield step(batch()), weights(m)
+
+
+def lower_precision(compile):
+    m = model()
+    opt = torch.optim.SGD(m.parameters(), lr=0.1)
+
+    @compile
+    def step(t):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = m(t).float().square().mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss.detach()
+
+    for _ in range(5):
+        yield step(batch()), weights(m)
+
+
+def steps_of(make, inside):
+    def program(compile):
+        m = model()
+        opt = make(m.parameters())
+
+        def update():
+            opt.step()
+            opt.zero_grad()
+
+        def step(t):
+            loss = m(t).square().mean()
+            loss.backward()
+            update()
+            return loss.detach()
+
+        if inside:
+            step = compile(step)
+        else:
+            update = compile(update)
+        for _ in range(6):
+            yield step(batch()), weights(m), [s.get("step") for s in opt.state.values()]
+
+    return program
+
+
+SERVED = {
+    "hooks": hooks_that_only_compute,
+    "lower precision": lower_precision,
+    "Adam": steps_of(lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True), False),
+    "AdamW": steps_of(lambda p: torch.optim.AdamW(p, lr=0.01), True),
+    "fused": steps_of(lambda p: torch.optim.AdamW(p, lr=0.01, fused=True), True),
+    "foreach": steps_of(lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True), True),
+    "RMSprop": steps_of(lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.9), True),
+}
+for program in SERVED.values():
+    case(CASES)(program)
+
+
+test_training = check_all(CASES)
+
+
+def test_training_steps_are_served():
+    for name, program in SERVED.items():
+        made = []
+
+        def compile(f, made=made):
+            made.append(magpy.compile(f, backend="eager"))
+            return made[-1]
+
+        list(program(compile))
+        stats = magpy.stats(made[0])
+        # The first step makes the optimizer's state: it is another one than all that follow.
+        assert stats.captures <= 2 and stats.hits >= 3, (name, stats)
