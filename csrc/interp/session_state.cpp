@@ -471,6 +471,49 @@ bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
   return true;
 }
 
+// Likewise of a number that a class, or what it derives from, holds.  False: its value is to be compared.
+static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObject* value) {
+  if (!is_heap(t) || !may_count(value)) return false;
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  const bool input = s->tracked->find(value) != s->tracked->end();
+  if (!input && !counts_here(name) && s->varying->count(place_of_number(cls, name)) == 0) return false;
+  auto seen = [&](PyTypeObject* o, Kind kind) {
+    return s->seen->count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name), kind}) != 0;
+  };
+  PyTypeObject* owner = nullptr;
+  bool hidden = false;  // the run may have taken it away where it hid the one that is found now
+  for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro) && owner == nullptr; ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (is_heap(base) && base->tp_dict != nullptr && PyDict_GetItemWithError(base->tp_dict, name) == value)
+      owner = base;
+    else
+      hidden = hidden || seen(base, kWriteType);
+  }
+  if (owner == nullptr || (owner->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0) return false;
+  if (hidden && input) rely_on(s, value);
+  if (hidden || (!input && (seen(owner, kWriteType) || !first_time(s, kTypeAttr, cls, name)))) return false;
+  // One number may be found through several classes, each of which must come by it in the same way.
+  if (!input || owner != t) {
+    PauseGuard pause;
+    PyObject* r = PyObject_CallMethod(s->handler, "inherits", "OO", cls, name);
+    if (r == nullptr) fail(s, "inherits");
+    Py_XDECREF(r);
+  }
+  if (input) return true;
+  PyObject* fresh;
+  {
+    PauseGuard pause;
+    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cls, name, value);
+  }
+  if (fresh == nullptr || PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(owner), name, fresh) < 0) {
+    Py_XDECREF(fresh);
+    fail(s, "counter");
+    return true;
+  }
+  Py_XSETREF(s->replaced, fresh);
+  return true;
+}
+
 PyObject* take_replaced(Session* s, PyObject* value) {
   if (s->replaced == nullptr) return value;
   Py_XDECREF(value);
@@ -506,6 +549,15 @@ bool outside_object(Session* s, PyObject* o) {
   if (PyModule_Check(o)) return true;
   if (PyFunction_Check(o)) return s->made->find(o) == s->made->end();
   return known_outside(s, o);
+}
+
+// Whether it is not the object's own dict that gives the attribute.
+static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
+  if (!outside_object(s, obj)) return false;
+  PyObject* d = instance_dict(s, obj);
+  if (d != nullptr && PyDict_GetItemWithError(d, name) != nullptr) return false;
+  PyErr_Clear();
+  return true;
 }
 
 static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* value) {
@@ -557,7 +609,9 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (PyType_Check(obj)) {
     auto* as_type = reinterpret_cast<PyTypeObject*>(obj);
     PyObject* found = _PyType_Lookup(as_type, name);
-    if (is_heap(as_type)) read_type_attr(s, as_type, name, found);
+    if (found == nullptr || found != value || !class_number_read(s, as_type, name, found)) {
+      if (is_heap(as_type)) read_type_attr(s, as_type, name, found);
+    }
     if (is_heap(t)) read_type_attr(s, t, name, _PyType_Lookup(t, name));
     if (found != nullptr && found == value) reach(s, value);
     PyObject* meta = is_heap(as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
@@ -578,7 +632,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   PyObject* descr = _PyType_Lookup(t, name);
   if (is_heap(t)) {
-    read_type_attr(s, t, name, descr);
+    if (descr == nullptr || descr != value || !read_from_class(s, obj, name) || !class_number_read(s, t, name, descr))
+      read_type_attr(s, t, name, descr);
     read_type_attr(s, t, g_str_getattribute, _PyType_Lookup(t, g_str_getattribute));
     if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
   }

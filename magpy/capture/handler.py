@@ -30,6 +30,8 @@ from magpy.capture.steps import (
     OutsideRef,
     Record,
     Var,
+    class_holding,
+    class_number,
     is_leaf,
 )
 from magpy.capture.symbols import Symbols
@@ -279,10 +281,16 @@ class Handler:
             return _interp.fresh(value)
         if key is None:
             own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
+        elif isinstance(holder, type):
+            own = recorder.track(class_number, (OutsideRef(holder), key), {}, value)
         else:
             own = recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
         recorder.originals[id(own)] = value  # the session holds what is tracked
         return own
+
+    def inherits(self, cls: type, name: str) -> None:
+        """A number that is an input is found through a class."""
+        calls.again(self, class_holding, (cls, name))
 
     def same_number(self, a: Any, b: Any) -> bool:
         """Whether two numbers, of which copies are tracked, are one object."""

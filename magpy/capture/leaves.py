@@ -557,6 +557,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.RANDOM
     if _BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
         return Effect.REDUCE
+    if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):
+        return Effect.REFUSE  # of autograd's graph: they would run later, in the engine's hands
     if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
         return Effect.WHOLE
     return _by_home(module_of_type(_definer(owner, name)), name)

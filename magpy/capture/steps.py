@@ -171,6 +171,27 @@ def identity(v: Any) -> Any:
     return v
 
 
+def class_number(cls: type, name: str) -> Any:
+    """What the bases of a class hold under a name, whatever its metaclass makes of that.
+
+    Raises:
+        AttributeError: none of them holds it.
+    """
+    return class_holding(cls, name).__dict__[name]
+
+
+def class_holding(cls: type, name: str) -> type:
+    """The class that a class inherits a name from.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    for c in cls.__mro__:
+        if name in c.__dict__:
+            return c
+    raise AttributeError(name)
+
+
 class Nested:
     """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
 

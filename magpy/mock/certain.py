@@ -17,7 +17,7 @@ from typing import Any
 
 from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.operations import scalar_tensor
-from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var, identity
+from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var, class_number, identity
 from magpy.capture.trees import variables
 
 
@@ -71,6 +71,8 @@ _DIVISIONS = frozenset(
     }
 )
 _TRUE_DIVISIONS = frozenset({operator.truediv, operator.itruediv})
+# How numbers are read that are inputs.
+_READS = frozenset({operator.getitem, getattr, class_number, identity})
 _ONE_OPERAND = frozenset({operator.neg, operator.pos, abs})
 
 
@@ -123,7 +125,7 @@ class Certain:
             return None
         if args and isinstance(args[0], OutsideRef):
             # The guard has found it there, and of its type.
-            return (step.expected, _SMALL) if f in (operator.getitem, getattr, identity) else None
+            return (step.expected, _SMALL) if f in _READS else None
         if getattr(f, "__name__", "") in NUMBER_METHODS:
             first = args[0] if args else None
             if isinstance(first, Ref) and first.var not in self._numbers:

@@ -28,6 +28,7 @@ from magpy.capture.steps import (
     Step,
     TorchModes,
     Var,
+    class_number,
 )
 from magpy.capture.trees import Sizes, collect, rebuilt
 from magpy.mock.certain import Certain
@@ -476,7 +477,7 @@ def _anywhere(step: Step) -> bool:
         isinstance(step, HostStep)
         and not step.outs
         and (
-            step.func is scalar_tensor
+            step.func in (scalar_tensor, class_number)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
         )
     )

@@ -25,7 +25,7 @@ from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
-from magpy.capture.steps import HostStep, OutsideRef
+from magpy.capture.steps import HostStep, OutsideRef, class_number
 from magpy.capture.symbols import Conditions
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
@@ -236,8 +236,12 @@ class Analyzer:
         )
 
     def _counter(self, step: HostStep) -> None:
-        """A number in a dict or cell that is an input: it must be there, and of its type."""
+        """A number in a dict, cell or class that is an input: it must be there, and of its type."""
         holder = step.args[0].obj if isinstance(step.args[0], OutsideRef) else None
+        if isinstance(holder, type) and step.func is class_number:
+            check = class_holds(step.args[1], step.expected)
+            self.checks.append(("py", check, (self.operand(holder),)))
+            return
         if type(holder) is types.CellType:
             dst = self.register()
             self.checks.append(("cell", dst, self.operand(holder)))
@@ -543,6 +547,24 @@ def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
         return all(_interp.leaf_equal(a, b) for a, b in zip(rest, taken, strict=False))
 
     return check
+
+
+def class_holds(name: str, kind: type) -> Any:
+    """A check that a class or one of its bases has a number of a type under a name."""
+
+    def holds(cls: type) -> bool:
+        try:
+            v: Any = class_number(cls, name)
+        except AttributeError:
+            return False
+        same = type(v) is kind
+        return same and (kind is float or -_SMALL < v < _SMALL)
+
+    return holds
+
+
+# As integers are that the guard `small_int` admits.
+_SMALL = 1 << 48
 
 
 def still_remembers(key: Any, value: Any) -> Any:

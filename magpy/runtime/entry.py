@@ -494,7 +494,7 @@ def build(
         if id(t) in analysis.relative and id(t) in capture.metas
     ]
     for kind, holder, key, value in capture.log:
-        if kind in ("dict_key", "cell") and type(value) in (int, float):
+        if kind in ("dict_key", "cell", "type_attr") and type(value) in (int, float):
             found = analysis.relative.get(id(holder))
             info.numbers.append(
                 (None, holder, key, value) if found is None else (found.expr, None, key, value)

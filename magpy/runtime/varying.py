@@ -164,7 +164,7 @@ def _evaluated(expr: str, space: dict[str, Any], given: dict[str, Any]) -> Any:
 
 
 def _number_at(holder: Any, key: Any) -> Any:
-    """The number at a key of a dict or in a cell, or None."""
+    """The number at a key of a dict, in a cell or in a class, or None."""
     if type(holder) is types.CellType and key is None:
         try:
             v = holder.cell_contents
@@ -172,6 +172,8 @@ def _number_at(holder: Any, key: Any) -> Any:
             return None  # it is empty
     elif type(holder) is dict:
         v = holder.get(key)
+    elif isinstance(holder, type):
+        v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
     else:
         return None
     return v if type(v) in (int, float) else None

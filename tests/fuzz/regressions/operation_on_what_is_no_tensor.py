@@ -1,4 +1,3 @@
-# eager: the call raised AttributeError: 'int' object has no attribute 'shape'
 import torch
 
 
