@@ -183,6 +183,12 @@ PyObject* session_touch(Session* s, PyObject* o) {
   Py_RETURN_NONE;
 }
 
+// The container, and not what its elements hold, must be what it was.
+PyObject* session_compare(Session* s, PyObject* o) {
+  touch_kept(s, o, false);
+  Py_RETURN_NONE;
+}
+
 PyObject* session_rely_on(Session* s, PyObject* o) {
   rely_on(s, o);
   Py_RETURN_NONE;
@@ -272,6 +278,7 @@ PyMethodDef session_methods[] = {
     {"is_outside", reinterpret_cast<PyCFunction>(session_is_outside), METH_O, nullptr},
     {"reach", reinterpret_cast<PyCFunction>(session_reach), METH_O, nullptr},
     {"touch", reinterpret_cast<PyCFunction>(session_touch), METH_O, nullptr},
+    {"compare", reinterpret_cast<PyCFunction>(session_compare), METH_O, nullptr},
     {"rely_on", reinterpret_cast<PyCFunction>(session_rely_on), METH_O, nullptr},
     {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
     {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},

@@ -102,6 +102,17 @@ bool keeps_elements(PyObject* f, Py_ssize_t npos) {
   return is_builtin(f, "len") || is_builtin(f, "next") || (is_builtin(f, "iter") && npos == 1);
 }
 
+// Others that look at containers and not into what these hold.
+bool looks_at_containers(PyObject* f) {
+  for (PyTypeObject* t : {&PyBool_Type, &PyDict_Type})
+    if (f == reinterpret_cast<PyObject*>(t)) return true;
+  if (!PyType_Check(f)) return bound_self(f) == nullptr && is_builtin(f, "len");
+  const char* name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
+  for (const char* known : {"itertools.chain", "itertools.islice", "itertools.product", "itertools.cycle", "itertools.zip_longest"})
+    if (std::strcmp(name, known) == 0) return true;
+  return false;
+}
+
 // Methods that look at no element of their container, and hand on the elements themselves, or a view that holds them.  What they
 // are given chooses among them.
 bool keeps_own_elements(PyObject* f) {
@@ -239,15 +250,15 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
 void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
   tls_c_call = passes_on(f) ? kPassedOn : kComputed;
   if (self != nullptr && keeps_own_elements(f))
-    touch_kept(s, self, true);
+    touch_kept(s, self, false);
   else if (self != nullptr)
     touch(s, self, true);
-  const bool keeps = keeps_elements(f, npos);
+  const bool keeps = keeps_elements(f, npos), shallow = looks_at_containers(f);
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
     if (keeps && passes_elements_on(s, args[i]))
-      touch_kept(s, args[i], true);
+      touch_kept(s, args[i], false);
     else
-      touch(s, args[i], true);
+      touch(s, args[i], !shallow || !is_container(args[i]));
 }
 
 // A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.
@@ -392,7 +403,10 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       Py_XDECREF(v);
       Py_DECREF(name);
     } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
-      read_dict(s, first, rest[0], PyDict_GetItemWithError(first, rest[0]));
+      PyObject* found = PyDict_GetItemWithError(first, rest[0]);
+      if (found != nullptr && found == result && PyUnicode_CheckExact(rest[0]) && counter_read(s, first, rest[0], found))
+        return take_replaced(s, result);
+      read_dict(s, first, rest[0], found);
     }
     return result;
   }

@@ -243,6 +243,14 @@ void on_cell_store(PyObject* cell) {
   it->second = Py_XNewRef(PyCell_GET(cell));
 }
 
+// An item is read or stored: a list and a deque look at none for that.
+static void touch_items(Session* s, PyObject* obj) {
+  if (PyList_Check(obj) || is_deque(obj))
+    touch_kept(s, obj, false);
+  else
+    touch(s, obj, false);
+}
+
 void on_item_load_pre(PyObject* obj, PyObject* key) {
   Session* s = tls_session;
   ++s->events;
@@ -261,12 +269,15 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
       if (plain_key(key)) {
         PyObject* now = PyDict_GetItemWithError(obj, key);
         if (now == nullptr) PyErr_Clear();
-        read_dict(s, obj, key, now);
+        // What is there may be a counter (`on_item_load`).
+        static PyObject* const str_getitem = PyUnicode_InternFromString("__getitem__");
+        const bool plain = _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
+        if (!plain || !may_count(now)) read_dict(s, obj, key, now);
       }
     }
     return;
   }
-  touch(s, obj, false);
+  touch_items(s, obj);
 }
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
@@ -277,7 +288,7 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
     ErrorGuard error;
     PyObject* now = result;
     if (!PyDict_CheckExact(obj) && plain_key(key)) now = PyDict_GetItemWithError(obj, key);
-    if (result != nullptr && PyDict_CheckExact(obj) && PyUnicode_CheckExact(key) && counter_read(s, obj, key, result))
+    if (result != nullptr && now == result && PyUnicode_CheckExact(key) && counter_read(s, obj, key, result))
       return take_replaced(s, result);
     read_dict(s, obj, key, now);
   }
@@ -321,7 +332,7 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
     dict_store(s, obj, key, value);
     return;
   }
-  touch(s, obj, false);
+  touch_items(s, obj);
 }
 
 void on_contains_pre(PyObject* c, PyObject* item) {

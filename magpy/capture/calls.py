@@ -43,7 +43,7 @@ def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         if isinstance(d, types.MappingProxyType):
             h.proxied(d)
         elif isinstance(d, dict) and h.session.is_outside(d):
-            h.session.touch(d)
+            h.session.compare(d)
     return ABSENT
 
 

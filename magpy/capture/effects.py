@@ -138,7 +138,7 @@ def _container_effect(
         if len(now) == len(pre) and all(
             _same(a, b, builder) for a, b in zip(now, pre, strict=True)
         ):
-            session.touch(obj)  # what leaves this as it is may change another content
+            session.compare(obj)  # what leaves this as it is may change another content
             return None
         kind = base.__name__
         head = now[: len(pre)]
@@ -148,7 +148,7 @@ def _container_effect(
             and getattr(obj, "maxlen", None) is None
         ):
             return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
-        session.touch(obj)
+        session.compare(obj)
         return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
     if isinstance(obj, set):
         now_set = frozenset(obj)
@@ -186,7 +186,7 @@ def _dict_effect(
         return ContainerEffect(
             obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes]
         )
-    session.touch(obj)
+    session.compare(obj)
     return ContainerEffect(
         obj,
         "dict",

@@ -12,6 +12,7 @@ import builtins
 import collections
 import copy
 import enum
+import itertools
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -468,12 +469,21 @@ class Analyzer:
             self.checks.append(("py", bytearray_equal(pre), (reg,)))
 
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
-        for v in pre.values() if isinstance(pre, dict) else pre:
-            self.anchor(v)
+        # As in `dict_key`: what counts is what they are like.
+        items = pre if isinstance(obj, (list, collections.deque)) else ()
+        replaced = [
+            (id(obj), i) in self.overwritten and self._state(v) for i, v in enumerate(items)
+        ]
+        if not isinstance(obj, dict):
+            for v, anew in itertools.zip_longest(pre, replaced):
+                if not anew:
+                    self.anchor(v)
         if isinstance(obj, dict):
             self.anchors["dict_keys"].append((obj, tuple(pre)))
             for k, v in pre.items():
                 self.dict_key(obj, k, v)
+        elif isinstance(obj, (list, collections.deque)) and any(replaced):
+            self._replaced_items(obj, pre, replaced)
         elif isinstance(obj, list):
             self.anchors["lists"].append((obj, pre))
         elif isinstance(obj, set):
@@ -482,6 +492,25 @@ class Analyzer:
             self.checks.append(("py", deque_equal(pre), (("a", obj),)))
         elif isinstance(obj, bytearray):
             self.checks.append(("py", bytearray_equal(pre), (("a", obj),)))
+
+    def _replaced_items(self, obj: Any, pre: tuple[Any, ...], replaced: list[bool]) -> None:
+        """An anchored list or deque in which the run replaced some of the items."""
+        name = f"_d{len(self.constants)}"
+        self.constants[name] = obj
+        self.checks.append(("len", ("a", obj), len(pre)))
+        first = self.nregs
+        self.nregs += len(pre)
+        if isinstance(obj, collections.deque):
+            self.checks.append(("deque", first, ("a", obj), len(pre)))
+        for i, v in enumerate(pre):
+            if isinstance(obj, list):
+                self.checks.append(("item", first + i, ("a", obj), i))
+            if replaced[i]:
+                exact = type(obj) is not list and isinstance(obj, list)
+                item = f"list.__getitem__({name}, {i})" if exact else f"{name}[{i}]"
+                self.bind(v, first + i, item)
+            else:
+                self.checks.append(("leaf" if c_leaf(v) else "is", first + i, v))
 
     def _identities(self, inputs: list[Any]) -> None:
         """Relative objects that anchored places hold too stay these; the others stay others."""
@@ -578,13 +607,25 @@ def still_remembers(key: Any, value: Any) -> Any:
 
 
 def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
-    """The (dict, key) pairs that the run stored: earlier reads were of the program's own state."""
+    """The (container, key) pairs that the run stored: earlier reads were of its own state.
+
+    Keys are a dict's, and a list's or a deque's positions.
+    """
     found: set[tuple[int, Any]] = set()
+    snapshots = {id(obj): pre for kind, obj, _, pre in capture.log if kind == "snap"}
     for e in capture.effects:
         if isinstance(e, ContainerEffect) and e.kind == "dict":
             for k, _ in e.stores:
-                if isinstance(k, Const) and type(k.value) is str:
+                if isinstance(k, Const) and type(k.value) in (str, int):
                     found.add((id(e.obj), k.value))
+        elif isinstance(e, ContainerEffect) and e.kind in ("list", "deque") and e.rebuild:
+            now = list.__iter__(e.obj) if e.kind == "list" else collections.deque.__iter__(e.obj)
+            pre = snapshots.get(id(e.obj), ())
+            found.update(
+                (id(e.obj), i)
+                for i, (a, b) in enumerate(itertools.zip_longest(pre, now, fillvalue=ABSENT))
+                if a is not b
+            )
     return found
 
 

@@ -170,8 +170,8 @@ def _number_at(holder: Any, key: Any) -> Any:
             v = holder.cell_contents
         except ValueError:
             return None  # it is empty
-    elif type(holder) is dict:
-        v = holder.get(key)
+    elif isinstance(holder, dict):
+        v = dict.get(holder, key)
     elif isinstance(holder, type):
         v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
     else:

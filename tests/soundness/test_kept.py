@@ -1,0 +1,319 @@
+"""What calls keep from one to the next in lists, queues and dicts: states, caches, logs, counts.
+
+Owns programs whose calls replace items of containers that live outside, and programs that look at
+containers and not at all that these hold.  Does not own the effects themselves
+(tests/soundness/test_effects.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+from tests.soundness.worlds import case, check_all
+
+CASES = []
+
+
+def ones():
+    return torch.ones(2)
+
+
+def states_in_a_list(compile):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRUCell(2, 2)
+            self.states = [torch.zeros(1, 2) for _ in range(2)]
+
+        def forward(self, t):
+            for i in range(len(self.states)):
+                t = self.states[i] = self.cell(t, self.states[i])
+            return t
+
+    m = Model()
+    f = compile(m)
+    with torch.no_grad():
+        for _ in range(6):
+            yield f(torch.randn(1, 2)), list(m.states)
+
+
+def a_queue_of_results(compile):
+    queue = collections.deque([torch.zeros(2)] * 3, maxlen=3)
+
+    def f(t):
+        queue.append(queue[-1] + t)
+        return torch.stack(list(queue)).sum(0), len(queue), queue[0] is queue[1]
+
+    f = compile(f)
+    for _ in range(8):
+        yield f(ones()), list(queue)
+
+
+def first_in_first_out(compile):
+    queue = [torch.zeros(2)] * 3
+
+    def f(t):
+        out = torch.stack(queue).sum(0) + t
+        queue.pop(0)
+        queue.append(out)
+        return out
+
+    f = compile(f)
+    for _ in range(8):
+        yield f(ones()), list(queue)
+
+
+def items_change_places(compile):
+    pair = [torch.zeros(2), torch.ones(2)]
+
+    def f(t):
+        pair[0], pair[1] = pair[1], pair[0] + t
+        return pair[0] * 2
+
+    f = compile(f)
+    for _ in range(6):
+        yield f(ones()), list(pair), pair[0] is pair[1]
+    pair[0] = pair[1]
+    yield f(ones()), list(pair), pair[0] is pair[1]
+
+
+def states_in_dicts_of_dicts(compile):
+    states = {i: {"k": torch.zeros(2)} for i in range(2)}
+
+    def f(t):
+        for state in states.values():
+            state["k"] = state["k"] * 0.5 + t
+            t = t + state["k"]
+        return t
+
+    f = compile(f)
+    for _ in range(6):
+        yield f(ones()), {i: dict(s) for i, s in states.items()}
+
+
+def what_may_be_empty(compile):
+    cache, last = {}, {"seen": []}
+
+    def f(t):
+        if cache:
+            t = t + cache["previous"]
+        if last["seen"]:
+            t = t + last["seen"][-1]
+        cache["previous"] = t
+        last["seen"] = [t]
+        return t
+
+    f = compile(f)
+    for _ in range(6):
+        yield f(ones()), dict(cache)
+
+
+def counts_of_several_kinds(compile):
+    plain, default = {}, collections.defaultdict(int)
+    counter, ordered = collections.Counter(z=1), collections.OrderedDict(a=1)
+
+    def f(t):
+        plain["n"] = plain.get("n", 0) + 1
+        default["k"] += 2
+        counter["z"] += 1
+        ordered["a"] += 1
+        return t * plain["n"] + default["k"] * counter["z"] + ordered["a"]
+
+    f = compile(f)
+    for i in range(9):
+        if i == 5:
+            default.clear()
+        yield f(ones()), dict(plain), dict(default), dict(counter), list(ordered.items())
+
+
+def settings_in_a_list(compile):
+    groups = [{"rate": 0.1, "decay": 0.0, "log": []}, {"rate": 0.2, "decay": 0.0, "log": []}]
+
+    def f(t):
+        for i, group in enumerate(groups):
+            t = t * group["rate"] + i
+        return t, len(groups)
+
+    f = compile(f)
+    for i in range(8):
+        groups[0]["rate"] = 0.3 * i
+        groups[1]["log"].append(i)
+        yield f(ones())
+
+
+SERVED = [
+    states_in_a_list,
+    a_queue_of_results,
+    first_in_first_out,
+    items_change_places,
+    states_in_dicts_of_dicts,
+    what_may_be_empty,
+    counts_of_several_kinds,
+    settings_in_a_list,
+]
+for program in SERVED:
+    case(CASES)(program)
+
+
+@case(CASES)
+def other_items_of_a_list_that_calls_change(compile):
+    kept = torch.ones(2)
+    items = [torch.zeros(2), {"a": 1}, None, "s", kept, [1]]
+
+    def f(t):
+        out, a = items[0] + t, items[1]["a"]
+        items[0], items[1] = out, {"a": a + 1}
+        return out * a + items[4], items[3], items[5]
+
+    def changes():
+        yield
+        yield
+        items[4] = items[0]
+        yield
+        items[4] = kept
+        yield
+        items[3] = "t"
+        yield
+        items[0] = torch.zeros(2, dtype=torch.double)
+        yield
+        items[1] = collections.OrderedDict(a=3)
+        yield
+        items[5] = [2]
+        yield
+        items.append(3)
+        yield
+        items[0] = torch.zeros(3)[1:]
+        yield
+
+    f = compile(f)
+    for _ in changes():
+        yield f(ones()), list(items)
+
+
+@case(CASES)
+def what_containers_in_containers_hold(compile):
+    groups = [{"n": 1.0, "l": [1.0]}, {"n": 2.0, "l": [2.0]}]
+    named = {"p": groups[0], "q": groups[1]}
+
+    def f(t):
+        s = 0.0
+        for i, g in enumerate(groups):
+            s += g["n"] * i
+        for _, v in named.items():
+            s += v["l"][0]
+        for a, b in zip(list(groups), [*named.values()], strict=False):
+            s += a["l"][0] * b["n"]
+        for d in (dict(named), named.copy()):
+            s += d["p"]["n"]
+        for g in reversed(groups):
+            s += g["l"][0]
+        for g in itertools.chain(groups, named.values()):
+            s = s * 2 + g["n"]
+        for g, _ in itertools.product(groups, named):
+            s += g["n"]
+        return t * (s + len(groups) + len(named) + bool(groups) + bool(named["q"]["l"]))
+
+    def changes():
+        groups[0]["n"] = 5.0
+        yield
+        groups[1]["l"][0] = 7.0
+        yield
+        named["p"] = {"n": 3.0, "l": [4.0]}
+        yield
+        groups[0]["l"] = [8.0]
+        yield
+        named["q"]["l"].append(1.5)
+        yield
+        groups.append({"n": 0.0, "l": [1.0]})
+        yield
+        named["r"] = groups[0]
+        yield
+        groups[0]["n"] = 6
+        yield
+        groups.reverse()
+        yield
+        groups[0] = groups[1]
+        yield
+
+    f = compile(f)
+    yield f(ones()), f(ones())
+    for _ in changes():
+        yield f(ones()), f(ones())
+
+
+@case(CASES)
+def containers_in_containers_are_changed(compile):
+    groups = [{"n": 1.0, "l": [1.0]}, {"n": 2.0, "l": [2.0]}]
+    named = {"p": groups[0], "q": groups[1]}
+
+    def f(t):
+        for i, g in enumerate(groups):
+            g["n"] += i
+            g["l"].append(g["n"])
+        for _, v in named.items():
+            v["l"][0] = v["n"] * 2
+        for a, b in zip(list(groups), [*named.values()], strict=True):
+            t = t * a["l"][0] + b["l"][-1]
+        for g in reversed(list(groups)):
+            g["n"] = len(g["l"]) * 1.0
+        return t, list(named), dict(named), [tuple(g["l"]) for g in groups]
+
+    f = compile(f)
+    for i in range(6):
+        if i == 3:
+            groups[0]["l"].clear()
+            groups[0]["l"].append(0.0)
+        if i == 4:
+            groups[1] = {"n": 9.0, "l": [3.0]}
+        yield f(ones()), groups, named
+
+
+test_kept = check_all(CASES)
+
+
+def test_what_calls_keep_serves_calls():
+    for program in SERVED:
+        made = []
+
+        def compile(f, made=made):
+            made.append(magpy.compile(f, backend="eager"))
+            return made[-1]
+
+        list(program(compile))
+        stats = magpy.stats(made[0])
+        assert stats.captures <= 4 and stats.hits >= 3, (program.__name__, stats)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        len,
+        list,
+        tuple,
+        bool,
+        lambda x: [i for i, _ in enumerate(x)],
+        lambda x: next(iter(x)),
+        lambda x: list(zip(x, reversed(x), strict=True)),
+        lambda x: list(itertools.chain(x, x)),
+        lambda x: x.copy(),
+        lambda x: [*x],
+    ],
+)
+def test_what_is_not_read_may_change(look):
+    groups = [{"rate": 0.1}, {"rate": 0.2}]
+
+    def f(t):
+        look(groups)
+        return t * 2
+
+    c = magpy.compile(f, backend="eager")
+    for i in range(4):
+        groups[0]["rate"] = i
+        c(ones())
+    assert magpy.stats(c).hits == 3, magpy.stats(c)
