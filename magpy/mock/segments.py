@@ -7,6 +7,7 @@ by magpy/runtime/entry.py.
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ from magpy.capture.steps import (
     Var,
     class_number,
 )
-from magpy.capture.trees import Sizes, collect, rebuilt
+from magpy.capture.trees import Sizes, collect, leaves, rebuilt
 from magpy.mock.certain import Certain
 
 
@@ -502,13 +503,24 @@ _BEHIND = (
 )
 
 
+def _takes_code(step: OpStep) -> bool:
+    """Whether a call that is recorded as a whole is given what it calls (a checkpointed block).
+
+    That may hold tensors of its own, which no compiler could tell from constants.
+    """
+    return hasattr(step.func, "__magpy_target__") and any(
+        isinstance(v, (torch.nn.Module, types.FunctionType, types.MethodType, functools.partial))
+        for v in leaves((step.args, step.kwargs))
+    )
+
+
 def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     """Whether only Python can do an operation: it takes or makes a tensor of a class of its own.
 
     A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
     it would leave out what the class does, and take its results for plain tensors.
     """
-    if step.func in _BEHIND:
+    if step.func in _BEHIND or _takes_code(step):
         return True
     if not types:
         return False

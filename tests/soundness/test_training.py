@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import magpy
 from tests.soundness.worlds import case, check_all
@@ -187,6 +188,29 @@ def a_later_check_takes_back_what_operations_write_beside_their_first_argument(c
     for i in range(8):
         factor = float("inf") if i in (3, 6) else 1.0
         yield step(batch() * factor), weights(m), scaler.get_scale(), scaler._growth_tracker.item()
+
+
+@case(CASES)
+def checkpointed_blocks(compile):
+    class Model(nn.Module):
+        def __init__(self, reentrant):
+            super().__init__()
+            self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in "ab")
+            self.reentrant = reentrant
+
+        def forward(self, t):
+            for block in self.blocks:
+                t = checkpoint(block, t, use_reentrant=self.reentrant)
+            return t * 2
+
+    for reentrant in (True, False):
+        plain = Model(reentrant)
+        m = compile(plain)
+        for _ in range(3):
+            t = batch().requires_grad_()
+            out = m(t)
+            out.sum().backward()
+            yield out, t.grad, [p.grad for p in plain.parameters()]
 
 
 def hooks_that_only_compute(compile):
