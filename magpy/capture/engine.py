@@ -45,12 +45,14 @@ class Reach:
 
     Attributes:
         leaves: the tensors whose gradients it may add to.
+        nodes: of autograd's graph.
         functions: the Python functions that run in it: hooks of leaves, and those of a
             `torch.autograd.Function`.
         state: what these can reach held before; None where nobody can tell.
     """
 
     leaves: list[torch.Tensor]
+    nodes: set[Any]
     functions: list[Any]
     state: Places | None
 
@@ -102,7 +104,7 @@ def reach(roots: Any) -> Reach:
         for hooks in (t._backward_hooks, t._post_accumulate_grad_hooks):
             functions += (hooks or {}).values()
     state = _state(functions) if told else None
-    return Reach(list(found.values()), functions, state)
+    return Reach(list(found.values()), seen, functions, state)
 
 
 def _state(functions: list[Any]) -> Places | None:
@@ -159,11 +161,11 @@ def _inside(v: Any, found: Places) -> list[Any]:
     return inner
 
 
-def grown(tensor: torch.Tensor) -> bool:
-    """Whether an operation made the tensor, so that a pass goes on to what it was made of."""
+def goes_on(nodes: set[Any], tensor: torch.Tensor) -> bool:
+    """Whether a pass goes on to what a tensor was made of, having come to the tensor."""
     if not tensor.requires_grad:
         return False
     try:
-        return tensor.grad_fn is not None
+        return tensor.grad_fn in nodes
     except RuntimeError:
         return True  # a view that autograd forbids to change

@@ -528,6 +528,7 @@ class Recorder(TorchFunctionMode):
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
             if self._reach is not None:
                 self._engine_ran(self._reach, func in engine.ADDS, once)
+                self._reach = None  # it holds autograd's graph
             return result
         if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
@@ -557,10 +558,11 @@ class Recorder(TorchFunctionMode):
 
     def _goes_beyond(self, reach: engine.Reach) -> bool:
         """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
-        dirty = self.tensors.dirty()
+        changed = self.tensors.dirty()
+        given = [t for v, t in self.record.inputs.items() if v not in changed]
         return (
             any(self.tensors.known(t) is None for t in reach.leaves)
-            or any(engine.grown(t) for v, t in self.record.inputs.items() if v not in dirty)
+            or any(engine.goes_on(reach.nodes, t) for t in given)
             or self._hooks_changed(reach)
         )
 
