@@ -218,12 +218,13 @@ PyObject* session_tracked(Session* s, PyObject* o) {
 
 PyObject* session_made(Session* s, PyObject* o) { return PyBool_FromLong(s->made->count(o) != 0); }
 
-// [(container, content before, read as a whole)] of the outside containers that were written or read as a whole.
+// [(container, content before, read as a whole, appended to a deque that was not)] of the outside containers that were written or
+// read as a whole.
 PyObject* session_containers(Session* s, PyObject*) {
   PyObject* list = PyList_New(0);
   for (auto& [o, c] : *s->containers) {
     if (c.pre == nullptr) continue;
-    PyObject* t = Py_BuildValue("(OOO)", o, c.pre, c.whole ? Py_True : Py_False);
+    PyObject* t = Py_BuildValue("(OOOn)", o, c.pre, c.whole ? Py_True : Py_False, c.whole ? 0 : c.appended);
     if (list == nullptr || t == nullptr || PyList_Append(list, t) < 0) {
       Py_XDECREF(t);
       Py_XDECREF(list);

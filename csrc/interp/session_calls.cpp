@@ -209,6 +209,32 @@ bool is_named(PyObject* f, const char* name) {
   return is_builtin(f, name);
 }
 
+// Whether what this does to an outside deque is the same whatever the deque holds, and can be told when all is over.
+bool takes_blindly(Session* s, PyObject* deque, PyObject* f, Py_ssize_t npos) {
+  if (is_named(f, "append") && npos == 1) {
+    if (!ensure_pre(s, deque)) return false;
+    ++(*s->containers)[deque].appended;
+    return true;
+  }
+  if (!is_named(f, "extend")) return false;
+  PauseGuard pause;
+  PyObject* most = PyObject_GetAttrString(deque, "maxlen");
+  if (most == nullptr) PyErr_Clear();
+  Py_XDECREF(most);
+  return most == Py_None;
+}
+
+// dict.setdefault(key[, default]): a read and, where nothing is there, a store.
+void read_or_store(Session* s, PyObject* dict, PyObject* const* rest, Py_ssize_t nrest) {
+  PyObject* now = PyDict_GetItemWithError(dict, rest[0]);
+  if (now == nullptr && PyErr_Occurred()) {
+    PyErr_Clear();
+    return;
+  }
+  read_dict(s, dict, rest[0], now);
+  if (now == nullptr) dict_store(s, dict, rest[0], nrest > 1 ? rest[1] : Py_None);
+}
+
 // A container takes over what it is given.
 void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos, Py_ssize_t nkw) {
   const bool is_list = container != nullptr && PyList_Check(container);
@@ -217,15 +243,15 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
     // Only a list and a deque take new elements without looking at the old ones.
     if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 && plain_key(given[0]))
       dict_store(s, container, given[0], given[1]);
-    else if (in_order)
+    else if (is_list || (in_order && takes_blindly(s, container, f, npos)))
       ensure_pre(s, container);
     else
       touch(s, container, false);
   }
   // A dict and a set look for each element among those that they have.
   tls_c_call = in_order ? kPassedOn : kComputed;
-  // What a list appends is one element; what it is extended with may make its elements anew, as a text does.
-  const bool whole = is_list && !is_named(f, "extend");
+  // What is appended is one element; what a list is extended with may make its elements anew, as a text does.
+  const bool whole = is_list ? !is_named(f, "extend") : in_order && is_named(f, "append");
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
     if (whole || (is_list && passes_elements_on(s, given[i])))
       touch_kept(s, given[i], false);
@@ -279,6 +305,14 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
       break;
     case kLeafDictGet:
       if (first != nullptr && PyDict_Check(first) && nrest >= 1 && !plain_key(rest[0])) touch(s, first, false);
+      break;
+    case kLeafDictDefault:
+      if (first != nullptr && PyDict_Check(first) && nkw == 0 && (nrest == 1 || nrest == 2) && plain_key(rest[0])) {
+        if (known_outside(s, first)) read_or_store(s, first, rest, nrest);
+        rely_on(s, rest[0]);
+        break;
+      }
+      touch_arguments(s, f, self, args, npos, nkw);
       break;
     case kLeafDictSet:
     case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, nkw); break;
@@ -410,7 +444,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
     }
     return result;
   }
-  if (leaf == kLeafHandler) return result;
+  if (leaf == kLeafHandler || leaf == kLeafDictDefault) return result;
   if (result != Py_None && has_tensor(result) && !(PyType_Check(f) && leaf == kLeafTouch && !is_tensor(result))) {
     PyObject* kwargs = nullptr;
     PyObject* tuple = make_args(args, npos, kwnames, &kwargs);

@@ -251,6 +251,17 @@ static void touch_items(Session* s, PyObject* obj) {
     touch(s, obj, false);
 }
 
+// list[-1] after list.append(x): it is x, whatever was there before.
+static bool own_element(Session* s, PyObject* list, PyObject* key) {
+  if (!PyList_CheckExact(list) || !PyLong_CheckExact(key)) return false;
+  auto it = s->containers->find(list);
+  if (it == s->containers->end() || it->second.pre == nullptr || it->second.whole) return false;
+  int overflow = 0;
+  const long index = PyLong_AsLongAndOverflow(key, &overflow);
+  // All that was done to it without looking into it was to append.
+  return overflow == 0 && index < 0 && PyList_GET_SIZE(list) + index >= PyTuple_GET_SIZE(it->second.pre);
+}
+
 void on_item_load_pre(PyObject* obj, PyObject* key) {
   Session* s = tls_session;
   ++s->events;
@@ -277,7 +288,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     }
     return;
   }
-  touch_items(s, obj);
+  if (!own_element(s, obj, key)) touch_items(s, obj);
 }
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {

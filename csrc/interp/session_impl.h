@@ -44,6 +44,7 @@ enum Leaf : uint8_t {
   kLeafDictSet = 8,
   kLeafHandler = 9,
   kLeafTorch = 10,
+  kLeafDictDefault = 11,
 };
 
 inline PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is never unloaded
@@ -89,6 +90,7 @@ struct Event {
 struct Container {
   PyObject* pre = nullptr;  // shallow copy from before the first write (or whole read)
   bool whole = false;
+  Py_ssize_t appended = 0;  // so many elements were appended, one at a time, to a deque that was not looked into
 };
 
 // Saves the exception that is set while the session looks at something, whatever happens in between.

@@ -46,7 +46,7 @@ class AttrEffect:
 
 def at_start(session: Any, module: Any, name: str) -> Any:
     """What a module's attribute was when the run began, or ABSENT."""
-    for obj, pre, _ in session.containers():
+    for obj, pre, *_ in session.containers():
         if obj is vars(module):
             return pre.get(name, ABSENT)
     return vars(module).get(name, ABSENT)
@@ -59,7 +59,7 @@ CONTAINERS = (dict, list, set, collections.deque, bytearray)
 def container_states(session: Any) -> dict[int, Any]:
     """What outside containers that were looked at hold now; None for those left as they were."""
     picture: dict[int, Any] = {}
-    for obj, pre, _ in session.containers():
+    for obj, pre, *_ in session.containers():
         now, old = content_of(obj), content_of(pre)
         picture[id(obj)] = None if now == old else now
     return picture
@@ -101,10 +101,16 @@ def end_state(
             have put there, and will again.
     """
     effects: list[ContainerEffect | AttrEffect] = []
-    for obj, pre, whole in session.containers():
+    for obj, pre, whole, appended in session.containers():
         if isinstance(pre, dict):
             put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
             pre = pre | put
+        if appended:
+            # All that the run did to it, which never looked into it.
+            tail = tuple(collections.deque.__iter__(obj))[-appended:]
+            content = [builder.build(x) for x in tail]
+            effects.append(ContainerEffect(obj, "deque", content=content))
+            continue
         effect = _container_effect(obj, pre, whole, builder, session)
         if effect is not None:
             effects.append(effect)

@@ -207,7 +207,7 @@ class Handler:
         Args:
             where: the place to name where that of the read is not known.
         """
-        bytearrays = [obj for obj, _, _ in self.session.containers() if isinstance(obj, bytearray)]
+        bytearrays = [obj for obj, *_ in self.session.containers() if isinstance(obj, bytearray)]
         read = [obj for obj, _ in (*self.arrays, *self.opaque)] + bytearrays
         if not read or self.refusal is not None:
             return

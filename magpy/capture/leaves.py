@@ -40,6 +40,7 @@ class Leaf(IntEnum):
     DICT_SET = 8
     HANDLER = 9  # magpy.capture.handler performs the call
     TORCH = 10  # like TOUCH, and may return tensors that no mode saw
+    DICT_DEFAULT = 11
 
 
 class Effect(Enum):
@@ -160,16 +161,16 @@ _BY_METHOD: dict[tuple[type, str], Leaf] = {}
 
 def _method_verdicts() -> None:
     cls: type
-    for name in ("append", "extend", "appendleft"):
+    for name in ("append", "extend"):
         for cls in (list, collections.deque):
-            if hasattr(cls, name):
-                _BY_METHOD[cls, name] = Leaf.BLIND
+            _BY_METHOD[cls, name] = Leaf.BLIND
     for name in ("add", "update"):
         _BY_METHOD[set, name] = Leaf.BLIND
     for cls in (dict, collections.OrderedDict, collections.defaultdict):
         for name in ("get", "__getitem__", "__contains__"):
             _BY_METHOD[cls, name] = Leaf.DICT_GET
         _BY_METHOD[cls, "__setitem__"] = Leaf.DICT_SET
+        _BY_METHOD[cls, "setdefault"] = Leaf.DICT_DEFAULT
         _BY_METHOD[cls, "update"] = Leaf.BLIND
     for cls in (object, type, types.ModuleType):
         _BY_METHOD[cls, "__setattr__"] = Leaf.SETATTR

@@ -96,7 +96,7 @@ class Below:
         """A refusal where the call looks, at any time, at what they have changed."""
         if not self._changed:
             return None
-        looked: set[tuple[int, Any]] = {(id(v), None) for v, _, _ in self._session.containers()}
+        looked: set[tuple[int, Any]] = {(id(v), None) for v, *_ in self._session.containers()}
         for kind, v, name, _ in self._session.log():
             if kind == "type_attr":
                 looked.update((id(c), name) for c in v.__mro__)

@@ -12,7 +12,6 @@ import builtins
 import collections
 import copy
 import enum
-import itertools
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,6 +157,12 @@ class Analyzer:
         self.constants: dict[str, Any] = {}
         self.anchored: dict[int, Any] = {}
         self.overwritten = _overwritten(capture)
+        self.limited: set[int] = set()
+        self.rearranged = {
+            id(e.obj)
+            for e in capture.effects
+            if isinstance(e, ContainerEffect) and e.kind in ("list", "deque")
+        }
         self.classes = {
             id(obj): before
             for kind, obj, key, before in capture.log
@@ -191,6 +196,9 @@ class Analyzer:
         for step in c.record.steps:
             if isinstance(step, HostStep) and step.kind == "bind" and step.args:
                 self._counter(step)
+        for e in c.effects:
+            if isinstance(e, ContainerEffect) and e.kind == "deque":
+                self._most(e.obj)
         self._tensors()
         symbols = c.record.symbols
         conditions = None
@@ -459,6 +467,7 @@ class Analyzer:
         elif isinstance(obj, set):
             self.checks.append(("set", reg, pre))
         elif isinstance(obj, collections.deque):
+            self._most(obj)
             self.checks.append(("len", reg, len(pre)))
             first = self.nregs
             self.nregs += len(pre)
@@ -468,23 +477,25 @@ class Analyzer:
         elif isinstance(obj, bytearray):
             self.checks.append(("py", bytearray_equal(pre), (reg,)))
 
+    def _most(self, d: Any) -> None:
+        """So many elements are the most that a deque takes, which no operation on it changes."""
+        rel = self.relative.get(id(d))
+        if rel is not None and id(d) not in self.limited:
+            self.limited.add(id(d))
+            self.checks.append(("py", maxlen_equal(_maxlen_of(d)), (rel.register,)))
+
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
-        # As in `dict_key`: what counts is what they are like.
-        items = pre if isinstance(obj, (list, collections.deque)) else ()
-        replaced = [
-            (id(obj), i) in self.overwritten and self._state(v) for i, v in enumerate(items)
-        ]
-        if not isinstance(obj, dict):
-            for v, anew in itertools.zip_longest(pre, replaced):
-                if not anew:
-                    self.anchor(v)
+        if id(obj) in self.rearranged and any(self._state(v) for v in pre):
+            self._elements(obj, pre)
+            return
         if isinstance(obj, dict):
             self.anchors["dict_keys"].append((obj, tuple(pre)))
             for k, v in pre.items():
                 self.dict_key(obj, k, v)
-        elif isinstance(obj, (list, collections.deque)) and any(replaced):
-            self._replaced_items(obj, pre, replaced)
-        elif isinstance(obj, list):
+            return
+        for v in pre:
+            self.anchor(v)
+        if isinstance(obj, list):
             self.anchors["lists"].append((obj, pre))
         elif isinstance(obj, set):
             self.anchors["sets"].append((obj, pre))
@@ -493,24 +504,30 @@ class Analyzer:
         elif isinstance(obj, bytearray):
             self.checks.append(("py", bytearray_equal(pre), (("a", obj),)))
 
-    def _replaced_items(self, obj: Any, pre: tuple[Any, ...], replaced: list[bool]) -> None:
-        """An anchored list or deque in which the run replaced some of the items."""
+    def _elements(self, obj: Any, pre: tuple[Any, ...]) -> None:
+        """The run puts other elements into a list or a deque, as it will in every call.
+
+        What counts is what they are like.
+        """
         name = f"_d{len(self.constants)}"
         self.constants[name] = obj
-        self.checks.append(("len", ("a", obj), len(pre)))
+        place = ("a", obj)
+        self.checks.append(("len", place, len(pre)))
         first = self.nregs
         self.nregs += len(pre)
-        if isinstance(obj, collections.deque):
-            self.checks.append(("deque", first, ("a", obj), len(pre)))
+        if isinstance(obj, list):
+            self.checks += [("item", first + i, place, i) for i in range(len(pre))]
+        else:
+            self.checks.append(("deque", first, place, len(pre)))
+        base = "list" if isinstance(obj, list) else f"_d{len(self.constants)}"
+        if base != "list":
+            self.constants[base] = collections.deque
         for i, v in enumerate(pre):
-            if isinstance(obj, list):
-                self.checks.append(("item", first + i, ("a", obj), i))
-            if replaced[i]:
-                exact = type(obj) is not list and isinstance(obj, list)
-                item = f"list.__getitem__({name}, {i})" if exact else f"{name}[{i}]"
-                self.bind(v, first + i, item)
+            if self._state(v):
+                self.bind(v, first + i, f"{base}.__getitem__({name}, {i})")
             else:
-                self.checks.append(("leaf" if c_leaf(v) else "is", first + i, v))
+                self.checks.append((mode_of(v), first + i, v))
+                self.anchor(v)
 
     def _identities(self, inputs: list[Any]) -> None:
         """Relative objects that anchored places hold too stay these; the others stay others."""
@@ -607,31 +624,27 @@ def still_remembers(key: Any, value: Any) -> Any:
 
 
 def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
-    """The (container, key) pairs that the run stored: earlier reads were of its own state.
-
-    Keys are a dict's, and a list's or a deque's positions.
-    """
+    """The (dict, key) pairs that the run stored: earlier reads were of the program's own state."""
     found: set[tuple[int, Any]] = set()
-    snapshots = {id(obj): pre for kind, obj, _, pre in capture.log if kind == "snap"}
     for e in capture.effects:
         if isinstance(e, ContainerEffect) and e.kind == "dict":
             for k, _ in e.stores:
                 if isinstance(k, Const) and type(k.value) in (str, int):
                     found.add((id(e.obj), k.value))
-        elif isinstance(e, ContainerEffect) and e.kind in ("list", "deque") and e.rebuild:
-            now = list.__iter__(e.obj) if e.kind == "list" else collections.deque.__iter__(e.obj)
-            pre = snapshots.get(id(e.obj), ())
-            found.update(
-                (id(e.obj), i)
-                for i, (a, b) in enumerate(itertools.zip_longest(pre, now, fillvalue=ABSENT))
-                if a is not b
-            )
     return found
 
 
 def bytearray_equal(expected: bytes) -> Any:
     """A check that a bytearray has these bytes."""
     return lambda v: isinstance(v, bytearray) and bytes(v) == expected
+
+
+_maxlen_of: Any = vars(collections.deque)["maxlen"].__get__  # whatever a subclass says
+
+
+def maxlen_equal(expected: int | None) -> Any:
+    """A check that a deque takes so many elements at most."""
+    return lambda d: _maxlen_of(d) == expected
 
 
 def deque_equal(expected: tuple[Any, ...]) -> Any:

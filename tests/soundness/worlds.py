@@ -19,17 +19,19 @@ import magpy
 from tests.comparison import assert_same
 
 
-def case(cases, *, refused=None, compilers=None):
+def case(cases, *, refused=None, compilers=None, captures=None):
     """Registers a case in `cases`.
 
     Args:
         refused: why some of its calls must run eagerly.
         compilers: what compilers of graphs cannot do of it, so that the case is for the backend
             "eager" alone.
+        captures: so many captures serve all of its calls.
     """
 
     def register(f):
         marks = [pytest.mark.filterwarnings("ignore")]
+        f.captures = captures
         cases.append(pytest.param(f, refused, compilers, id=f.__name__, marks=marks))
         return f
 
@@ -94,6 +96,9 @@ def run(f, refused, backend="eager"):
     assert own.states[1] == worlds.states[1], "Python's generator differs"
     assert own.states[2][2] == worlds.states[2][2], "numpy's generator differs"
     assert made, "a case compiles something"
+    captures = getattr(f, "captures", None)
+    if captures is not None:
+        assert sum(magpy.stats(c).captures for c in made) <= captures
     ran_eagerly = sum(magpy.stats(c).eager_calls for c in made)
     reasons = [reason for c in made for reason in magpy.stats(c).reasons]
     # A call that raises is eager by design: nothing would be gained by an entry for it.
