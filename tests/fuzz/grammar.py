@@ -422,7 +422,7 @@ PIECES = {
     ),
     "gli": Piece(
         "gli = [$i, $i]",
-        {"LI": "gli", "I": "gli[0] | len(gli)"},
+        {"LI": "gli", "I": "gli[0] | gli[-1] | gli[-2] | gli[1] | len(gli)"},
         "gli.append($I) | gli[0] = $I | gli.pop() | gli.sort() | gli.reverse() | "
         "gli[:] = $LI | gli = gli + [$I] | gli += [$I] | gli.insert(0, $I) | gli.remove($I) | "
         "gli.clear()",
@@ -431,7 +431,8 @@ PIECES = {
     ),
     "glt": Piece(
         "glt = [$t, $t]",
-        {"LT": "glt", "T": "glt[0] | glt[-1]"},
+        {"LT": "glt", "T": "glt[0] | glt[-1] | glt[-2] | glt[1]"},
+        "glt.append($T) | glt.append(glt[-1] + $T) | glt[-1] = $T | glt.pop(0) | glt.extend($LT) |"
         "glt.append($T) | glt[0] = $T | glt.pop() | glt[0].add_(1) | glt = glt[1:] | "
         "glt[0], glt[-1] = glt[-1], glt[0] | glt.clear()",
         "glt.append($t) | glt[0] = $t | glt[0] = glt[-1] | glt = [$t] | glt[0].mul_(2) | "
@@ -450,7 +451,7 @@ PIECES = {
         'gdt = {"a": $t, "b": $t}',
         {"DT": "gdt", "T": 'gdt["a"] | gdt.get("b", $T)'},
         'gdt["a"] = $T | gdt[$S] = $T | gdt["a"].add_(1) | gdt.pop("b", None) | '
-        'gdt["b"] = gdt["a"] | gdt = {}',
+        'gdt["b"] = gdt["a"] | gdt = {} | gdt.setdefault($S, $T)',
         'gdt["a"] = $t | gdt["b"] = gdt.get("a") | gdt["a"].add_(1) | gdt.pop("b", None) | '
         'gdt["c"] = $t',
     ),
@@ -466,6 +467,14 @@ PIECES = {
         "gq.append($I) | gq.appendleft($I) | gq.popleft() | gq.rotate(1) | gq[0] = $I",
         "gq.append($i) | gq.clear() | gq.rotate() | gq.append($f)",
     ),
+    "gqt": Piece(
+        "gqt = collections.deque([$t, $t], maxlen=3)",
+        {"T": "gqt[0] | gqt[-1]", "LT": "list(gqt)", "I": "len(gqt)"},
+        "gqt.append($T) | gqt.append($I) | gqt.popleft() | gqt.rotate(1) | gqt[0] = $T | "
+        "gqt.appendleft($T) | gqt.extend($LT) | gqt.append(gqt[0] + $T) | gqt.pop()",
+        "gqt.append($t) | gqt.clear() | gqt.rotate() | gqt.append($f) | gqt[0].add_(1) | "
+        "gqt = collections.deque(gqt, maxlen=2) | gqt.append(gqt[-1])",
+    ),
     "gc": Piece(
         "gc = collections.Counter('ab')",
         {"I": 'gc["a"] | sum(gc.values())', "DI": "gc"},
@@ -475,7 +484,8 @@ PIECES = {
     "gdd": Piece(
         "gdd = collections.defaultdict(list)",
         {"I": "len(gdd) | len(gdd['a'])"},
-        "gdd[$S].append($I) | gdd[$S].append($T)",
+        "gdd[$S].append($I) | gdd[$S].append($T) | gdd.setdefault($S, []).append($I) | "
+        "gdd.setdefault($S) | gdd.setdefault($S, [$I])",
         "gdd['a'].append(1) | gdd.clear() | gdd.default_factory = list",
     ),
     "gpair": Piece(

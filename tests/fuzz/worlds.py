@@ -245,6 +245,10 @@ class Picture:
             if code.co_filename == FILE:
                 lines.append((code.co_name, tb.tb_lineno))
             tb = tb.tb_next
+        if isinstance(v, UnboundLocalError) and lines:
+            # Code that ran often enough has STORE_FAST__LOAD_FAST (CPython 3.11), which raises it
+            # at the line of the store.
+            lines[-1] = lines[-1][:1]
         self._word(("raised", str(v), tuple(lines)), path)
         self._word(("context", type(v.__context__).__name__, type(v.__cause__).__name__), path)
 
