@@ -251,15 +251,30 @@ static void touch_items(Session* s, PyObject* obj) {
     touch(s, obj, false);
 }
 
-// list[-1] after list.append(x): it is x, whatever was there before.
-static bool own_element(Session* s, PyObject* list, PyObject* key) {
-  if (!PyList_CheckExact(list) || !PyLong_CheckExact(key)) return false;
-  auto it = s->containers->find(list);
-  if (it == s->containers->end() || it->second.pre == nullptr || it->second.whole) return false;
+// list[i]: whether no more than that element is looked at.
+static bool read_item(Session* s, PyObject* list, PyObject* key) {
+  if (!PyList_CheckExact(list) || !PyLong_CheckExact(key) || !ensure_pre(s, list)) return false;
+  const Container& c = s->containers->at(list);
+  if (c.whole) return false;
   int overflow = 0;
-  const long index = PyLong_AsLongAndOverflow(key, &overflow);
-  // All that was done to it without looking into it was to append.
-  return overflow == 0 && index < 0 && PyList_GET_SIZE(list) + index >= PyTuple_GET_SIZE(it->second.pre);
+  const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow);
+  // All that was done to it, as nobody looked into it, was to append.
+  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre), now = PyList_GET_SIZE(list), place = index < 0 ? now + index : index;
+  if (overflow != 0 || place < 0 || place >= now) return false;
+  // What was appended is found from the end, whatever was there before.
+  if (place >= before) return index < 0;
+  PyObject* value = PyTuple_GET_ITEM(c.pre, place);
+  const Py_ssize_t same = index < 0 ? place - before : place;
+  if (!first_time(s, kListItem, list, reinterpret_cast<PyObject*>(same))) return true;
+  PyObject* number = PyLong_FromSsize_t(same);
+  if (number == nullptr) {
+    fail(s, "list item");
+    return true;
+  }
+  emit(s, kListItem, list, number, value);
+  Py_DECREF(number);
+  reach(s, value);
+  return true;
 }
 
 void on_item_load_pre(PyObject* obj, PyObject* key) {
@@ -288,7 +303,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     }
     return;
   }
-  if (!own_element(s, obj, key)) touch_items(s, obj);
+  if (!read_item(s, obj, key)) touch_items(s, obj);
 }
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {

@@ -100,6 +100,8 @@ class Below:
         for kind, v, name, _ in self._session.log():
             if kind == "type_attr":
                 looked.update((id(c), name) for c in v.__mro__)
+            elif kind == "list_item":
+                looked.add((id(v), None))
             elif kind == "dict_key":
                 looked.add((id(v), name))
             elif kind == "cell":

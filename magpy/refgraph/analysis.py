@@ -158,6 +158,9 @@ class Analyzer:
         self.anchored: dict[int, Any] = {}
         self.overwritten = _overwritten(capture)
         self.limited: set[int] = set()
+        self.snapped: set[int] = set()
+        # Containers that were looked at as a whole, at some time, and what they held.
+        self.wholes = {id(obj): pre for kind, obj, _, pre in capture.log if kind == "snap"}
         self.rearranged = {
             id(e.obj)
             for e in capture.effects
@@ -444,8 +447,33 @@ class Analyzer:
         self.anchor(defaults)
         self.anchor(tuple((kwdefaults or {}).values()))
 
+    def list_item(self, obj: Any, place: int, value: Any) -> None:
+        """An element of a list was read; a negative place counts from the end.
+
+        Only of a list that the run appends to, and does no more than that, this is all that counts.
+        """
+        if id(obj) in self.wholes:
+            self.snap(obj, None, self.wholes[id(obj)])
+            return
+        rel = self.relative.get(id(obj))
+        if rel is not None:
+            self._item(rel.register, place, value, f"{rel.expr}[{place}]")
+            return
+        dst = self.register()
+        self.checks.append(("item", dst, ("a", obj), place))
+        if self._state(value):
+            name = f"_d{len(self.constants)}"
+            self.constants[name] = obj
+            self.bind(value, dst, f"{name}[{place}]")
+        else:
+            self.checks.append((mode_of(value), dst, value))
+            self.anchor(value)
+
     def snap(self, obj: Any, key: Any, pre: Any) -> None:
         """An outside container was looked into as a whole."""
+        if id(obj) in self.snapped:
+            return  # one of its elements was read before
+        self.snapped.add(id(obj))
         rel = self.relative.get(id(obj))
         if rel is None:
             self._anchored_snap(obj, pre)
@@ -668,6 +696,7 @@ _EVENTS = {
     "cell": Analyzer.cell,
     "func": Analyzer.func,
     "snap": Analyzer.snap,
+    "list_item": Analyzer.list_item,
     "type": Analyzer.obj_type,
 }
 

@@ -87,6 +87,8 @@ def build(capture: Capture) -> nx.MultiDiGraph:
             node(obj)
         elif kind in _LABELS:
             edge(obj, _LABELS[kind].format(key), value)
+        elif kind == "list_item":
+            edge(obj, f"[{key}]", value)
         elif kind == "snap":
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for place, v in items:

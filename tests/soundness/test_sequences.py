@@ -218,6 +218,81 @@ def the_last_one_is_the_one_that_was_appended(compile):
         yield c(rows(i)), list(history)
 
 
+@case(CASES, captures=2)
+def the_last_ones_of_a_history(compile):
+    history = [rows(1), rows(2)]
+
+    def f(x):
+        y = history[-1] + history[-2] * x
+        history.append(y)
+        z = history[-1] * history[-3]
+        history.append(z)
+        return z + history[0]
+
+    c = compile(f)
+    for i in range(5):
+        yield c(rows(i)), list(history)
+    history[:2] = [rows(1), rows(0)]
+    yield c(rows(1)), list(history)
+
+
+@case(CASES, captures=5)
+def a_history_of_objects(compile):
+    model = Object()
+    model.seen = [Object()]
+    model.seen[0].n, model.seen[0].name = torch.zeros(2), "first"
+
+    def f(x):
+        made = Object()
+        made.n, made.name = model.seen[-1].n + x, "next"
+        model.seen.append(made)
+        return made.n, model.seen[0].name, model.seen[-2].name
+
+    c = compile(f)
+    for i in range(5):
+        yield c(rows(i)), [(s.n, s.name) for s in model.seen]
+    model.seen[0].name = "other"
+    yield c(rows(1)), [(s.n, s.name) for s in model.seen]
+    del model.seen[1:]
+    yield c(rows(1)), [(s.n, s.name) for s in model.seen]
+    model.seen.clear()
+    yield attempt(c, rows(1)), [(s.n, s.name) for s in model.seen]
+
+
+@case(CASES)
+def items_of_lists_among_the_arguments(compile):
+    def f(xs, t):
+        xs.append(t)
+        return xs[0] + xs[-1] * xs[-2]
+
+    def g(xs, t):
+        y = xs[0]
+        xs.append(t)
+        xs[0] = t
+        return y + xs[-2] * t
+
+    def h(xs, t):
+        xs.append(t)
+        return xs[1] * 2 + xs[-2]
+
+    def k(xs, t):
+        y = xs[-1] + t
+        xs.append(y)
+        return y if len(xs) > 3 else xs[0]
+
+    for f in (f, g, h, k):
+        c = compile(f, dynamic=False)
+        for n in (1, 2, 3, 1, 4):
+            xs = [rows(i) for i in range(n)]
+            yield attempt(c, xs, rows(7)), list(xs)
+            yield attempt(c, xs, rows(7)), list(xs), xs[0] is xs[-1]
+        xs = [rows(3)] * 2
+        yield attempt(c, xs, xs[0]), list(xs), [a is xs[0] for a in xs]
+        xs = [torch.ones(3, 2), rows(1)]
+        yield attempt(c, xs, rows(7)), list(xs)
+        yield attempt(c, [], rows(7))
+
+
 @case(CASES)
 def the_last_one_is_not_the_one_that_was_appended(compile):
     history = [rows(1), rows(2)]
