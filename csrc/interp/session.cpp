@@ -40,6 +40,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   s->cells = new std::unordered_map<PyObject*, PyObject*>();
   s->written_cells = new std::unordered_set<PyObject*>();
   s->counter_cells = new std::unordered_set<PyObject*>();
+  s->numbered = new std::unordered_set<PyObject*>();
   s->varying = new std::unordered_set<Triple, TripleHash>();
   s->made = new std::unordered_set<PyObject*>();
   s->tracked = new std::unordered_map<PyObject*, long>();
@@ -95,6 +96,7 @@ int session_clear(Session* s) {
   s->seen->clear();
   s->written_cells->clear();
   s->counter_cells->clear();
+  s->numbered->clear();
   s->varying->clear();
   s->made->clear();
   for (PyObject* o : drop) Py_XDECREF(o);
@@ -111,6 +113,7 @@ void session_dealloc(Session* s) {
   delete s->cells;
   delete s->written_cells;
   delete s->counter_cells;
+  delete s->numbered;
   delete s->varying;
   delete s->made;
   delete s->tracked;
@@ -202,11 +205,15 @@ PyObject* session_track(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// vary(holder, key): the number at a key of a dict, or in a cell (key None), is an input.  The caller holds both until the run ends.
+// vary(holder, key): the number at a key of a dict, in a class, or in a cell (key None), is an input.  One in a list or a deque is
+// tracked already.  The caller holds both until the run ends.
 PyObject* session_vary(Session* s, PyObject* args) {
   PyObject *holder, *key;
   if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
-  s->varying->insert(place_of_number(holder, key == Py_None ? nullptr : key));
+  if (PyList_Check(holder) || is_deque(holder))
+    s->numbered->insert(holder);
+  else
+    s->varying->insert(place_of_number(holder, key == Py_None ? nullptr : key));
   Py_RETURN_NONE;
 }
 

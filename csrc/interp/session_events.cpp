@@ -389,7 +389,8 @@ void on_touch(PyObject* obj, Touch how) {
   ++s->events;
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
-  if (((how == Touch::kUnpack || how == Touch::kExtend) && is_sequence(obj)) || (how == Touch::kIter && passes_elements_on(s, obj)))
+  // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are passed on.
+  if (((how == Touch::kUnpack || how == Touch::kExtend) && (is_sequence(obj) || PyDict_CheckExact(obj))) || (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);
   else
     touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);

@@ -143,6 +143,7 @@ struct Session {
   std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
   std::unordered_set<PyObject*>* written_cells;
   std::unordered_set<PyObject*>* counter_cells;          // in `cells`
+  std::unordered_set<PyObject*>* numbered;               // lists and deques in which numbers are inputs
   std::unordered_set<Triple, TripleHash>* varying;       // (dict, key) and (cell, null) whose number differs from call to call
   std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)

@@ -219,7 +219,7 @@ static bool stands_before(PyObject* v) {
 bool passes_elements_on(Session* s, PyObject* v) {
   // An array's iterator may be tracked itself.
   if (tracked(s, v)) return false;
-  return PyTuple_Check(v) || PyList_Check(v) || PyDict_Check(v) || is_view(v) || is_c_iterator(v);
+  return PyTuple_Check(v) || PyList_Check(v) || PyDict_Check(v) || is_deque(v) || is_view(v) || is_c_iterator(v);
 }
 
 bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
@@ -250,10 +250,10 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
                        PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type ||
                        (g_partial_type != nullptr && PyObject_TypeCheck(v, g_partial_type));
     if (!holds || !seen.insert(v).second) continue;
-    // An outside container that the run has not written to holds no such value, save counters in a dict.
+    // An outside container that the run has not written to holds no such value, save counters in a dict and those of a list.
     auto it = s->containers->find(v);
     const bool untouched = known_outside(s, v) && is_container(v) && (it == s->containers->end() || it->second.pre == nullptr);
-    if (untouched && !PyDict_Check(v)) continue;
+    if (untouched && !PyDict_Check(v) && s->numbered->count(v) == 0) continue;
     if (PyTuple_Check(v) || PyList_Check(v)) {
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i) add(PySequence_Fast_GET_ITEM(v, i));
     } else if (PyDict_Check(v)) {

@@ -142,7 +142,7 @@ def _container_effect(
         base: Any = list if isinstance(obj, list) else collections.deque
         now = tuple(base.__iter__(obj))
         if len(now) == len(pre) and all(
-            _same(a, b, builder) for a, b in zip(now, pre, strict=True)
+            a is b or _same(a, b, builder) for a, b in zip(now, pre, strict=True)
         ):
             session.compare(obj)  # what leaves this as it is may change another content
             return None

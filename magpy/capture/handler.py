@@ -8,6 +8,7 @@ are treated (magpy/capture/calls.py).  Made by magpy/capture/session.py, called 
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import copy
 import functools
@@ -287,6 +288,14 @@ class Handler:
             own = recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
         recorder.originals[id(own)] = value  # the session holds what is tracked
         return own
+
+    def vary(self, holder: Any, key: Any) -> None:
+        """A number in a container, class or cell is an input where the run reads it."""
+        self.session.vary(holder, key)
+        if isinstance(holder, (list, collections.deque)):
+            # Nothing tells of the reads of one item: it becomes an input at once.
+            base: Any = list if isinstance(holder, list) else collections.deque
+            base.__setitem__(holder, key, self.counter(holder, key, base.__getitem__(holder, key)))
 
     def inherits(self, cls: type, name: str) -> None:
         """A number that is an input is found through a class."""

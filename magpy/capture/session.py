@@ -125,7 +125,7 @@ def run(
         if varying is not None:
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
             for holder, key in varying.places:
-                handler.session.vary(holder, key)
+                handler.vary(holder, key)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         out.failure, out.stage = e, "start"

@@ -12,6 +12,7 @@ import builtins
 import collections
 import copy
 import enum
+import operator
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +167,15 @@ class Analyzer:
             for e in capture.effects
             if isinstance(e, ContainerEffect) and e.kind in ("list", "deque")
         }
+        # The places in lists and deques of numbers that are inputs.
+        self.numbered = {
+            (id(step.args[0].obj), step.args[1])
+            for step in capture.record.steps
+            if isinstance(step, HostStep)
+            and step.func is operator.getitem
+            and isinstance(step.args[0], OutsideRef)
+            and isinstance(step.args[0].obj, (list, collections.deque))
+        }
         self.classes = {
             id(obj): before
             for kind, obj, key, before in capture.log
@@ -257,6 +267,13 @@ class Analyzer:
         if type(holder) is types.CellType:
             dst = self.register()
             self.checks.append(("cell", dst, self.operand(holder)))
+        elif isinstance(holder, collections.deque):
+            check = item_is_number(step.args[1], step.expected)
+            self.checks.append(("py", check, (self.operand(holder),)))
+            return
+        elif isinstance(holder, list):
+            dst = self.register()
+            self.checks.append(("item", dst, self.operand(holder), step.args[1]))
         elif isinstance(holder, dict):
             dst = self.register()
             self.checks.append(("dict_get", dst, self.operand(holder), step.args[1]))
@@ -513,7 +530,8 @@ class Analyzer:
             self.checks.append(("py", maxlen_equal(_maxlen_of(d)), (rel.register,)))
 
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
-        if id(obj) in self.rearranged and any(self._state(v) for v in pre):
+        state = id(obj) in self.rearranged and any(self._state(v) for v in pre)
+        if state or any((id(obj), i) in self.numbered for i in range(len(pre))):
             self._elements(obj, pre)
             return
         if isinstance(obj, dict):
@@ -535,7 +553,7 @@ class Analyzer:
     def _elements(self, obj: Any, pre: tuple[Any, ...]) -> None:
         """The run puts other elements into a list or a deque, as it will in every call.
 
-        What counts is what they are like.
+        What counts is what they are like. Others keep numbers there that are inputs.
         """
         name = f"_d{len(self.constants)}"
         self.constants[name] = obj
@@ -551,7 +569,9 @@ class Analyzer:
         if base != "list":
             self.constants[base] = collections.deque
         for i, v in enumerate(pre):
-            if self._state(v):
+            if (id(obj), i) in self.numbered:
+                continue  # see `_counter`
+            if id(obj) in self.rearranged and self._state(v):
                 self.bind(v, first + i, f"{base}.__getitem__({name}, {i})")
             else:
                 self.checks.append((mode_of(v), first + i, v))
@@ -619,6 +639,16 @@ def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
         if len(rest) < len(taken) or (length is not None and len(rest) != length):
             return False
         return all(_interp.leaf_equal(a, b) for a, b in zip(rest, taken, strict=False))
+
+    return check
+
+
+def item_is_number(i: int, kind: type) -> Any:
+    """A check that a deque has a number of a type at a place."""
+
+    def check(v: Any) -> bool:
+        same = len(v) > i and type(v[i]) is kind
+        return same and (kind is float or -_SMALL < v[i] < _SMALL)
 
     return check
 

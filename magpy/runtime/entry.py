@@ -322,6 +322,10 @@ class Runner:
         return run(*inputs)
 
 
+# Longer lists of numbers are compared.
+_MOST_NUMBERS = 128
+
+
 def _changes(record: Record) -> bool:
     """Whether something that the outside sees is changed before the effects."""
     return (
@@ -499,6 +503,15 @@ def build(
             info.numbers.append(
                 (None, holder, key, value) if found is None else (found.expr, None, key, value)
             )
+        elif (
+            kind == "snap"
+            and isinstance(holder, (list, collections.deque))
+            and id(holder) not in analysis.relative
+            and len(value) <= _MOST_NUMBERS
+        ):
+            info.numbers += [
+                (None, holder, i, v) for i, v in enumerate(value) if type(v) in (int, float)
+            ]
     code = Code(capture, analysis, plan)
     info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
     if config.logs:

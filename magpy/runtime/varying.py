@@ -11,6 +11,7 @@ Source: https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -164,7 +165,7 @@ def _evaluated(expr: str, space: dict[str, Any], given: dict[str, Any]) -> Any:
 
 
 def _number_at(holder: Any, key: Any) -> Any:
-    """The number at a key of a dict, in a cell or in a class, or None."""
+    """The number at a key of a dict, list or deque, in a cell or in a class, or None."""
     if type(holder) is types.CellType and key is None:
         try:
             v = holder.cell_contents
@@ -174,6 +175,9 @@ def _number_at(holder: Any, key: Any) -> Any:
         v = dict.get(holder, key)
     elif isinstance(holder, type):
         v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
+    elif isinstance(holder, (list, collections.deque)) and key < len(holder):
+        base: Any = list if isinstance(holder, list) else collections.deque
+        v = base.__getitem__(holder, key)
     else:
         return None
     return v if type(v) in (int, float) else None

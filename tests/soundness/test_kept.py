@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import magpy
-from tests.soundness.worlds import case, check_all
+from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
 
@@ -147,7 +147,53 @@ def settings_in_a_list(compile):
         yield f(ones())
 
 
+def numbers_in_lists(compile):
+    count, totals = [0], [0.0, 1.0, "a"]
+
+    def f(t):
+        count[0] += 1
+        totals[0] += 0.5
+        totals[1] *= 2
+        return t * count[0] + sum(totals[:2]), totals[-2]
+
+    f = compile(f)
+    for i in range(9):
+        if i == 6:
+            count[0] = 100
+        yield f(ones()), list(count), list(totals)
+
+
+def numbers_in_a_queue(compile):
+    window = collections.deque([0.0] * 3, maxlen=3)
+
+    def f(t):
+        window.append(t.mean().item())
+        return t - (window[0] + window[1] + window[-1]) / len(window), window[0]
+
+    f = compile(f)
+    for i in range(8):
+        yield f(ones() * i), list(window)
+
+
+def numbers_of_a_list_that_others_set(compile):
+    weights = [1.0, 2.0, 3.0]
+
+    def f(t):
+        for i, w in enumerate(weights):
+            t = t * w + i
+        a, *rest = weights
+        return t + weights[-1] * a + sum(rest), tuple(weights)
+
+    f = compile(f)
+    for i in range(9):
+        weights[i % 3] = 1.5 * i
+        yield f(ones())
+
+
 SERVED = [
+    numbers_in_lists,
+    numbers_in_a_queue,
+    numbers_of_a_list_that_others_set,
     states_in_a_list,
     a_queue_of_results,
     first_in_first_out,
@@ -194,6 +240,35 @@ def other_items_of_a_list_that_calls_change(compile):
     f = compile(f)
     for _ in changes():
         yield f(ones()), list(items)
+
+
+@case(CASES)
+def other_uses_of_numbers_in_lists(compile):
+    weights, best, places = [1.0, 2.0, 3.0], [float("inf"), 0], [0, 1]
+
+    def f(t):
+        loss = t.mean().item()
+        if loss < best[0]:
+            best[:] = [loss, 0]
+        else:
+            best[1] += 1
+        found = weights[1] in weights, weights.index(weights[2]), weights.count(weights[0])
+        chosen = t.expand(3, 2)[places[0] : places[1]]
+        return chosen, found, str(weights), max(weights), sorted(weights), weights + [best[1]]
+
+    f = compile(f)
+    for i in range(12):
+        if i < 6:
+            weights[i % 3] = 1.5 * i
+        if i == 7:
+            places[1] = 2
+        if i == 8:
+            weights.append(weights[0])
+        if i == 9:
+            weights[0] = 3
+        if i == 10:
+            weights[0], weights[1] = "a", 1 << 60
+        yield attempt(f, ones() * (5 - i % 4)), list(weights), list(best)
 
 
 @case(CASES)
