@@ -254,6 +254,8 @@ static void touch_items(Session* s, PyObject* obj) {
 // list[i]: whether no more than that element is looked at.
 static bool read_item(Session* s, PyObject* list, PyObject* key) {
   if (!PyList_CheckExact(list) || !PyLong_CheckExact(key) || !ensure_pre(s, list)) return false;
+  // Which element a place is, counted from the other end, follows from the length, which is then guarded.
+  if (s->numbered->count(list) != 0) return false;
   const Container& c = s->containers->at(list);
   if (c.whole) return false;
   int overflow = 0;

@@ -531,7 +531,7 @@ class Analyzer:
 
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
         state = id(obj) in self.rearranged and any(self._state(v) for v in pre)
-        if state or any((id(obj), i) in self.numbered for i in range(len(pre))):
+        if state or self._numbered(obj, pre):
             self._elements(obj, pre)
             return
         if isinstance(obj, dict):
@@ -549,6 +549,10 @@ class Analyzer:
             self.checks.append(("py", deque_equal(pre), (("a", obj),)))
         elif isinstance(obj, bytearray):
             self.checks.append(("py", bytearray_equal(pre), (("a", obj),)))
+
+    def _numbered(self, obj: Any, pre: tuple[Any, ...]) -> set[int]:
+        """The places of numbers that are inputs, which may have been counted from the end."""
+        return {i % len(pre) for holder, i in self.numbered if holder == id(obj)} if pre else set()
 
     def _elements(self, obj: Any, pre: tuple[Any, ...]) -> None:
         """The run puts other elements into a list or a deque, as it will in every call.
@@ -568,8 +572,9 @@ class Analyzer:
         base = "list" if isinstance(obj, list) else f"_d{len(self.constants)}"
         if base != "list":
             self.constants[base] = collections.deque
+        numbered = self._numbered(obj, pre)
         for i, v in enumerate(pre):
-            if (id(obj), i) in self.numbered:
+            if i in numbered:
                 continue  # see `_counter`
             if id(obj) in self.rearranged and self._state(v):
                 self.bind(v, first + i, f"{base}.__getitem__({name}, {i})")

@@ -322,6 +322,8 @@ class Runner:
         return run(*inputs)
 
 
+# The events that tell of one value in a container, a class or a cell.
+_HOLDING = ("dict_key", "cell", "type_attr", "list_item")
 # Longer lists of numbers are compared.
 _MOST_NUMBERS = 128
 
@@ -498,15 +500,17 @@ def build(
         if id(t) in analysis.relative and id(t) in capture.metas
     ]
     for kind, holder, key, value in capture.log:
-        if kind in ("dict_key", "cell", "type_attr") and type(value) in (int, float):
-            found = analysis.relative.get(id(holder))
+        found = analysis.relative.get(id(holder))
+        if kind == "list_item" and found is not None:
+            continue
+        if kind in _HOLDING and type(value) in (int, float):
             info.numbers.append(
                 (None, holder, key, value) if found is None else (found.expr, None, key, value)
             )
         elif (
             kind == "snap"
             and isinstance(holder, (list, collections.deque))
-            and id(holder) not in analysis.relative
+            and found is None
             and len(value) <= _MOST_NUMBERS
         ):
             info.numbers += [

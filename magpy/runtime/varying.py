@@ -175,7 +175,7 @@ def _number_at(holder: Any, key: Any) -> Any:
         v = dict.get(holder, key)
     elif isinstance(holder, type):
         v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
-    elif isinstance(holder, (list, collections.deque)) and key < len(holder):
+    elif isinstance(holder, (list, collections.deque)) and -len(holder) <= key < len(holder):
         base: Any = list if isinstance(holder, list) else collections.deque
         v = base.__getitem__(holder, key)
     else:
