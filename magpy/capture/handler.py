@@ -34,6 +34,7 @@ from magpy.capture.steps import (
     class_holding,
     class_number,
     is_leaf,
+    item_held,
 )
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import has_ref
@@ -285,7 +286,9 @@ class Handler:
         elif isinstance(holder, type):
             own = recorder.track(class_number, (OutsideRef(holder), key), {}, value)
         else:
-            own = recorder.track(operator.getitem, (OutsideRef(holder), key), {}, value)
+            exact = type(holder) in (dict, list, collections.deque)
+            read = operator.getitem if exact else item_held
+            own = recorder.track(read, (OutsideRef(holder), key), {}, value)
         recorder.originals[id(own)] = value  # the session holds what is tracked
         return own
 

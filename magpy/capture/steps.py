@@ -7,6 +7,7 @@ tensor that the program made: tensors appear as `Ref(var)`.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NewType
@@ -169,6 +170,15 @@ Step = OpStep | ModeStep | HostStep | EffectStep
 def identity(v: Any) -> Any:
     """The value itself: what a check of a value computed earlier calls."""
     return v
+
+
+def item_held(holder: Any, key: Any) -> Any:
+    """An item of a dict, list or deque, whatever the `__getitem__` of a subclass gives."""
+    base: Any
+    for base in (dict, list, collections.deque):
+        if isinstance(holder, base):
+            return base.__getitem__(holder, key)
+    raise TypeError(holder)
 
 
 def class_number(cls: type, name: str) -> Any:

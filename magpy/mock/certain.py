@@ -17,7 +17,17 @@ from typing import Any
 
 from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.operations import scalar_tensor
-from magpy.capture.steps import HostStep, OpStep, OutsideRef, Ref, Step, Var, class_number, identity
+from magpy.capture.steps import (
+    HostStep,
+    OpStep,
+    OutsideRef,
+    Ref,
+    Step,
+    Var,
+    class_number,
+    identity,
+    item_held,
+)
 from magpy.capture.trees import variables
 
 
@@ -72,7 +82,7 @@ _DIVISIONS = frozenset(
 )
 _TRUE_DIVISIONS = frozenset({operator.truediv, operator.itruediv})
 # How numbers are read that are inputs.
-_READS = frozenset({operator.getitem, getattr, class_number, identity})
+_READS = frozenset({operator.getitem, getattr, class_number, identity, item_held})
 _ONE_OPERAND = frozenset({operator.neg, operator.pos, abs})
 
 

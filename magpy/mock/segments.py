@@ -30,6 +30,7 @@ from magpy.capture.steps import (
     TorchModes,
     Var,
     class_number,
+    item_held,
 )
 from magpy.capture.trees import Sizes, collect, leaves, rebuilt
 from magpy.mock.certain import Certain
@@ -478,7 +479,7 @@ def _anywhere(step: Step) -> bool:
         isinstance(step, HostStep)
         and not step.outs
         and (
-            step.func in (scalar_tensor, class_number)
+            step.func in (scalar_tensor, class_number, item_held)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
         )
     )

@@ -26,7 +26,7 @@ from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
-from magpy.capture.steps import HostStep, OutsideRef, class_number
+from magpy.capture.steps import HostStep, OutsideRef, class_number, item_held
 from magpy.capture.symbols import Conditions
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
@@ -172,7 +172,7 @@ class Analyzer:
             (id(step.args[0].obj), step.args[1])
             for step in capture.record.steps
             if isinstance(step, HostStep)
-            and step.func is operator.getitem
+            and step.func in (operator.getitem, item_held)
             and isinstance(step.args[0], OutsideRef)
             and isinstance(step.args[0].obj, (list, collections.deque))
         }

@@ -272,6 +272,31 @@ def other_uses_of_numbers_in_lists(compile):
 
 
 @case(CASES)
+def numbers_in_what_gives_other_items(compile):
+    class Tens(list):
+        def __getitem__(self, i):
+            return 10
+
+    class Hundreds(dict):
+        def __getitem__(self, key):
+            return 100
+
+    tens, hundreds = Tens([-1]), Hundreds(a=1)
+
+    def f(out):
+        out.extend(tens)
+        out += [tens[0], hundreds["a"], hundreds.get("a")]
+        tens[0] = 1
+        return out
+
+    f = compile(f)
+    for i in range(6):
+        yield f([]), list.__getitem__(tens, 0)
+        hundreds["a"] = list.__getitem__(tens, 0) * i
+        list.__setitem__(tens, 0, i * 3)
+
+
+@case(CASES)
 def what_containers_in_containers_hold(compile):
     groups = [{"n": 1.0, "l": [1.0]}, {"n": 2.0, "l": [2.0]}]
     named = {"p": groups[0], "q": groups[1]}
