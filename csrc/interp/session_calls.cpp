@@ -235,8 +235,30 @@ void read_or_store(Session* s, PyObject* dict, PyObject* const* rest, Py_ssize_t
   if (now == nullptr) dict_store(s, dict, rest[0], nrest > 1 ? rest[1] : Py_None);
 }
 
+// dict.update(other, name=value, ...): stores, each under a key of its own.  False if that cannot be told.
+bool store_each(Session* s, PyObject* dict, PyObject* const* given, Py_ssize_t npos, PyObject* kwnames) {
+  if (npos > 1 || (npos == 1 && !PyDict_CheckExact(given[0]))) return false;
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  while (npos == 1 && PyDict_Next(given[0], &pos, &k, &v))
+    if (!plain_key(k) || has_tracked(s, k)) return false;
+  const bool outside = known_outside(s, dict), others = npos == 1 && given[0] != dict;
+  if (others) touch_kept(s, given[0], false);
+  for (pos = 0; others && PyDict_Next(given[0], &pos, &k, &v);)
+    if (outside) dict_store(s, dict, k, v);
+  for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i) {
+    touch_kept(s, given[npos + i], false);
+    if (outside) dict_store(s, dict, PyTuple_GET_ITEM(kwnames, i), given[npos + i]);
+  }
+  return true;
+}
+
 // A container takes over what it is given.
-void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos, Py_ssize_t nkw) {
+void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos,
+                    PyObject* kwnames) {
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  tls_c_call = kComputed;
+  if (container != nullptr && PyDict_Check(container) && leaf == kLeafBlind && store_each(s, container, given, npos, kwnames)) return;
   const bool is_list = container != nullptr && PyList_Check(container);
   const bool in_order = is_list || (container != nullptr && is_deque(container));
   if (container != nullptr && known_outside(s, container) && is_container(container)) {
@@ -288,7 +310,8 @@ void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* a
 }
 
 // A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.
-void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
+void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   // Normal form: first = receiver or first argument.
   PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
   PyObject* const* rest = self ? args : args + 1;
@@ -315,7 +338,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
       touch_arguments(s, f, self, args, npos, nkw);
       break;
     case kLeafDictSet:
-    case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, nkw); break;
+    case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, kwnames); break;
     default: break;
   }
 }
@@ -359,7 +382,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
     }
     if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
-      before_leaf(s, leaf, f, self, args, npos, nkw);
+      before_leaf(s, leaf, f, self, args, npos, kwnames);
       return false;
     }
     if (!use_handler && leaf == kLeafFrame) {

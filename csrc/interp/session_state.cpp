@@ -12,6 +12,7 @@
 #include "callers.h"
 #include "classes.h"
 #include "dispatch.h"
+#include "leaf.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -679,20 +680,23 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
 }
 
+// Whether nothing would be seen to change if one of them took the other's place.
+static bool alike(PyObject* a, PyObject* b) { return a == b || (is_leaf(a) && is_leaf(b) && leaf_equal(a, b)); }
+
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing and would not be redone:
 // that it is there must hold again.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   PyObject* now = PyDict_GetItemWithError(d, key);
   if (now == nullptr) PyErr_Clear();
-  bool same = now != nullptr && value != nullptr && !tracked(s, value) &&
-              (now == value || (is_leaf(now) && Py_TYPE(now) == Py_TYPE(value)));
+  const bool varies = value != nullptr && tracked(s, value);  // and is stored by every call
+  const bool same = now != nullptr && value != nullptr && !varies && alike(now, value);
   if (value == nullptr || same) read_dict(s, d, key, now);
   // Likewise when the run has changed it and now puts it back, or takes it away: only what is there can be deleted.
   auto it = s->containers->find(d);
   if (it != s->containers->end() && it->second.pre != nullptr) {
     PyObject* before = PyDict_GetItemWithError(it->second.pre, key);
     if (before == nullptr) PyErr_Clear();
-    bool back = before == value || value == nullptr || (before != nullptr && value != nullptr && is_leaf(before) && Py_TYPE(before) == Py_TYPE(value));
+    const bool back = before == value || value == nullptr || (before != nullptr && !varies && alike(before, value));
     if (back && first_time(s, kDictKey, d, key)) {
       emit(s, kDictKey, d, key, before);
       reach(s, before);

@@ -413,6 +413,103 @@ def elements_at_the_left(compile):
     yield k(rows(3)), list(few)
 
 
+@case(CASES, captures=1)
+def numbers_that_are_only_written(compile):
+    model = Object()
+    model.a = model.b = model.c = 0.0
+    model.name, model.flag = "none", False
+    log = {"a": 0.0, "b": 0.0}
+
+    def f(x):
+        model.a, model.b = x.sum().item(), x.mean().item()
+        model.c = x.max().item()
+        log["a"], log["b"] = model.a, model.b
+        model.name, model.flag = "some", True
+        return x
+
+    c = compile(f)
+    for i in range(5):
+        yield c(rows(i)), dict(vars(model)), dict(log)
+        if i % 2:
+            model.name, model.flag = "other", i
+
+
+@case(CASES)
+def what_is_written_is_there_already(compile):
+    model = Object()
+    model.a, model.b, model.c = 1, 2.0, "x"
+
+    def f(x):
+        model.a = 1
+        model.b = 3.0
+        model.c = "y"
+        model.b = 2.0
+        model.c = "x"
+        return x + 1
+
+    c = compile(f)
+    for a, b, name in ((1, 2.0, "x"), (2, 2.0, "x"), (1, 2, "x"), (True, 2.0, "z"), (1, -0.0, "y")):
+        model.a, model.b, model.c = a, b, name
+        for _ in range(2):
+            yield c(rows(1)), dict(vars(model)), [type(v) for v in vars(model).values()]
+
+
+@case(CASES, captures=3)
+def a_dict_is_updated_with_numbers(compile):
+    log, counts = {"n": 0, "kept": 1}, collections.defaultdict(int)
+
+    def f(x):
+        mean = x.mean().item()
+        log.update(mean=mean, n=log["n"] + 1)
+        log.update({"max": x.max().item(), "kept": log["kept"]}, min=x.min().item())
+        counts.update({"a": counts["a"] + 2})
+        own = dict(a=1)
+        own.update(mean=mean)
+        own.update(own, b=mean + 1)
+        return x * log["n"] * counts["a"], own
+
+    c = compile(f)
+    for i in range(5):
+        yield c(torch.tensor([i, i + 1.0])), dict(log), dict(counts)
+    log["mean"] = "text"
+    yield c(rows(1)), dict(log), dict(counts)
+
+
+@case(CASES)
+def what_a_dict_is_updated_with(compile):
+    log, other, ordered = {"a": 1}, {"b": torch.ones(2)}, collections.OrderedDict(a=1)
+
+    class Pairs:
+        def keys(self):
+            return ["p", "q"]
+
+        def __getitem__(self, key):
+            return key * 2
+
+    def f(x, source):
+        log.update(source)
+        ordered.update(source, x=x)
+        return x + len(log), list(ordered)
+
+    def g(x):
+        log.update(other, a=x)
+        log.update([("c", x), ("d", 2)])
+        log.update(log)
+        log.update(Pairs())
+        return log["b"] + x
+
+    c, k = compile(f), compile(g)
+    for source in ({}, {"b": 2}, {"b": 3}, {1: 2, "c": 3}, [("b", 4)], {"b": 2}, {(1, 2): 5}):
+        yield attempt(c, rows(1), source), dict(log), list(ordered.items())
+    for i in range(3):
+        yield k(rows(i)), dict(log)
+    other["e"] = 5
+    yield k(rows(1)), dict(log)
+    other["b"] = torch.zeros(2)
+    yield k(rows(1)), dict(log), log["b"] is other["b"]
+    yield attempt(c, rows(1), 5), dict(log)
+
+
 NUMBERS = """
 sum(d)
 max(d)
