@@ -8,6 +8,7 @@
 // two things.  Values made by the program are never held.
 
 #include <cstring>
+#include <iterator>
 
 #include "callers.h"
 #include "classes.h"
@@ -312,6 +313,18 @@ using Seen = std::unordered_set<PyObject*>;
 
 void touch_into(Session* s, PyObject* o, bool deep, Seen& seen);
 
+// What a partial holds is read.
+void read_partial(Session* s, PyObject* partial) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("func"), PyUnicode_InternFromString("args"),
+                                    PyUnicode_InternFromString("keywords")};
+  const Bound held = bound_parts(partial);
+  for (size_t i = 0; i < std::size(names); ++i) {
+    if (held.parts[i] == nullptr || !first_time(s, kAttrC, partial, names[i])) continue;
+    emit(s, kAttrC, partial, names[i], held.parts[i]);
+    reach(s, held.parts[i]);
+  }
+}
+
 void touch_content(Session* s, PyObject* o, Seen& seen) {
   if (PyTuple_Check(o) || PyList_Check(o)) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) touch_into(s, PySequence_Fast_GET_ITEM(o, i), true, seen);
@@ -356,6 +369,7 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
     }
     return;
   }
+  if (outside && g_partial_type != nullptr && PyObject_TypeCheck(o, g_partial_type)) read_partial(s, o);
   // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
   if (PyTuple_Check(o) || is_container(o) || bound_parts(o).parts[0] != nullptr) {
     if (deep && seen.insert(o).second) touch_content(s, o, seen);

@@ -289,15 +289,14 @@ def _all(seeds, jobs, every=30.0):
     start = time.monotonic()
     for worker in workers:
         worker.start()
-    told = 0
+    told: set[int] = set()
     while any(worker.is_alive() for worker in workers):
         next_time = time.monotonic() + every
         for worker in workers:
             worker.join(max(0.0, next_time - time.monotonic()))
-        failures = [x for b in batches for x in b.failures]
-        for seed, finding in failures[told:] if jobs == 1 else ():
+        for seed, finding in [x for b in batches for x in b.failures if x[0] not in told]:
             print(f"  seed {seed}: {finding.kind}: {finding.text:.160}", flush=True)
-        told = len(failures)
+            told.add(seed)
         print(f"{_counts(batches, time.monotonic() - start)}", flush=True)
     return batches
 

@@ -997,4 +997,24 @@ def arguments_by_position_name_star_and_default(compile):
         yield f(x, *args, **kw), f(x, *args, **kw)
 
 
+@case(CASES)
+def partials_among_the_arguments_are_looked_into(compile):
+    def f(p):
+        return str(p.keywords), "pow" in str(p), str(p)[-3:]
+
+    def g(p, x):
+        return sorted(map(repr, [p]))[0][-4:], x + 1
+
+    c, k = compile(f), compile(g)
+    for p in (
+        functools.partial(torch.pow, 1),
+        functools.partial(torch.pow, 1),
+        functools.partial(torch.pow, 2),
+        functools.partial(torch.add, 2),
+        functools.partial(torch.add, 2, out=None),
+        functools.partial(torch.add, 2, out=3),
+    ):
+        yield c(p), k(p, torch.ones(2))
+
+
 test_state = check_all(CASES)
