@@ -300,7 +300,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
         // What is there may be a counter (`on_item_load`).
         static PyObject* const str_getitem = PyUnicode_InternFromString("__getitem__");
         const bool plain = _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
-        if (!plain || !may_count(now)) read_dict(s, obj, key, now);
+        if (!plain || !may_count(now) || has_tracked(s, key)) read_dict(s, obj, key, now);
       }
     }
     return;
@@ -310,13 +310,17 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   Session* s = tls_session;
-  if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || has_tracked(s, key)))
-    return derive(s, "item", 0, obj, key, result);
+  // The key is the same again, and what the dict has under it is read none the less.
+  const bool keyed = !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key);
+  if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || keyed)) {
+    result = derive(s, "item", 0, obj, key, result);
+    if (!keyed) return result;
+  }
   if (PyDict_Check(obj) && known_outside(s, obj)) {
     ErrorGuard error;
     PyObject* now = result;
     if (!PyDict_CheckExact(obj) && plain_key(key)) now = PyDict_GetItemWithError(obj, key);
-    if (result != nullptr && now == result && PyUnicode_CheckExact(key) && counter_read(s, obj, key, result))
+    if (result != nullptr && now == result && !keyed && PyUnicode_CheckExact(key) && counter_read(s, obj, key, result))
       return take_replaced(s, result);
     read_dict(s, obj, key, now);
   }

@@ -374,6 +374,55 @@ def containers_in_containers_are_changed(compile):
         yield f(ones()), groups, named
 
 
+@case(CASES)
+def counts_under_names_that_are_made_of_numbers(compile):
+    def program(counts, name):
+        def f(t):
+            counts[name.format((t > 0).sum().item())] += counts.get("b", 1)
+            return t + 1
+
+        return f
+
+    for name in ("at {}", "some"):
+        for counts in (
+            {"at 1": 0, "some": 0, "b": 2},
+            collections.Counter(["a"]),
+            collections.defaultdict(int),
+            collections.OrderedDict({"at 1": 0, "some": 0}),
+        ):
+            f = compile(program(counts, name))
+            for i in range(6):
+                if i == 4:
+                    counts["b"] = 5
+                yield f(torch.tensor([1.0, -1.0])), dict(counts)
+
+
+@case(CASES)
+def tables_that_are_looked_up_with_numbers(compile):
+    names, rates = {0: "cat", 1: "dog"}, {"0": 0.5, "1": torch.ones(2)}
+    nested, order = {(0, 1): [1.0]}, ["a", "b"]
+
+    def f(t):
+        n = t.argmax().item()
+        return names[n], t * rates[str(n)], nested[n, 1][0], names.get(n), n in names, order[n]
+
+    f = compile(f)
+    t = torch.tensor([1.0, 0.0])
+    yield f(t), f(t)
+    names[0] = "bird"
+    yield f(t), f(t)
+    rates["0"] = 0.25
+    yield f(t), f(t)
+    nested[0, 1] = [2.0]
+    yield f(t), f(t)
+    nested[0, 1][0] = 3.0
+    yield f(t), f(t)
+    order[0] = "c"
+    yield f(t), f(t)
+    rates["0"] = torch.ones(2)
+    yield f(t), f(t)
+
+
 test_kept = check_all(CASES)
 
 
