@@ -330,6 +330,10 @@ class Handler:
             else:
                 self.session.rely_on((a, b))
             return result
+        if type(result) in (list, tuple):
+            # [x] * n: how many there are is the same again; the elements are what they were.
+            self.session.rely_on([v for v in (a, b) if self.session.tracked(v) is not None])
+            return result
         return self.derive(BINARY[op], (a, b), {}, result)
 
     def compare(self, op: int, a: Any, b: Any, result: Any) -> Any:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import magpy
-from tests.soundness.worlds import attempt, case, check_all
+from tests.soundness.worlds import assert_served, attempt, case, check_all
 
 CASES = []
 
@@ -428,15 +428,7 @@ test_kept = check_all(CASES)
 
 def test_what_calls_keep_serves_calls():
     for program in SERVED:
-        made = []
-
-        def compile(f, made=made):
-            made.append(magpy.compile(f, backend="eager"))
-            return made[-1]
-
-        list(program(compile))
-        stats = magpy.stats(made[0])
-        assert stats.captures <= 4 and stats.hits >= 3, (program.__name__, stats)
+        assert_served(program, captures=4)
 
 
 @pytest.mark.parametrize(

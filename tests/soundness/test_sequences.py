@@ -396,6 +396,42 @@ def deques_among_the_arguments(compile):
 
 
 @case(CASES)
+def appended_in_other_ways(compile):
+    class Loud(collections.deque):
+        def append(self, x):
+            super().append(x)
+            super().append(x + 1)
+
+    loud, plain, history = Loud(maxlen=3), collections.deque(maxlen=3), [rows(0)]
+
+    def f(x, n):
+        loud.append(x)
+        list(map(plain.append, [x] * n))
+        append = history.append
+        append(x)
+        history[len(history) :] = [x + 1]
+        return x + history[-1]
+
+    c = compile(f)
+    for i in range(5):
+        yield c(rows(i), i % 3), list(loud), list(plain), list(history)
+
+
+@case(CASES)
+def one_list_twice(compile):
+    def f(xs, ys, x):
+        xs.append(x)
+        return ys[-1] + ys[0]
+
+    c = compile(f)
+    for _ in range(2):
+        xs, ys = [rows(1)], [rows(2), rows(3)]
+        yield c(xs, ys, rows(5)), xs, ys
+        yield c(ys, ys, rows(6)), ys
+        yield c(ys, xs, rows(7)), xs, ys
+
+
+@case(CASES)
 def elements_at_the_left(compile):
     d = collections.deque()
     few = collections.deque(maxlen=2)

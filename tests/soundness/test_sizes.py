@@ -492,6 +492,18 @@ def one_number_at_two_places(compile):
 
 
 @case(CASES)
+def sequences_of_a_length_that_varies(compile):
+    def f(x, n):
+        zeros, pairs = [0] * n, n * (1, 2)
+        return torch.stack([x] * n).sum(0), zeros, pairs, [x.shape[0]] * 2, (n,) * 2, b"ab" * n
+
+    c = compile(f)
+    for i in (1, 2, 3, 2, 4, 3):
+        yield c(rows(2), i)
+        yield c(rows(i), 2)
+
+
+@case(CASES)
 def a_number_that_is_written_too(compile):
     class Box:
         n, alpha = 0, 1.0

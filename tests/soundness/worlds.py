@@ -131,4 +131,18 @@ def check_all(cases):
     return test
 
 
+def assert_served(program, captures, hits=3):
+    """Fails if so many captures do not serve all calls of what a case compiles first."""
+    made = []
+
+    def compile(f):
+        made.append(magpy.compile(f, backend="eager"))
+        return made[-1]
+
+    for _ in program(compile):
+        pass
+    stats = magpy.stats(made[0])
+    assert stats.captures <= captures and stats.hits >= hits, (program.__name__, stats)
+
+
 quiet = functools.partial(warnings.catch_warnings, record=True)
