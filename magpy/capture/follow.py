@@ -220,12 +220,16 @@ def _like(fake: Any, tensor: Any) -> bool:
     )
 
 
+# What these do shows: they run code of the program, or number a hook.
+_ONCE = frozenset(["apply", "register_hook", "register_post_accumulate_grad_hook"])
+
+
 def _may_run_twice(func: Any, plan: tuple[Any, Any]) -> bool:
     """Whether an operation is one of torch's, which runs no code of the program."""
     if has_function(plan):
         return False
     if isinstance(func, types.FunctionType):
-        return func.__module__.partition(".")[0] == "torch" and func.__name__ != "apply"
+        return func.__module__.partition(".")[0] == "torch" and func.__name__ not in _ONCE
     owner = getattr(func, "__self__", None)
     return not isinstance(owner, type) or owner.__module__.partition(".")[0] == "torch"
 

@@ -297,7 +297,8 @@ class _Hoist:
         self.users: dict[Var, set[int]] = {}
         self.needed = needed
         self.modes: list[TorchModes] = []
-        self.hoisted: list[int] = []
+        # A host step that goes ahead -> the memories that what it follows from lives in.
+        self.hoisted: dict[int, set[int]] = {}
         self.ahead: set[int] = set()
         self.changed: list[set[int]] = []
         self.engine = len(steps)  # the first step that runs autograd's engine
@@ -322,10 +323,15 @@ class _Hoist:
                 if isinstance(s, HostStep) and s.gradients is not None:
                     self.engine = min(self.engine, i)
 
-    def slice_of(self, k: int) -> list[int] | None:
-        """The steps that step k needs, in order, if they can be done ahead of everything else."""
+    def slice_of(self, k: int) -> tuple[list[int], set[int]] | None:
+        """The steps that step k needs, in order, if they can be done ahead of everything else.
+
+        What the checks need that go ahead already is left out: a chain of numbers, each of which
+        follows from the one before, would be walked from its start for each of them. The second
+        part is the memories that the tensors of all steps live in (0: of tensors in no memory).
+        """
         todo, seen = [k], {k}
-        variables: set[Var] = set()
+        memory: set[int] = set()
         while todo:
             s = self.steps[todo.pop()]
             assert isinstance(s, (OpStep, HostStep))
@@ -336,20 +342,24 @@ class _Hoist:
                 or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
             ):
                 return None
+            variables: set[Var] = set()
             collect((s.args, s.kwargs), variables)
+            memory.update(self.storages.get(v, 0) for v in variables)
             for v in variables:
                 i = self.maker.get(v)
-                if i is not None and i not in seen:
+                if i in self.hoisted:
+                    memory |= self.hoisted[i]
+                elif i is not None and i not in seen:
                     seen.add(i)
                     todo.append(i)
         changed = self.changed[k]
-        if changed and (0 in changed or changed & {self.storages.get(v, 0) for v in variables}):
+        if changed and (0 in changed or changed & memory):
             return None
         if any(self.modes[i] != self.start and not _anywhere(self.steps[i]) for i in seen):
             return None
         if any(i > self.engine and _reads_gradient(self.steps[i]) for i in seen):
             return None
-        return sorted(seen)
+        return sorted(seen), memory
 
     def run(self) -> None:
         """Chooses the checks and the operations that go ahead."""
@@ -362,16 +372,15 @@ class _Hoist:
                 or k in self.hoisted
             ):
                 continue
-            ahead = self.slice_of(k)
-            if ahead is None:
+            found = self.slice_of(k)
+            if found is None:
                 continue
+            ahead, memory = found
             if self._repeated(ahead) <= _MAX_REPEATED:
                 self.ahead.update(ahead)
-                self.hoisted.extend(
-                    i
-                    for i in ahead
-                    if isinstance(self.steps[i], HostStep) and i not in self.hoisted
-                )
+                for i in ahead:
+                    if isinstance(self.steps[i], HostStep):
+                        self.hoisted[i] = memory
 
     def _repeated(self, ahead: list[int]) -> int:
         """How many operations would be done ahead and again in the graph, which needs them."""
@@ -383,7 +392,7 @@ class _Hoist:
                 continue
             for _, v in s.outs:
                 users = self.users.get(v, set())
-                if v in self.needed or users - inside or users & stay:
+                if v in self.needed or users & stay or users - inside - self.hoisted.keys():
                     stay.add(i)
         return len(stay)
 

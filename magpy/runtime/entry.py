@@ -32,6 +32,7 @@ from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.capture.symbols import Read, Symbols
+from magpy.capture.trees import variables
 from magpy.errors import Refusal
 from magpy.mock import segments
 from magpy.mock.certain import Certain
@@ -362,6 +363,45 @@ def _checks(step: HostStep, certain: Certain) -> bool:
     return step.kind not in ("none", "call") and step not in certain
 
 
+def _may_not_fit(record: Record) -> bool:
+    """Whether an operation, after a change, takes a tensor whose shape follows from data.
+
+    What other operations raise for data (an index out of range) is an assumption of
+    docs/semantics.md: to save for each of them would cost in calls that raise nothing.
+    """
+    changed = False
+    for step in record.steps:
+        if (
+            changed
+            and isinstance(step, OpStep)
+            and not record.loose.isdisjoint(variables((step.args, step.kwargs)))
+        ):
+            return True
+        changed = changed or (
+            isinstance(step, (OpStep, HostStep)) and (bool(step.mutates) or step.random)
+        )
+    return False
+
+
+def _cannot_undo(record: Record) -> Refusal | None:
+    """Why a call cannot be left after what it changes, or None."""
+    if any(_swaps_data(s) for s in record.steps):
+        return Refusal("Tensor.data is assigned before a value is read that depends on data")
+    if any(_changes_form(s, record) for s in record.steps):
+        return Refusal(
+            "what an outside tensor is (requires_grad, its size, its hooks) is changed in a "
+            "call that reads a value which depends on data"
+        )
+    for v in record.mutated:
+        t = record.inputs[v]
+        if t.requires_grad and not is_leaf_tensor(t):
+            return Refusal(
+                "a tensor that requires grad is changed in place before a value is read "
+                "that depends on data"
+            )
+    return None
+
+
 def _heard_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
     """Why a check can fail after what must happen once, or None.
 
@@ -472,21 +512,10 @@ def build(
     if why is not None:
         raise why
     late = _needs_undo(plan, capture.record, certain)
-    if late:
-        if any(_swaps_data(s) for s in capture.record.steps):
-            raise Refusal("Tensor.data is assigned before a value is read that depends on data")
-        if any(_changes_form(s, capture.record) for s in capture.record.steps):
-            raise Refusal(
-                "what an outside tensor is (requires_grad, its size, its hooks) is changed in a "
-                "call that reads a value which depends on data"
-            )
-        for v in capture.record.mutated:
-            t = capture.record.inputs[v]
-            if t.requires_grad and not is_leaf_tensor(t):
-                raise Refusal(
-                    "a tensor that requires grad is changed in place before a value is read "
-                    "that depends on data"
-                )
+    kept = _cannot_undo(capture.record)
+    if late and kept is not None:
+        raise kept
+    late = late or (kept is None and _may_not_fit(capture.record))
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
     info.mutates = _changes(capture.record)
     info.late = late

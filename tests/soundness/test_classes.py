@@ -205,6 +205,17 @@ def hooks_of_a_modules_gradients(compile):
         yield out, list(seen)
 
 
+@case(CASES, refused="register_hook is called")
+def numbers_of_hooks(compile):
+    def f(t):
+        return t.register_hook(print)
+
+    f = compile(f)
+    start = torch.utils.hooks.RemovableHandle.next_id
+    for size in (2, 3, 4):
+        yield f(torch.ones(size, requires_grad=True)).id - start
+
+
 test_classes = check_all(CASES)
 
 

@@ -4,6 +4,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 """
 
 import random
+import traceback
 
 import numpy as np
 import torch
@@ -13,6 +14,21 @@ from torch import nn
 from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
+
+
+def attempt_at(f, *args):
+    """The result, or the exception's text and the lines of this file that it passed."""
+    try:
+        return f(*args)
+    except Exception as error:
+        lines = [
+            (frame.name, frame.lineno)
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == __file__ and frame.name != "attempt_at"
+        ]
+        return str(error), lines
+
+
 up, down = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0])
 
 
@@ -108,6 +124,29 @@ def truth_of_tensors_in_python_operators(compile):
     f = compile(f)
     for a, b in ((up, down), (down, up), (up, up), (up * 0, down)):
         yield f(a, b)
+
+
+@case(CASES)
+def shapes_that_do_not_fit_after_a_change(compile):
+    kept = {"calls": 0, "total": torch.zeros(3)}
+
+    def draw(t):
+        kept["calls"] += 1
+        t = torch.randn_like(t)
+        return t + t[t > 0]
+
+    def change(t):
+        kept["calls"] += 1
+        kept["total"] += t
+        chosen = t[t > 0]
+        kept["total"].mul_(2)
+        return t + chosen
+
+    draw, change = compile(draw), compile(change)
+    for _ in range(12):
+        yield attempt_at(draw, up), kept
+    for t in (up, up, down, up, torch.tensor([1.0, 2.0, -1.0]), down, up):
+        yield attempt_at(change, t), kept
 
 
 @case(CASES)

@@ -1,0 +1,61 @@
+"""What goes ahead of the graphs, on steps written by hand."""
+
+import operator
+
+import torch
+
+from magpy.capture.looks import current_modes
+from magpy.capture.steps import HostStep, OpStep, Ref, Var
+from magpy.mock import segments
+
+
+def item(source, result):
+    return HostStep(torch.Tensor.item, (Ref(source),), {}, "bind", float, [], "", result=result)
+
+
+def check(number):
+    return HostStep(operator.lt, (Ref(number), 9.0), {}, "leaf", True, [], "")
+
+
+def hoisted(steps, storages, needed=()):
+    hoist = segments._Hoist(steps, set(needed), current_modes(), storages)
+    walked = []
+    slice_of = hoist.slice_of
+
+    def counting(k):
+        found = slice_of(k)
+        walked.append(len(found[0]) if found else 0)
+        return found
+
+    hoist.slice_of = counting
+    hoist.run()
+    return hoist.result(), walked
+
+
+def test_a_chain_of_numbers_is_walked_once():
+    x = Var(0)
+    steps = [item(x, Var(1))]
+    for n in range(1, 2000):
+        add = (Ref(Var(n)), 1.0)
+        steps.append(HostStep(operator.add, add, {}, "bind", float, [], "", result=Var(n + 1)))
+    steps.append(check(Var(2000)))
+    (ahead, rest), walked = hoisted(steps, {x: 1})
+    assert ahead == steps
+    assert rest == []
+    assert sum(walked) == len(steps)
+
+
+def test_what_a_check_that_goes_ahead_follows_from_counts_for_later_ones():
+    """The number was read before the change: a check of it after the change stays behind."""
+    x, number, more = Var(0), Var(1), Var(2)
+    first = item(x, number)
+    change = OpStep(torch.Tensor.add_, (Ref(x), 1), {}, [], mutates=True)
+    second = HostStep(operator.add, (Ref(number), 1.0), {}, "bind", float, [], "", result=more)
+    last = check(more)
+    (ahead, rest), _ = hoisted([first, change, second, last], {x: 1})
+    assert ahead == [first]
+    assert rest == [change, second, last]
+    elsewhere = OpStep(torch.Tensor.add_, (Ref(Var(5)), 1), {}, [], mutates=True)
+    (ahead, rest), _ = hoisted([first, elsewhere, second, last], {x: 1, Var(5): 2})
+    assert ahead == [first, second, last]
+    assert rest == [elsewhere]
