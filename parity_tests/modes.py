@@ -35,6 +35,7 @@ class Watch:
         reasons: why calls ran eagerly, in the mode's words.
         capture_seconds: time spent in captures so far, as the mode measured it.
         captures: calls so far that were captured.
+        uncompiled: graphs for which the backend failed.
     """
 
     ran_eagerly: int | None = None
@@ -42,6 +43,7 @@ class Watch:
     reasons: tuple[str, ...] = ()
     capture_seconds: float | None = None
     captures: int | None = None
+    uncompiled: int = 0
 
 
 class Mode:
@@ -148,6 +150,7 @@ class Magpy(Mode):
             reasons=(*self.misses.texts, *(str(reason) for reason in stats.reasons)),
             capture_seconds=stats.capture_seconds,
             captures=stats.captures,
+            uncompiled=stats.uncompiled,
         )
 
 

@@ -53,7 +53,7 @@ class Record:
     Attributes:
         status: pass, refused, left_out (eager cannot run or repeat it), wrong, stale, crash or
             timeout.
-        whole: no call after the first ran eagerly.
+        whole: no call after the first ran eagerly, and the backend took every graph.
         one_graph: whole, and the entry has at most one operator graph.
         reason: why it is not whole, was left out or failed, in one line.
         detail: the end of the traceback, for failures.
@@ -346,7 +346,9 @@ def _judge(after: Watch, before: Watch, record: Record) -> None:
     record.captures = after.captures
     record.graphs = list(after.graphs or [])
     record.capture_seconds = after.capture_seconds
-    record.whole = after.ran_eagerly is None or after.ran_eagerly == before.ran_eagerly
+    record.whole = not after.uncompiled and (
+        after.ran_eagerly is None or after.ran_eagerly == before.ran_eagerly
+    )
     record.one_graph = record.whole and (
         after.graphs is None or (len(after.graphs) == 1 and after.graphs[0] <= 1)
     )

@@ -425,7 +425,44 @@ def test_custom_backend_gets_a_graph_module_and_inputs():
     assert all(isinstance(t, torch.Tensor) for t in calls[0][1])
 
 
-def test_failing_backend_warns_once_and_runs_eagerly():
+def test_python_runs_a_graph_for_which_the_backend_fails():
+    def fails_for_three(gm, example_inputs):
+        if example_inputs[0].numel() == 3:
+            raise RuntimeError("no threes")
+        return gm.forward
+
+    def f(x):
+        y = x[: int(x[0])] * 2  # two graphs: the size follows from data
+        return y.sum() + len(y)
+
+    for first in (double, f):
+        c = magpy.compile(first, backend=fails_for_three, dynamic=False)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for n in (3, 2, 3, 2, 4, 3):
+                x = torch.full((n,), 2.0)
+                assert_same(c(x), first(x))
+        assert len(caught) == 1, [str(w.message) for w in caught]
+        assert "no threes" in str(caught[0].message)
+        s = magpy.stats(c)
+        assert (s.captures, s.entries, s.eager_calls, s.uncompiled) == (3, 3, 0, 1)
+
+
+def test_a_backend_that_always_fails_is_not_asked_for_ever():
+    asked = []
+
+    def broken(gm, example_inputs):
+        asked.append(gm)
+        raise RuntimeError(f"no {len(asked)}")
+
+    c = magpy.compile(double, backend=broken, dynamic=False)
+    with pytest.warns(magpy.MagpyWarning, match="runs eagerly from now on"):
+        for n in range(1, 9):
+            assert_same(c(torch.ones(n)), torch.ones(n) * 2)
+    assert len(asked) == magpy.config.max_refusals
+
+
+def test_failing_backend_warns_once():
     def broken(gm, example_inputs):
         raise RuntimeError("no such accelerator")
 

@@ -91,6 +91,16 @@ class Pending:
             runner.stand_in = None  # what has no graph is compiled here when it is first run
         return True
 
+    def without_failures(self) -> None:
+        """Has Python run the graphs for which the backend failed."""
+        for runner in list(self.runners):
+            job = self.jobs.get(runner.segment.index)
+            if job is not None and job.state == "failed":
+                self.runners.remove(runner)
+                del self.jobs[runner.segment.index]
+                runner.stand_in = None
+                runner.by_python()
+
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the entry to learn the inputs of its later graphs; MISS if it does not fit."""
         return self.entry.mock(*args, **kwargs)

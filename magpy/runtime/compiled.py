@@ -61,7 +61,8 @@ class Stats:
             measured (`mode="auto"`).
         choices: what serves the calls of each entry, where that was measured.
         segments: graphs in each entry.
-        reasons: why calls ran eagerly, oldest first, each once.
+        uncompiled: graphs for which the backend failed; Python runs them.
+        reasons: why calls ran eagerly and graphs were not compiled, oldest first, each once.
         capture_seconds: time spent in capturing and building entries, without the backend.
         compile_seconds: time spent in the backend.
     """
@@ -74,6 +75,7 @@ class Stats:
     pending: int = 0
     choices: list[str] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
+    uncompiled: int = 0
     reasons: list[str] = field(default_factory=list)
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
@@ -97,6 +99,7 @@ class Manager:
         """Forgets what happened so far."""
         self.captures = 0
         self.refused = 0
+        self.uncompiled = 0
         self.row = 0
         self.base_calls = 0
         self.base_hits = 0
@@ -195,8 +198,7 @@ class Manager:
                 new, info = entries.build(
                     capture, self.backend, self._recover_of(weakref.ref(compiled))
                 )
-            if info.mutates and not info.late:
-                info.failed = self._failed_of(weakref.ref(compiled), weakref.ref(info))
+            info.failed = self._failed_of(weakref.ref(compiled))
             info.capture_seconds = time.perf_counter() - start
             self.capture_seconds += info.capture_seconds
             if self.options.fullgraph and len(info.segments) > 1:
@@ -252,7 +254,7 @@ class Manager:
             self._not_elsewhere(wait)
         at_once = self.options.mode != "auto"  # else the calls that are measured compile
         if at_once and len(info.segments) == 1 and inputs is not None:
-            info.runners[0].compile(inputs)
+            info.runners[0].compiled_or_python(inputs)
         self.compile_seconds += info.compile_seconds
         return None
 
@@ -264,22 +266,22 @@ class Manager:
         """Lets the pending entries whose graphs are there serve the calls that come next."""
         pending = self.pending
         for wait in list(pending):
-            error = None
             try:
                 if not wait.ready():
                     continue
             except BackendError as e:
                 if not failures:
                     continue
-                error = e
+                if self.options.fullgraph:
+                    pending.clear()
+                self._backend_failed(compiled, e)
+                wait.without_failures()
+                if not wait.ready():
+                    continue
             try:
                 pending.remove(wait)  # of several threads one goes on
             except ValueError:
                 continue
-            if error is not None:
-                pending.clear()
-                self._backend_failed(compiled, error)
-                return
             if wait.unable is not None:
                 self._note(f"not compiled in the background: {wait.unable}")
             self._install(compiled, wait.entry, wait.info)
@@ -337,12 +339,13 @@ class Manager:
 
         return recover
 
-    def _failed_of(self, ref: Any, info: Any) -> Any:
-        def failed(error: BackendError) -> None:
+    def _failed_of(self, ref: Any) -> Any:
+        def failed(error: BackendError) -> bool:
             compiled = ref()
-            if compiled is not None:
-                self._drop(compiled, info())
-                self._backend_failed(compiled, error)
+            if compiled is None or self.options.fullgraph:
+                return False
+            self._backend_failed(compiled, error)
+            return True
 
         return failed
 
@@ -395,14 +398,19 @@ class Manager:
             compiled._magpy_plain = True
 
     def _backend_failed(self, compiled: Any, error: BackendError) -> None:
-        text = f"the backend {_backend_name(self.options.backend)} failed for {self.name}: {error}"
-        self._note(text)
-        self.refused += 1
-        compiled._magpy_plain = True
+        """Says that the backend failed for a graph; with `fullgraph`, raises its error."""
+        name = _backend_name(self.options.backend)
+        self._note(f"the backend {name} failed for {self.name}: {error}")
+        self.uncompiled += 1
         if self.options.fullgraph:
+            compiled._magpy_plain = True
             cause = error.__cause__ or error
             raise cause
-        self.warn(f"{text}. It runs eagerly from now on")
+        self.warn(f"the backend {name} failed for {self.name}: {error}. Python runs this graph")
+        runners = [r for e in compiled._magpy_entries for r in e.tag.runners]
+        if self.uncompiled >= config.max_refusals and all(r.segment.native for r in runners):
+            compiled._magpy_plain = True
+            self.warn(f"{self.name} runs eagerly from now on: {name} fails for all of its graphs")
 
     def _give_up(self, compiled: Any, why: str) -> None:
         if self.gave_up:
@@ -451,6 +459,7 @@ class Manager:
             pending=len(self.pending) + len(self.trials),
             choices=[e.tag.choice for e in kept],
             segments=[len(e.tag.segments) for e in kept],
+            uncompiled=self.uncompiled,
             reasons=list(self.reasons),
             capture_seconds=self.capture_seconds,
             compile_seconds=self.compile_seconds,

@@ -71,8 +71,8 @@ class EntryInfo:
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
     late: bool = False  # it saves what it changes, and can be left after that
-    #: Told of a backend that fails where the entry can no longer be left.
-    failed: Callable[[BackendError], None] | None = None
+    #: Told of a backend that fails for a graph; whether Python is to run that graph.
+    failed: Callable[[BackendError], bool] | None = None
     symbols: Any = None  # of the sizes that vary (magpy/capture/symbols.py)
     conditions: Any = None
     #: Expressions for tensors that the call reached through its arguments or objects, with their
@@ -312,15 +312,29 @@ class Runner:
         if run is None and self.stand_in is not None:
             run = self.stand_in(self, inputs)
         if run is None:
-            try:
-                run = self.compile(list(inputs))
-            except BackendError as e:
-                if self.info.failed is None:
-                    raise
-                # Part of the call has happened and cannot be taken back: Python does the rest.
-                self.info.failed(e)
-                run = self.segment.graph
+            run = self.compiled_or_python(list(inputs))
         return run(*inputs)
+
+    def compiled_or_python(self, inputs: list[Any]) -> Callable[..., Any]:
+        """Compiles the graph; if the backend fails for it, Python runs it from then on.
+
+        Raises:
+            BackendError: the backend failed, and whoever asked for the entry wants to hear of it.
+        """
+        try:
+            return self.compile(inputs)
+        except BackendError as e:
+            if self.info.failed is None or not self.info.failed(e):
+                raise
+            return self.by_python()
+
+    def by_python(self) -> Callable[..., Any]:
+        """Has Python run the graph."""
+        self.segment.native = True
+        self.backend = eager
+        run: Callable[..., Any] = self.segment.graph.forward
+        self.use(run)
+        return run
 
 
 # The events that tell of one value in a container, a class or a cell.
