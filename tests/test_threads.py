@@ -1,11 +1,13 @@
 """Threads that compile and call at the same time. A minute of it with --long."""
 
+import gc
 import threading
 import time
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 import magpy
 from tests.comparison import difference
@@ -76,6 +78,46 @@ def own_functions(seconds):
 
     together(work, 2)
     assert not wrong, wrong[:3]
+
+
+def modes_and_sizes(rounds):
+    """Captures of several sizes under autocast, whose memory of weights all threads share."""
+    torch.manual_seed(0)
+    wrong = []
+
+    def work(i):
+        for n in range(rounds):
+            x = torch.full((1 + (n + i) % 5, 4), float(i + n))
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=(n + i) % 2 > 0):
+                found = difference(compiled(x), net(x))
+            if found:
+                wrong.append(found)
+
+    for _ in range(4):
+        net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+        compiled = magpy.compile(net, backend="eager")
+        together(work, 6)
+    assert not wrong, wrong[:3]
+
+
+def test_threads_capture_under_autocast():
+    modes_and_sizes(20)
+
+
+def test_autocast_remembers_no_fake_weights():
+    """The memory of casts is locked while they die, and a fake tensor needs the interpreter."""
+
+    def fake():
+        gc.collect()
+        return sum(type(x) is FakeTensor for x in gc.get_objects())
+
+    net = nn.Linear(4, 2)
+    compiled = magpy.compile(net, backend="eager", dynamic=True)
+    before = fake()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        compiled(torch.ones(3, 4))
+        assert fake() == before
+    assert magpy.stats(compiled).entries == 1
 
 
 def test_two_threads_call_the_same_function():

@@ -319,7 +319,7 @@ class Symbols:
         from torch._dispatch.python import enable_python_dispatcher
 
         try:
-            with _unlogged(), enable_python_dispatcher(), self.mode:
+            with _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
                 given = self._substitute(args, static), self._substitute(kwargs, static)
                 return func(*given[0], **given[1])
         except Exception as e:
@@ -493,6 +493,21 @@ def _unlogged() -> Iterator[None]:
     finally:
         for logger in enabled:
             logger.disabled = False
+
+
+@contextlib.contextmanager
+def _uncached() -> Iterator[None]:
+    """Keeps torch from remembering what autocast makes of fake weights.
+
+    All threads have one memory, locked while a tensor in it is made or dies: a fake tensor needs
+    the interpreter for that, which a thread that waits for the memory may hold.
+    """
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
 
 
 def _depth(inner: tuple[int, ...], dim: int) -> int:
