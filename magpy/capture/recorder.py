@@ -500,8 +500,6 @@ class Recorder(TorchFunctionMode):
         outs: list[tuple[Any, Var]] = []
         self._leaf = False
         self._outputs(result, (), outs)
-        # No compiler's graph gives out leaves of autograd.
-        on_host = on_host or (self._leaf and not self._scalars)
         if accessor is not None:
             func, args = accessor_call(accessor, args)
         self.note_modes()
@@ -553,7 +551,9 @@ class Recorder(TorchFunctionMode):
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
-        self.add(OpStep(func, args, kwargs, outs, is_random, mutates or not outs))
+        self.add(
+            OpStep(func, args, kwargs, outs, is_random, mutates or not outs, leaves=self._leaf)
+        )
         return result
 
     def _goes_beyond(self, reach: engine.Reach) -> bool:
@@ -842,12 +842,12 @@ class Recorder(TorchFunctionMode):
         is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES)
         self.record.random = self.record.random or is_random
         self._writes = self._written_unseen(func, *plan, flags)
-        if self._on_host or _has_array(args) or (self._leaf and not self._scalars):
+        if self._on_host or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
-        self.add(OpStep(func, plan[0], plan[1], outs, is_random, mutates))
+        self.add(OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf))
 
     def _written(self) -> frozenset[Var]:
         """The outside tensors written through another tensor, which leaves their versions alone."""

@@ -75,6 +75,8 @@ class OpStep:
         heard: it must run once and in order: a `__torch_function__` of the program runs in it, or
             autograd's engine goes on to what was made before the call, which it takes apart.
         writes: what it writes to of its arguments, if `mutates` and if that is known.
+        leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
+            off, or a new tensor that requires grad.
     """
 
     func: Callable[..., Any]
@@ -85,6 +87,7 @@ class OpStep:
     mutates: bool = False
     heard: bool = False
     writes: frozenset[Var] = frozenset()
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,7 @@ class Record:
         storages: which memory each variable had, to know what an in-place operation can have
             changed.
         types: the classes of the tensors that are not plain ones.
+        floating: variables whose elements are floating-point or complex numbers.
         loose: variables whose shape follows from data.
         numbers: the numbers among the arguments that are inputs, by identity.
         symbols: the sizes and numbers that were followed (magpy/capture/symbols.py), or None.
@@ -229,6 +233,7 @@ class Record:
     nvars: int = 0
     storages: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
+    floating: set[Var] = field(default_factory=set)
     loose: frozenset[Var] = frozenset()
     numbers: dict[int, Any] = field(default_factory=dict)
     symbols: Any = None

@@ -541,14 +541,48 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     return any(not hasattr(t, "__tensor_flatten__") for t in taken | made)
 
 
+def _seen_leaves(
+    steps: list[Step], needed: set[Var], start: TorchModes, types: dict[Var, type]
+) -> set[int]:
+    """The operations that make leaves of autograd which somebody can tell from other tensors.
+
+    No compiler's graph gives out leaves, nor does it add to gradients of its own.  Where gradients
+    are off (a slice of an embedding in a model that serves) operations take a leaf like any other
+    tensor, and it stays in the graph.
+
+    Returns:
+        The identities of the steps.
+    """
+    if not any(isinstance(s, OpStep) and s.leaves for s in steps):
+        return set()
+    now = start
+    grads: list[bool] = []
+    for s in steps:
+        if isinstance(s, ModeStep):
+            now = s.modes
+        grads.append(now.grad)
+    found: set[int] = set()
+    seen = set(needed)
+    for s, grad in zip(reversed(steps), reversed(grads), strict=True):
+        if not hasattr(s, "outs"):
+            continue
+        if isinstance(s, OpStep) and s.leaves and any(v in seen for _, v in s.outs):
+            found.add(id(s))
+        if grad or not isinstance(s, OpStep) or s.heard or id(s) in found or _only_python(s, types):
+            collect((s.args, s.kwargs), seen)
+    return found
+
+
 def _schedule(
     steps: list[Step],
     storages: dict[Var, int],
     types: dict[Var, type] | None,
     numbers: Certain | None,
     start: TorchModes,
+    needed: set[Var],
 ) -> list[Any]:
     schedule = _Schedule(storages)
+    leaves = set() if types is None else _seen_leaves(steps, needed, start, types)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None
     for step in steps:
@@ -559,7 +593,7 @@ def _schedule(
             schedule.graph.append(step)
         elif isinstance(step, OpStep):
             kind = "graph"
-            if types is not None and _only_python(step, types):
+            if types is not None and (id(step) in leaves or _only_python(step, types)):
                 kind = "native"
             elif (
                 types is not None and modes is not None and modes.modes.inference != start.inference
@@ -709,7 +743,7 @@ def cut(
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {}, types, numbers, start)
+    runs = _schedule(steps, storages or {}, types, numbers, start, needed)
     modes = start
     plan = Plan(prelude=prelude)
     for item, live in zip(runs, _live(runs, needed), strict=True):

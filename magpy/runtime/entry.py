@@ -38,6 +38,7 @@ from magpy.mock import segments
 from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
 from magpy.mock.segments import Segment
+from magpy.mock.settled import without_settled
 from magpy.mock.spec import New, Value
 from magpy.mock.support import (
     autocast_nesting,
@@ -510,10 +511,12 @@ def build(
     guard = analysis.guard()
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
+    needed = _needed(capture)
+    capture.record.steps = without_settled(capture.record.steps, needed, capture.record)
     certain = Certain(capture.record.steps, capture.record.loose)
     plan = segments.cut(
         capture.record.steps,
-        _needed(capture),
+        needed,
         capture.start_modes,
         fixed,
         capture.record.storages,

@@ -404,6 +404,75 @@ def the_same_is_drawn_twice(compile):
 
 
 @case(CASES)
+def views_of_parameters_where_gradients_are_off(compile):
+    """They are leaves that require grad, and stay so where anybody can tell."""
+    w = nn.Parameter(torch.arange(12.0).reshape(4, 3))
+
+    @torch.no_grad()
+    def given(n):
+        part = w[:n]
+        return part, part[0], part.expand(2, n, 3), (part * 2)[0]
+
+    def used_with_gradients(x):
+        with torch.no_grad():
+            part = w[:2]
+            row = part[1]
+            other = w.T.unsqueeze(0)
+            y = x @ other[0]
+        return (row * x).sum() + y.sum(), part[0] * 2
+
+    @torch.no_grad()
+    def looked_at(x):
+        part = w[1:]
+        return x * part[0].norm().item(), part[1].tolist()
+
+    @torch.no_grad()
+    def changed(x):
+        w[:2].mul_(x)
+        row = w[3]
+        row[0] = 7
+        return w[0] + x, row * 1
+
+    given, used, looked_at, changed = map(compile, (given, used_with_gradients, looked_at, changed))
+    x = torch.tensor([1.0, -2.0, 0.5])
+    for n in (2, 3, 2):
+        found = given(n)
+        yield found, [(v.is_leaf, v.requires_grad) for v in found]
+        with torch.enable_grad():
+            found[0].sum().backward()
+        yield found[0].grad, w.grad
+        total, double = used(x)
+        (total * 3 + double.sum()).backward()
+        yield total, double, w.grad, looked_at(x)
+        found = changed(x)
+        yield found, w.detach()
+
+
+def test_views_of_parameters_do_not_cut_a_graph_that_serves():
+    class Embedded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.token = nn.Parameter(torch.randn(1, 1, 4))
+            self.places = nn.Parameter(torch.randn(1, 9, 4))
+            self.mix = nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+            x = x + self.places[:, : x.shape[1]]
+            return nn.functional.linear(self.mix(x), self.mix.weight.t()[:2])
+
+    m = Embedded()
+    c = magpy.compile(m, backend="aot_eager", fullgraph=True)
+    for modes in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with modes():
+            for _ in range(2):
+                x = torch.randn(2, 5, 4)
+                assert_same(c(x), m(x))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.segments) == (3, 3, [1, 1, 1])
+
+
+@case(CASES)
 def leaves_of_autograd_are_made(compile):
     @compile
     def f(t):
