@@ -240,6 +240,91 @@ PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
+// An attribute that a class pattern asks for, once; nullptr without an exception: there is none.
+PyObject* matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
+  const int again = PySet_Contains(seen, name);
+  if (again != 0 || PySet_Add(seen, name) < 0) {
+    if (again > 0) PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R", type->tp_name, name);
+    return nullptr;
+  }
+  PyObject* value = attr_load(subject, name);
+  if (value == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  return value;
+}
+
+// The names that a class gives its positional patterns; for some of C, which give none, `itself` is set.  nullptr with an exception.
+PyObject* match_args_of(PyTypeObject* type, bool& itself) {
+  static PyObject* name = PyUnicode_InternFromString("__match_args__");
+  PyObject* found = attr_load(reinterpret_cast<PyObject*>(type), name);
+  if (found == nullptr) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+    PyErr_Clear();
+    itself = PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
+    return PyTuple_New(0);
+  }
+  if (!PyTuple_CheckExact(found)) {
+    PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name, Py_TYPE(found)->tp_name);
+    Py_CLEAR(found);
+  }
+  return found;
+}
+
+// Appends what the positional patterns are matched with.  False: they do not match, or an exception is set.
+bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen, PyObject* values) {
+  bool itself = false;
+  PyObject* names = match_args_of(type, itself);
+  if (names == nullptr) return false;
+  const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names);
+  bool good = n <= allowed;
+  if (!good) {
+    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", type->tp_name, allowed,
+                 allowed == 1 ? "" : "s", n);
+  } else if (itself) {
+    good = PyList_Append(values, subject) == 0;
+  } else {
+    for (Py_ssize_t i = 0; good && i < n; ++i) {
+      PyObject* name = PyTuple_GET_ITEM(names, i);
+      PyObject* value = nullptr;
+      if (PyUnicode_CheckExact(name)) {
+        value = matched_attr(subject, type, name, seen);
+      } else {
+        PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(name)->tp_name);
+      }
+      good = value != nullptr && PyList_Append(values, value) == 0;
+      Py_XDECREF(value);
+    }
+  }
+  Py_DECREF(names);
+  return good;
+}
+
+// (type, names, subject, how many positional patterns): a tuple of what the patterns of a class pattern are matched with, or None.
+// MATCH_CLASS, which reads the attributes where nobody sees it (match_class in CPython's ceval.c).
+PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
+  PyObject *cls = a[0], *names = a[1], *subject = a[2];
+  if (active()) on_touch(subject, Touch::kMatch);
+  if (!PyType_Check(cls)) return PyErr_SetString(PyExc_TypeError, "called match pattern must be a type"), nullptr;
+  auto* type = reinterpret_cast<PyTypeObject*>(cls);
+  const int is = PyObject_IsInstance(subject, cls);
+  if (is <= 0) return none_or_null(is);
+  PyObject *seen = PySet_New(nullptr), *values = PyList_New(0), *result = nullptr;
+  const Py_ssize_t n = PyLong_AsSsize_t(a[3]);
+  bool good = seen != nullptr && values != nullptr && (n == 0 || match_positional(subject, type, n, seen, values));
+  for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(names); ++i) {
+    PyObject* value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen);
+    good = value != nullptr && PyList_Append(values, value) == 0;
+    Py_XDECREF(value);
+  }
+  if (good) {
+    result = PyList_AsTuple(values);
+  } else if (!PyErr_Occurred()) {
+    result = Py_NewRef(Py_None);
+  }
+  Py_XDECREF(seen);
+  Py_XDECREF(values);
+  return result;
+}
+
 // (mapping): a dict display or a call takes over its items; gives it back.
 PyObject* probe_merge(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
@@ -707,6 +792,7 @@ struct {
     {"probe_touch_extend", probe_touch<Touch::kExtend>},
     {"probe_touch_match", probe_touch<Touch::kMatch>},
     {"probe_touch_with", probe_touch<Touch::kWith>},
+    {"probe_match_class", probe_match_class},
     {"probe_merge", probe_merge},
     {"probe_merged", probe_merged},
     {"probe_iter", probe_iter},

@@ -85,7 +85,7 @@ _COMPUTE_MODULES = _names(
     weakref typing _typing types enum _bisect _heapq numbers fractions copy copyreg _copyreg
     inspect _ast ast _opcode marshal zlib _hashlib hashlib _blake2 _sha1 _sha2 _sha256 _sha512
     _sha3 _md5 binascii unicodedata errno _stat _codecs codecs _csv dataclasses contextlib array
-    _datetime datetime _uuid uuid _statistics _queue opt_einsum einops
+    _datetime datetime uuid _statistics _queue opt_einsum einops
     """
 )
 # C functions that read the world outside the program's objects and change nothing.
@@ -137,7 +137,7 @@ _COMPUTES = {
     ),
     "time": _names("mktime"),
 }
-# The clock, also as text.
+# The clock, also as text, and what else the operating system tells differently every time.
 _CLOCKS = {
     "time": _names(
         """
@@ -147,6 +147,8 @@ _CLOCKS = {
     ),
     "datetime": _names("now today utcnow"),
     "_datetime": _names("now today utcnow"),
+    "_uuid": _names("generate_time_safe UuidCreate"),
+    "posix": _names("getloadavg getrandom times urandom"),
 }
 _COLLECTOR = {"gc": _names("collect disable enable freeze isenabled set_threshold unfreeze")}
 _REGISTRY = {"_abc": _names("_abc_instancecheck _abc_subclasscheck")}

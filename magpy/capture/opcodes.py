@@ -207,23 +207,19 @@ for _name, _probe_name in {
     _register(_name, _before(_name, _probe_name, 1))
 
 
-def _touch_below(op: str, depth: int) -> Rewrite:
-    """Reports the subject of a match, `depth` below the top."""
-
-    def rewrite(arg: int) -> list[Item]:
-        return [
-            _i("LOAD_CONST", _probe("touch_match")),
-            _i("COPY", depth + 1),
-            *_call(1),
-            _i("POP_TOP"),
-            _i(op, arg),
-        ]
-
-    return rewrite
+@_rewrite("MATCH_KEYS")
+def _match_keys(arg: int) -> list[Item]:
+    """Reports the subject of a match, which is below the keys."""
+    return [
+        _i("LOAD_CONST", _probe("touch_match")),
+        _i("COPY", 3),
+        *_call(1),
+        _i("POP_TOP"),
+        _i("MATCH_KEYS", arg),
+    ]
 
 
-_register("MATCH_KEYS", _touch_below("MATCH_KEYS", 2))
-_register("MATCH_CLASS", _touch_below("MATCH_CLASS", 3))
+_register("MATCH_CLASS", lambda arg: _perform("match_class", 3, arg))
 
 
 # ---- displays: what is hashed chooses a place ----

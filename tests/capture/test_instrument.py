@@ -411,6 +411,83 @@ def matching():
     return [kind(v) for v in values]
 
 
+def matching_classes():
+    class Odd:
+        __match_args__ = ("x", 1)
+        x = 5
+
+    class Listed:
+        __match_args__ = ["x"]
+
+    class Raises:
+        @property
+        def x(self):
+            raise ValueError("in a property")
+
+    def one(v):
+        match v:
+            case Point(a, y=b):
+                return a, b
+
+    def same_twice(v):
+        match v:
+            case Point(a, x=b):
+                return a, b
+
+    def many(v):
+        match v:
+            case Point(a, b, c):
+                return a, b, c
+
+    def plain(v):
+        match v:
+            case bool(b) | int(b) | str(b):
+                return b
+            case dict(a, b):
+                return a, b
+
+    def none_taken(v):
+        match v:
+            case Raises(a):
+                return a
+
+    def odd(v):
+        match v:
+            case Odd(a, b):
+                return a, b
+
+    def listed(v):
+        match v:
+            case Listed(a):
+                return a
+
+    def raising(v):
+        match v:
+            case Raises(missing=m):
+                return m
+            case Raises(x=a):
+                return a
+
+    def no_class(v):
+        kind = one
+        match v:
+            case kind(a):
+                return a
+
+    unset = Point.__new__(Point)
+    tried = [(f, v) for f in (one, same_twice, many) for v in (Point(1, 2), unset, 3)]
+    tried += [(plain, v) for v in (True, 3, "s", {}, 2.5)]
+    tried += [(none_taken, Raises()), (odd, Odd()), (listed, Listed())]
+    tried += [(raising, Raises()), (no_class, 1)]
+    out = []
+    for f, v in tried:
+        try:
+            out.append(f(v))
+        except (TypeError, ValueError) as error:
+            out.append((type(error).__name__, str(error)))
+    return out
+
+
 def operators():
     a, b = 7, 2
     out = [a + b, a - b, a * b, a / b, a // b, a % b, a**b, a << b, a >> b, a & b, a | b, a ^ b]

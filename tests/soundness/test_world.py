@@ -7,6 +7,7 @@ import abc
 import array
 import contextlib
 import contextvars
+import dataclasses
 import datetime
 import decimal
 import gc
@@ -15,6 +16,8 @@ import io
 import logging
 import os
 import queue
+import random
+import secrets
 import signal
 import sys
 import tempfile
@@ -22,6 +25,7 @@ import threading
 import time
 import tracemalloc
 import types
+import uuid
 import warnings
 
 import torch
@@ -334,6 +338,83 @@ def clocks_go_on(compile):
     f = compile(f)
     seen = [f(x)[:2] for _ in range(4)]
     yield len({s for s, _ in seen}), len({d for _, d in seen}), seen == sorted(seen)
+
+
+@case(CASES)
+def names_and_secrets_are_never_repeated(compile):
+    makers = (
+        lambda: uuid.uuid1().hex,
+        lambda: uuid.uuid4().hex,
+        lambda: secrets.token_hex(8),
+        lambda: os.urandom(8),
+        lambda: random.SystemRandom().random(),
+    )
+    for make in makers:
+        f = compile(lambda t, make=make: (make(), t + 1))
+        yield len({f(x)[0] for _ in range(4)})
+
+
+@case(CASES)
+def class_patterns_read_attributes(compile):
+    @dataclasses.dataclass
+    class Point:
+        x: float
+        y: float
+
+    class Named:
+        __match_args__ = ("name",)
+
+        def __init__(self, name):
+            self.name = name
+            self.read = 0
+
+        @property
+        def size(self):
+            self.read += 1
+            return len(self.name)
+
+    held = Point(1.0, x.clone())
+
+    def f(t, command):
+        match command:
+            case Point(x=0, y=y):
+                return t * y, "on the axis"
+            case Point(a, b):
+                return t * a + b
+            case Named(size=3, name=n):
+                return t - 1, n
+            case Named(name):
+                return t - 2, name, command.read
+            case int(n) | float(n):
+                return t * n
+        match held:
+            case Point(x=a, y=torch.Tensor() as b):
+                return t * a + b
+            case Point(z=_):
+                return "never"
+        return t
+
+    f = compile(f)
+    for _ in range(2):
+        for command in (
+            Point(0, 3),
+            Point(1, 3),
+            Point(0, 4),
+            Named("abc"),
+            Named("abd"),
+            Named("a"),
+        ):
+            yield f(x, command), vars(command)
+        yield f(x, 3), f(x, 2.5), f(x, None), f(x, None)
+        held.y.add_(1)
+        held.x += 1
+        yield f(x, None)
+        held.y = 2.0
+        yield f(x, None)
+        held.z = 1
+        yield f(x, None)
+        del held.z
+        held.y = x.clone()
 
 
 @case(CASES)
