@@ -564,7 +564,7 @@ def _seen_leaves(
     found: set[int] = set()
     seen = set(needed)
     for s, grad in zip(reversed(steps), reversed(grads), strict=True):
-        if not hasattr(s, "outs"):
+        if not isinstance(s, (OpStep, HostStep)):
             continue
         if isinstance(s, OpStep) and s.leaves and any(v in seen for _, v in s.outs):
             found.add(id(s))

@@ -56,7 +56,13 @@ def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list
                 if not made & record.floating and not made & record.types.keys():
                     settled |= made
                     makers.add(id(step))
-            elif step.kind == "leaf" and step.result is None and not step.outs:
+            elif (
+                step.kind == "leaf"
+                and step.result is None
+                and not step.outs
+                # What is made of no tensor comes from elsewhere: a clock takes constants, too.
+                and variables((step.args, step.kwargs))
+            ):
                 dropped.add(id(step))
     if not dropped:
         return steps

@@ -1,6 +1,8 @@
 """Checks that always hold are left out, and no others: on steps written by hand, and end to end."""
 
 import operator
+import os
+import time
 
 import pytest
 import torch
@@ -61,6 +63,13 @@ def test_what_follows_from_constants_is_left_out():
 )
 def test_what_may_vary_is_kept(steps):
     assert kept(list(steps)) == list(steps)
+
+
+def test_a_value_from_elsewhere_is_kept():
+    clock = check(time.ctime)
+    assert kept([clock]) == [clock]
+    f = magpy.compile(lambda x: (x + 1, os.urandom(8)), backend="eager")
+    assert len({f(torch.ones(1))[1] for _ in range(4)}) == 4
 
 
 def test_floating_point_numbers_and_classes_of_tensors_are_kept():
