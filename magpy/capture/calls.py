@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture import attribution, effect_calls, leaves, opaque
+from magpy.capture import attribution, effect_calls, leaves, opaque, transforms
 from magpy.capture.effects import container_states
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import EffectStep, is_leaf
@@ -279,6 +279,24 @@ def overrides(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         torch._C._push_on_torch_function_stack(h.recorder)
 
 
+def transform(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A part of a transform of torch's (grad, vmap): an operation that no mode sees."""
+    transforms.load(f)
+    again(h, transforms.state, ())
+    return h.recorder.transform(f, args, kwargs)
+
+
+def transform_read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What follows from the transforms that are active."""
+    again(h, transforms.state, ())
+    return f(*args, **kwargs)
+
+
+def aside(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Python that is none of the program's, and is not watched."""
+    return f(*args, **kwargs)
+
+
 def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, ...: a number made of a number, a tensor or an object."""
     if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
@@ -386,13 +404,16 @@ def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if not h.session.is_outside(result):
         h.session.reach(result)
     recorder = h.recorder
-    if recorder.refusal is None and not recorder.depth:
+    if h.refusal is None and recorder.refusal is None and not recorder.depth:
         kept = leaves.remembered(memo, None if kwargs else args, result)
         if kept is None:
             h.refuse(f"{leaves.name_of(memo)} is called, an lru_cache that keeps nothing")
         else:
             h.memos.append((memo, *kept))
-        recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
+        try:
+            recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
+        except Refusal as r:
+            h.refusal = h.refusal or r.without_frames()
     return result
 
 
@@ -440,4 +461,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.OVERRIDES: overrides,
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
+    Effect.TRANSFORM: transform,
+    Effect.TRANSFORM_READ: transform_read,
+    Effect.ASIDE: aside,
 }

@@ -87,7 +87,7 @@ class Handler:
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
-        if self.refusal is None:
+        if self.refusal is None and self.recorder.refusal is None:
             self.refusal = Refusal(reason, where_text(2), remedy)
 
     def builder(self) -> Builder:

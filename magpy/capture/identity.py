@@ -16,8 +16,9 @@ import torch
 
 from magpy import _tensor
 from magpy.capture.looks import unheard
-from magpy.capture.steps import Nested, Record, Var
+from magpy.capture.steps import Nested, Record, Var, Wrapped
 from magpy.capture.symbols import Dims, Symbols
+from magpy.capture.transforms import wrapped
 from magpy.capture.trees import tensors
 from magpy.capture.where import refuse
 
@@ -59,6 +60,8 @@ class Identity:
                 record.types[var] = type(tensor)
             elif tensor.is_nested:
                 record.types[var] = Nested
+            elif wrapped(tensor):
+                record.types[var] = Wrapped
         return var
 
     def memory_of(self, tensor: Any) -> int:

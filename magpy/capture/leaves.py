@@ -69,6 +69,9 @@ class Effect(Enum):
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
+    TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
+    TRANSFORM_READ = auto()  # asks which transforms are active
+    ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
 
 
 def _names(text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ import types
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import instrument, leaves
+from magpy.capture import instrument, leaves, transforms
 from magpy.capture.counters import counters
 from magpy.capture.leaves import Effect, Leaf
 from magpy.runtime import faults
@@ -32,6 +32,13 @@ def _instrument(code: types.CodeType) -> types.CodeType:
     return instrument.instrument(code)
 
 
+# Of functorch, what is no transform that a program calls.
+_MACHINERY = (
+    *("_activation", "_aot_autograd", "aot_autograd", "autograd_function", "benchmark_utils"),
+    *("compile", "config", "fx_minifier", "partitioners", "pyfunctorch", "python_key"),
+)
+
+
 @functools.cache
 def prepare() -> None:
     """Connects the native parts with the Python ones, once per process."""
@@ -46,6 +53,7 @@ def prepare() -> None:
         leaves.register_python(seed, Effect.SEED)
     for name in ("", "_unary", "_variadic"):
         leaves.set_effect(getattr(torch._C, f"_has_torch_function{name}"), Effect.OVERRIDES)
+    transforms.register()
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     skip = [
@@ -53,7 +61,7 @@ def prepare() -> None:
         "utils/_device.py",
         "_dynamo",
         "_inductor",
-        "_functorch",
+        *(f"_functorch/{name}" for name in _MACHINERY),
         "fx",
         "_subclasses",
         "testing",

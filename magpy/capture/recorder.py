@@ -54,11 +54,13 @@ from magpy.capture.steps import (
     Ref,
     TorchModes,
     Var,
+    Wrapped,
     identity,
     is_leaf,
 )
 from magpy.capture.symbols import Symbols, is_open, plain
-from magpy.capture.trees import Sizes, collect, has_ref, variables
+from magpy.capture.transforms import Transforms, switches, wrapped
+from magpy.capture.trees import Sizes, collect, has_ref, tensors, variables
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
@@ -115,6 +117,7 @@ class Recorder(TorchFunctionMode):
         self.tensors = Identity(self.record, is_outside, symbols)
         self._below = Below(session)
         self._shared = Shared(self.tensors, self.record)
+        self.transforms = Transforms()
         self._start = current_modes()
         self._modes = self._start
         #: What happens within operations, and other calls that are redone whole, is not recorded.
@@ -495,7 +498,10 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         args, kwargs = plan = self._sharing(plan, result)
         on_host = self._on_host or (
-            self.any_tracked and not self._scalars and self._has_number((args, kwargs))
+            self.any_tracked
+            and not self._scalars
+            and not self.transforms.active  # Python runs a region that takes numbers
+            and self._has_number((args, kwargs))
         )
         outs: list[tuple[Any, Var]] = []
         self._leaf = False
@@ -520,6 +526,10 @@ class Recorder(TorchFunctionMode):
                 or (name == "data" and accessor is not None)
                 or self._is_inside(args, name)
             )
+        )
+        # What torch.func does to its own tensors.
+        inside = inside or (
+            name in _OF_TRANSFORMS and accessor is None and not once and self._of_transform(args)
         )
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
@@ -721,7 +731,7 @@ class Recorder(TorchFunctionMode):
                     self.tensors.var_of(result)
                 else:
                     outs.append((path, self.tensors.new(result)))
-                    self._leaf = self._leaf or (result.requires_grad and result.grad_fn is None)
+                    self._leaf = self._leaf or _is_leaf(result)
             return False
         if isinstance(result, (tuple, list)):
             # A list, not a generator: every part is collected.
@@ -806,6 +816,54 @@ class Recorder(TorchFunctionMode):
             self.refusal = r.without_frames()
         return result
 
+    def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Performs a part of a transform, which is recorded as an operation."""
+        if self.depth or self.refusal is not None:
+            return func(*args, **kwargs)
+        plan: tuple[Any, Any] = (), {}
+        try:
+            faults.check("recorder")
+            with unheard():
+                plan = self._before_transform(func, args, kwargs)
+        except Refusal as r:
+            self.refusal = r.without_frames()
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        if self.refusal is not None:
+            return func(*args, **kwargs)
+        self.depth += 1
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.depth -= 1
+            self.observer.take()
+        try:
+            outs: list[tuple[Any, Var]] = []
+            with unheard():
+                self._outputs(result, (), outs)
+                if self.transforms.after(func, len(self.record.steps)) and (outs or switches(func)):
+                    self.add(OpStep(func, *plan, outs))
+        except Refusal as r:
+            self.refusal = r.without_frames()
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        return result
+
+    def _before_transform(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+        if self.symbols is not None:
+            self.symbols.fix_all()
+        plan = self._before(func, func.__name__, None, args, kwargs, follow=False)
+        self.note_modes()
+        self.transforms.before()
+        for t in tensors(args):
+            self.transforms.given(self.tensors.var_of(t), t)
+        return plan
+
+    def _of_transform(self, args: Any) -> bool:
+        """Whether a tensor among arguments is one of a transform."""
+        types = self.record.types
+        return any(types.get(v) is Wrapped for v in variables(args))
+
     def called(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """A C function computed `result` from data: it is called again between segments."""
         outs: list[tuple[Any, Var]] = []
@@ -889,6 +947,15 @@ class Recorder(TorchFunctionMode):
     def start_modes(self) -> TorchModes:
         """Torch's modes when the run began."""
         return self._start
+
+
+# What transforms do to their tensors that no graph can hold where it is done to others.
+_OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that an operation gave is a leaf of autograd's graph."""
+    return tensor.requires_grad and tensor.grad_fn is None and not wrapped(tensor)
 
 
 def _has_array(args: Any) -> bool:

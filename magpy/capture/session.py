@@ -23,6 +23,7 @@ from magpy.capture.native import prepare
 from magpy.capture.steps import Record
 from magpy.capture.symbols import Dims, Symbols
 from magpy.errors import Refusal
+from magpy.mock import regions
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults
 
@@ -200,6 +201,7 @@ def _finish(
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
     effect_calls.check(record)
+    regions.collapse(record, recorder.transforms.spans, recorder.start_modes)
     with unheard():
         out.capture = _end(out, handler, f, args, kwargs, state, metas, record)
 

@@ -209,6 +209,10 @@ class Nested:
     """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
 
 
+class Wrapped:
+    """Stands for the class of a tensor of a transform (grad, vmap), which no compiler takes."""
+
+
 @dataclass(slots=True)
 class Record:
     """Everything that a run did to tensors.

@@ -8,32 +8,28 @@ by magpy/runtime/entry.py.
 from __future__ import annotations
 
 import functools
-import operator
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import fx
-from torch.fx.node import _get_qualified_name
 
 from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import (
-    LEAF_TYPES,
     HostStep,
     ModeStep,
     OpStep,
-    OutsideRef,
-    Ref,
     Step,
     TorchModes,
     Var,
     class_number,
     item_held,
 )
-from magpy.capture.trees import Sizes, collect, leaves, rebuilt
+from magpy.capture.trees import collect, leaves
+from magpy.mock import regions
 from magpy.mock.certain import Certain
+from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe
 
 
 @dataclass(slots=True)
@@ -101,183 +97,6 @@ def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:
 
 def _reads_gradient(step: Step) -> bool:
     return isinstance(step, (OpStep, HostStep)) and step.func is getattr and step.args[1] == "grad"
-
-
-def _safe(v: Any) -> bool:
-    t = type(v)
-    if t is Ref or t in LEAF_TYPES or t is range:
-        return True
-    if t in (tuple, list, torch.Size, Sizes):
-        return all(_safe(x) for x in v)
-    if t is dict:
-        return all(type(k) is str and _safe(x) for k, x in v.items())
-    return t is slice and _safe(v.start) and _safe(v.stop) and _safe(v.step)
-
-
-def substitute(v: Any, env: Any) -> Any:
-    """The argument tree with every Ref replaced by env[var]."""
-
-    def value(x: Any) -> Any:
-        if isinstance(x, Ref):
-            return env[x.var]
-        return x.obj if isinstance(x, OutsideRef) else x
-
-    return rebuilt(v, value)
-
-
-def _tree_refs_in_order(v: Any, out: list[Var]) -> None:
-    found: set[Var] = set()
-    collect(v, found)
-    out.extend(sorted(found - set(out)))
-
-
-class GraphBuilder:
-    """Builds the graph of one segment."""
-
-    def __init__(self, start: TorchModes) -> None:
-        """An empty graph whose operations start under `start`."""
-        self.graph = fx.Graph()
-        self.env: dict[Var, fx.Node] = {}
-        self._start = start
-        self._now = start
-        self._want = start
-        self._autocast: dict[str, fx.Node] = {}
-        self._inference: fx.Node | None = None
-        self.nodes = 0
-
-    def placeholder(self, var: Var) -> None:
-        """Adds an input."""
-        self.env[var] = self.graph.placeholder(f"v{var}")
-
-    def modes(self, modes: TorchModes) -> None:
-        """From here on operations want `modes`."""
-        self._want = modes
-
-    def _switch(self, want: TorchModes) -> None:
-        now, g = self._now, self.graph
-        if want == now:
-            return
-        if want.inference != now.inference:
-            if self._inference is not None:
-                g.call_function(torch.autograd.grad_mode._exit_inference_mode, (self._inference,))
-                self._inference = None
-            if want.inference != self._start.inference:
-                self._inference = g.call_function(
-                    torch.autograd.grad_mode._enter_inference_mode, (want.inference,)
-                )
-        if want.grad != now.grad or want.inference != now.inference:
-            g.call_function(torch._C._set_grad_enabled, (want.grad,))
-        if want.autocast != now.autocast or want.cache != now.cache:
-            for node in reversed(self._autocast.values()):
-                g.call_function(torch.amp.autocast_mode._exit_autocast, (node,))
-            self._autocast.clear()
-            if want.autocast != self._start.autocast or want.cache != self._start.cache:
-                for device, enabled, dtype in want.autocast:
-                    self._autocast[device] = g.call_function(
-                        torch.amp.autocast_mode._enter_autocast,
-                        (device, dtype, enabled, want.cache),
-                    )
-        self._now = want
-
-    def op(self, step: OpStep) -> None:
-        """Adds one operation."""
-        self._switch(self._want)
-        self.nodes += 1
-        node = self._call(step.func, step.args, step.kwargs)
-        for path, var in step.outs:
-            value = node
-            for key in path:
-                value = self.graph.call_function(operator.getitem, (value, key))
-            self.env[var] = value
-
-    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-        g, env = self.graph, self.env
-        if not (_safe(args) and _safe(kwargs)):
-            order: list[Var] = []
-            _tree_refs_in_order((args, kwargs), order)
-            return g.call_function(
-                _with_constants(func, args, kwargs, order), tuple(env[v] for v in order)
-            )
-        fx_args, fx_kwargs = substitute(args, env), substitute(kwargs, env)
-        if (
-            isinstance(func, types.MethodDescriptorType)
-            and args
-            and hasattr(torch.Tensor, func.__name__)
-        ):
-            return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if isinstance(func, types.FunctionType) and _is_tensor_method(func):
-            return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if isinstance(func, types.WrapperDescriptorType) and args:
-            return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if func in _IN_PLACE and not isinstance(fx_args[0], fx.Node):
-            # torch.fx writes the in-place operators as statements, which need a name to assign to.
-            func = _IN_PLACE[func]
-        return g.call_function(_nameable(func), fx_args, fx_kwargs)
-
-    def finish(self, outputs: Iterable[Var]) -> fx.GraphModule:
-        """Closes the graph."""
-        self._switch(self._start)
-        self.graph.output(tuple(self.env[v] for v in outputs))
-        return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Segment")
-
-
-def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Callable[..., Any]:
-    """The operation as a function of its tensors only: torch.fx cannot print the rest."""
-
-    def call(*tensors: Any) -> Any:
-        env = dict(zip(order, tensors, strict=True))
-        return func(*substitute(args, env), **substitute(kwargs, env))
-
-    call.__name__ = f"op_{getattr(func, '__name__', 'call')}".replace("<", "").replace(">", "")
-    call.__module__ = __name__
-    return call
-
-
-def _resolves(func: Any) -> bool:
-    """Whether the qualified name, which torch.fx prints, leads to this very function."""
-    try:
-        name = _get_qualified_name(func)
-    except (RuntimeError, AttributeError):
-        return False
-    if not all(part.isidentifier() for part in name.split(".")):
-        return False
-    if not name.startswith("torch."):
-        return True  # bound by object in the generated module
-    found: Any = torch
-    for part in name.split(".")[1:]:
-        found = getattr(found, part, None)
-    return found is func
-
-
-_IN_PLACE: dict[Any, Any] = {
-    operator.iadd: operator.add,
-    operator.iand: operator.and_,
-    operator.ifloordiv: operator.floordiv,
-    operator.ilshift: operator.lshift,
-    operator.imatmul: operator.matmul,
-    operator.imod: operator.mod,
-    operator.imul: operator.mul,
-    operator.ior: operator.or_,
-    operator.ipow: operator.pow,
-    operator.irshift: operator.rshift,
-    operator.isub: operator.sub,
-    operator.itruediv: operator.truediv,
-    operator.ixor: operator.xor,
-}
-
-
-def _nameable(func: Any) -> Any:
-    """torch.fx prints a function by its name; what has none is wrapped."""
-    if isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) and _resolves(func):
-        return func
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return func(*args, **kwargs)
-
-    name = getattr(func, "__name__", type(func).__name__)
-    call.__name__ = f"call_{name}" if name.isidentifier() else "call"
-    call.__module__ = __name__
-    return call
 
 
 # A check is computed ahead of the graph if that repeats at most this many operations.
@@ -386,6 +205,7 @@ class _Hoist:
         """How many operations would be done ahead and again in the graph, which needs them."""
         inside = set(ahead)
         stay: set[int] = set()
+        repeated = 0
         for i in reversed(ahead):
             s = self.steps[i]
             if not isinstance(s, OpStep) or i in self.ahead:
@@ -393,8 +213,9 @@ class _Hoist:
             for _, v in s.outs:
                 users = self.users.get(v, set())
                 if v in self.needed or users & stay or users - inside - self.hoisted.keys():
+                    repeated += 0 if i in stay else operations(s)
                     stay.add(i)
-        return len(stay)
+        return repeated
 
     def result(self) -> tuple[list[Step], list[Step]]:
         """(the steps done ahead, the steps that remain)."""
@@ -410,10 +231,6 @@ class _Hoist:
             ):
                 gone.add(i)
         return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
-
-
-def _is_tensor_method(func: types.FunctionType) -> bool:
-    return getattr(torch.Tensor, func.__name__, None) is func
 
 
 class _Schedule:
@@ -470,14 +287,14 @@ def _symbolic(step: Step) -> bool:
 
 
 def pruned(steps: list[Step], needed: set[Var]) -> list[Step]:
-    """The steps without those that compute a size which nobody uses."""
+    """The steps without those that compute a size which nobody uses, and such results."""
     used, kept = set(needed), []
     for step in reversed(steps):
         if isinstance(step, HostStep) and step.symbolic and step.result not in used:
             continue
         if isinstance(step, (OpStep, HostStep)):
             collect((step.args, step.kwargs), used)
-        kept.append(step)
+        kept.append(regions.used_only(step, used) if isinstance(step, OpStep) else step)
     kept.reverse()
     return kept
 
@@ -496,7 +313,7 @@ def _anywhere(step: Step) -> bool:
 
 def _number(step: HostStep) -> bool:
     """Whether a step takes a number out of a tensor, or computes one from numbers."""
-    return step.kind == "bind" and step.expected in (int, float, complex) and _safe(step.args)
+    return step.kind == "bind" and step.expected in (int, float, complex) and safe(step.args)
 
 
 # Classes of tensors that every backend takes for what they are.
@@ -530,7 +347,7 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
     it would leave out what the class does, and take its results for plain tensors.
     """
-    if step.func in _BEHIND or _takes_code(step):
+    if step.func in _BEHIND or _takes_code(step) or regions.only_python(step):
         return True
     if not types:
         return False
@@ -606,7 +423,7 @@ def _schedule(
         ):
             assert step.result is not None
             # A number does not change in place; torch.fx would give the old one's name to the new.
-            func = _IN_PLACE.get(step.func, step.func)
+            func = IN_PLACE.get(step.func, step.func)
             schedule.op(OpStep(func, step.args, step.kwargs, [((), step.result)], heard=step.heard))
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
@@ -800,7 +617,7 @@ def cut(
             (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)
         )
         segment.modes = around if around is not start else None
-        segment.draws = sum(isinstance(s, OpStep) and s.random for s in item[1])
+        segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
         segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}
         plan.segments.append(segment)
         plan.items.append(segment)

@@ -30,7 +30,7 @@ from magpy.capture import engine
 from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture
-from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var, Wrapped
 from magpy.capture.symbols import Read, Symbols
 from magpy.capture.trees import variables
 from magpy.errors import Refusal
@@ -512,6 +512,13 @@ def build(
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
     needed = _needed(capture)
+    if any(capture.record.types.get(v) is Wrapped for v in needed):
+        raise Refusal(
+            "a tensor of a transform (grad, vmap, jvp, ...) is kept, returned or printed, which "
+            "stands for something within the transformed function only",
+            "",
+            "Return what is needed of it from the function (has_aux=True)",
+        )
     capture.record.steps = without_settled(capture.record.steps, needed, capture.record)
     certain = Certain(capture.record.steps, capture.record.loose)
     plan = segments.cut(

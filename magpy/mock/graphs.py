@@ -1,0 +1,217 @@
+"""Operations as a torch.fx graph.
+
+Owns building a graph of steps, with what torch.fx cannot print wrapped in functions, and the
+switching of torch's modes in it.  Does not own which steps become a graph
+(magpy/mock/segments.py and magpy/mock/regions.py, which call it).
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import _get_qualified_name
+
+from magpy.capture.steps import (
+    LEAF_TYPES,
+    OpStep,
+    OutsideRef,
+    Ref,
+    TorchModes,
+    Var,
+)
+from magpy.capture.trees import Sizes, collect, rebuilt
+
+
+def safe(v: Any) -> bool:
+    """Whether torch.fx can print an argument tree."""
+    t = type(v)
+    if t is Ref or t in LEAF_TYPES or t is range:
+        return True
+    if t in (tuple, list, torch.Size, Sizes):
+        return all(safe(x) for x in v)
+    if t is dict:
+        return all(type(k) is str and safe(x) for k, x in v.items())
+    return t is slice and safe(v.start) and safe(v.stop) and safe(v.step)
+
+
+def substitute(v: Any, env: Any) -> Any:
+    """The argument tree with every Ref replaced by env[var]."""
+
+    def value(x: Any) -> Any:
+        if isinstance(x, Ref):
+            return env[x.var]
+        return x.obj if isinstance(x, OutsideRef) else x
+
+    return rebuilt(v, value)
+
+
+def _tree_refs_in_order(v: Any, out: list[Var]) -> None:
+    found: set[Var] = set()
+    collect(v, found)
+    out.extend(sorted(found - set(out)))
+
+
+def operations(step: OpStep) -> int:
+    """How many operations a step does: a region (magpy/mock/regions.py) has several."""
+    return getattr(step.func, "operations", 1)
+
+
+class GraphBuilder:
+    """Builds the graph of one segment."""
+
+    def __init__(self, start: TorchModes) -> None:
+        """An empty graph whose operations start under `start`."""
+        self.graph = fx.Graph()
+        self.env: dict[Var, fx.Node] = {}
+        self._start = start
+        self._now = start
+        self._want = start
+        self._autocast: dict[str, fx.Node] = {}
+        self._inference: fx.Node | None = None
+        self.nodes = 0
+
+    def placeholder(self, var: Var) -> None:
+        """Adds an input."""
+        self.env[var] = self.graph.placeholder(f"v{var}")
+
+    def modes(self, modes: TorchModes) -> None:
+        """From here on operations want `modes`."""
+        self._want = modes
+
+    def _switch(self, want: TorchModes) -> None:
+        now, g = self._now, self.graph
+        if want == now:
+            return
+        if want.inference != now.inference:
+            if self._inference is not None:
+                g.call_function(torch.autograd.grad_mode._exit_inference_mode, (self._inference,))
+                self._inference = None
+            if want.inference != self._start.inference:
+                self._inference = g.call_function(
+                    torch.autograd.grad_mode._enter_inference_mode, (want.inference,)
+                )
+        if want.grad != now.grad or want.inference != now.inference:
+            g.call_function(torch._C._set_grad_enabled, (want.grad,))
+        if want.autocast != now.autocast or want.cache != now.cache:
+            for node in reversed(self._autocast.values()):
+                g.call_function(torch.amp.autocast_mode._exit_autocast, (node,))
+            self._autocast.clear()
+            if want.autocast != self._start.autocast or want.cache != self._start.cache:
+                for device, enabled, dtype in want.autocast:
+                    self._autocast[device] = g.call_function(
+                        torch.amp.autocast_mode._enter_autocast,
+                        (device, dtype, enabled, want.cache),
+                    )
+        self._now = want
+
+    def op(self, step: OpStep) -> None:
+        """Adds one operation."""
+        self._switch(self._want)
+        self.nodes += operations(step)
+        node = self._call(step.func, step.args, step.kwargs)
+        for path, var in step.outs:
+            value = node
+            for key in path:
+                value = self.graph.call_function(operator.getitem, (value, key))
+            self.env[var] = value
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        g, env = self.graph, self.env
+        if not (safe(args) and safe(kwargs)):
+            order: list[Var] = []
+            _tree_refs_in_order((args, kwargs), order)
+            return g.call_function(
+                _with_constants(func, args, kwargs, order), tuple(env[v] for v in order)
+            )
+        fx_args, fx_kwargs = substitute(args, env), substitute(kwargs, env)
+        if (
+            isinstance(func, types.MethodDescriptorType)
+            and args
+            and hasattr(torch.Tensor, func.__name__)
+        ):
+            return g.call_method(func.__name__, fx_args, fx_kwargs)
+        if isinstance(func, types.FunctionType) and _is_tensor_method(func):
+            return g.call_method(func.__name__, fx_args, fx_kwargs)
+        if isinstance(func, types.WrapperDescriptorType) and args:
+            return g.call_method(func.__name__, fx_args, fx_kwargs)
+        if func in IN_PLACE and not isinstance(fx_args[0], fx.Node):
+            # torch.fx writes the in-place operators as statements, which need a name to assign to.
+            func = IN_PLACE[func]
+        return g.call_function(_nameable(func), fx_args, fx_kwargs)
+
+    def finish(self, outputs: Iterable[Var]) -> fx.GraphModule:
+        """Closes the graph."""
+        self._switch(self._start)
+        self.graph.output(tuple(self.env[v] for v in outputs))
+        return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Segment")
+
+
+def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Callable[..., Any]:
+    """The operation as a function of its tensors only: torch.fx cannot print the rest."""
+
+    def call(*tensors: Any) -> Any:
+        env = dict(zip(order, tensors, strict=True))
+        return func(*substitute(args, env), **substitute(kwargs, env))
+
+    call.__name__ = f"op_{getattr(func, '__name__', 'call')}".replace("<", "").replace(">", "")
+    call.__module__ = __name__
+    return call
+
+
+def _resolves(func: Any) -> bool:
+    """Whether the qualified name, which torch.fx prints, leads to this very function."""
+    try:
+        name = _get_qualified_name(func)
+    except (RuntimeError, AttributeError):
+        return False
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    if not name.startswith("torch."):
+        return True  # bound by object in the generated module
+    found: Any = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found is func
+
+
+IN_PLACE: dict[Any, Any] = {
+    operator.iadd: operator.add,
+    operator.iand: operator.and_,
+    operator.ifloordiv: operator.floordiv,
+    operator.ilshift: operator.lshift,
+    operator.imatmul: operator.matmul,
+    operator.imod: operator.mod,
+    operator.imul: operator.mul,
+    operator.ior: operator.or_,
+    operator.ipow: operator.pow,
+    operator.irshift: operator.rshift,
+    operator.isub: operator.sub,
+    operator.itruediv: operator.truediv,
+    operator.ixor: operator.xor,
+}
+
+
+def _nameable(func: Any) -> Any:
+    """torch.fx prints a function by its name; what has none is wrapped."""
+    if isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) and _resolves(func):
+        return func
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    name = getattr(func, "__name__", type(func).__name__)
+    call.__name__ = f"call_{name}" if name.isidentifier() else "call"
+    call.__module__ = __name__
+    return call
+
+
+def _is_tensor_method(func: types.FunctionType) -> bool:
+    return getattr(torch.Tensor, func.__name__, None) is func
+
+
+__all__ = ["IN_PLACE", "GraphBuilder", "operations", "safe", "substitute"]
