@@ -421,15 +421,26 @@ class Code:
             self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
             self._made.add(var)
 
+    def callee(self, func: Any, modes: Any) -> str:
+        """The expression of what a host step calls."""
+        receiver = getattr(func, "__self__", None)
+        given = receiver is not None and id(receiver) in self.analysis.relative
+        if not given:
+            under = func if modes == self.capture.start_modes else support.under(modes, func)
+            return self.constant(under)
+        # A method of what is another object in every call (a random generator that is passed).
+        text = f"{self.outside(receiver)}.{func.__name__}"
+        if modes == self.capture.start_modes:
+            return text
+        return f"{self.constant(support.under)}({self.constant(modes)}, {text})"
+
     def host(self, step: HostStep, modes: Any, fail: str) -> None:
         """A host step and its check."""
         args = ", ".join(
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
-        func = self.constant(step.func)
-        if modes != self.capture.start_modes:
-            func = self.constant(support.under(modes, step.func))
+        func = self.callee(step.func, modes)
         self.lines.append(f"# {step.where}")
         if step.kind in ("none", "call"):
             self.lines.append(f"{func}({args})")
@@ -525,7 +536,7 @@ class Code:
             for s in c.record.steps
             if isinstance(s, HostStep) and s.owner is not None
         }
-        generators = self.constant(tuple(owners.values()), "R")
+        generators = "(" + "".join(f"{self.outside(o)}, " for o in owners.values()) + ")"
         backward = any(
             isinstance(s, HostStep) and s.kind in ("none", "raises") and s.mutates
             for s in c.record.steps

@@ -120,6 +120,8 @@ class _Hoist:
         self.hoisted: dict[int, set[int]] = {}
         self.ahead: set[int] = set()
         self.changed: list[set[int]] = []
+        # The memories that steps change, each with the last step that does.
+        self.last_change: dict[int, int] = {}
         self.engine = len(steps)  # the first step that runs autograd's engine
         now = start
         changed: set[int] = set()
@@ -139,6 +141,7 @@ class _Hoist:
                     self.maker[s.result] = i
                 if s.mutates:
                     changed = changed | memories(s, storages)
+                    self.last_change.update(dict.fromkeys(memories(s, storages), i))
                 if isinstance(s, HostStep) and s.gradients is not None:
                     self.engine = min(self.engine, i)
 
@@ -176,9 +179,45 @@ class _Hoist:
             return None
         if any(self.modes[i] != self.start and not _anywhere(self.steps[i]) for i in seen):
             return None
+        if any(self._shares(i) for i in seen):
+            return None
         if any(i > self.engine and _reads_gradient(self.steps[i]) for i in seen):
             return None
         return sorted(seen), memory
+
+    def _shares(self, i: int) -> bool:
+        """Whether a step makes an array of which somebody can tell whose memory it is.
+
+        Ahead of the graph it would be that of a tensor which the graph makes again.
+        """
+        step = self.steps[i]
+        if not isinstance(step, HostStep) or step.kind != "bind_array":
+            return False
+        taken: set[Var] = set()
+        collect((step.args, step.kwargs), taken)
+        made = {v for v in taken if v in self.maker}
+        if any(
+            last > i and memory in (0, *(self.storages.get(v, 0) for v in made))
+            for memory, last in self.last_change.items()
+        ):
+            return bool(made)
+        return bool(made) and self._kept(step.result)
+
+    def _kept(self, array: Var | None) -> bool:
+        """Whether more is done with an array than to look at it and to compute with it."""
+        if array is None:
+            return False
+        if array in self.needed:
+            return True
+        for i in self.users.get(array, ()):
+            user = self.steps[i]
+            if not isinstance(user, HostStep) or user.mutates or user.outs:
+                return True
+            if user.kind not in ("leaf", "array", "bind", "bind_array"):
+                return True
+            if user.kind == "bind_array" and self._kept(user.result):
+                return True
+        return False
 
     def run(self) -> None:
         """Chooses the checks and the operations that go ahead."""

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import magpy
+from tests.comparison import assert_same
 
 # `a` follows from data, `b` is made by the call, `o` is outside, `n` is a number that follows from
 # data; what the program gives is looked at, and so is what it decides by.
@@ -143,3 +144,38 @@ def test_what_numpy_writes_is_written(line):
 def test_what_follows_from_data_is_written_by_an_entry(line):
     _, compiled = world(line, lambda f: magpy.compile(f, backend="eager"))
     assert magpy.stats(compiled).hits > 2
+
+
+SHARING = """
+y.add_(1)
+s = float(a.sum())
+a = a[1:]
+y.add_(1); s = float(a.sum())
+z = torch.from_numpy(a); z.add_(1); s = z
+z = y.view(3, 1); a = z.numpy(); y.mul_(2); s = z
+s = x.numpy()
+s = y[int(a.argmax())]
+s = a * 2
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("line", SHARING.strip().splitlines())
+def test_an_array_is_the_memory_of_the_very_tensor(line, backend):
+    names = {"torch": torch, "np": np}
+    body = line.replace("; ", "\n    ")
+    exec(
+        f"def f(x):\n    y = (x * 2).relu()\n    a = y.numpy()\n    s = None\n    {body}\n"
+        "    return y, a, s",
+        names,
+    )
+    compiled = magpy.compile(names["f"], backend=backend)
+    for i in range(4):
+        seen = []
+        for f in (names["f"], compiled):
+            x = torch.arange(3.0) + i
+            result = f(x)
+            result[1][...] = 7  # what shares its memory changes
+            seen.append((x, result))
+        assert_same(seen[1], seen[0])
+    assert magpy.stats(compiled).hits

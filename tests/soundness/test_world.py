@@ -28,6 +28,7 @@ import types
 import uuid
 import warnings
 
+import numpy as np
 import torch
 
 import magpy
@@ -415,6 +416,27 @@ def class_patterns_read_attributes(compile):
         yield f(x, None)
         del held.z
         held.y = x.clone()
+
+
+@case(CASES)
+def generators_are_arguments(compile):
+    def augmented(t, rng):
+        if rng.random() < 0.5:
+            t = t.flip(0)
+        return t * rng.random(), rng.choice([1, 2, 3])
+
+    def mixed(t, a, b):
+        return t * a.random() + b["rng"].random()
+
+    augmented, mixed = compile(augmented), compile(mixed)
+    for make in (random.Random, np.random.default_rng, np.random.RandomState):
+        for seed in range(6):
+            rng = make(seed)
+            yield augmented(x, rng), rng.random()
+    for seed in range(6):
+        a, b = random.Random(seed), random.Random(seed + 1)
+        b = a if seed in (0, 4) else b
+        yield mixed(x, a, {"rng": b}), a.random(), b.random()
 
 
 @case(CASES)
