@@ -190,7 +190,7 @@ def _finish(
                 handler.sites[id(array)],
                 "Return a new array",
             )
-    handler.check_buffers(_definition(f))
+    handler.check_buffers(definition(f))
     refusal = handler.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
@@ -253,7 +253,8 @@ def _end(
     )
 
 
-def _definition(f: Any) -> str:
+def definition(f: Any) -> str:
+    """Where a function is defined: "file:line (function)"."""
     code = getattr(getattr(f, "__func__", f), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
 
@@ -283,5 +284,6 @@ __all__ = [
     "Handler",
     "Outcome",
     "Varying",
+    "definition",
     "run",
 ]

@@ -29,7 +29,7 @@ from magpy.backends.sized import giving_sizes, with_sizes
 from magpy.capture import engine
 from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.operations import METADATA
-from magpy.capture.session import Capture
+from magpy.capture.session import Capture, definition
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var, Wrapped
 from magpy.capture.symbols import Read, Symbols
 from magpy.capture.trees import variables
@@ -115,6 +115,17 @@ def _needed(capture: Capture) -> set[Var]:
         if isinstance(step, EffectStep):
             spec_vars([step.args, list(step.kwargs.values())], out, seen)
     return out
+
+
+def _given_at(capture: Capture, variables: set[Var]) -> str:
+    """The line of an effect that is given one of these, or that of the function."""
+    for step in capture.record.steps:
+        if isinstance(step, EffectStep) and step.sites:
+            found: set[Var] = set()
+            spec_vars([step.args, list(step.kwargs.values())], found, set())
+            if found & variables:
+                return "{}:{} ({})".format(*step.sites[-1])
+    return definition(capture.f)
 
 
 _SHOW = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]
@@ -512,11 +523,12 @@ def build(
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
     needed = _needed(capture)
-    if any(capture.record.types.get(v) is Wrapped for v in needed):
+    lost = {v for v in needed if capture.record.types.get(v) is Wrapped}
+    if lost:
         raise Refusal(
             "a tensor of a transform (grad, vmap, jvp, ...) is kept, returned or printed, which "
             "stands for something within the transformed function only",
-            "",
+            _given_at(capture, lost),
             "Return what is needed of it from the function (has_aux=True)",
         )
     capture.record.steps = without_settled(capture.record.steps, needed, capture.record)

@@ -7,6 +7,8 @@ of plain tensors (tests/soundness/test_training.py).
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 import torch.autograd.forward_ad as fwd
@@ -24,6 +26,7 @@ from torch.func import (
     vmap,
 )
 
+import magpy
 from tests.soundness.worlds import assert_served, attempt, case, check_all
 
 CASES = []
@@ -733,6 +736,50 @@ def another_compiled_function_is_transformed(compile):
         yield step(torch.randn(3))
 
 
+@case(CASES)
+def parameters_begin_and_cease_to_require_gradients(compile):
+    m = nn.Linear(3, 1)
+
+    @compile
+    def step(x):
+        return vmap(grad(lambda a: m(a)[0].sin()))(x)
+
+    for i in range(4):
+        m.requires_grad_(i % 2 == 0)
+        out = step(batch())
+        yield out.detach(), out.requires_grad
+
+
+@case(CASES)
+def results_that_share_memory(compile):
+    @compile
+    def both(x):
+        whole, first = vmap(lambda a: (a, a[0]))(x)
+        before = whole * 1
+        whole.add_(1)
+        return first, before
+
+    @compile
+    def itself(x):
+        return vmap(lambda a: a)(x)
+
+    for _ in range(3):
+        x, y = torch.randn(2, 2), torch.randn(2, 2)
+        same = itself(y)
+        same.add_(1)
+        yield both(x), x, same is y, same, y
+
+
+@case(CASES)
+def random_numbers_of_python(compile):
+    @compile
+    def step(x):
+        return grad(lambda a: (a * random.random()).sin().sum())(x)
+
+    for _ in range(3):
+        yield step(torch.randn(3))
+
+
 test_two_worlds = check_all(CASES)
 
 
@@ -768,3 +815,37 @@ test_two_worlds = check_all(CASES)
 )
 def test_transforms_are_captured(program, captures):
     assert_served(program, captures, hits=2)
+
+
+def prints(a):
+    print(a)
+    return a.sum()
+
+
+def looks(a):
+    return a.sum() if a.sum() > 0 else -a.sum()
+
+
+def keeps(a):
+    KEPT.append(a)
+    return a.sum()
+
+
+KEPT = []
+
+
+@pytest.mark.parametrize(
+    ("loss", "where"),
+    [(prints, ":{} (prints)"), (looks, ":{} (looks)"), (keeps, "(call)")],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_refusal_names_the_line(loss, where):
+    def call(x):
+        return grad(loss)(x)
+
+    c = magpy.compile(call, backend="eager")
+    c(torch.ones(3))
+    (reason,) = magpy.stats(c).reasons
+    assert reason.startswith(__file__)
+    assert where.format(loss.__code__.co_firstlineno + 1) in reason
