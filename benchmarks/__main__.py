@@ -83,6 +83,9 @@ def main() -> int:
     parser.add_argument("--system", action="append", choices=systems.SYSTEMS, help="default: all")
     parser.add_argument("--case", action="append", choices=[c.name for c in SUITE])
     parser.add_argument("--out", type=Path, default=measure.RESULTS)
+    parser.add_argument(
+        "--update", action="store_true", help="keep the other cases of the results that are there"
+    )
     parser.add_argument("--timeout", type=int, default=600, help="seconds for a case")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -98,10 +101,11 @@ def main() -> int:
         todo = jobs(options)
     except ValueError as error:
         parser.error(str(error))
-    found = []
+    found = report.read(options.out, _stem(options)) if options.update else []
     for i, (name, batch) in enumerate(todo, 1):
-        found.append(in_process(name, batch, options))
-        print(f"[{i}/{len(todo)}] {report.one_line(found[-1])}", file=sys.stderr, flush=True)
+        record = in_process(name, batch, options) | {"magpy": measure.commit()}
+        report.put(found, record)
+        print(f"[{i}/{len(todo)}] {report.one_line(record)}", file=sys.stderr, flush=True)
         report.write(found, names, options.out, _stem(options), options.device)
     print((options.out / f"{_stem(options)}.md").read_text())
     bad = [

@@ -173,14 +173,15 @@ def machine(device: str = "cpu") -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "magpy": _commit(),
+        "magpy": commit(),
     }
     if device == "cuda":
         found["accelerator"] = torch.cuda.get_device_name()
     return found
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit of this checkout, short."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"],

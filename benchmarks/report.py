@@ -152,6 +152,7 @@ def markdown(records: list[Record], names: list[str], device: str) -> str:
         "",
         f"{measure.machine_line(device)}; {', '.join(dtypes)}.",
         "",
+        *_commits(records),
         "Median time of a call, half the distance of the quartiles, and the speed relative to "
         "eager. All systems are timed in turn in one process per case; no gradients. A result "
         "that differs from eager's by more than rounding is not timed.",
@@ -258,6 +259,39 @@ def plots(records: list[Record], names: list[str], folder: Path, stem: str) -> N
         figure.tight_layout()
         figure.savefig(folder / f"{stem}-{kind}.svg")
         pyplot.close(figure)
+
+
+def read(folder: Path, stem: str) -> list[Record]:
+    """The records that `write` has left in `folder`; none if there are none."""
+    path = folder / f"{stem}.json"
+    if not path.exists():
+        return []
+    data = json.loads(path.read_text())
+    cases: list[Record] = data["cases"]
+    for record in cases:
+        record.setdefault("magpy", data["machine"]["magpy"])
+    return cases
+
+
+def put(records: list[Record], record: Record) -> None:
+    """Adds a record, in the place of an older one of the same case."""
+    for i, old in enumerate(records):
+        if title(old) == title(record):
+            records[i] = record
+            return
+    records.append(record)
+
+
+def _commits(records: list[Record]) -> list[str]:
+    """Which commit measured what, unless one measured all."""
+    found: dict[str, list[str]] = {}
+    for r in records:
+        found.setdefault(r.get("magpy", "unknown commit"), []).append(title(r))
+    if len(found) < 2:
+        return []
+    most = max(found, key=lambda c: len(found[c]))
+    others = "; ".join(f"{c}: {', '.join(t)}" for c, t in found.items() if c != most)
+    return [f"Measured at commit {most}, except at {others}.", ""]
 
 
 def write(records: list[Record], names: list[str], folder: Path, stem: str, device: str) -> None:

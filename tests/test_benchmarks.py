@@ -78,6 +78,20 @@ def test_the_report_is_written_and_read_again(tmp_path):
     assert (tmp_path / "suite-cpu.md").read_text().startswith("# Speed of the suite")
 
 
+def test_a_case_that_is_measured_again_takes_the_place_of_the_old(tmp_path):
+    old = [r | {"magpy": "aaaa"} for r in RECORDS]
+    report.write(old, NAMES, tmp_path, "suite-cpu", "cpu")
+    found = report.read(tmp_path, "suite-cpu")
+    assert found == old
+    again = RECORDS[1] | {"magpy": "bbbb"}
+    report.put(found, again)
+    assert found == [old[0], again, *old[2:]]
+    text = report.markdown(found, NAMES, "cpu")
+    assert f"Measured at commit aaaa, except at bbbb: {report.title(again)}." in text
+    assert "Measured at commit" not in report.markdown(old, NAMES, "cpu")
+    assert report.read(tmp_path, "other") == []
+
+
 def options(**given):
     found = {"case": None, "quick": False, "batch": None, "part": "1/1", **given}
     return argparse.Namespace(**found)

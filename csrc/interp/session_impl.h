@@ -28,10 +28,11 @@ enum Kind : uint8_t {
   kObject,     // an outside object was reached
   kType,       // object, -, its class
   kListItem,   // list, place (negative: from the end), the element there before the program wrote to it
+  kDictDel,    // dict, key that was deleted, what was there
 };
 inline const char* const kKindNames[] = {"dict_key", "link_dict", "type_attr", "super",      "attr_c", "cell",
                                   "func",     "snap",      "write_attr", "write_type", "object",     "type",
-                                  "list_item"};
+                                  "list_item", "dict_del"};
 
 // What the session does around a call of something that is not a Python frame (magpy/capture/leaves.py mirrors the values).
 enum Leaf : uint8_t {

@@ -702,6 +702,8 @@ static bool alike(PyObject* a, PyObject* b) { return a == b || (is_leaf(a) && is
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   PyObject* now = PyDict_GetItemWithError(d, key);
   if (now == nullptr) PyErr_Clear();
+  // Stored again later, it comes last among the keys, whatever others there are.
+  if (value == nullptr && now != nullptr && first_time(s, kDictDel, d, key)) emit(s, kDictDel, d, key, now);
   const bool varies = value != nullptr && tracked(s, value);  // and is stored by every call
   const bool same = now != nullptr && value != nullptr && !varies && alike(now, value);
   if (value == nullptr || same) read_dict(s, d, key, now);

@@ -101,6 +101,7 @@ def end_state(
             have put there, and will again.
     """
     effects: list[ContainerEffect | AttrEffect] = []
+    deleted = _deleted(log)
     for obj, pre, whole, appended in session.containers():
         if isinstance(pre, dict):
             put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
@@ -111,7 +112,10 @@ def end_state(
             content = [builder.build(x) for x in tail]
             effects.append(ContainerEffect(obj, "deque", content=content))
             continue
-        effect = _container_effect(obj, pre, whole, builder, session)
+        if isinstance(obj, dict):
+            effect = _dict_effect(obj, pre, deleted.get(id(obj), []), builder, session)
+        else:
+            effect = _container_effect(obj, pre, whole, builder, session)
         if effect is not None:
             effects.append(effect)
     for kind, obj, name, old in log:
@@ -133,11 +137,18 @@ def end_state(
     return effects
 
 
+def _deleted(log: list[tuple[str, Any, Any, Any]]) -> dict[int, list[Any]]:
+    """The keys that the run has deleted, by the dict's address."""
+    found: dict[int, list[Any]] = {}
+    for kind, obj, key, _ in log:
+        if kind == "dict_del":
+            found.setdefault(id(obj), []).append(key)
+    return found
+
+
 def _container_effect(
     obj: Any, pre: Any, whole: bool, builder: Builder, session: Any
 ) -> ContainerEffect | None:
-    if isinstance(obj, dict):
-        return _dict_effect(obj, pre, whole, builder, session)
     if isinstance(obj, (list, collections.deque)):
         base: Any = list if isinstance(obj, list) else collections.deque
         now = tuple(base.__iter__(obj))
@@ -176,15 +187,21 @@ def _container_effect(
 
 
 def _dict_effect(
-    obj: dict[Any, Any], pre: dict[Any, Any], whole: bool, builder: Builder, session: Any
+    obj: dict[Any, Any], pre: dict[Any, Any], deleted: list[Any], builder: Builder, session: Any
 ) -> ContainerEffect | None:
+    """What becomes of a dict, of which the run has deleted keys, and may have stored them again."""
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     now = dict(base.items(obj))
-    deletes = [k for k in pre if k not in now]
-    stores = [(k, v) for k, v in now.items() if k not in pre or not _same(v, pre[k], builder)]
+    moved = {k for k in deleted if k in pre and k in now}
+    deletes = [k for k in pre if k not in now or k in moved]
+    stores = [
+        (k, v)
+        for k, v in now.items()
+        if k not in pre or k in moved or not _same(v, pre[k], builder)
+    ]
     if not deletes and not stores and list(now) == list(pre):
         return None
-    replay = {k: None for k in pre if k in now}
+    replay = {k: None for k in pre if k in now and k not in moved}
     for k, _ in stores:
         replay.setdefault(k, None)
     if list(replay) == list(now):

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture import arrays, attribution, calls, leaves, memory, opaque
+from magpy.capture import arrays, attribution, calls, effects, leaves, memory, opaque
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
@@ -578,6 +578,8 @@ class Handler:
         if self.recorder.depth or self.refusal is not None or self.recorder.refusal is not None:
             return
         owner = getattr(f, "__self__", None)
+        if isinstance(owner, effects.CONTAINERS):
+            return  # it gives what is there, and makes nothing
         method = (
             getattr(torch.Tensor, getattr(f, "__name__", ""), None)
             if isinstance(owner, torch.Tensor)

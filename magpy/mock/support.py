@@ -283,12 +283,16 @@ def save(
     with torch.no_grad(), unheard():
         copies = [(t, _form(t), t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
+    held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
+    versions = torch.autograd._unsafe_preserve_version_counter(
+        tuple(t for t in held if not t.is_inference())
+    )
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
         states.append((torch.set_rng_state, torch.get_rng_state()))
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-    return copies, grads, states
+    return copies, grads, versions, states
 
 
 def is_leaf_tensor(t: Any) -> bool:
@@ -306,7 +310,7 @@ def _form(t: Any) -> Any:
 
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
-    copies, grads, states = saved
+    copies, grads, versions, states = saved
     with torch.no_grad(), unheard():
         for t, form, copy in copies:
             if form is not None and form != _form(t):
@@ -316,6 +320,8 @@ def undo(saved: Any) -> Any:
             t.grad = grad
             if grad is not None:
                 grad.detach().copy_(copy)
+        # As nothing has happened, nothing may tell of it: autograd looks at versions.
+        versions.__exit__(None, None, None)
     for put_back, state in states:
         put_back(state)
     return _interp.MISS

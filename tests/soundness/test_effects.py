@@ -596,6 +596,74 @@ def class_attributes_are_deleted(compile):
     yield attempt(f, x), hasattr(S, "a")
 
 
+@case(CASES)
+def keys_that_are_deleted_and_stored_again(compile):
+    """They come last, whatever other keys there are by then."""
+    seen, o = {"a": 0, "b": 1}, type("O", (), {})()
+    o.x, o.y = 1, 2
+
+    def again(v):
+        del seen["a"]
+        seen["a"] = v
+
+    def same():
+        kept = seen["b"]
+        del seen["b"]
+        seen["b"] = kept
+
+    def attribute(v):
+        del o.x
+        o.x = v
+
+    again, same, attribute = compile(again), compile(same), compile(attribute)
+    for n in range(3):
+        for other in ("", "p", "q", "r", "a", "b"):
+            if other:
+                seen[f"{other}{n}" if other in "pqr" else other] = n
+                setattr(o, f"{other}{n}", n)
+            again(sum)
+            yield list(seen.items()), list(vars(o).items())
+            same()
+            attribute(sum)
+            yield list(seen.items()), list(vars(o).items())
+
+
+@case(CASES)
+def what_a_call_has_stored_is_popped(compile):
+    t = torch.ones(2)
+    kept, row = {"a": "before"}, ["before"]
+
+    def f(given, last):
+        kept["a"], old = given, kept["a"]
+        popped = kept.pop("a")
+        kept["a"] = last
+        row.append(given)
+        row.pop()
+        row[0] = last
+        return popped is given, old
+
+    f = compile(f)
+    for last in ("x", "x", "y", "x", sum, sum, sum):
+        yield f([t], last), kept, row
+
+
+@case(CASES, compilers="AOTAutograd counts a change of an input several times")
+def versions_after_a_call_that_an_entry_gave_up(compile):
+    """An entry that is left has changed nothing, as autograd sees it, too."""
+    state, weight = torch.zeros(3), torch.ones(3, requires_grad=True)
+
+    def f(x):
+        state.add_(x)
+        return (weight * state).sum() * (2 if state.max() > 5 else 3)
+
+    f = compile(f)
+    for n in (1.0, 1.0, 4.0, 1.0, -9.0, 1.0, 8.0):
+        out = weight * state
+        yield f(torch.full((3,), n)), state._version, weight._version
+        state.zero_() if n < 0 else None
+        yield attempt(lambda out=out: out.sum().backward()), weight.grad
+
+
 test_effects = check_all(CASES)
 
 
