@@ -701,7 +701,10 @@ static bool alike(PyObject* a, PyObject* b) { return a == b || (is_leaf(a) && is
 // that it is there must hold again.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   PyObject* now = PyDict_GetItemWithError(d, key);
-  if (now == nullptr) PyErr_Clear();
+  if (now == nullptr && PyErr_Occurred()) {
+    PyErr_Clear();  // no key can be this: the program gets the same error
+    return;
+  }
   // Stored again later, it comes last among the keys, whatever others there are.
   if (value == nullptr && now != nullptr && first_time(s, kDictDel, d, key)) emit(s, kDictDel, d, key, now);
   const bool varies = value != nullptr && tracked(s, value);  // and is stored by every call

@@ -175,10 +175,14 @@ def _state_of(v: Any) -> list[Any]:
 def check(record: Record) -> None:
     """Effects are redone after all operations.
 
+    No guard tells what memory a tensor has that only an effect looks at: in some call it may be
+    that of any tensor from outside.
+
     Raises:
-        Refusal: an operation changes a tensor after an effect has looked at it.
+        Refusal: an operation changes a tensor after an effect has looked at it, or may do so.
     """
     variables = {id(t): v for v, t in record.inputs.items()}
+    outside = {record.storages[v] for v in record.inputs if v in record.storages}
     looked: set[int] = set()
     name = where = ""
     for step in record.steps:
@@ -187,6 +191,8 @@ def check(record: Record) -> None:
                 var = Var(t) if isinstance(t, int) else variables.get(id(t))
                 if var in record.storages:
                     looked.add(record.storages[var])
+                else:
+                    looked |= outside
             name = leaves.name_of(step.func)
             if step.sites:
                 where = "{}:{} ({})".format(*step.sites[-1])

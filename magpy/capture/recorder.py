@@ -335,6 +335,11 @@ class Recorder(TorchFunctionMode):
             self._heard = False
         refusal = self._below.after(hearing, before)
         self.refusal = self.refusal or refusal
+        if result is NotImplemented:
+            self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
+            # To torch it would say that the mode leaves the operation to the subclass, which has
+            # heard of it; operators make this of a TypeError.
+            raise TypeError(f"no __torch_function__ takes {getattr(func, '__name__', func)}")
         return result
 
     def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -373,7 +378,8 @@ class Recorder(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except Exception as e:
-            self._raised(func, accessor, plan, e)
+            with unheard():
+                self._raised(func, accessor, plan, e)
             raise
         finally:
             self.depth -= 1

@@ -629,6 +629,29 @@ def keys_that_are_deleted_and_stored_again(compile):
 
 
 @case(CASES)
+def keys_that_no_dict_can_have(compile):
+    kept = {"a": 1}
+
+    def f(d):
+        found = []
+        for key in (slice(1), [], {}):
+            for change in (lambda: d.__setitem__(key, 1), lambda: d.pop(key), lambda: d[key]):  # noqa: B023
+                try:
+                    change()
+                except TypeError as error:
+                    found.append(str(error))
+        try:
+            del d[:1]
+        except TypeError as error:
+            found.append(str(error))
+        kept[[]] = found
+
+    f = compile(f)
+    for d in ({}, {}, {"a": 2}):
+        yield str(attempt(f, d)), d, kept
+
+
+@case(CASES)
 def what_a_call_has_stored_is_popped(compile):
     t = torch.ones(2)
     kept, row = {"a": "before"}, ["before"]
@@ -662,6 +685,24 @@ def versions_after_a_call_that_an_entry_gave_up(compile):
         yield f(torch.full((3,), n)), state._version, weight._version
         state.zero_() if n < 0 else None
         yield attempt(lambda out=out: out.sum().backward()), weight.grad
+
+
+@case(CASES, refused="a tensor that the call changes afterwards")
+def what_is_printed_may_have_the_memory_of_what_is_changed(compile):
+    t, u, printed = torch.zeros(2), torch.ones(2), io.StringIO()
+
+    def listed(given, changed):
+        print(given, file=printed)
+        changed.add_(1)
+
+    def alone(given, changed):
+        printed.write(str(changed.shape))
+        print(given, file=printed)
+        changed.mul_(2)
+
+    listed, alone = compile(listed), compile(alone)
+    for given in ([u], [u], [t], [t[:1]], [u]):
+        yield listed(given, t), alone(given[0], t), printed.getvalue(), t
 
 
 test_effects = check_all(CASES)

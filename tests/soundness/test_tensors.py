@@ -465,6 +465,33 @@ def compressed_sparse(compile):
         yield attempt(f, t), attempt(f, t)
 
 
+class Refusing(torch.Tensor):
+    """Takes no operation, and counts those that it hears of."""
+
+    heard: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.heard.append(getattr(func, "__name__", ""))
+        raise TypeError("not taken")
+
+
+@case(CASES, refused="")
+def operations_that_a_subclass_does_not_take(compile):
+    heard, given = [], torch.ones(2).as_subclass(Refusing)
+
+    def compared(other):
+        return given == other, given != other
+
+    def differentiated(p):
+        return torch.autograd.grad(given, [p])
+
+    compared, differentiated = compile(compared), compile(differentiated)
+    for other in (zip, zip, 3, "a"):
+        Refusing.heard = heard = []
+        yield attempt(compared, other), attempt(differentiated, torch.ones(2)), heard
+
+
 test_tensors = check_all(CASES)
 
 
