@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from magpy import _interp
 from magpy.capture import attribution
@@ -284,7 +285,7 @@ def save(
         copies = [(t, _form(t), t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
     held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
-    versions = torch.autograd._unsafe_preserve_version_counter(
+    versions = _unsafe_preserve_version_counter(
         tuple(t for t in held if not t.is_inference())
     )
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
