@@ -284,8 +284,8 @@ def save(
     with torch.no_grad(), unheard():
         copies = [(t, _form(t), t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
-    held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
-    versions = _unsafe_preserve_version_counter(tuple(t for t in held if not t.is_inference()))
+        held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
+        versions = _unsafe_preserve_version_counter(tuple(t for t in held if not t.is_inference()))
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
         states.append((torch.set_rng_state, torch.get_rng_state()))
