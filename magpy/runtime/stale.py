@@ -3,8 +3,8 @@
 Owns: how that is told. Does not own: what happens to such an entry. Called by
 magpy/runtime/compiled.py on a miss.
 
-A guard holds the objects that it compares with. A layer or a
-configuration that was replaced: nobody else may hold
+A guard holds the objects that it compares with. Weights that were loaded with
+`load_state_dict(assign=True)`, a layer or a configuration that was replaced: nobody else may hold
 the old one, so that nobody can bring it back, and the entry only keeps its memory. All references
 of an entry are known; an object that has no others is gone for the program.
 """
