@@ -3,13 +3,11 @@
 import contextlib
 import copy
 import functools
-import gc
 import inspect
 import logging
 import pickle
 import sys
 import warnings
-import weakref
 
 import numpy as np
 import pytest
@@ -756,45 +754,3 @@ def test_capture_leaves_random_state_and_hooks_as_eager():
         assert torch.equal(torch.get_rng_state(), state)
     assert sys.gettrace() is None
     assert sys.getprofile() is None
-
-
-def test_entries_of_weights_that_have_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(magpy.config, "max_entries", 4)
-    monkeypatch.setattr(magpy.config, "max_captures", 6)
-    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    c = compile_eager(net, dynamic=False)
-    old = []
-    for i in range(12):
-        old.append(weakref.ref(net[0].weight))
-        if i % 2:
-            net[0] = nn.Linear(2, 2)
-        else:
-            net.load_state_dict({k: v + 1 for k, v in net.state_dict().items()}, assign=True)
-        for k in range(140):
-            x = torch.ones(3 + k % 2, 2)
-            assert_same(c(x), net(x))
-    assert magpy.stats(c).captures == 24 and magpy.stats(c).eager_calls == 0
-    gc.collect()
-    assert sum(r() is not None for r in old) <= 1, "an entry keeps what nobody else holds"
-
-
-def test_entries_of_weights_that_may_come_back_are_kept():
-    layers = nn.Linear(2, 2), nn.Linear(2, 2)
-    net = nn.Sequential(layers[0])
-    c = compile_eager(net)
-    for i in range(8):
-        net[0] = layers[i % 2]
-        assert_same(c(torch.ones(3, 2)), net(torch.ones(3, 2)))
-    assert magpy.stats(c).captures == 2
-
-
-def test_weights_that_are_replaced_before_every_call_are_left_alone(monkeypatch):
-    monkeypatch.setattr(magpy.config, "max_captures", 6)
-    net = nn.Sequential(nn.Linear(2, 2))
-    c = compile_eager(net)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(10):
-            net[0] = nn.Linear(2, 2)
-            assert_same(c(torch.ones(3, 2)), net(torch.ones(3, 2)))
-    assert magpy.stats(c).captures == 6

@@ -26,7 +26,6 @@ from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
-from magpy.runtime import stale
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.entry import BackendError, EntryInfo
@@ -34,8 +33,6 @@ from magpy.runtime.varying import Memory
 
 log = logging.getLogger("magpy")
 _all: weakref.WeakSet[Any] = weakref.WeakSet()
-# So many calls served make up for a capture: when its entry goes, it does not count any more.
-_REPAID = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,6 @@ class Manager:
         """Forgets what happened so far."""
         self.captures = 0
         self.refused = 0
-        self.repaid = 0  # captures that do not count any more
         self.uncompiled = 0
         self.row = 0
         self.base_calls = 0
@@ -152,11 +148,9 @@ class Manager:
                     return result
                 if compiled._magpy_plain:
                     return wrapped(*args, **kwargs)
-        if not self.gave_up:
-            self._drop_gone(compiled)
         if (
             self._kept(compiled) >= config.max_entries
-            or self.captures + self.refused - self.repaid >= config.max_captures
+            or self.captures + self.refused >= config.max_captures
         ):
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(compiled, args, kwargs))
@@ -354,20 +348,6 @@ class Manager:
             return True
 
         return failed
-
-    def _drop_gone(self, compiled: Any) -> None:
-        """Forgets the entries that compare with what the program has lost."""
-        kept = compiled._magpy_entries
-        try:
-            gone = stale.gone(kept)
-        except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
-            self._note(f"entries of objects that have gone are kept: {e}")
-            return
-        if gone:
-            compiled._magpy_entries = [e for e in kept if e not in gone]
-            for entry in gone:
-                self.repaid += entry.hits >= _REPAID
-                stale.release(entry)
 
     @staticmethod
     def _drop(compiled: Any, info: EntryInfo | None) -> None:

@@ -79,17 +79,14 @@ class Memory:
     def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any]]:
         """Where numbers are that earlier calls read, and that are others now or were before."""
         for info in infos:
-            mock = info.mock
-            if mock is None:
-                continue  # another thread has just let go of it
-            space = mock.__globals__
+            space = info.mock.__globals__
             for expr, holder, key, before in info.numbers:
                 place = (id(holder) if expr is None else expr, key)
                 if place in self._outside:
                     continue
                 now = _number_at(holder if expr is None else _evaluated(expr, space, given), key)
                 if type(now) is type(before) and now != before:
-                    self._outside[place] = expr, {} if expr is None else space, holder, key
+                    self._outside[place] = expr, space, holder, key
         found = (
             (holder if expr is None else _evaluated(expr, space, given), key)
             for expr, space, holder, key in self._outside.values()
@@ -100,12 +97,11 @@ class Memory:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
         seen: dict[str, Any] = {}
         for info in infos:
-            mock = info.mock
-            for expr, meta in info.places if mock is not None else ():
+            for expr, meta in info.places:
                 if expr in given:
                     continue  # an argument
                 if expr not in seen:
-                    seen[expr] = _evaluated(expr, mock.__globals__, given)
+                    seen[expr] = _evaluated(expr, info.mock.__globals__, given)
                 v = seen[expr]
                 if _has_symbols(v):
                     self._differ((expr,), (meta.shape, meta.strides), _form(v))
