@@ -303,7 +303,7 @@ bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObj
 PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   PyObject *cls = a[0], *names = a[1], *subject = a[2];
   if (active()) on_touch(subject, Touch::kMatch);
-  if (!PyType_Check(cls)) return PyErr_SetString(PyExc_TypeError, kNoClassToMatch), nullptr;
+  if (!PyType_Check(cls)) return PyErr_SetString(PyExc_TypeError, compat::kNoClassToMatch), nullptr;
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
   const int is = PyObject_IsInstance(subject, cls);
   if (is <= 0) return none_or_null(is);
