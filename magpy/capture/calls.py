@@ -24,7 +24,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, opaque, transforms
-from magpy.capture.effects import container_states
+from magpy.capture.effects import container_states, written_places
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import EffectStep, is_leaf
 from magpy.errors import Refusal
@@ -116,13 +116,15 @@ def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One operation of the graph in which Python may run: it may not change the world."""
-    before = container_states(h.session)
+    before, places = container_states(h.session), written_places(h.session)
     result = h.recorder.whole_call(
         _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
     )
     after = container_states(h.session)
-    if any(after[k] != v for k, v in before.items()) or any(
-        v is not None for k, v in after.items() if k not in before
+    if (
+        any(after[k] != v for k, v in before.items())
+        or any(v is not None for k, v in after.items() if k not in before)
+        or any(places.get(k, places) is not v for k, v in written_places(h.session).items())
     ):
         h.refuse(f"{leaves.name_of(f)}, which is called as a whole, changes an object from outside")
     return result

@@ -8,6 +8,7 @@ the changes again (magpy/mock/codegen.py). Called by magpy/capture/session.py.
 from __future__ import annotations
 
 import collections
+import types
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,19 @@ def container_states(session: Any) -> dict[int, Any]:
         now, old = content_of(obj), content_of(pre)
         picture[id(obj)] = None if now == old else now
     return picture
+
+
+def written_places(session: Any) -> dict[tuple[int, str | None], Any]:
+    """What attributes without a dict, those of classes, and cells hold that the run has written."""
+    places: dict[tuple[int, str | None], Any] = {}
+    for kind, obj, name, _ in session.log():
+        if kind == "write_attr":
+            places[id(obj), name] = getattr(obj, name, ABSENT)
+        elif kind == "write_type":
+            places[id(obj), name] = obj.__dict__.get(name, ABSENT)
+    for cell, _ in session.written_cells():
+        places[id(cell), None] = ABSENT if cell == types.CellType() else cell.cell_contents
+    return places
 
 
 def content_of(container: Any) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -159,6 +160,63 @@ def _inside(v: Any, found: Places) -> list[Any]:
         found.update({(id(own), n): (x, own) for n, x in own.items()})
         inner += own.values()
     return inner
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_FOREIGN = {"torch", "numpy", "builtins", *sys.stdlib_module_names}
+
+
+def looks_around(cls: Any) -> bool:
+    """Whether the backward pass of a `torch.autograd.Function` looks at more than it is given.
+
+    That may be another then: a number in a global, an attribute of a class, an object in a closure,
+    which it may change, too.
+    """
+    todo: list[Any] = [cls.backward, cls.vjp, cls.jvp]
+    seen: set[int] = set()
+    while todo:
+        v = todo.pop()
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        if isinstance(v, (types.FunctionType, types.ModuleType, types.BuiltinFunctionType)):
+            if isinstance(v, types.FunctionType):
+                todo += _named(v)
+        elif not (isinstance(v, type) and (_foreign(v) or issubclass(v, torch.autograd.Function))):
+            return True
+    return False
+
+
+def _named(function: types.FunctionType) -> list[Any]:
+    """What a function names or encloses; of modules and classes, what it may name in them."""
+    held = [c.cell_contents for c in function.__closure__ or () if c != types.CellType()]
+    if _foreign(function):
+        # A decorator's constants stay what they are.
+        return [v for v in held if not isinstance(v, _PLAIN)]
+    names = _names(function.__code__)
+    held += [function.__globals__[n] for n in names if n in function.__globals__]
+    inner: list[Any] = []
+    for v in held:
+        if isinstance(v, (type, types.ModuleType)) and not _foreign(v):
+            for place in v.__mro__ if isinstance(v, type) else (v,):
+                space = vars(place)
+                inner += [space[n] for n in names if n in space and not _foreign(place)]
+    return held + [v.__func__ if isinstance(v, staticmethod) else v for v in inner]
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names of globals and attributes in a piece of code, and in what is defined in it."""
+    inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _foreign(v: Any) -> bool:
+    """Whether something is torch's or Python's own, and looks at nothing of the program."""
+    if isinstance(v, types.FunctionType):
+        name = v.__globals__.get("__name__")
+    else:
+        name = v.__name__ if isinstance(v, types.ModuleType) else v.__module__
+    return str(name).partition(".")[0] in _FOREIGN
 
 
 def goes_on(nodes: set[Any], tensor: torch.Tensor) -> bool:

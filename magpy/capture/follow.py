@@ -10,6 +10,7 @@ Whatever cannot be followed ends in `Symbols.fix_all`: the sizes are then what t
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,10 @@ class Follower:
         self._recorder = recorder
         self._symbols = symbols
         # What the operation that runs now gives for fake tensors: ABSENT if no symbol is concerned,
-        # None if it cannot be done.
+        # MISS if it cannot be done.
         self._fake: Any = _interp.ABSENT
+        # The tensors that it is given, with their forms.
+        self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
 
     # ------------------------------------------------------------- numbers
 
@@ -153,17 +156,29 @@ class Follower:
             follow: it may be done twice.
         """
         self._fake = _interp.ABSENT
+        self._forms = []
         symbols, found = self._symbols, variables(plan)
+        if symbols.fixed:
+            return
+        known = self._recorder.tensors.known
+        with unheard():
+            for v in leaves(given):
+                var = known(v) if isinstance(v, torch.Tensor) else None
+                if var is not None:
+                    self._forms.append((var, weakref.ref(v), _form(v)))
         if not symbols.concerns(found) or self._recorder.is_loose(found):
             return
         if not (follow and _may_run_twice(func, plan)):
             symbols.fix_all()
             return
+        self._fake = _interp.MISS
         try:
             with unheard():
-                self._fake = symbols.operation(func, *plan, self._given(given))
+                fake = symbols.operation(func, *plan, self._given(given))
         except CannotFollowError:
-            self._fake = None
+            return
+        if fake is not None or _writes_only(func):
+            self._fake = fake
 
     def after(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
         """Notes what stands for the new tensors among the results of an operation.
@@ -183,8 +198,12 @@ class Follower:
             symbols.fix_all()
 
     def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
-        if graph and self._fake is None:
+        if graph and self._fake is _interp.MISS:
             raise CannotFollowError("the operation cannot be done with fake tensors")
+        for var, ref, form in self._forms:
+            tensor = ref()
+            if tensor is not None and _form(tensor) != form:
+                self._formed(var, tensor, graph)
         for path, var in outs:
             tensor = _at(result, path)
             if not graph or self._fake is _interp.ABSENT:
@@ -194,6 +213,29 @@ class Follower:
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
             self._symbols.note(var, fake)
+
+    def _formed(self, var: Var, tensor: Any, graph: bool) -> None:
+        """Notes the form that an operation has given to a tensor that was there before."""
+        symbols = self._symbols
+        if self._fake is _interp.ABSENT:
+            symbols.still(var, tensor)
+            return
+        fake = symbols.given.get(var)
+        # A compiler takes the tensor for one of its old size where it reads that afterwards.
+        compiled = not self._recorder.direct
+        if compiled or not graph or fake is None or not _like(fake, tensor):
+            raise CannotFollowError("an operation gives a tensor another form")
+        symbols.note(var, fake)
+
+
+def _form(tensor: Any) -> Any:
+    return (tensor.shape, tensor.stride()) if tensor.layout is torch.strided else None
+
+
+def _writes_only(func: Any) -> bool:
+    """Whether an operation that gives nothing only writes values into what it is given."""
+    name = getattr(func, "__name__", "")
+    return name == "__setitem__" or name.startswith("_foreach_")
 
 
 def _at(result: Any, path: tuple[Any, ...]) -> Any:

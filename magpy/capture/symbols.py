@@ -184,6 +184,8 @@ class Symbols:
         #: The fake tensors by variable, and the variables whose sizes hold symbols.
         self.fakes: dict[Var, Any] = {}
         self.symbolic: set[Var] = set()
+        #: The fake tensors that the last operation was given, by variable.
+        self.given: dict[Var, Any] = {}
         #: The symbols (torch.SymInt, torch.SymFloat) by variable.
         self.numbers: dict[Var, Any] = {}
         self.sources: list[Source] = []
@@ -318,6 +320,7 @@ class Symbols:
         """
         from torch._dispatch.python import enable_python_dispatcher
 
+        self.given = {}
         try:
             with _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
                 given = self._substitute(args, static), self._substitute(kwargs, static)
@@ -331,7 +334,10 @@ class Symbols:
                 if x.var in self.numbers:
                     return self.numbers[x.var]
                 fake = self.fakes.get(x.var)
-                return fake if fake is not None else self._static(static(x.var))
+                if fake is None:
+                    fake = self._static(static(x.var))
+                self.given[x.var] = fake
+                return fake
             if isinstance(x, OutsideRef) or type(x).__module__ == "numpy":
                 raise CannotFollowError(f"a {type(x).__name__} is given to the operation")
             return x

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from magpy.capture import engine
 from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import (
     HostStep,
@@ -380,13 +381,29 @@ def _takes_code(step: OpStep) -> bool:
     )
 
 
+def _runs_later(step: OpStep) -> bool:
+    """Whether Python of the program looks around when autograd's engine comes to an operation.
+
+    A compiler traces it once, at the beginning.
+    """
+    target = getattr(step.func, "__magpy_target__", None)
+    cls = getattr(target, "__self__", None)
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, torch.autograd.Function)
+        and engine.looks_around(cls)
+    )
+
+
 def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     """Whether only Python can do an operation: it takes or makes a tensor of a class of its own.
 
     A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
     it would leave out what the class does, and take its results for plain tensors.
     """
-    if step.func in _BEHIND or _takes_code(step) or regions.only_python(step):
+    if step.func in _BEHIND or _takes_code(step) or _runs_later(step):
+        return True
+    if regions.only_python(step):
         return True
     if not types:
         return False
