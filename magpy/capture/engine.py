@@ -20,6 +20,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.nn.modules._functions import BackwardHookFunction
 
+from magpy import _tensor
 from magpy.capture.trees import tensors
 
 # What adds to the gradients of leaves.
@@ -68,6 +69,36 @@ class Reach:
             for place in {**before, **now}
             if place not in now or place not in before or not _same(now[place][0], before[place][0])
         ]
+
+
+class Reachable:
+    """The tensors that a call done as a whole is given, or can reach.
+
+    Args:
+        target: what is called.
+        args: what it is given.
+        kwargs: likewise.
+    """
+
+    def __init__(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Notes their versions."""
+        cls: Any = getattr(target, "__self__", None)
+        roots: list[Any] = [target]
+        if isinstance(cls, type) and issubclass(cls, torch.autograd.Function):
+            roots = [cls.forward, cls.setup_context, cls]
+        found = _state([*roots, *args, *kwargs.values()])
+        self.too_many = found is None
+        self._before = [
+            (version[0], t) for version, t in (found or {}).values() if isinstance(t, torch.Tensor)
+        ]
+
+    def written(self) -> list[Any]:
+        """Those that were changed."""
+        return [t for version, t in self._before if _tensor.tensor_version(t) != version]
+
+    def buffers(self) -> list[Any]:
+        """Those that may have been, of which nothing tells."""
+        return [t for _, t in self._before if not t.requires_grad]
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -127,7 +158,7 @@ def _state(functions: list[Any]) -> Places | None:
 def _inside(v: Any, found: Places) -> list[Any]:
     """What an object holds; what of it can be replaced is added to `found`."""
     if isinstance(v, torch.Tensor):
-        found[id(v), None] = (v._version,), v
+        found[id(v), None] = (_tensor.tensor_version(v),), v
         return []
     if isinstance(v, types.MethodType):
         return [v.__func__, v.__self__]

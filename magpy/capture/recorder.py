@@ -10,6 +10,7 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +61,7 @@ from magpy.capture.steps import (
 )
 from magpy.capture.symbols import Symbols, is_open, plain
 from magpy.capture.transforms import Transforms, switches, wrapped
-from magpy.capture.trees import Sizes, collect, has_ref, tensors, variables
+from magpy.capture.trees import Sizes, collect, has_ref, leaves, tensors, variables
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
@@ -96,6 +97,7 @@ class Recorder(TorchFunctionMode):
         self._rely = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
+        self._whole = False  # what is given to a call that is recorded as a whole
         self._on_host = False
         self._given_array = False
         self._leaf = False
@@ -108,6 +110,8 @@ class Recorder(TorchFunctionMode):
         self._ever_loose: set[Var] = set()
         # Of the operation that is about to be written down: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
+        # What a call that is recorded as a whole has written to.
+        self._by_whole: frozenset[Var] = frozenset()
         self._reach: engine.Reach | None = None  # of the operation that is made now
         self.any_tracked = False
         self.direct = False
@@ -151,8 +155,8 @@ class Recorder(TorchFunctionMode):
         if t is tuple or t is torch.Size:
             made = tuple(self.convert(x) for x in v)
             return Sizes(made) if t is torch.Size and self._exact else made
-        if t in (list, dict) and self._is_outside(v):
-            self._session.touch(v)
+        if t in (list, dict) and self._goes_as_it_is(v):
+            return OutsideRef(v)
         if t is list:
             return [self.convert(x) for x in v]
         if t is dict:
@@ -166,7 +170,7 @@ class Recorder(TorchFunctionMode):
         if t in LEAF_TYPES or isinstance(
             v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
         ):
-            return v
+            return self._kept(v)
         if isinstance(v, np.generic) or t is np.ndarray or t is bytearray:
             return self._shared.copy(v)
         return self._convert_object(v, t)
@@ -179,12 +183,73 @@ class Recorder(TorchFunctionMode):
         if isinstance(v, torch.Generator) and not self._is_outside(v):
             raise refuse("a random generator that the call made is used")
         self._shared.give(v)
+        if self._whole:
+            self.keep(v)
+            return v
         if self.depth == 0 and not self._direct_python(v, t):
             raise refuse(
                 f"a {t.__name__} is given to a tensor operation, which asks it for numbers",
                 "Convert it first, with int(), float() or list()",
             )
         return v
+
+    def keep(self, v: Any) -> None:
+        """An object goes to a call that is recorded as a whole, which may keep it.
+
+        Raises:
+            Refusal: it is another one in every call.
+        """
+        t = type(v)
+        var = self.tracked(v)
+        if var is not None and t in (int, float, complex):
+            self.rely_on(v, Var(var))
+            return
+        if isinstance(v, torch.Tensor) or var is not None:
+            raise refuse(
+                "a function that the call has made, with a tensor in its closure, is given to a "
+                "function that is called as a whole",
+                "Give it the tensor as an argument",
+            )
+        if t in LEAF_TYPES or t in (int, float, str, bool, type(None), torch.Size):
+            return
+        if t is types.BuiltinFunctionType and isinstance(v.__self__, (types.ModuleType, type)):
+            return
+        if t is types.MethodType:
+            inner: Any = v.__func__, v.__self__
+        elif t is functools.partial:
+            inner = v.func, *v.args, *v.keywords.values()
+        elif self._is_outside(v):
+            self.record.kept[id(v)] = v, where_text(2)
+            return
+        elif t is types.FunctionType:
+            cells = (c.cell_contents for c in v.__closure__ or () if c != types.CellType())
+            inner = *cells, *(v.__defaults__ or ()), *(v.__kwdefaults__ or {}).values()
+        elif t in (tuple, list, dict):
+            inner = leaves(v)
+        else:
+            raise refuse(
+                f"a {t.__name__} that the call has made is given to a function that is called as a "
+                "whole",
+                "Make it outside of the compiled function",
+            )
+        for x in inner:
+            if x is not v:
+                self.keep(x)
+
+    def _kept(self, v: Any) -> Any:
+        if self._whole:
+            self.keep(v)
+        return v
+
+    def _goes_as_it_is(self, container: Any) -> bool:
+        """Whether a call done as a whole is to be given this very list or dict from outside."""
+        if not self._is_outside(container):
+            return False
+        self._session.touch(container)
+        if not self._whole or tensors(container):
+            return False
+        self.keep(container)
+        return True
 
     def _direct_python(self, v: Any, t: type) -> bool:
         """Whether an operation can take `v` as it is, without running code of the program."""
@@ -518,7 +583,8 @@ class Recorder(TorchFunctionMode):
         if flags & _RANDOM:
             self.record.random = True
         is_random = bool(flags & _RANDOM)
-        self._writes = self._written_unseen(func, args, kwargs, flags)
+        self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
+        self._by_whole = frozenset()
         mutates = bool(flags & _MUTATES or self._writes)
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
@@ -797,12 +863,19 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
         plan: tuple[Any, Any] = (), {}
+        reach = None
         if not self.depth and self.refusal is None:
+            self._whole = True
             try:
                 with unheard():
+                    target = getattr(func, "__magpy_target__", func)
+                    self.keep(target)
                     plan = self._before(func, "", None, args, kwargs, follow=False)
+                    reach = engine.Reachable(target, args, kwargs)
             except Refusal as r:
                 self.refusal = r.without_frames()
+            finally:
+                self._whole = False
         if self.depth or self.refusal is not None:
             return (
                 run()
@@ -817,10 +890,23 @@ class Recorder(TorchFunctionMode):
         try:
             with unheard():
                 name = getattr(func, "__name__", "")
+                if reach is not None:
+                    self._by_whole = self._written_whole(reach, flags)
                 self._after(func, name, None, plan, result, flags & ~_DATA)
         except Refusal as r:
             self.refusal = r.without_frames()
         return result
+
+    def _written_whole(self, reach: engine.Reachable, flags: int) -> frozenset[Var]:
+        """What a call done as a whole has written to, or may have."""
+        unseen = bool(flags & (_STATISTICS | _SEVERAL))
+        if reach.too_many and flags & (_MUTATES | _STATISTICS | _SEVERAL):
+            raise refuse("a function that is called as a whole reaches too much that it may change")
+        found = reach.written()
+        if unseen:
+            known, outside = self.tensors.known, self._is_outside
+            found += [t for t in reach.buffers() if outside(t) or known(t) is not None]
+        return frozenset(map(self.tensors.var_of, found))
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""

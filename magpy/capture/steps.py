@@ -228,6 +228,7 @@ class Record:
         loose: variables whose shape follows from data.
         numbers: the numbers among the arguments that are inputs, by identity.
         symbols: the sizes and numbers that were followed (magpy/capture/symbols.py), or None.
+        kept: objects, by identity, that a call done as a whole may keep, and where it is made.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -241,3 +242,4 @@ class Record:
     loose: frozenset[Var] = frozenset()
     numbers: dict[int, Any] = field(default_factory=dict)
     symbols: Any = None
+    kept: dict[int, tuple[Any, str]] = field(default_factory=dict)

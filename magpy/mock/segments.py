@@ -7,7 +7,6 @@ by magpy/runtime/entry.py.
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,9 +17,11 @@ import torch
 from magpy.capture import engine
 from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import (
+    LEAF_TYPES,
     HostStep,
     ModeStep,
     OpStep,
+    Ref,
     Step,
     TorchModes,
     Var,
@@ -370,13 +371,13 @@ _BEHIND = (
 )
 
 
-def _takes_code(step: OpStep) -> bool:
-    """Whether a call that is recorded as a whole is given what it calls (a checkpointed block).
+def _takes_objects(step: OpStep) -> bool:
+    """Whether a call that is recorded as a whole is given code (a checkpointed block) or an object.
 
-    That may hold tensors of its own, which no compiler could tell from constants.
+    That may hold tensors, which no compiler could tell from constants, and may be looked at later.
     """
-    return hasattr(step.func, "__magpy_target__") and any(
-        isinstance(v, (torch.nn.Module, types.FunctionType, types.MethodType, functools.partial))
+    return hasattr(step.func, "__magpy_target__") and not all(
+        isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in LEAF_TYPES
         for v in leaves((step.args, step.kwargs))
     )
 
@@ -401,7 +402,7 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
     it would leave out what the class does, and take its results for plain tensors.
     """
-    if step.func in _BEHIND or _takes_code(step) or _runs_later(step):
+    if step.func in _BEHIND or _takes_objects(step) or _runs_later(step):
         return True
     if regions.only_python(step):
         return True

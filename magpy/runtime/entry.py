@@ -520,6 +520,14 @@ def build(
     analysis = analyze(capture)
     faults.check("guard")
     guard = analysis.guard()
+    for obj, where in capture.record.kept.values():
+        if id(obj) in analysis.relative:
+            raise Refusal(
+                f"a {type(obj).__name__} that is another one in every call is given to a function "
+                "that is called as a whole",
+                where,
+                "Give it what it needs of the object",
+            )
     inputs = capture.record.inputs
     fixed = {v for v, t in inputs.items() if id(t) not in analysis.relative}
     needed = _needed(capture)
