@@ -376,10 +376,13 @@ void on_contains_pre(PyObject* c, PyObject* item) {
     // A dict is asked for its keys only, and storing a key relies on it already.
     if (!PyDict_Check(c)) rely_on(s, c);
   }
-  if (is_leaf(c) || PyTuple_Check(c) || !known_outside(s, c)) return;
   ErrorGuard error;
+  if (!is_tensor(c)) touch_compared(s, item);
+  // What is in a sequence is compared with the item one by one; a dict and a set look for its hash first.
+  for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i) touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
+  if (is_leaf(c) || PyTuple_Check(c) || !known_outside(s, c)) return;
   if (PyDict_Check(c) && plain_key(item)) return;
-  touch(s, c, false);
+  touch(s, c, is_deque(c));
 }
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {
@@ -413,11 +416,6 @@ void on_truth(PyObject* obj) {
   }
   if (is_leaf(obj)) return;
   ErrorGuard error;
-  PyTypeObject* t = Py_TYPE(obj);
-  if (is_heap(t) && !is_tensor(obj)) {
-    static PyObject* names[2] = {PyUnicode_InternFromString("__bool__"), PyUnicode_InternFromString("__len__")};
-    for (PyObject* n : names) read_type_attr(s, t, n, _PyType_Lookup(t, n));
-  }
   touch(s, obj, false);
 }
 

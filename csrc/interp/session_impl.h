@@ -203,6 +203,8 @@ void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found
 void read_bases(Session* s, PyObject* cls);
 // The class of an object was looked at.
 void read_type(Session* s, PyObject* o);
+// An object is compared with another by C code.
+void touch_compared(Session* s, PyObject* o);
 // A frame object is given to the program.
 void read_frame(Session* s, PyObject* frame);
 // A key of an outside dict was read; `now` is what is there, or nullptr.

@@ -306,6 +306,57 @@ PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* 
   return r;
 }
 
+// What C code looks for in the class of an object that it is given: the methods of the data model, and the protocols of the
+// standard library, of numpy and of torch.
+static const char* const kProtocols[] = {
+    "__repr__", "__str__", "__bytes__", "__format__", "__hash__", "__bool__", "__len__", "__length_hint__", "__getitem__",
+    "__missing__", "__iter__", "__next__", "__reversed__", "__contains__", "__call__", "__lt__", "__le__", "__eq__", "__ne__",
+    "__gt__", "__ge__", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__",
+    "__matmul__", "__rmatmul__", "__imatmul__", "__truediv__", "__rtruediv__", "__itruediv__", "__floordiv__", "__rfloordiv__",
+    "__ifloordiv__", "__mod__", "__rmod__", "__imod__", "__divmod__", "__rdivmod__", "__pow__", "__rpow__", "__ipow__",
+    "__lshift__", "__rlshift__", "__ilshift__", "__rshift__", "__rrshift__", "__irshift__", "__and__", "__rand__", "__iand__",
+    "__xor__", "__rxor__", "__ixor__", "__or__", "__ror__", "__ior__", "__neg__", "__pos__", "__abs__", "__invert__",
+    "__complex__", "__int__", "__float__", "__index__", "__round__", "__trunc__", "__floor__", "__ceil__", "__fspath__", "__dir__",
+    "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__instancecheck__", "__subclasscheck__",
+    "__buffer__", "__array__", "__array_interface__", "__array_struct__", "__array_ufunc__", "__array_function__",
+    "__array_priority__", "__dlpack__", "__torch_function__", "__torch_dispatch__", "__module__",
+};
+
+// C code takes the name of a class into a text.
+static void read_name(Session* s, PyTypeObject* t) {
+  static PyObject* const qualname = PyUnicode_InternFromString("__qualname__");
+  static PyObject* const module = PyUnicode_InternFromString("__module__");
+  if (!is_heap(t) || qualname == nullptr || module == nullptr) return;
+  read_type_attr(s, t, module, _PyType_Lookup(t, module));
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  if (written(s, cls, qualname) || !first_time(s, kAttrC, cls, qualname)) return;
+  emit(s, kAttrC, cls, qualname, reinterpret_cast<PyHeapTypeObject*>(t)->ht_qualname);
+}
+
+// C code is given an object of a Python class: what it does follows from the methods that the class has, and from those that it
+// does not have.
+static void read_protocols(Session* s, PyTypeObject* t) {
+  static const std::vector<PyObject*> names = [] {
+    std::vector<PyObject*> all;
+    for (const char* name : kProtocols)
+      if (PyObject* text = PyUnicode_InternFromString(name)) all.push_back(text);
+    PyErr_Clear();
+    return all;
+  }();
+  if (!is_heap(t) || !first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), nullptr)) return;
+  for (PyObject* name : names) read_type_attr(s, t, name, _PyType_Lookup(t, name));
+  if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
+}
+
+void touch_compared(Session* s, PyObject* o) {
+  if (is_leaf(o)) return;
+  PyTypeObject* t = Py_TYPE(o);
+  if (is_heap(t) && t->tp_richcompare == PyBaseObject_Type.tp_richcompare)
+    read_protocols(s, t);  // it is equal to itself only
+  else
+    touch(s, o, true);
+}
+
 namespace {
 
 // The objects that one look has been through: structures share and may contain themselves.
@@ -349,7 +400,12 @@ void touch_content(Session* s, PyObject* o, Seen& seen) {
 }
 
 void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
-  if (is_leaf(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) || is_tensor(o)) return;
+  if (is_leaf(o) || PyModule_Check(o) || PyFunction_Check(o) || is_tensor(o)) return;
+  read_protocols(s, Py_TYPE(o));
+  if (PyType_Check(o)) {
+    read_name(s, reinterpret_cast<PyTypeObject*>(o));
+    return;
+  }
   const bool outside = known_outside(s, o);
   if (outside) read_type(s, o);
   if (outside && is_container(o)) {
@@ -662,12 +718,13 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
-    if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj)) return;
+    if (Py_TYPE(descr) == &PyProperty_Type) return;
     if (is_heap(Py_TYPE(descr))) return;  // a descriptor written in Python: its frame is watched
     if (name == g_str_dict) {
       instance_dict(s, obj);
       return;
     }
+    if (is_tensor(obj)) return;
     if (written(s, obj, name) || !first_time(s, kAttrC, obj, name)) return;
     emit(s, kAttrC, obj, name, value);
     reach(s, value);

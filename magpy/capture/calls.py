@@ -24,6 +24,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, opaque, transforms
+from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import container_states, written_places
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import EffectStep, is_leaf
@@ -58,9 +59,37 @@ def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return ABSENT
 
 
-def neutral(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Neither depends on the world nor changes it."""
+def lock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A lock: an entry takes none, but whether another has taken it must be the same again."""
+    owner, name = getattr(f, "__self__", None), f.__name__
+    if owner is None or isinstance(owner, (type, types.ModuleType)):
+        owner = args[0] if args else None
+        args = args[1:]
+    if name in ("__enter__", "acquire", "acquire_lock", "_acquire_restore"):
+        waits = name != "acquire" or (not args and not kwargs) or args == (True,)
+        if not waits:
+            _taken(h, owner)
+        h.locks.append(owner)
+    elif name in ("locked", "locked_lock", "_is_owned"):
+        _taken(h, owner)
+    elif name in ("__exit__", "release", "release_lock", "_release_save"):
+        at = next((i for i, v in enumerate(h.locks) if v is owner), None)
+        if at is not None:
+            del h.locks[at]
+        elif name.startswith("release") and h.session.is_outside(owner):
+            h.refuse("a lock is given back that the call has not taken")
     return ABSENT
+
+
+def _taken(h: Handler, owner: Any) -> None:
+    """The program asks whether a lock is taken."""
+    if any(v is owner for v in h.locks) or not h.session.is_outside(owner):
+        return
+    asks = getattr(owner, "locked", None)
+    if asks is None:
+        h.refuse("it is asked whether a lock is taken", "Wait for it, or use `with`")
+    else:
+        again(h, asks, ())
 
 
 def clock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -179,13 +208,40 @@ def again(h: Handler, f: Any, args: tuple[Any, ...]) -> None:
         h.redo.append((f, args, f(*args)))
 
 
-def ambient(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Depends on the decimal context of the thread."""
-    again(h, opaque.decimal_context, ())
-    values = (getattr(f, "__self__", None), *args, *kwargs.values())
-    for a in values:
-        h.session.touch(a)
-    return ABSENT
+def ambient(state: Callable[[], Any]) -> Callable[..., Any]:
+    """The treatment of a function that depends on a state which is not among its arguments."""
+
+    def call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        again(h, state, ())
+        for a in (getattr(f, "__self__", None), *args, *kwargs.values()):
+            h.session.touch(a)
+        return ABSENT
+
+    return call
+
+
+def torch_state(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of `torch._C` that asks about torch's state, or changes it."""
+    given = (*args, *kwargs.values())
+    name = f.__name__
+    if state_of_torch.is_effect(name):
+        return effect_calls.effect(h, f, args, kwargs)
+    h.session.rely_on((args, kwargs))
+    if name in state_of_torch.settings():
+        return h.recorder.sets(f, args, kwargs)
+    if kwargs or not all(map(is_leaf, args)):
+        for a in given:
+            h.session.touch(a)  # what it makes of objects is theirs
+        return ABSENT
+    if not state_of_torch.is_question(name):
+        h.refuse(f"torch._C.{name} is called", "Do this outside of the compiled function")
+        return ABSENT
+    result = f(*args)
+    if is_leaf(result):
+        h.redo.append((f, args, result))
+    elif isinstance(result, (dict, list)):
+        h.refuse(f"torch._C.{name} tells of torch's state")
+    return result
 
 
 def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -201,6 +257,9 @@ def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return read(h, f, args, kwargs)
     if not known:
         h.contexts[id(var)] = (var, var.get(ABSENT))
+    if any(var is v for v in opaque.NUMPY_CONTEXT):
+        # What numpy computes is computed under it again.
+        return h.recorder.settings.of_context(var, lambda: f(*args, **kwargs))
     return ABSENT
 
 
@@ -271,6 +330,8 @@ def overrides(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     frame = attribution.program_frame()
     if frame is not None and "handle_torch_function" in frame.f_code.co_names:
         return ABSENT
+    for a in args:
+        h.session.touch(a)
     top = torch._C._len_torch_function_stack() - 1
     if top < 0 or torch._C._get_function_stack_at(top) is not h.recorder:
         return ABSENT
@@ -446,7 +507,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.WHOLE: whole_call,
     Effect.VARS: read_vars,
     Effect.REDUCE: reduce,
-    Effect.NEUTRAL: neutral,
+    Effect.LOCK: lock,
     Effect.RANDOM: draw,
     Effect.SEED: seed,
     Effect.NUMBER: number,
@@ -458,7 +519,9 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.ATTRGETTER: attrgetter,
     Effect.FORMAT: format_text,
     Effect.READ: read,
-    Effect.AMBIENT: ambient,
+    Effect.AMBIENT: ambient(opaque.decimal_context),
+    Effect.ZONED: ambient(opaque.time_zone),
+    Effect.TORCH_STATE: torch_state,
     Effect.REGISTRY: registry,
     Effect.OVERRIDES: overrides,
     Effect.CONTEXT: context,

@@ -83,6 +83,8 @@ class Handler:
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, Any, Any]] = []
+        # What the run has taken and not given back.
+        self.locks: list[Any] = []
         self.refusal: Refusal | None = None
 
     def refuse(self, reason: str, remedy: str = "") -> None:
@@ -188,7 +190,9 @@ class Handler:
                 raise Refusal(
                     "an iterator from outside is consumed whose elements are not plain values"
                 )
-            self.iterators.append((iterator, before[:taken], len(before), exhausted))
+            # One that was looked at, and not advanced, may have been asked how much is left.
+            whole = exhausted or not taken
+            self.iterators.append((iterator, before[:taken], len(before), whole))
             step = EffectStep(
                 advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, []
             )

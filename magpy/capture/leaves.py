@@ -24,6 +24,7 @@ from enum import Enum, IntEnum, auto
 from typing import Any
 
 from magpy import _interp
+from magpy.capture import torch_state
 
 
 class Leaf(IntEnum):
@@ -52,7 +53,7 @@ class Effect(Enum):
     WHOLE = auto()  # called as a whole and recorded as one operation
     REFUSE = auto()
     REDUCE = auto()  # reads the state of its receiver
-    STATE = auto()  # changes torch's state; noted at the next operation
+    TORCH_STATE = auto()  # asks about torch's state, or changes it (magpy/capture/torch_state.py)
     VARS = auto()
     MEMO = auto()  # functools.lru_cache: remembers results
     CLOCK = auto()  # its value differs in every call and nothing else happens
@@ -62,9 +63,10 @@ class Effect(Enum):
     SEED = auto()  # seeds torch's generators: redone at its place among the operations
     ATTRGETTER = auto()
     FORMAT = auto()  # str.format: may read attributes of what it is given
-    NEUTRAL = auto()  # has an effect that an entry need not redo
+    LOCK = auto()  # takes a lock or gives it back, which an entry need not redo
     READ = auto()  # reads the world and leaves it alone: read again before an entry is used
-    AMBIENT = auto()  # computes under a context that is not among its arguments
+    AMBIENT = auto()  # computes under the decimal context, which is not among its arguments
+    ZONED = auto()  # likewise under the time zone
     COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
@@ -115,12 +117,13 @@ _READS = {
         """
     ),
     "_io": _names("fileno getvalue isatty readable seekable tell writable"),
+    "functools": _names("cache_info"),
 }
 _EFFECTS_OF = {
     "posix": _names("putenv unsetenv"),
     "_warnings": _names("_filters_mutated _filters_mutated_lock_held"),
 }
-_NEUTRAL = {
+_LOCK = {
     "_thread": _names(
         """
         allocate_lock lock RLock acquire acquire_lock release release_lock __enter__ __exit__ locked
@@ -138,7 +141,6 @@ _COMPUTES = {
         release_lock
         """
     ),
-    "time": _names("mktime"),
 }
 # The clock, also as text, and what else the operating system tells differently every time.
 _CLOCKS = {
@@ -158,6 +160,11 @@ _REGISTRY = {"_abc": _names("_abc_instancecheck _abc_subclasscheck")}
 _REFUSED = {"_thread": _names("start_new_thread start_new start_joinable_thread")}
 _CONTEXT = {"_contextvars": _names("get set reset")}
 _AMBIENT = ("decimal", "_decimal")
+_ZONED = {
+    "time": _names("mktime"),
+    "datetime": _names("fromtimestamp timestamp astimezone"),
+    "_datetime": _names("fromtimestamp timestamp astimezone"),
+}
 _NUMPY_PURE = ("numpy",)
 _EFFECTS: dict[object, Effect] = {}
 _VERDICTS: dict[object, Leaf] = {}
@@ -251,6 +258,7 @@ def _effects() -> None:
     _EFFECTS[builtins.open] = Effect.REFUSE
     _EFFECTS[builtins.vars] = Effect.VARS
     _EFFECTS[builtins.dir] = Effect.VARS
+    _EFFECTS[operator.length_hint] = Effect.REFUSE
     _EFFECTS[warnings.warn] = Effect.EFFECT
     _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
 
@@ -529,6 +537,8 @@ def effect_of(f: Any) -> Effect:
         return effect
     if isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
         return Effect.MEMO
+    if torch_state.asks_or_sets(f):
+        return Effect.TORCH_STATE
     for cls, effect in _BY_TYPE:
         if isinstance(f, cls):
             return effect
@@ -557,8 +567,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.FORMAT
     if origin in ("_io", "io") and name in _IO_METHODS:
         return Effect.EFFECT
-    if _unseen(owner, origin, name):
-        return Effect.REFUSE
+    if _unseen(owner, origin, name) or name == "__length_hint__":
+        return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
     if origin in ("_random", "random") or origin.startswith("numpy.random"):
         return Effect.RANDOM
     if _BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
@@ -581,12 +591,13 @@ def _by_home(home: str, name: str) -> Effect:
 _BY_HOME = (
     (_READS, Effect.READ),
     (_EFFECTS_OF, Effect.EFFECT),
-    (_NEUTRAL, Effect.NEUTRAL),
+    (_LOCK, Effect.LOCK),
     (_CLOCKS, Effect.CLOCK),
     (_COLLECTOR, Effect.COLLECTOR),
     (_REGISTRY, Effect.REGISTRY),
     (_REFUSED, Effect.REFUSE),
     (_CONTEXT, Effect.CONTEXT),
+    (_ZONED, Effect.ZONED),
 )
 
 

@@ -25,13 +25,14 @@ def _autocast_devices() -> tuple[str, ...]:
 _DEVICES = _autocast_devices()
 
 
-def current_modes() -> TorchModes:
-    """Torch's modes on this thread."""
+def current_modes(settings: tuple[Any, ...] = ()) -> TorchModes:
+    """Torch's modes on this thread, and the settings that a run has changed."""
     return TorchModes(
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES),
         torch.is_autocast_cache_enabled(),
+        settings,
     )
 
 

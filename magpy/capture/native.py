@@ -53,6 +53,7 @@ def prepare() -> None:
         leaves.register_python(seed, Effect.SEED)
     for name in ("", "_unary", "_variadic"):
         leaves.set_effect(getattr(torch._C, f"_has_torch_function{name}"), Effect.OVERRIDES)
+    leaves.register_python(torch.overrides.is_tensor_like, Effect.OVERRIDES)
     transforms.register()
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))

@@ -9,16 +9,22 @@ an outside object, and by the guards made from that (magpy/refgraph/analysis.py)
 from __future__ import annotations
 
 import collections
+import contextvars
 import datetime
 import decimal
 import functools
 import numbers
 import operator
+import os
 import re
+import sys
+import time
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from magpy import _interp
 
@@ -163,3 +169,35 @@ def decimal_context() -> tuple[Any, ...]:
     c = decimal.getcontext()
     traps = tuple(sorted(signal.__name__ for signal, on in c.traps.items() if on))
     return c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps
+
+
+def time_zone() -> tuple[Any, ...]:
+    """The zone by which C converts between local time and seconds (tzset(3))."""
+    return os.environ.get("TZ"), time.tzname, time.timezone, time.altzone
+
+
+def numpy_errors() -> tuple[Any, ...]:
+    """What numpy does where floating-point arithmetic fails, and its buffers (`numpy.seterr`)."""
+    return *np.geterr().values(), np.geterrcall(), np.getbufsize()
+
+
+def _numpy_context() -> tuple[contextvars.ContextVar[Any], ...]:
+    places = (
+        ("numpy._core.umath", "_extobj_contextvar"),
+        ("numpy._core.printoptions", "format_options"),
+    )
+    found = (getattr(sys.modules.get(module), name, None) for module, name in places)
+    return tuple(v for v in found if isinstance(v, contextvars.ContextVar))
+
+
+#: The context variables that numpy's C code and its printing look at (numpy 2).
+NUMPY_CONTEXT = _numpy_context()
+
+
+def of_numpy(obj: Any) -> bool:
+    """Whether a program that reaches an object may compute with numpy."""
+    if isinstance(obj, types.ModuleType):
+        return obj.__name__.partition(".")[0] == "numpy"
+    return isinstance(obj, (np.ndarray, np.generic, np.ufunc)) or (
+        isinstance(obj, type) and issubclass(obj, np.generic)
+    )

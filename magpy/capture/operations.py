@@ -39,6 +39,12 @@ METADATA = _names(
     _is_all_true_meta
     """
 )
+# Of these, what no guard on a tensor covers: what becomes of the memory that it shares, and what is
+# said of the tensor itself.
+OF_MEMORY = _names("storage_offset _version is_shared is_pinned is_set_to _is_view _base")
+OF_TENSOR = _names(
+    "output_nr grad_fn retains_grad name _backward_hooks _post_accumulate_grad_hooks __dir__"
+)
 # These change torch's modes, which are noted at every operation instead.
 MODE_SETTERS = _names(
     """

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from magpy.capture.operations import (
     INSIDE_METHODS,
     METADATA,
     MODE_SETTERS,
+    OF_MEMORY,
+    OF_TENSOR,
     SHAPE_READS,
     SPLITS,
     STATIC_RESULT,
@@ -60,6 +63,7 @@ from magpy.capture.steps import (
     is_leaf,
 )
 from magpy.capture.symbols import Symbols, is_open, plain
+from magpy.capture.torch_state import Settings
 from magpy.capture.transforms import Transforms, switches, wrapped
 from magpy.capture.trees import Sizes, collect, has_ref, leaves, tensors, variables
 from magpy.capture.where import refuse, where_text
@@ -122,6 +126,7 @@ class Recorder(TorchFunctionMode):
         self._below = Below(session)
         self._shared = Shared(self.tensors, self.record)
         self.transforms = Transforms()
+        self.settings = Settings()
         self._start = current_modes()
         self._modes = self._start
         #: What happens within operations, and other calls that are redone whole, is not recorded.
@@ -464,6 +469,13 @@ class Recorder(TorchFunctionMode):
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
         self._metadata_read(args, name)
         result = func(*args, **kwargs)
+        if self.refusal is None and self._unguarded(args, name):
+            try:
+                with unheard():
+                    return self._asked_again(func, args, name, result)
+            except Refusal as r:
+                self.refusal = r.without_frames()
+                return result
         if self._follower is None or name not in SHAPE_READS or self.refusal is not None:
             return result
         return self._follower.metadata(func, args, kwargs, name, result)
@@ -477,6 +489,33 @@ class Recorder(TorchFunctionMode):
                 continue
             if self._is_outside(a):
                 self.tensors.var_of(a)
+
+    def _unguarded(self, args: tuple[Any, ...], name: str) -> bool:
+        """Whether a read of metadata depends on what no guard on a tensor covers."""
+        if name not in OF_MEMORY and name not in OF_TENSOR:
+            return False
+        record = self.record
+        found = [self.tensors.known(v) for v in args if isinstance(v, torch.Tensor)]
+        if any(v in record.inputs for v in found if v is not None):
+            return True
+        if name in OF_TENSOR:
+            return False
+        outside = {record.storages.get(v, 0) for v in record.inputs}
+        return any(record.storages.get(v, 0) in outside for v in found if v is not None)
+
+    def _asked_again(self, func: Any, args: tuple[Any, ...], name: str, result: Any) -> Any:
+        """What a tensor says that no guard on it covers: every call asks again, at this place.
+
+        Raises:
+            Refusal: it is no value that can be compared.
+        """
+        if not is_leaf(result):
+            raise refuse(f"{name} of a tensor that comes from outside is read")
+        given = self.convert_all(args)
+        accessor = accessor_of(func)
+        if accessor is not None:
+            func, given = accessor_call(accessor, given)
+        return self.track(func, given, {}, result)
 
     def _pin_shapes(self, args: Any) -> None:
         """Shapes that follow from data are looked at: from here on they must be what they are."""
@@ -557,9 +596,15 @@ class Recorder(TorchFunctionMode):
                 self.symbols.still(made, tensor)
         return made
 
+    def sets(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls a function that writes a setting of torch's, under which operations run then."""
+        if self.transforms.active and self.refusal is None:
+            self.refusal = refuse("torch's settings are changed in a function that is transformed")
+        return self.settings.call(f, args, kwargs)
+
     def note_modes(self) -> None:
         """Adds a step where torch's modes differ from those of the last operation."""
-        modes = current_modes()
+        modes = current_modes(self.settings.changed)
         if modes != self._modes:
             self._modes = modes
             self.record.steps.append(ModeStep(modes))
@@ -772,6 +817,8 @@ class Recorder(TorchFunctionMode):
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
     ) -> None:
         """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        if self.settings.changed != self._modes.settings:
+            self.note_modes()
         outs = more.pop("outs", [])
         dirty = self.tensors.dirty()
         self.add(HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more))
@@ -933,7 +980,10 @@ class Recorder(TorchFunctionMode):
             outs: list[tuple[Any, Var]] = []
             with unheard():
                 self._outputs(result, (), outs)
-                if self.transforms.after(func, len(self.record.steps)) and (outs or switches(func)):
+                if not self.transforms.after(func, len(self.record.steps)):
+                    if outs:
+                        raise refuse("it takes part in a transform that began before the call")
+                elif outs or switches(func):
                     self.add(OpStep(func, *plan, outs))
         except Refusal as r:
             self.refusal = r.without_frames()
@@ -1022,11 +1072,14 @@ class Recorder(TorchFunctionMode):
         self.refusal = self.refusal or self._below.looked_at()
         changed = self._shared.end()
         self.refusal = self.refusal or changed
-        modes = current_modes()
-        if modes != self._start and self.refusal is None:
+        modes = current_modes(self.settings.changed)
+        setting = self.settings.left()
+        if (modes != replace(self._start, settings=modes.settings) or setting) and (
+            self.refusal is None
+        ):
             self.refusal = Refusal(
-                "the call leaves torch in another mode (grad, autocast or inference) than it "
-                "found it in"
+                "the call leaves torch in another state than it found it in "
+                f"({setting or 'grad, autocast or inference mode'})"
             )
         return self.record
 

@@ -191,6 +191,8 @@ def _finish(
                 "Return a new array",
             )
     handler.check_buffers(definition(f))
+    if any(map(session.is_outside, handler.locks)):
+        handler.refuse("a lock is taken and not given back")
     refusal = handler.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
@@ -232,6 +234,9 @@ def _end(
     effects = end_state(session, log, builder, handler.redone)
     log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
+    handler.redo.extend(recorder.settings.unguarded())
+    if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
+        handler.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
     return Capture(
         f,
         args,

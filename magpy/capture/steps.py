@@ -92,12 +92,18 @@ class OpStep:
 
 @dataclass(frozen=True, slots=True)
 class TorchModes:
-    """The part of torch's state that operators obey and programs switch while they run."""
+    """The part of torch's state that operators obey and programs switch while they run.
+
+    Attributes:
+        settings: what differs from the start of the call: (name, keys, value) as of
+            magpy/capture/torch_state.py.
+    """
 
     grad: bool
     inference: bool
     autocast: tuple[tuple[str, bool, Any], ...]
     cache: bool
+    settings: tuple[tuple[str, tuple[Any, ...], Any], ...] = ()
 
 
 @dataclass(slots=True)

@@ -87,6 +87,7 @@ class GraphBuilder:
         now, g = self._now, self.graph
         if want == now:
             return
+        assert want.settings == now.settings, "a graph runs under one set of them"
         if want.inference != now.inference:
             if self._inference is not None:
                 g.call_function(torch.autograd.grad_mode._exit_inference_mode, (self._inference,))

@@ -279,7 +279,8 @@ class _Schedule:
 
     def __init__(self, storages: dict[Var, int]) -> None:
         self.storages = storages
-        self.kind = "graph"
+        #: What runs a graph, and the settings of torch's that it runs under.
+        self.kind: tuple[Any, ...] = ("graph", ())
         self.runs: list[Any] = []
         self.graph: list[Step] = []
         self.waiting: list[HostStep] = []
@@ -293,7 +294,7 @@ class _Schedule:
         self.graph, self.waiting = [], []
         self.blocked, self.read, self.draws = set(), set(), False
 
-    def op(self, step: OpStep, kind: str = "graph") -> None:
+    def op(self, step: OpStep, kind: tuple[Any, ...]) -> None:
         if kind != self.kind:
             self.flush()
             self.kind = kind
@@ -466,14 +467,13 @@ def _schedule(
                 schedule.flush()  # a waiting step runs under the modes of its own place
             schedule.graph.append(step)
         elif isinstance(step, OpStep):
-            kind = "graph"
+            now = modes.modes if modes is not None else start
+            kind: tuple[Any, ...] = ("graph", now.settings)
             if types is not None and (id(step) in leaves or _only_python(step, types)):
-                kind = "native"
-            elif (
-                types is not None and modes is not None and modes.modes.inference != start.inference
-            ):
+                kind = ("native", now.settings)
+            elif types is not None and now.inference != start.inference:
                 # Compilers give ordinary tensors where a graph itself enters inference mode.
-                kind = "inference"
+                kind = ("inference", now.settings)
             schedule.op(step, kind)
         elif isinstance(step, HostStep) and (
             step.symbolic or (numbers and step in numbers and _number(step))
@@ -481,7 +481,8 @@ def _schedule(
             assert step.result is not None
             # A number does not change in place; torch.fx would give the old one's name to the new.
             func = IN_PLACE.get(step.func, step.func)
-            schedule.op(OpStep(func, step.args, step.kwargs, [((), step.result)], heard=step.heard))
+            number = OpStep(func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
+            schedule.op(number, ("graph", schedule.kind[1]))
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             schedule.host(step)
@@ -577,16 +578,17 @@ def _views(
     return [done[i] for i in sorted(again)]
 
 
-def _modes_around(run: tuple[str, list[Step]], now: TorchModes, start: TorchModes) -> TorchModes:
+def _modes_around(run: Any, now: TorchModes, start: TorchModes) -> TorchModes:
     """The modes under which a graph is called, of operations that begin under `now`."""
-    if run[0] != "inference":
-        return start
+    (kind, settings), _ = run
+    if kind != "inference":
+        return start if settings == start.settings else replace(start, settings=settings)
     for step in run[1]:
         if isinstance(step, OpStep):
             break
         if isinstance(step, ModeStep):
             now = step.modes
-    return replace(start, inference=now.inference, grad=now.grad)
+    return replace(start, inference=now.inference, grad=now.grad, settings=settings)
 
 
 def cut(
@@ -656,9 +658,10 @@ def cut(
             continue
         outputs = sorted(made & live)
         views: list[tuple[OpStep, TorchModes]] | None = []
-        if types is not None and item[0] != "native":
-            views = _views(done, inputs, outputs, storages or {}, item[0] == "inference")
-        native = item[0] == "native" or views is None
+        if types is not None and item[0][0] != "native":
+            inference = item[0][0] == "inference"
+            views = _views(done, inputs, outputs, storages or {}, inference)
+        native = item[0][0] == "native" or views is None
         if views:
             again = {v for step, _ in views for _, v in step.outs}
             bases: set[Var] = set()

@@ -46,8 +46,9 @@ def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list
     for step in steps:
         if not isinstance(step, (OpStep, HostStep)):
             continue
-        if step.mutates:
-            # What shares memory with something that is written is not followed any further.
+        if step.mutates or (isinstance(step, HostStep) and step.kind == "bind_array"):
+            # What shares memory with something that is written, or with an array, which anybody may
+            # write to, is not followed any further.
             changed = {record.storages.get(v, 0) for v in variables((step.args, step.kwargs))}
             settled = {v for v in settled if record.storages.get(v, 0) not in changed}
         elif not step.random and not step.heard and _follows(step, settled):
@@ -81,8 +82,9 @@ def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list
 
 def _follows(step: OpStep | HostStep, settled: set[Var]) -> bool:
     name = getattr(step.func, "__name__", "empty")
-    if type(step.func) not in _IN_C or "empty" in name or name.startswith("new"):
-        return False  # memory as it is found
+    if type(step.func) not in _IN_C or "empty" in name or name.startswith(("new", "from_")):
+        return False  # memory as it is found, or others'
+
     if isinstance(step, HostStep) and (step.owner is not None or step.symbolic):
         return False
     return all(_constant(v, settled) for v in leaves((step.args, step.kwargs)))

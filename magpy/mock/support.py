@@ -22,6 +22,7 @@ from magpy import _interp
 from magpy.capture import attribution
 from magpy.capture.looks import tensor_meta, unheard
 from magpy.capture.steps import TorchModes
+from magpy.capture.torch_state import settings
 from magpy.errors import hide_frames
 
 
@@ -207,6 +208,10 @@ def modes_set(m: TorchModes) -> Iterator[None]:
                 torch.autocast(device, enabled=enabled, dtype=dtype, cache_enabled=m.cache)
             )
         stack.enter_context(torch.set_grad_enabled(m.grad))
+        for name, keys, value in m.settings:
+            setting = settings()[name]
+            stack.callback(setting.write, *keys, setting.read(*keys))
+            setting.write(*keys, value)
         yield
 
 
