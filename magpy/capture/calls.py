@@ -21,6 +21,7 @@ from weakref import ref as weakref_to
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 
 from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, opaque, transforms
@@ -146,6 +147,7 @@ def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One operation of the graph in which Python may run: it may not change the world."""
     before, places = container_states(h.session), written_places(h.session)
+    start = len(h.recorder.record.steps)
     result = h.recorder.whole_call(
         _whole(f), args, kwargs, lambda: _interp.watched(f, args, kwargs)
     )
@@ -156,7 +158,30 @@ def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         or any(places.get(k, places) is not v for k, v in written_places(h.session).items())
     ):
         h.refuse(f"{leaves.name_of(f)}, which is called as a whole, changes an object from outside")
+    if any(isinstance(s, EffectStep) for s in h.recorder.record.steps[start:]):
+        h.refuse(f"{leaves.name_of(f)}, which is called as a whole, has an effect on the outside")
     return result
+
+
+def checkpoint(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.utils.checkpoint.checkpoint` is done as a whole, so that it saves and repeats as ever.
+
+    With `use_reentrant=True` it is a torch.autograd.Function that is.
+    """
+    # It has its code in common with others that torch decorates in the same way.
+    if f is not torch.utils.checkpoint.checkpoint or not torch.is_grad_enabled():
+        return ABSENT
+    return ABSENT if kwargs.get("use_reentrant", True) else whole_call(h, f, args, kwargs)
+
+
+def saved_hooks(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Hooks of saved tensors are set: what a graph saves is its own affair."""
+    if torch.is_grad_enabled() and not h.recorder.depth:
+        h.refuse(
+            "hooks of saved tensors are set, which run when the backward pass does",
+            "Set them outside of the compiled function",
+        )
+    return f(*args, **kwargs)
 
 
 def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -395,6 +420,8 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
     owner = getattr(f, "__self__", None)
     recorder = h.recorder
+    if recorder.whole is not None:
+        recorder.whole.draws = True
     if recorder.depth or recorder.refusal is not None or h.refusal is not None:
         return ABSENT
     if owner is None or isinstance(owner, type) or not _outside_generator(h, owner):
@@ -528,5 +555,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.COLLECTOR: collector,
     Effect.TRANSFORM: transform,
     Effect.TRANSFORM_READ: transform_read,
+    Effect.CHECKPOINT: checkpoint,
+    Effect.SAVED: saved_hooks,
     Effect.ASIDE: aside,
 }

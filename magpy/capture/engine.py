@@ -71,34 +71,20 @@ class Reach:
         ]
 
 
-class Reachable:
-    """The tensors that a call done as a whole is given, or can reach.
+def tensors_within(roots: list[Any]) -> list[Any] | None:
+    """The tensors that objects and Python functions can reach; None if that is too much."""
+    found = _state(roots)
+    if found is None:
+        return None
+    return [t for _, t in found.values() if isinstance(t, torch.Tensor)]
 
-    Args:
-        target: what is called.
-        args: what it is given.
-        kwargs: likewise.
-    """
 
-    def __init__(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Notes their versions."""
-        cls: Any = getattr(target, "__self__", None)
-        roots: list[Any] = [target]
-        if isinstance(cls, type) and issubclass(cls, torch.autograd.Function):
-            roots = [cls.forward, cls.setup_context, cls]
-        found = _state([*roots, *args, *kwargs.values()])
-        self.too_many = found is None
-        self._before = [
-            (version[0], t) for version, t in (found or {}).values() if isinstance(t, torch.Tensor)
-        ]
-
-    def written(self) -> list[Any]:
-        """Those that were changed."""
-        return [t for version, t in self._before if _tensor.tensor_version(t) != version]
-
-    def buffers(self) -> list[Any]:
-        """Those that may have been, of which nothing tells."""
-        return [t for _, t in self._before if not t.requires_grad]
+def memory_of(tensor: Any) -> int:
+    """Which memory a tensor has now; 0 if that is not one."""
+    try:
+        return int(_tensor.storage_id(tensor))
+    except (RuntimeError, NotImplementedError, TypeError):
+        return 0
 
 
 def _same(a: Any, b: Any) -> bool:

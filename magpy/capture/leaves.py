@@ -73,6 +73,8 @@ class Effect(Enum):
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
     TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
     TRANSFORM_READ = auto()  # asks which transforms are active
+    CHECKPOINT = auto()  # torch.utils.checkpoint: a block that is computed again in a backward pass
+    SAVED = auto()  # sets hooks of saved tensors
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
 
 

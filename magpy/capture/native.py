@@ -13,6 +13,7 @@ import os
 import types
 
 import torch
+import torch.utils.checkpoint
 
 from magpy import _interp, _tensor
 from magpy.capture import instrument, leaves, transforms
@@ -55,6 +56,8 @@ def prepare() -> None:
         leaves.set_effect(getattr(torch._C, f"_has_torch_function{name}"), Effect.OVERRIDES)
     leaves.register_python(torch.overrides.is_tensor_like, Effect.OVERRIDES)
     transforms.register()
+    leaves.set_effect(torch._C._autograd._push_saved_tensors_default_hooks, Effect.SAVED)
+    leaves.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     skip = [

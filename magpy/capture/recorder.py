@@ -10,7 +10,6 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable
 from dataclasses import replace
@@ -65,8 +64,9 @@ from magpy.capture.steps import (
 from magpy.capture.symbols import Symbols, is_open, plain
 from magpy.capture.torch_state import Settings
 from magpy.capture.transforms import Transforms, switches, wrapped
-from magpy.capture.trees import Sizes, collect, has_ref, leaves, tensors, variables
+from magpy.capture.trees import Sizes, collect, has_ref, tensors, variables
 from magpy.capture.where import refuse, where_text
+from magpy.capture.whole import Whole
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
@@ -101,7 +101,9 @@ class Recorder(TorchFunctionMode):
         self._rely = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
-        self._whole = False  # what is given to a call that is recorded as a whole
+        self._whole: Whole | None = None  # whose arguments are converted
+        #: The call, recorded as one operation, that is made now.
+        self.whole: Whole | None = None
         self._on_host = False
         self._given_array = False
         self._leaf = False
@@ -188,8 +190,8 @@ class Recorder(TorchFunctionMode):
         if isinstance(v, torch.Generator) and not self._is_outside(v):
             raise refuse("a random generator that the call made is used")
         self._shared.give(v)
-        if self._whole:
-            self.keep(v)
+        if self._whole is not None:
+            self._whole.keep(v)
             return v
         if self.depth == 0 and not self._direct_python(v, t):
             raise refuse(
@@ -198,52 +200,9 @@ class Recorder(TorchFunctionMode):
             )
         return v
 
-    def keep(self, v: Any) -> None:
-        """An object goes to a call that is recorded as a whole, which may keep it.
-
-        Raises:
-            Refusal: it is another one in every call.
-        """
-        t = type(v)
-        var = self.tracked(v)
-        if var is not None and t in (int, float, complex):
-            self.rely_on(v, Var(var))
-            return
-        if isinstance(v, torch.Tensor) or var is not None:
-            raise refuse(
-                "a function that the call has made, with a tensor in its closure, is given to a "
-                "function that is called as a whole",
-                "Give it the tensor as an argument",
-            )
-        if t in LEAF_TYPES or t in (int, float, str, bool, type(None), torch.Size):
-            return
-        if t is types.BuiltinFunctionType and isinstance(v.__self__, (types.ModuleType, type)):
-            return
-        if t is types.MethodType:
-            inner: Any = v.__func__, v.__self__
-        elif t is functools.partial:
-            inner = v.func, *v.args, *v.keywords.values()
-        elif self._is_outside(v):
-            self.record.kept[id(v)] = v, where_text(2)
-            return
-        elif t is types.FunctionType:
-            cells = (c.cell_contents for c in v.__closure__ or () if c != types.CellType())
-            inner = *cells, *(v.__defaults__ or ()), *(v.__kwdefaults__ or {}).values()
-        elif t in (tuple, list, dict):
-            inner = leaves(v)
-        else:
-            raise refuse(
-                f"a {t.__name__} that the call has made is given to a function that is called as a "
-                "whole",
-                "Make it outside of the compiled function",
-            )
-        for x in inner:
-            if x is not v:
-                self.keep(x)
-
     def _kept(self, v: Any) -> Any:
-        if self._whole:
-            self.keep(v)
+        if self._whole is not None:
+            self._whole.keep(v)
         return v
 
     def _goes_as_it_is(self, container: Any) -> bool:
@@ -251,9 +210,9 @@ class Recorder(TorchFunctionMode):
         if not self._is_outside(container):
             return False
         self._session.touch(container)
-        if not self._whole or tensors(container):
+        if self._whole is None or tensors(container):
             return False
-        self.keep(container)
+        self._whole.keep(container)
         return True
 
     def _direct_python(self, v: Any, t: type) -> bool:
@@ -371,6 +330,8 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
         if self.depth or self.refusal is not None:
+            if self.whole is not None:
+                self.whole.below(func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
         _interp.pause()
         try:
@@ -910,50 +871,47 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
         plan: tuple[Any, Any] = (), {}
-        reach = None
         if not self.depth and self.refusal is None:
-            self._whole = True
+            whole = self._whole = Whole(self, self._is_outside)
             try:
                 with unheard():
                     target = getattr(func, "__magpy_target__", func)
-                    self.keep(target)
+                    whole.keep(target)
                     plan = self._before(func, "", None, args, kwargs, follow=False)
-                    reach = engine.Reachable(target, args, kwargs)
+                    whole.begin(target, args, kwargs)
             except Refusal as r:
                 self.refusal = r.without_frames()
             finally:
-                self._whole = False
+                self._whole = None
         if self.depth or self.refusal is not None:
             return (
                 run()
             )  # not where a refusal is handled: it would be the context of what it raises
         self.observer.take()
         self.depth += 1
+        self.whole = whole
         try:
             result = run()
         finally:
             self.depth -= 1
+            self.whole = None
         flags = self.observer.take()
         try:
             with unheard():
-                name = getattr(func, "__name__", "")
-                if reach is not None:
-                    self._by_whole = self._written_whole(reach, flags)
-                self._after(func, name, None, plan, result, flags & ~_DATA)
+                self._after_whole(func, plan, result, flags, whole)
         except Refusal as r:
             self.refusal = r.without_frames()
         return result
 
-    def _written_whole(self, reach: engine.Reachable, flags: int) -> frozenset[Var]:
-        """What a call done as a whole has written to, or may have."""
-        unseen = bool(flags & (_STATISTICS | _SEVERAL))
-        if reach.too_many and flags & (_MUTATES | _STATISTICS | _SEVERAL):
-            raise refuse("a function that is called as a whole reaches too much that it may change")
-        found = reach.written()
-        if unseen:
-            known, outside = self.tensors.known, self._is_outside
-            found += [t for t in reach.buffers() if outside(t) or known(t) is not None]
-        return frozenset(map(self.tensors.var_of, found))
+    def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
+        written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))
+        self._by_whole = frozenset(map(self.tensors.var_of, written))
+        self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
+        step = self.record.steps[-1] if self.record.steps else None
+        if isinstance(step, (OpStep, HostStep)) and step.func is func:
+            step.heard = step.heard or whole.draws
+            if isinstance(step, OpStep):
+                step.whole = True
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""

@@ -77,6 +77,7 @@ class OpStep:
         writes: what it writes to of its arguments, if `mutates` and if that is known.
         leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
             off, or a new tensor that requires grad.
+        whole: it is a call done as a whole, in which Python runs.
     """
 
     func: Callable[..., Any]
@@ -88,6 +89,7 @@ class OpStep:
     heard: bool = False
     writes: frozenset[Var] = frozenset()
     leaves: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class Segment:
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
         heard: a `__torch_function__` of the program runs in it.
+        draws_below: a call done as a whole draws numbers of Python's or numpy's in it.
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
         memory: a number for the memory of each input and output; 0 if it is not known.
@@ -58,6 +59,7 @@ class Segment:
     nodes: int
     compiled: Callable[..., Any] | None = None
     heard: bool = False
+    draws_below: bool = False
     native: bool = False
     draws: int = 0
     memory: dict[Var, int] = field(default_factory=dict)
@@ -376,10 +378,14 @@ def _takes_objects(step: OpStep) -> bool:
     """Whether a call that is recorded as a whole is given code (a checkpointed block) or an object.
 
     That may hold tensors, which no compiler could tell from constants, and may be looked at later.
+    One that draws numbers of Python's would draw them while a compiler traces.
     """
-    return hasattr(step.func, "__magpy_target__") and not all(
-        isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in LEAF_TYPES
-        for v in leaves((step.args, step.kwargs))
+    return step.whole and (
+        step.heard
+        or not all(
+            isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in LEAF_TYPES
+            for v in leaves((step.args, step.kwargs))
+        )
     )
 
 
@@ -672,6 +678,7 @@ def cut(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
         segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
+        segment.draws_below = any(s.heard and s.whole for s, _ in done)
         segment.native = native
         segment.changes = frozenset(
             (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)

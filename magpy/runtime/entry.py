@@ -446,6 +446,8 @@ def _heard_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
                 return Refusal(f"{read} is read after {what}", step.where, remedy)
         if isinstance(step, (Segment, OpStep, HostStep)):
             heard = heard or step.heard
+        if isinstance(step, Segment) and step.draws_below:
+            what = "a function that is called as a whole drew random numbers"
         if isinstance(step, HostStep) and step.heard and step.func in engine.RUNS:
             what = (
                 "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "
