@@ -126,3 +126,17 @@ def is_ignored(message: Any, category: Any, site: Site) -> bool:
         ):
             return action == "ignore"
     return False
+
+
+def errors(filters: Any = None) -> tuple[Any, ...]:
+    """Which warnings filters, by default those that there are now, make errors of."""
+    found = [
+        (_pattern(text), str(cls), _pattern(place), line)
+        for action, text, cls, place, line in (warnings.filters if filters is None else filters)
+        if action == "error"
+    ]
+    return *found, warnings.defaultaction == "error"  # type: ignore[attr-defined]
+
+
+def _pattern(expression: Any) -> Any:
+    return getattr(expression, "pattern", expression)

@@ -60,6 +60,13 @@ def _effect_step(
     sites, caller = None, 0
     frame = attribution.program_frame()
     if attribution.is_warning(f) and frame is not None:
+        errors = (
+            attribution.errors,
+            (),
+            attribution.errors(at_start(h.session, warnings, "filters")),
+        )
+        if errors not in h.redo:
+            h.redo.append(errors)
         site, caller, plain, named = attribution.of_warning(frame, args, kwargs)
         if _silent(h, plain[0], named.get("category"), site):
             return None

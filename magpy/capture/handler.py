@@ -572,7 +572,10 @@ class Handler:
         for place in self.unwarned:
             if attribution.REGISTRY in place:
                 self.redone[id(place), attribution.REGISTRY] = place[attribution.REGISTRY]
-        if step is not None and result is not ABSENT:
+        if result is ABSENT:
+            # It may not raise in the next call: filters decide of warnings, files of output.
+            self.refuse(f"{leaves.name_of(f)} raises an exception")
+        elif step is not None:
             if not is_leaf(result):
                 self.refuse(f"{leaves.name_of(f)} returns a {type(result).__name__}")
             self.recorder.record.steps.append(step)

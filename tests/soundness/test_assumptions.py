@@ -305,6 +305,37 @@ def test_what_an_effect_calls_changes_is_seen_by_the_next_call():
     assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
+def test_an_effect_that_raises_later_ends_the_call():
+    total, broken = torch.zeros(3), []
+
+    class Fails(logging.Handler):
+        def emit(self, record):
+            if broken:
+                raise OSError("no space")
+
+    log = logging.Logger("assumed")
+    log.addHandler(Fails())
+
+    def program(t):
+        total.add_(1)
+        try:
+            log.warning("called")
+        except OSError:
+            return t
+        total.add_(10)
+        return t + 1
+
+    f = compiled(program)
+    for _ in range(2):
+        f(x)
+    assert total.tolist() == [22.0] * 3, "as in eager"
+    broken.append(True)
+    with pytest.raises(OSError, match="no space"):
+        f(x)
+    assert total.tolist() == [33.0] * 3, "eager adds 1, and goes on where the program catches it"
+    assert served(f) == 2
+
+
 def test_tracebacks_show_the_lines_and_not_the_locals():
     def program(t):
         secret = 7
