@@ -499,7 +499,7 @@ def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         if kept is None:
             h.refuse(f"{leaves.name_of(memo)} is called, an lru_cache that keeps nothing")
         else:
-            h.memos.append((memo, *kept))
+            h.memos.append((memo, *kept, result))
         try:
             recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
         except Refusal as r:

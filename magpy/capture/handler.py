@@ -82,7 +82,7 @@ class Handler:
         self.written: list[memory.Range | None] = []
         self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
-        self.memos: list[tuple[Any, Any, Any]] = []
+        self.memos: list[tuple[Any, Any, Any, Any]] = []
         # What the run has taken and not given back.
         self.locks: list[Any] = []
         self.refusal: Refusal | None = None

@@ -70,7 +70,7 @@ class Capture:
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
-    memos: list[tuple[Any, Any, Any]]
+    memos: list[tuple[Any, Any, Any, Any]]
     iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
     start_modes: Any
     events: int

@@ -12,6 +12,8 @@ import builtins
 import collections
 import copy
 import enum
+import gc
+import itertools
 import operator
 import types
 from dataclasses import dataclass, field
@@ -239,8 +241,8 @@ class Analyzer:
                     (self.operand(iterator),),
                 )
             )
-        for memo, key, value in c.memos:
-            self.checks.append(("py", still_remembers(key, value), (("a", memo),)))
+        for memo, key, value, result in c.memos:
+            self.checks.append(("py", still_remembers(key, value, result), (("a", memo),)))
         anchors: dict[str, Any] = dict(self.anchors)
         anchors["dicts"] = list(self.dicts.values())
         anchors["types"] = list(self.types.values())
@@ -676,14 +678,25 @@ def class_holds(name: str, kind: type) -> Any:
 _SMALL = 1 << 48
 
 
-def still_remembers(key: Any, value: Any) -> Any:
+def still_remembers(key: Any, value: Any, result: Any) -> Any:
     """A check that an lru_cache still keeps what it kept under a key.
 
-    The look by identity runs no code of the program, such as the key's `__eq__`.
+    The look by identity runs no code of the program, such as the key's `__eq__`.  A cache with a
+    size keeps links, and uses that of what it forgets for another result.
     """
+    linked = value is not result
+
+    def keeps(memo: Any, found: Any) -> bool:
+        if found is not value or not linked:
+            return found is value
+        own = [k for k, v in memory_of(memo).items() if v is value]
+        # The collector is told of keys and results one after the other.
+        pairs = itertools.pairwise(gc.get_referents(memo))
+        return any(a is own[0] and b is result for a, b in pairs)
+
     if hashes_quietly(key):
-        return lambda memo: memory_of(memo).get(key) is value
-    return lambda memo: any(k is key and v is value for k, v in memory_of(memo).items())
+        return lambda memo: keeps(memo, memory_of(memo).get(key))
+    return lambda memo: any(k is key and keeps(memo, v) for k, v in memory_of(memo).items())
 
 
 def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
