@@ -281,16 +281,29 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
       touch(s, given[i], false);
 }
 
+// A class, or each of a tuple of classes, is asked whether something is one of it, or is derived from.
+void read_classes(Session* s, PyObject* classes, bool derived) {
+  if (PyTuple_Check(classes)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) read_classes(s, PyTuple_GET_ITEM(classes, i), derived);
+    return;
+  }
+  read_protocols(s, Py_TYPE(classes));
+  if (derived && PyType_Check(classes)) read_protocols(s, reinterpret_cast<PyTypeObject*>(classes));
+}
+
 // A function that asks for classes, or computes from plain values.
 void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
   if (npos > 0 && asks_class(f, npos)) {
     read_type(s, args[0]);
+    if (npos == 2) read_classes(s, args[1], false);
   } else if (is_builtin(f, "issubclass") && npos == 2) {
     read_bases(s, args[0]);
+    read_classes(s, args[1], false);
   } else {
-    // A text is a program, a name.
-    for (Py_ssize_t i = 0; i < npos + nkw; ++i)
-      if (PyUnicode_Check(args[i])) rely_on(s, args[i]);
+    for (Py_ssize_t i = 0; i < npos + nkw; ++i) {
+      if (PyUnicode_Check(args[i])) rely_on(s, args[i]);  // a program, a name
+      if (PyType_Check(args[i])) read_classes(s, args[i], true);
+    }
   }
 }
 
@@ -365,6 +378,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   PyObject* behind = nullptr;
   {
     ErrorGuard error;
+    if (PyType_Check(f)) read_classes(s, f, true);  // it makes an object
     leaf = classify(s, f, nullptr);
     self = bound_self(f);
     for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)

@@ -288,6 +288,10 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     rely_on(s, key);
   }
   tls_c_call = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
+  if (!is_tensor(obj)) {
+    ErrorGuard error;
+    read_protocols(s, Py_TYPE(obj));
+  }
   if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
@@ -342,6 +346,10 @@ static bool takes_apart(PyObject* obj, PyObject* key) {
 void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
+  if (!is_tensor(obj)) {
+    ErrorGuard error;
+    read_protocols(s, Py_TYPE(obj));
+  }
   tls_c_call = computes(obj) ? kComputed : kPassedOn;
   if (!s->tracked->empty() && !is_tensor(obj)) {
     ErrorGuard error;
@@ -370,6 +378,10 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   ++s->events;
+  if (!is_tensor(c)) {
+    ErrorGuard error;
+    read_protocols(s, Py_TYPE(c));
+  }
   if (!s->tracked->empty() && !is_tensor(c)) {
     ErrorGuard error;
     rely_on(s, item);

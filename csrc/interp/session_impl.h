@@ -29,10 +29,11 @@ enum Kind : uint8_t {
   kType,       // object, -, its class
   kListItem,   // list, place (negative: from the end), the element there before the program wrote to it
   kDictDel,    // dict, key that was deleted, what was there
+  kProtocols,  // type, -, ((name, value or ABSENT), ..): its special methods
 };
 inline const char* const kKindNames[] = {"dict_key", "link_dict", "type_attr", "super",      "attr_c", "cell",
                                   "func",     "snap",      "write_attr", "write_type", "object",     "type",
-                                  "list_item", "dict_del"};
+                                  "list_item", "dict_del", "protocols"};
 
 // What the session does around a call of something that is not a Python frame (magpy/capture/leaves.py mirrors the values).
 enum Leaf : uint8_t {
@@ -203,6 +204,8 @@ void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found
 void read_bases(Session* s, PyObject* cls);
 // The class of an object was looked at.
 void read_type(Session* s, PyObject* o);
+// The interpreter, or C code, asks a class for its special methods.
+void read_protocols(Session* s, PyTypeObject* t);
 // An object is compared with another by C code.
 void touch_compared(Session* s, PyObject* o);
 // A frame object is given to the program.

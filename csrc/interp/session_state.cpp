@@ -306,21 +306,22 @@ PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* 
   return r;
 }
 
-// What C code looks for in the class of an object that it is given: the methods of the data model, and the protocols of the
-// standard library, of numpy and of torch.
-static const char* const kProtocols[] = {
-    "__repr__", "__str__", "__bytes__", "__format__", "__hash__", "__bool__", "__len__", "__length_hint__", "__getitem__",
-    "__missing__", "__iter__", "__next__", "__reversed__", "__contains__", "__call__", "__lt__", "__le__", "__eq__", "__ne__",
-    "__gt__", "__ge__", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__",
-    "__matmul__", "__rmatmul__", "__imatmul__", "__truediv__", "__rtruediv__", "__itruediv__", "__floordiv__", "__rfloordiv__",
-    "__ifloordiv__", "__mod__", "__rmod__", "__imod__", "__divmod__", "__rdivmod__", "__pow__", "__rpow__", "__ipow__",
-    "__lshift__", "__rlshift__", "__ilshift__", "__rshift__", "__rrshift__", "__irshift__", "__and__", "__rand__", "__iand__",
-    "__xor__", "__rxor__", "__ixor__", "__or__", "__ror__", "__ior__", "__neg__", "__pos__", "__abs__", "__invert__",
-    "__complex__", "__int__", "__float__", "__index__", "__round__", "__trunc__", "__floor__", "__ceil__", "__fspath__", "__dir__",
-    "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__instancecheck__", "__subclasscheck__",
-    "__buffer__", "__array__", "__array_interface__", "__array_struct__", "__array_ufunc__", "__array_function__",
-    "__array_priority__", "__dlpack__", "__torch_function__", "__torch_dispatch__", "__module__",
-};
+// What the interpreter and C code look for in the class of an object: the special methods of the data model, and the protocols of
+// the standard library, of numpy and of torch.
+static const char* const kProtocolNames =
+    "__new__ __init__ __del__ __init_subclass__ __class_getitem__ __mro_entries__ __prepare__ __set_name__ __match_args__ "
+    "__getattr__ __getattribute__ __setattr__ __delattr__ __dir__ __get__ __set__ __delete__ __instancecheck__ __subclasscheck__ "
+    "__repr__ __str__ __bytes__ __format__ __hash__ __bool__ __call__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ "
+    "__len__ __length_hint__ __getitem__ __setitem__ __delitem__ __missing__ __iter__ __next__ __reversed__ __contains__ "
+    "__add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __matmul__ __rmatmul__ __imatmul__ "
+    "__truediv__ __rtruediv__ __itruediv__ __floordiv__ __rfloordiv__ __ifloordiv__ __mod__ __rmod__ __imod__ "
+    "__divmod__ __rdivmod__ __pow__ __rpow__ __ipow__ __lshift__ __rlshift__ __ilshift__ __rshift__ __rrshift__ __irshift__ "
+    "__and__ __rand__ __iand__ __xor__ __rxor__ __ixor__ __or__ __ror__ __ior__ __neg__ __pos__ __abs__ __invert__ "
+    "__complex__ __int__ __float__ __index__ __round__ __trunc__ __floor__ __ceil__ "
+    "__enter__ __exit__ __await__ __aiter__ __anext__ __aenter__ __aexit__ __buffer__ "
+    "__fspath__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __module__ "
+    "__array__ __array_interface__ __array_struct__ __array_ufunc__ __array_function__ __array_priority__ __dlpack__ "
+    "__torch_function__ __torch_dispatch__";
 
 // C code takes the name of a class into a text.
 static void read_name(Session* s, PyTypeObject* t) {
@@ -333,18 +334,36 @@ static void read_name(Session* s, PyTypeObject* t) {
   emit(s, kAttrC, cls, qualname, reinterpret_cast<PyHeapTypeObject*>(t)->ht_qualname);
 }
 
-// C code is given an object of a Python class: what it does follows from the methods that the class has, and from those that it
-// does not have.
-static void read_protocols(Session* s, PyTypeObject* t) {
-  static const std::vector<PyObject*> names = [] {
-    std::vector<PyObject*> all;
-    for (const char* name : kProtocols)
-      if (PyObject* text = PyUnicode_InternFromString(name)) all.push_back(text);
-    PyErr_Clear();
+// What is done with an object of a Python class follows from the methods that the class has, and from those that it does not have.
+void read_protocols(Session* s, PyTypeObject* t) {
+  static PyObject* const names = [] {
+    PyObject* text = PyUnicode_FromString(kProtocolNames);
+    PyObject* all = text ? PyUnicode_Split(text, nullptr, -1) : nullptr;
+    Py_XDECREF(text);
+    for (Py_ssize_t i = 0; all != nullptr && i < PyList_GET_SIZE(all); ++i) PyUnicode_InternInPlace(&PyList_GET_ITEM(all, i));
     return all;
   }();
-  if (!is_heap(t) || !first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), nullptr)) return;
-  for (PyObject* name : names) read_type_attr(s, t, name, _PyType_Lookup(t, name));
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  if (!is_heap(t) || !first_time(s, kProtocols, cls, nullptr)) return;
+  const Py_ssize_t n = names ? PyList_GET_SIZE(names) : 0;
+  PyObject* pairs = PyTuple_New(n);
+  for (Py_ssize_t i = 0; pairs != nullptr && i < n; ++i) {
+    PyObject* name = PyList_GET_ITEM(names, i);
+    PyObject* found = _PyType_Lookup(t, name);
+    PyObject* pair = PyTuple_Pack(2, name, found ? found : g_absent);
+    if (pair == nullptr) {
+      Py_CLEAR(pairs);
+      break;
+    }
+    PyTuple_SET_ITEM(pairs, i, pair);
+  }
+  if (n == 0 || pairs == nullptr) {
+    Py_XDECREF(pairs);
+    fail(s, "protocols");
+    return;
+  }
+  emit(s, kProtocols, cls, nullptr, pairs);
+  Py_DECREF(pairs);
   if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
 }
 
@@ -403,6 +422,8 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
   if (is_leaf(o) || PyModule_Check(o) || PyFunction_Check(o) || is_tensor(o)) return;
   read_protocols(s, Py_TYPE(o));
   if (PyType_Check(o)) {
+    // It may make objects of the class.
+    read_protocols(s, reinterpret_cast<PyTypeObject*>(o));
     read_name(s, reinterpret_cast<PyTypeObject*>(o));
     return;
   }
@@ -674,6 +695,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (d == nullptr) return;
     PyObject* in_dict = PyDict_GetItemWithError(d, name);
     read_dict(s, d, name, in_dict);
+    if (in_dict == nullptr) read_dict(s, d, g_str_getattr, PyDict_GetItemWithError(d, g_str_getattr));  // PEP 562
     return;
   }
   PyTypeObject* t = Py_TYPE(obj);
@@ -683,7 +705,11 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (found == nullptr || found != value || !class_number_read(s, as_type, name, found)) {
       if (is_heap(as_type)) read_type_attr(s, as_type, name, found);
     }
-    if (is_heap(t)) read_type_attr(s, t, name, _PyType_Lookup(t, name));
+    if (is_heap(t)) {
+      read_type_attr(s, t, name, _PyType_Lookup(t, name));
+      read_protocols(s, t);
+    }
+    if (found != nullptr && is_heap(Py_TYPE(found))) read_protocols(s, Py_TYPE(found));  // is it a descriptor?
     if (found != nullptr && found == value) reach(s, value);
     PyObject* meta = is_heap(as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
     if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) && value != found &&
@@ -708,6 +734,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     read_type_attr(s, t, g_str_getattribute, _PyType_Lookup(t, g_str_getattribute));
     if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
   }
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));  // is it a descriptor, and one that comes first?
   if (!outside_object(s, obj)) {
     if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
     return;
@@ -784,6 +811,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
 
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PyTypeObject* t = Py_TYPE(obj);
+  read_protocols(s, t);
   if (PyType_Check(obj)) {
     PyObject* d = PyObject_GetAttr(obj, g_str_dict);
     PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
@@ -809,9 +837,8 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   if (!outside_object(s, obj)) return;
-  if (t->tp_setattro != PyObject_GenericSetAttr && is_heap(t) && descr == nullptr) {
-    // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.
-  }
+  // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj) || is_heap(Py_TYPE(descr))) return;
     if (!first_time(s, kWriteAttr, obj, name)) return;

@@ -68,9 +68,9 @@ def lock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         args = args[1:]
     if name in ("__enter__", "acquire", "acquire_lock", "_acquire_restore"):
         waits = name != "acquire" or (not args and not kwargs) or args == (True,)
-        if not waits:
-            _taken(h, owner)
-        h.locks.append(owner)
+        taken = not waits and _taken(h, owner)
+        if not taken:
+            h.locks.append(owner)
     elif name in ("locked", "locked_lock", "_is_owned"):
         _taken(h, owner)
     elif name in ("__exit__", "release", "release_lock", "_release_save"):
@@ -82,15 +82,18 @@ def lock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return ABSENT
 
 
-def _taken(h: Handler, owner: Any) -> None:
-    """The program asks whether a lock is taken."""
-    if any(v is owner for v in h.locks) or not h.session.is_outside(owner):
-        return
+def _taken(h: Handler, owner: Any) -> bool:
+    """The program asks whether a lock is taken: whether it cannot have it."""
     asks = getattr(owner, "locked", None)
+    if any(v is owner for v in h.locks):
+        return asks is not None  # one without may be taken several times
+    if not h.session.is_outside(owner):
+        return asks is not None and bool(asks())
     if asks is None:
         h.refuse("it is asked whether a lock is taken", "Wait for it, or use `with`")
-    else:
-        again(h, asks, ())
+        return False
+    again(h, asks, ())
+    return bool(asks())
 
 
 def clock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -256,8 +259,11 @@ def torch_state(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         return h.recorder.sets(f, args, kwargs)
     if kwargs or not all(map(is_leaf, args)):
         for a in given:
-            h.session.touch(a)  # what it makes of objects is theirs
-        return ABSENT
+            h.session.touch(a)
+        result = _interp.watched(f, args, kwargs)
+        if result is None:
+            h.refuse(f"torch._C.{name} is called", "Do this outside of the compiled function")
+        return result  # what it makes of objects is theirs
     if not state_of_torch.is_question(name):
         h.refuse(f"torch._C.{name} is called", "Do this outside of the compiled function")
         return ABSENT

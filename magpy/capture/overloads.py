@@ -97,9 +97,11 @@ class Below:
         if not self._changed:
             return None
         looked: set[tuple[int, Any]] = {(id(v), None) for v, *_ in self._session.containers()}
-        for kind, v, name, _ in self._session.log():
+        for kind, v, name, value in self._session.log():
             if kind == "type_attr":
                 looked.update((id(c), name) for c in v.__mro__)
+            elif kind == "protocols":
+                looked.update((id(c), special) for c in v.__mro__ for special, _ in value)
             elif kind == "list_item":
                 looked.add((id(v), None))
             elif kind == "dict_key":

@@ -330,7 +330,10 @@ class Code:
                     if value is not None
                     else f"del {target}.cell_contents"
                 ]
-            setter = "setattr" if isinstance(e.obj, type) else "object.__setattr__"
+            # What a Python class does is done; the C type below it may have a way of its own.
+            own: Any = _interp.c_base(type(e.obj)).__setattr__
+            setter = "object.__setattr__" if own is object.__setattr__ else self.constant(own)
+            setter = "setattr" if isinstance(e.obj, type) else setter
             if value is None:
                 if isinstance(e.obj, type):
                     return [f"type.__delattr__({target}, {e.name!r})"]

@@ -430,6 +430,12 @@ class Analyzer:
         self.types.setdefault(id(t), (t, []))[1].append((name, value))
         self.anchor(value)
 
+    def protocols(self, t: Any, key: Any, pairs: Any) -> None:
+        """A class was asked for its special methods."""
+        self.types.setdefault(id(t), (t, []))[1].extend(pairs)
+        for _, value in pairs:
+            self.anchor(value)
+
     def super_attr(self, t: Any, key: Any, value: Any) -> None:
         """An attribute was looked up after a class in the MRO."""
         self.anchors["supers"].append((t, key[0], key[1], value))
@@ -739,6 +745,7 @@ _EVENTS = {
     "dict_key": Analyzer.dict_key,
     "link_dict": Analyzer.link_dict,
     "type_attr": Analyzer.type_attr,
+    "protocols": Analyzer.protocols,
     "super": Analyzer.super_attr,
     "attr_c": Analyzer.attr_c,
     "cell": Analyzer.cell,
