@@ -47,7 +47,7 @@ class Pending:
             return
         try:
             with runner.modes():
-                job = elsewhere.job(self.backend, runner.segment.graph, inputs)
+                job = elsewhere.job(self.backend, runner.segment.graph, runner.examples(inputs))
         except elsewhere.Unable as e:
             self.unable = str(e)
             return

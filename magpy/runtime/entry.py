@@ -273,6 +273,8 @@ class Runner:
                 faults.check("backend")
                 graph = self.segment.graph
                 graph.meta[STATIC_INPUTS] = len(self.fixed)
+                if self.backend is not eager:
+                    inputs = self.examples(inputs)
                 if sizes:
                     graph, inputs, places = with_sizes(graph, inputs)
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
@@ -292,6 +294,31 @@ class Runner:
         compiled = self.finished(compiled, places)
         self.use(compiled)
         return compiled
+
+    def examples(self, inputs: list[Any]) -> list[Any]:
+        """The inputs as results of operations, which they may be in another call.
+
+        Only of those AOTAutograd makes sure that it is not connected with what they were made of
+        where the graph needs no gradient for them: a backward pass may have been there before.
+        """
+        from torch._subclasses import FakeTensor
+
+        segment = self.segment
+        found = list(inputs)
+        with torch.enable_grad(), unheard():
+            for i in range(len(self.fixed), len(inputs)):
+                t = inputs[i]
+                if (
+                    isinstance(t, torch.Tensor)
+                    and type(t) in (torch.Tensor, FakeTensor)
+                    and t.requires_grad
+                    and t.is_leaf
+                    and t.layout is torch.strided
+                    and segment.memory[segment.inputs[i]] not in segment.changes
+                    and not (t.is_inference() or torch.is_inference_mode_enabled())
+                ):
+                    found[i] = t.view_as(t)
+        return found
 
     def finished(
         self, compiled: Callable[..., Any], places: list[tuple[int, Read, int]] | None = None
