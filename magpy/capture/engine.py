@@ -28,6 +28,18 @@ ADDS = (torch.Tensor.backward, torch.autograd.backward)
 # What runs the engine.
 RUNS = (*ADDS, torch.autograd.grad)
 
+# Where in the arguments it is said whether a graph of the pass itself is made.
+_CREATE_GRAPH = {torch.Tensor.backward: 3, torch.autograd.backward: 3, torch.autograd.grad: 4}
+
+
+def keeps_graph(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call runs the engine in such a way that what it gives can be differentiated."""
+    if func not in _CREATE_GRAPH:
+        return False
+    place = _CREATE_GRAPH[func]
+    return bool(kwargs.get("create_graph") or (len(args) > place and args[place]))
+
+
 _FIXED = (
     *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType),

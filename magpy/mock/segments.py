@@ -689,4 +689,20 @@ def cut(
         plan.segments.append(segment)
         plan.items.append(segment)
         plan.items.extend(views or ())
+    _keep_differentiable(plan)
     return plan
+
+
+def _keep_differentiable(plan: Plan) -> None:
+    """Lets Python run what the call itself differentiates in order to do so again.
+
+    A gradient penalty does.  What AOTAutograd makes has no second derivatives.
+    """
+    last = 0
+    for i, item in enumerate(plan.items):
+        step = item[0] if isinstance(item, tuple) else item
+        if isinstance(step, HostStep) and engine.keeps_graph(step.func, step.args, step.kwargs):
+            last = i
+    for item in plan.items[:last]:
+        if isinstance(item, Segment):
+            item.native = True
