@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp
+from magpy.errors import Refusal
 from magpy.mock.spec import Builder, Spec
 
 ABSENT = _interp.ABSENT
@@ -134,6 +135,9 @@ def end_state(
             effects.append(effect)
     for kind, obj, name, old in log:
         if kind == "write_attr":
+            if type(obj).__module__.partition(".")[0] == "numpy":
+                # It stands for an array, which gives out another one whenever it is asked.
+                raise Refusal(f"{name} of a numpy.{type(obj).__name__} is set")
             now = getattr(obj, name, ABSENT)
             if now is not ABSENT or old is not ABSENT:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))

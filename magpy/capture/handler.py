@@ -176,6 +176,8 @@ class Handler:
         for d in gc.get_referents(proxy):
             self.session.reach(d)
             self.session.touch(d)
+            if self.session.is_outside(proxy):
+                calls.again(self, opaque.behind, (proxy,))
 
     def finish_iterators(self, builder: Builder) -> None:
         """Notes how far the run went in outside iterators, and that it must go as far again."""

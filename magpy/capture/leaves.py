@@ -610,6 +610,13 @@ def _definer(owner: type, name: str) -> type:
     )
 
 
+def unbound(f: Any) -> Any:
+    """The function that takes the object to which a method is bound as its first argument."""
+    if isinstance(f, types.MethodType):
+        return f.__func__
+    return getattr(_interp.c_base(type(f.__self__)), f.__name__)
+
+
 def set_effect(f: Any, effect: Effect) -> None:
     """Registers a user's verdict on `f`."""
     _VERDICTS.pop(f, None)

@@ -13,6 +13,7 @@ import contextvars
 import datetime
 import decimal
 import functools
+import gc
 import numbers
 import operator
 import os
@@ -169,6 +170,11 @@ def decimal_context() -> tuple[Any, ...]:
     c = decimal.getcontext()
     traps = tuple(sorted(signal.__name__ for signal, on in c.traps.items() if on))
     return c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps
+
+
+def behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    """The dict that a mapping proxy shows."""
+    return gc.get_referents(proxy)[0]
 
 
 def time_zone() -> tuple[Any, ...]:

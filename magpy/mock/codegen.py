@@ -20,6 +20,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.effects import AttrEffect, ContainerEffect
+from magpy.capture.leaves import unbound
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.capture.trees import Sizes
@@ -378,13 +379,16 @@ class Code:
 
     def call_effect(self, step: EffectStep) -> list[str]:
         """A call that is redone for its effect."""
-        args = "(" + "".join(self.spec(a) + ", " for a in step.args) + ")"
+        given = [self.spec(a) for a in step.args]
         kwargs = "{" + ", ".join(f"{k!r}: {self.spec(v)}" for k, v in step.kwargs.items()) + "}"
-        func = (
-            self.outside(step.func)
-            if not isinstance(step.func, types.MethodType)
-            else self.constant(step.func)
-        )
+        f = step.func
+        owner = getattr(f, "__self__", None)
+        if owner is not None and id(owner) in self.analysis.relative:
+            # It is the method of another object in every call.
+            given.insert(0, self.outside(owner))
+            f = unbound(f)
+        func = self.constant(f) if isinstance(f, types.MethodType) else self.outside(f)
+        args = "(" + "".join(f"{a}, " for a in given) + ")"
         site = self.constant(support.call_at(step.sites, step.caller))
         return [f"{site}({func}, {args}, {kwargs})"]
 

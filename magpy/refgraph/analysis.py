@@ -12,6 +12,7 @@ import builtins
 import collections
 import copy
 import enum
+import functools
 import gc
 import itertools
 import operator
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import opaque
+from magpy.capture import leaves, opaque
 from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.memory import form_of
@@ -224,11 +225,7 @@ class Analyzer:
                 [(order.index(id(s.outside)), s.read, s.dim) for s in symbols.sources]
             )
             self.checks.append(("py", conditions, tuple(self.operand(v) for v in sources.values())))
-        for f, args, value in c.redo:
-            last = self.anchors["redo"][-1:]
-            # The same question again, with the same answer.
-            if not (last and last[0][0] is f and _same(last[0][1:3], (args, value))):
-                self.anchors["redo"].append((f, args, value, mode_of(value)))
+        self._asked_again()
         for array, before in c.arrays:
             self.checks.append(("py", array_unchanged(before), (self.operand(array),)))
         for obj, before in c.opaque:
@@ -241,8 +238,6 @@ class Analyzer:
                     (self.operand(iterator),),
                 )
             )
-        for memo, key, value, result in c.memos:
-            self.checks.append(("py", still_remembers(key, value, result), (("a", memo),)))
         anchors: dict[str, Any] = dict(self.anchors)
         anchors["dicts"] = list(self.dicts.values())
         anchors["types"] = list(self.types.values())
@@ -258,6 +253,40 @@ class Analyzer:
             self.sharing,
             conditions,
         )
+
+    def _asked_again(self) -> None:
+        """What the world answered to the run's questions."""
+        c = self.capture
+        for f, args, value in c.redo:
+            if self._asked_of_relative(f, args, value):
+                continue
+            last = self.anchors["redo"][-1:]
+            # The same question again, with the same answer.
+            if not (last and last[0][0] is f and _same(last[0][1:3], (args, value))):
+                self.anchors["redo"].append((f, args, value, mode_of(value)))
+        for memo, key, value, result in c.memos:
+            if id(memo) in self.relative:
+                raise Refusal("an lru_cache is called that is reached through the arguments")
+            self.checks.append(("py", still_remembers(key, value, result), (("a", memo),)))
+
+    def _asked_of_relative(self, f: Any, args: tuple[Any, ...], value: Any) -> bool:
+        """A question about an object that is another one in every call is asked of that."""
+        parts: list[Any] = []
+        places: list[tuple[int, Any]] = []
+        for i, v in enumerate((f, *args)):
+            owner = getattr(v, "__self__", None) if callable(v) else None
+            if owner is not None and id(owner) in self.relative:
+                places.append((i, self.operand(owner)))
+                v = leaves.unbound(v)
+            elif id(v) in self.relative:
+                places.append((i, self.operand(v)))
+                v = None
+            parts.append(v)
+        if not places:
+            return False
+        check = answers(tuple(parts), tuple(i for i, _ in places), value)
+        self.checks.append(("py", check, tuple(place for _, place in places)))
+        return True
 
     def _counter(self, step: HostStep) -> None:
         """A number in a dict, cell or class that is an input: it must be there, and of its type."""
@@ -652,6 +681,29 @@ def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
         if len(rest) < len(taken) or (length is not None and len(rest) != length):
             return False
         return all(_interp.leaf_equal(a, b) for a, b in zip(rest, taken, strict=False))
+
+    return check
+
+
+def answers(parts: tuple[Any, ...], places: tuple[int, ...], value: Any) -> Any:
+    """A check that a call gives this value.
+
+    Args:
+        parts: the function and its arguments; at some places nothing, or an unbound method.
+        places: where the objects that are checked go: there, or to the method.
+        value: what it gave.
+    """
+    exact = mode_of(value) == "leaf"
+
+    def check(*objects: Any) -> bool:
+        call = list(parts)
+        for i, v in zip(places, objects, strict=True):
+            call[i] = v if call[i] is None else functools.partial(call[i], v)
+        try:
+            found = call[0](*call[1:])
+        except Exception:  # noqa: BLE001 - it did not raise
+            return False
+        return _interp.leaf_equal(found, value) if exact else found is value
 
     return check
 

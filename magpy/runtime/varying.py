@@ -20,6 +20,7 @@ import torch
 
 from magpy.capture.session import Varying
 from magpy.capture.symbols import Dims
+from magpy.runtime.places import evaluated
 
 # Sizes of 0 and 1 stand for themselves: operations treat them differently (broadcasting).
 _SMALLEST = 2
@@ -84,11 +85,11 @@ class Memory:
                 place = (id(holder) if expr is None else expr, key)
                 if place in self._outside:
                     continue
-                now = _number_at(holder if expr is None else _evaluated(expr, space, given), key)
+                now = _number_at(holder if expr is None else evaluated(expr, space, given), key)
                 if type(now) is type(before) and now != before:
                     self._outside[place] = expr, space, holder, key
         found = (
-            (holder if expr is None else _evaluated(expr, space, given), key)
+            (holder if expr is None else evaluated(expr, space, given), key)
             for expr, space, holder, key in self._outside.values()
         )
         return [(holder, key) for holder, key in found if _number_at(holder, key) is not None]
@@ -101,7 +102,7 @@ class Memory:
                 if expr in given:
                     continue  # an argument
                 if expr not in seen:
-                    seen[expr] = _evaluated(expr, info.mock.__globals__, given)
+                    seen[expr] = evaluated(expr, info.mock.__globals__, given)
                 v = seen[expr]
                 if _has_symbols(v):
                     self._differ((expr,), (meta.shape, meta.strides), _form(v))
@@ -154,14 +155,6 @@ def _form(v: Any) -> Form:
 
 def _mask(bits: Iterable[bool]) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
-
-
-def _evaluated(expr: str, space: dict[str, Any], given: dict[str, Any]) -> Any:
-    """What is at a place in this call, or None."""
-    try:
-        return eval(expr, space, given)
-    except Exception:  # noqa: BLE001 - this call's objects are of another shape
-        return None
 
 
 def _number_at(holder: Any, key: Any) -> Any:
