@@ -24,7 +24,7 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp
-from magpy.capture import attribution, effect_calls, leaves, opaque, transforms
+from magpy.capture import attribution, effect_calls, leaves, native, opaque, transforms
 from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import container_states, written_places
 from magpy.capture.leaves import Effect
@@ -185,6 +185,15 @@ def saved_hooks(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             "Set them outside of the compiled function",
         )
     return f(*args, **kwargs)
+
+
+def dynamo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """TorchDynamo, also below `torch.cond`: what it compiles must not see that a run is watched."""
+    h.refuse(f"{leaves.name_of(f)} is called, which runs TorchDynamo")
+    with h.recorder.aside():
+        result = f(*args, **kwargs)
+    native.find_dynamo()
+    return result
 
 
 def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -563,5 +572,6 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.TRANSFORM_READ: transform_read,
     Effect.CHECKPOINT: checkpoint,
     Effect.SAVED: saved_hooks,
+    Effect.DYNAMO: dynamo,
     Effect.ASIDE: aside,
 }

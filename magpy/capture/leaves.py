@@ -75,6 +75,7 @@ class Effect(Enum):
     TRANSFORM_READ = auto()  # asks which transforms are active
     CHECKPOINT = auto()  # torch.utils.checkpoint: a block that is computed again in a backward pass
     SAVED = auto()  # sets hooks of saved tensors
+    DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
 
 
@@ -356,6 +357,11 @@ def register_python(f: Callable[..., Any], effect: Effect) -> None:
     code = _code_of(f)
     if code is None:
         raise TypeError(f"{f!r} is not a Python function")
+    register_code(code, effect)
+
+
+def register_code(code: types.CodeType, effect: Effect) -> None:
+    """Makes calls of Python functions with this code go to the handler as a whole."""
     _WHOLE_PYTHON[code] = effect
 
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import collections
 import functools
 import os
+import sys
 import types
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
@@ -40,6 +43,14 @@ _MACHINERY = (
 )
 
 
+def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The functions that are defined in a function."""
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            yield c
+            yield from _inner(c)
+
+
 @functools.cache
 def prepare() -> None:
     """Connects the native parts with the Python ones, once per process."""
@@ -58,6 +69,8 @@ def prepare() -> None:
     transforms.register()
     leaves.set_effect(torch._C._autograd._push_saved_tensors_default_hooks, Effect.SAVED)
     leaves.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
+    for compiles in (torch.compile, torch.cond):
+        leaves.register_python(compiles, Effect.DYNAMO)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     skip = [
@@ -79,3 +92,25 @@ def prepare() -> None:
     )
     for code in leaves.python_leaves():
         _interp.set_leaf_code(code, int(Leaf.HANDLER))
+
+
+# Modules that run TorchDynamo, and the functions in which they do.
+_DYNAMO: dict[str, Callable[[Any], list[types.CodeType]]] = {
+    "torch._dynamo.eval_frame": lambda m: [
+        c for c in _inner(m._TorchDynamoContext.__call__.__code__) if c.co_name == "compile_wrapper"
+    ],
+    "torch.nn.attention.flex_attention": lambda m: [m.flex_attention.__code__],
+}
+_found: set[str] = set()
+
+
+def find_dynamo() -> None:
+    """Has calls that run TorchDynamo go to the handler, once what they need is imported."""
+    for name, codes in _DYNAMO.items():
+        module: Any = sys.modules.get(name)
+        if name in _found or getattr(getattr(module, "__spec__", None), "_initializing", True):
+            continue
+        _found.add(name)
+        for code in codes(module):
+            leaves.register_code(code, Effect.DYNAMO)
+            _interp.set_leaf_code(code, int(Leaf.HANDLER))

@@ -10,8 +10,9 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -70,6 +71,8 @@ from magpy.capture.whole import Whole
 from magpy.errors import Refusal, hide_frames
 from magpy.runtime import faults
 
+_push: Any = torch.overrides._push_mode
+_pop: Any = torch.overrides._pop_mode
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL = 1, 2, 4, 8, 16, 32
 
 
@@ -346,6 +349,22 @@ class Recorder(TorchFunctionMode):
             raise
         finally:
             _interp.resume()
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Takes this mode off the thread's stack, with those that the program has put above it."""
+        above: list[Any] = []
+        while (mode := _pop()) is not self:
+            above.insert(0, mode)
+        try:
+            for mode in above:
+                _push(mode)
+            yield
+        finally:
+            for _ in above:
+                _pop()
+            for mode in (self, *above):
+                _push(mode)
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = dispatched(self, func, types, args, kwargs)

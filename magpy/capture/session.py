@@ -19,7 +19,7 @@ from magpy.capture import attribution, effect_calls, memory, opaque
 from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
 from magpy.capture.handler import Handler
 from magpy.capture.looks import unheard
-from magpy.capture.native import prepare
+from magpy.capture.native import find_dynamo, prepare
 from magpy.capture.steps import Record
 from magpy.capture.symbols import Dims, Symbols
 from magpy.errors import Refusal
@@ -112,6 +112,7 @@ def run(
     out = Outcome()
     try:
         prepare()
+        find_dynamo()
         symbols = None
         if varying is not None and (varying.sizes or varying.numbers):
             symbols = Symbols(varying.sizes)
