@@ -1,8 +1,8 @@
 // What the parts of the session share: its structures, the small tests on objects, and the operations on outside objects.
 //
 // Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour beyond a few lines.  Included
-// by session.cpp (the Python type), session_state.cpp (outside objects), session_events.cpp and session_calls.cpp (what the
-// probes report) only.
+// by session.cpp (the Python type), session_state.cpp (outside objects), session_attributes.cpp (attributes and classes),
+// session_events.cpp and session_calls.cpp (what the probes report) only.
 #pragma once
 
 #include "leaf.h"
@@ -206,6 +206,8 @@ void read_bases(Session* s, PyObject* cls);
 void read_type(Session* s, PyObject* o);
 // The interpreter, or C code, asks a class for its special methods.
 void read_protocols(Session* s, PyTypeObject* t);
+// C code takes the name of a class into a text.
+void read_name(Session* s, PyTypeObject* t);
 // An object is compared with another by C code.
 void touch_compared(Session* s, PyObject* o);
 // A frame object is given to the program.
@@ -216,6 +218,8 @@ void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now);
 inline Triple place_of_number(PyObject* holder, PyObject* key) {
   return Triple{reinterpret_cast<uintptr_t>(holder), reinterpret_cast<uintptr_t>(key), 0};
 }
+// Whether the code that runs now is one that reads and stores this name.
+bool counts_here(PyObject* name);
 // What identifies a counter: the code that both reads and stores the name.
 Triple counter_key(PyCodeObject* code, PyObject* name);
 // A counter was read: true when it became an input, which take_replaced then gives.

@@ -16,6 +16,7 @@ import torch
 
 from magpy import _tensor
 from magpy.capture.looks import unheard
+from magpy.capture.operations import OF_MEMORY, OF_TENSOR
 from magpy.capture.steps import Nested, Record, Var, Wrapped
 from magpy.capture.symbols import Dims, Symbols
 from magpy.capture.transforms import wrapped
@@ -121,6 +122,19 @@ class Identity:
         self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
         self._versions[var] = _tensor.tensor_version(tensor)
         return var
+
+    def unguarded(self, args: tuple[Any, ...], name: str) -> bool:
+        """Whether a read of metadata depends on what no guard on a tensor covers."""
+        if name not in OF_MEMORY and name not in OF_TENSOR:
+            return False
+        record = self._record
+        found = [self.known(v) for v in args if isinstance(v, torch.Tensor)]
+        if any(v in record.inputs for v in found if v is not None):
+            return True
+        if name in OF_TENSOR:
+            return False
+        outside = {record.storages.get(v, 0) for v in record.inputs}
+        return any(record.storages.get(v, 0) in outside for v in found if v is not None)
 
     def fresh(self, result: Any) -> list[Any]:
         """The tensors in a result that come from nothing that was seen."""

@@ -33,8 +33,6 @@ from magpy.capture.operations import (
     INSIDE_METHODS,
     METADATA,
     MODE_SETTERS,
-    OF_MEMORY,
-    OF_TENSOR,
     SHAPE_READS,
     SPLITS,
     STATIC_RESULT,
@@ -449,7 +447,7 @@ class Recorder(TorchFunctionMode):
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
         self._metadata_read(args, name)
         result = func(*args, **kwargs)
-        if self.refusal is None and self._unguarded(args, name):
+        if self.refusal is None and self.tensors.unguarded(args, name):
             try:
                 with unheard():
                     return self._asked_again(func, args, name, result)
@@ -469,19 +467,6 @@ class Recorder(TorchFunctionMode):
                 continue
             if self._is_outside(a):
                 self.tensors.var_of(a)
-
-    def _unguarded(self, args: tuple[Any, ...], name: str) -> bool:
-        """Whether a read of metadata depends on what no guard on a tensor covers."""
-        if name not in OF_MEMORY and name not in OF_TENSOR:
-            return False
-        record = self.record
-        found = [self.tensors.known(v) for v in args if isinstance(v, torch.Tensor)]
-        if any(v in record.inputs for v in found if v is not None):
-            return True
-        if name in OF_TENSOR:
-            return False
-        outside = {record.storages.get(v, 0) for v in record.inputs}
-        return any(record.storages.get(v, 0) in outside for v in found if v is not None)
 
     def _asked_again(self, func: Any, args: tuple[Any, ...], name: str, result: Any) -> Any:
         """What a tensor says that no guard on it covers: every call asks again, at this place.

@@ -1,0 +1,383 @@
+// Attributes and classes: what the session makes of a read, a write or a look at the class of an object.
+//
+// Owns: how an attribute is found (instance dict, class, descriptor, metaclass, module) in terms of events, and the special methods
+// that C code and the interpreter ask a class for.  Does not own: containers, snapshots and what is outside (session_state.cpp).
+// Called by session_events.cpp and session_calls.cpp.
+
+#include "classes.h"
+#include "dispatch.h"
+#include "leaf.h"
+#include "session_impl.h"
+
+namespace magpy {
+
+// Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
+static bool written(Session* s, PyObject* obj, PyObject* name) {
+  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
+}
+
+void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
+  if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
+  emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
+}
+
+void read_bases(Session* s, PyObject* cls) {
+  auto* t = reinterpret_cast<PyTypeObject*>(cls);
+  // The guard on a class compares its MRO whichever attribute was looked up.
+  if (PyType_Check(cls) && is_heap(t)) read_type_attr(s, t, g_str_class, _PyType_Lookup(t, g_str_class));
+}
+
+void read_type(Session* s, PyObject* o) {
+  PyTypeObject* t = Py_TYPE(o);
+  if (!is_heap(t) || written(s, o, g_str_class)) return;
+  if (known_outside(s, o) && first_time(s, kType, o, nullptr)) emit(s, kType, o, nullptr, reinterpret_cast<PyObject*>(t));
+  read_bases(s, reinterpret_cast<PyObject*>(t));
+}
+
+// What the interpreter and C code look for in the class of an object: the special methods of the data model, and the protocols of
+// the standard library, of numpy and of torch.
+static const char* const kProtocolNames =
+    "__new__ __init__ __del__ __init_subclass__ __class_getitem__ __mro_entries__ __prepare__ __set_name__ __match_args__ "
+    "__getattr__ __getattribute__ __setattr__ __delattr__ __dir__ __get__ __set__ __delete__ __instancecheck__ __subclasscheck__ "
+    "__repr__ __str__ __bytes__ __format__ __hash__ __bool__ __call__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ "
+    "__len__ __length_hint__ __getitem__ __setitem__ __delitem__ __missing__ __iter__ __next__ __reversed__ __contains__ "
+    "__add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __matmul__ __rmatmul__ __imatmul__ "
+    "__truediv__ __rtruediv__ __itruediv__ __floordiv__ __rfloordiv__ __ifloordiv__ __mod__ __rmod__ __imod__ "
+    "__divmod__ __rdivmod__ __pow__ __rpow__ __ipow__ __lshift__ __rlshift__ __ilshift__ __rshift__ __rrshift__ __irshift__ "
+    "__and__ __rand__ __iand__ __xor__ __rxor__ __ixor__ __or__ __ror__ __ior__ __neg__ __pos__ __abs__ __invert__ "
+    "__complex__ __int__ __float__ __index__ __round__ __trunc__ __floor__ __ceil__ "
+    "__enter__ __exit__ __await__ __aiter__ __anext__ __aenter__ __aexit__ __buffer__ "
+    "__fspath__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __module__ "
+    "__array__ __array_interface__ __array_struct__ __array_ufunc__ __array_function__ __array_priority__ __dlpack__ "
+    "__torch_function__ __torch_dispatch__";
+
+// C code takes the name of a class into a text.
+void read_name(Session* s, PyTypeObject* t) {
+  static PyObject* const qualname = PyUnicode_InternFromString("__qualname__");
+  static PyObject* const module = PyUnicode_InternFromString("__module__");
+  if (!is_heap(t) || qualname == nullptr || module == nullptr) return;
+  read_type_attr(s, t, module, _PyType_Lookup(t, module));
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  if (written(s, cls, qualname) || !first_time(s, kAttrC, cls, qualname)) return;
+  emit(s, kAttrC, cls, qualname, reinterpret_cast<PyHeapTypeObject*>(t)->ht_qualname);
+}
+
+// What is done with an object of a Python class follows from the methods that the class has, and from those that it does not have.
+void read_protocols(Session* s, PyTypeObject* t) {
+  static PyObject* const names = [] {
+    PyObject* text = PyUnicode_FromString(kProtocolNames);
+    PyObject* all = text ? PyUnicode_Split(text, nullptr, -1) : nullptr;
+    Py_XDECREF(text);
+    for (Py_ssize_t i = 0; all != nullptr && i < PyList_GET_SIZE(all); ++i) PyUnicode_InternInPlace(&PyList_GET_ITEM(all, i));
+    return all;
+  }();
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  if (!is_heap(t) || !first_time(s, kProtocols, cls, nullptr)) return;
+  const Py_ssize_t n = names ? PyList_GET_SIZE(names) : 0;
+  PyObject* pairs = PyTuple_New(n);
+  for (Py_ssize_t i = 0; pairs != nullptr && i < n; ++i) {
+    PyObject* name = PyList_GET_ITEM(names, i);
+    PyObject* found = _PyType_Lookup(t, name);
+    PyObject* pair = PyTuple_Pack(2, name, found ? found : g_absent);
+    if (pair == nullptr) {
+      Py_CLEAR(pairs);
+      break;
+    }
+    PyTuple_SET_ITEM(pairs, i, pair);
+  }
+  if (n == 0 || pairs == nullptr) {
+    Py_XDECREF(pairs);
+    fail(s, "protocols");
+    return;
+  }
+  emit(s, kProtocols, cls, nullptr, pairs);
+  Py_DECREF(pairs);
+  if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
+}
+
+void touch_compared(Session* s, PyObject* o) {
+  if (is_leaf(o)) return;
+  PyTypeObject* t = Py_TYPE(o);
+  if (is_heap(t) && t->tp_richcompare == PyBaseObject_Type.tp_richcompare)
+    read_protocols(s, t);  // it is equal to itself only
+  else
+    touch(s, o, true);
+}
+
+// Likewise of a number that a class, or what it derives from, holds.  False: its value is to be compared.
+static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObject* value) {
+  if (!is_heap(t) || !may_count(value)) return false;
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  const bool input = s->tracked->find(value) != s->tracked->end();
+  if (!input && !counts_here(name) && s->varying->count(place_of_number(cls, name)) == 0) return false;
+  auto seen = [&](PyTypeObject* o, Kind kind) {
+    return s->seen->count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name), kind}) != 0;
+  };
+  PyTypeObject* owner = nullptr;
+  bool hidden = false;  // the run may have taken it away where it hid the one that is found now
+  for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro) && owner == nullptr; ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (is_heap(base) && base->tp_dict != nullptr && PyDict_GetItemWithError(base->tp_dict, name) == value)
+      owner = base;
+    else
+      hidden = hidden || seen(base, kWriteType);
+  }
+  if (owner == nullptr || (owner->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0) return false;
+  if (hidden && input) rely_on(s, value);
+  if (hidden || (!input && (seen(owner, kWriteType) || !first_time(s, kTypeAttr, cls, name)))) return false;
+  // One number may be found through several classes, each of which must come by it in the same way.
+  if (!input || owner != t) {
+    PauseGuard pause;
+    PyObject* r = PyObject_CallMethod(s->handler, "inherits", "OO", cls, name);
+    if (r == nullptr) fail(s, "inherits");
+    Py_XDECREF(r);
+  }
+  if (input) return true;
+  PyObject* fresh;
+  {
+    PauseGuard pause;
+    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cls, name, value);
+  }
+  if (fresh == nullptr || PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(owner), name, fresh) < 0) {
+    Py_XDECREF(fresh);
+    fail(s, "counter");
+    return true;
+  }
+  Py_XSETREF(s->replaced, fresh);
+  return true;
+}
+
+static PyObject* instance_dict(Session* s, PyObject* obj) {
+  PyTypeObject* t = Py_TYPE(obj);
+  if (PyType_Check(obj)) return nullptr;
+  if (PyModule_Check(obj)) return PyModule_GetDict(obj);
+#if PY_VERSION_HEX >= 0x030C0000
+  bool has = (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) != 0 || t->tp_dictoffset != 0;
+#else
+  bool has = t->tp_dictoffset != 0;
+#endif
+  if (!has) return nullptr;
+  PyObject* d = PyObject_GenericGetDict(obj, nullptr);
+  if (d == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  // The object holds its dict as long as it lives, and outside objects are held.
+  Py_DECREF(d);
+  if (!PyDict_Check(d)) return nullptr;
+  if (s->outside->emplace(d, true).second) Py_INCREF(d);
+  if (!PyModule_Check(obj) && first_time(s, kLinkDict, obj, nullptr)) emit(s, kLinkDict, obj, nullptr, d);
+  return d;
+}
+
+bool outside_object(Session* s, PyObject* o) {
+  if (PyModule_Check(o)) return true;
+  if (PyFunction_Check(o)) return s->made->find(o) == s->made->end();
+  return known_outside(s, o);
+}
+
+// Whether it is not the object's own dict that gives the attribute.
+static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
+  if (!outside_object(s, obj)) return false;
+  PyObject* d = instance_dict(s, obj);
+  if (d != nullptr && PyDict_GetItemWithError(d, name) != nullptr) return false;
+  PyErr_Clear();
+  return true;
+}
+
+static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* value) {
+  PauseGuard pause;
+  PyObject* self_class = PyObject_GetAttrString(super, "__self_class__");
+  PyObject* this_class = PyObject_GetAttrString(super, "__thisclass__");
+  if (self_class != nullptr && this_class != nullptr && PyType_Check(self_class)) {
+    PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class)->tp_mro;
+    PyObject* found = nullptr;
+    bool after = false;
+    for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro) && found == nullptr; ++i) {
+      PyObject* cls = PyTuple_GET_ITEM(mro, i);
+      if (after && PyType_Check(cls)) {
+        PyObject* d = PyObject_GetAttr(cls, g_str_dict);  // a mapping proxy; static types have no tp_dict of their own on 3.12+
+        PyObject* v = d ? PyObject_GetItem(d, name) : nullptr;
+        if (v == nullptr) PyErr_Clear();
+        Py_XDECREF(d);
+        if (v != nullptr) {
+          found = v;
+          Py_DECREF(v);
+        }
+      }
+      if (cls == this_class) after = true;
+    }
+    if (first_time(s, kSuper, self_class, name)) {
+      PyObject* key = PyTuple_Pack(2, this_class, name);
+      if (key != nullptr) emit(s, kSuper, self_class, key, found);
+      Py_XDECREF(key);
+      // A second class in the same chain asks under the same name: it must not be taken for seen.
+      s->seen->erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
+    }
+    if (found != nullptr && found == value) reach(s, value);
+  } else {
+    PyErr_Clear();
+  }
+  Py_XDECREF(self_class);
+  Py_XDECREF(this_class);
+}
+
+void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+  if (PyModule_Check(obj)) {
+    PyObject* d = instance_dict(s, obj);
+    if (d == nullptr) return;
+    PyObject* in_dict = PyDict_GetItemWithError(d, name);
+    read_dict(s, d, name, in_dict);
+    if (in_dict == nullptr) read_dict(s, d, g_str_getattr, PyDict_GetItemWithError(d, g_str_getattr));  // PEP 562
+    return;
+  }
+  PyTypeObject* t = Py_TYPE(obj);
+  if (PyType_Check(obj)) {
+    auto* as_type = reinterpret_cast<PyTypeObject*>(obj);
+    PyObject* found = _PyType_Lookup(as_type, name);
+    if (found == nullptr || found != value || !class_number_read(s, as_type, name, found)) {
+      if (is_heap(as_type)) read_type_attr(s, as_type, name, found);
+    }
+    if (is_heap(t)) {
+      read_type_attr(s, t, name, _PyType_Lookup(t, name));
+      read_protocols(s, t);
+    }
+    if (found != nullptr && is_heap(Py_TYPE(found))) read_protocols(s, Py_TYPE(found));  // is it a descriptor?
+    if (found != nullptr && found == value) reach(s, value);
+    PyObject* meta = is_heap(as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
+    if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) && value != found &&
+        (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type)) {
+      // What the class itself holds in C: its name, its bases, its dict.
+      if (value == as_type->tp_mro)
+        read_bases(s, obj);
+      else if (name != g_str_dict && !written(s, obj, name) && first_time(s, kAttrC, obj, name))
+        emit(s, kAttrC, obj, name, value);
+      reach(s, value);
+    }
+    return;
+  }
+  if (t == &PySuper_Type) {
+    super_read(s, obj, name, value);
+    return;
+  }
+  PyObject* descr = _PyType_Lookup(t, name);
+  if (is_heap(t)) {
+    if (descr == nullptr || descr != value || !read_from_class(s, obj, name) || !class_number_read(s, t, name, descr))
+      read_type_attr(s, t, name, descr);
+    read_type_attr(s, t, g_str_getattribute, _PyType_Lookup(t, g_str_getattribute));
+    if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
+  }
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));  // is it a descriptor, and one that comes first?
+  if (!outside_object(s, obj)) {
+    if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
+    return;
+  }
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
+  if (name == g_str_class) {
+    read_type(s, obj);
+    return;
+  }
+  if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
+    if (Py_TYPE(descr) == &PyProperty_Type) return;
+    if (is_heap(Py_TYPE(descr))) return;  // a descriptor written in Python: its frame is watched
+    if (name == g_str_dict) {
+      instance_dict(s, obj);
+      return;
+    }
+    if (is_tensor(obj)) return;
+    if (written(s, obj, name) || !first_time(s, kAttrC, obj, name)) return;
+    emit(s, kAttrC, obj, name, value);
+    reach(s, value);
+    return;
+  }
+  // Torch's own methods are not looked for in a tensor's dict; what a subclass says may be there too.
+  if (is_tensor(obj) && descr != nullptr && descr == _PyType_Lookup(g_tensor_type, name)) return;
+  PyTypeObject* base = c_base(t);
+  if (base->tp_getattro != PyObject_GenericGetAttr && base->tp_getattro != nullptr && !PyMethod_Check(obj)) {
+    touch(s, obj, false);  // attributes that C code looks up in its own way
+    return;
+  }
+  PyObject* d = instance_dict(s, obj);
+  PyObject* in_dict = nullptr;
+  if (d != nullptr) {
+    in_dict = PyDict_GetItemWithError(d, name);
+    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+    if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
+  }
+  if (in_dict == nullptr && descr != nullptr && descr == value) reach(s, value);
+  if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
+    emit(s, kAttrC, obj, name, value);
+    reach(s, value);
+  }
+}
+
+void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+  PyTypeObject* t = Py_TYPE(obj);
+  read_protocols(s, t);
+  if (PyType_Check(obj)) {
+    PyObject* d = PyObject_GetAttr(obj, g_str_dict);
+    PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
+    PyErr_Clear();
+    // Only what is there can be deleted.
+    if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
+      read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
+    if (first_time(s, kWriteType, obj, name)) emit(s, kWriteType, obj, name, old);
+    Py_XDECREF(old);
+    Py_XDECREF(d);
+    return;
+  }
+  PyObject* descr = _PyType_Lookup(t, name);
+  if (is_heap(t)) read_type_attr(s, t, name, descr);
+  if (descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type && !is_tensor(obj) && PyObject_CheckBuffer(obj)) {
+    // An array copies what it is given (`a.real = v`).
+    if (tracked(s, obj) && value != nullptr) {
+      Py_XDECREF(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
+    } else {
+      if (value != nullptr) rely_on(s, value);
+      touch(s, obj, false);
+    }
+    return;
+  }
+  if (!outside_object(s, obj)) return;
+  // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));
+  if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
+    if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj) || is_heap(Py_TYPE(descr))) return;
+    if (!first_time(s, kWriteAttr, obj, name)) return;
+    PauseGuard pause;
+    PyObject* old = PyObject_GetAttr(obj, name);
+    if (old == nullptr) PyErr_Clear();
+    // Before the first write: what is there is what was there.
+    if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
+    emit(s, kWriteAttr, obj, name, old);
+    Py_XDECREF(old);
+    return;
+  }
+  PyObject* d = instance_dict(s, obj);
+  if (d == nullptr) return;
+  dict_store(s, d, name, value);
+}
+
+// The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.
+void method_origin(Session* s, PyFunctionObject* func, PyObject* self) {
+  PyTypeObject* t = PyType_Check(self) ? reinterpret_cast<PyTypeObject*>(self) : Py_TYPE(self);
+  if (!is_heap(t)) return;
+  if (!first_time(s, kFunc, reinterpret_cast<PyObject*>(func), reinterpret_cast<PyObject*>(t))) return;
+  PyObject* name = reinterpret_cast<PyCodeObject*>(func->func_code)->co_name;
+  PyObject* found = _PyType_Lookup(t, name);
+  if (found != nullptr) {
+    read_type_attr(s, t, name, found);
+    if (found == reinterpret_cast<PyObject*>(func)) return;
+  }
+  PyObject* mro = t->tp_mro;
+  for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(mro, i));
+    if (!PyType_Check(reinterpret_cast<PyObject*>(base)) || !is_heap(base) || base->tp_dict == nullptr) continue;
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    while (PyDict_Next(base->tp_dict, &pos, &k, &v))
+      if (v == reinterpret_cast<PyObject*>(func) && PyUnicode_Check(k)) read_type_attr(s, t, k, _PyType_Lookup(t, k));
+  }
+}
+
+}  // namespace magpy
