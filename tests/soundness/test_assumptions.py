@@ -305,6 +305,22 @@ def test_what_an_effect_calls_changes_is_seen_by_the_next_call():
     assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
+@pytest.mark.parametrize("backend, kept", [("eager", True), ("aot_eager", False)])
+def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
+    layer = torch.nn.Linear(2, 1, bias=False)
+    torch.nn.init.ones_(layer.weight)
+    f = compiled(lambda t: layer(t), backend=backend)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        old = [f(torch.ones(1, 2)).item() for _ in range(2)]
+        with torch.no_grad():
+            layer.weight.mul_(2)
+        new = f(torch.ones(1, 2)).item()
+    assert old == [2.0, 2.0]
+    assert new == (2.0 if kept else 4.0), "eager's context keeps what it made of the old weight"
+    assert served(f) == 2
+    assert f(torch.ones(1, 2)).item() == 4.0
+
+
 def test_an_effect_that_raises_later_ends_the_call():
     total, broken = torch.zeros(3), []
 
