@@ -379,6 +379,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   {
     ErrorGuard error;
     if (PyType_Check(f)) read_classes(s, f, true);  // it makes an object
+    for (Py_ssize_t i = 0; i < npos + nkw; ++i)
+      if (is_tensor(args[i])) read_protocols(s, Py_TYPE(args[i]));
     leaf = classify(s, f, nullptr);
     self = bound_self(f);
     for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)

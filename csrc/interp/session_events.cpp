@@ -21,8 +21,11 @@ bool is_sequence(PyObject* v) { return PyTuple_Check(v) || PyList_Check(v); }
 void operands_pre(PyObject* a, PyObject* b, bool deep) {
   Session* s = tls_session;
   ++s->events;
-  if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
+  if (is_leaf(a) && is_leaf(b)) return;
   ErrorGuard error;
+  for (PyObject* v : {a, b})
+    if (is_tensor(v)) read_protocols(s, Py_TYPE(v));
+  if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
   if (!deep && is_sequence(a) && is_sequence(b)) {
     touch_kept(s, a, false);
     touch_kept(s, b, false);
@@ -288,9 +291,10 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     rely_on(s, key);
   }
   tls_c_call = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
-  if (!is_tensor(obj)) {
+  {
     ErrorGuard error;
-    read_protocols(s, Py_TYPE(obj));
+    for (PyObject* v : {obj, key})
+      if (!is_leaf(v)) read_protocols(s, Py_TYPE(v));
   }
   if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
   ErrorGuard error;
@@ -501,6 +505,10 @@ void on_raised(PyObject* a, PyObject* b) {
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
   Session* s = tls_session;
+  if (!is_leaf(a)) {
+    ErrorGuard error;
+    read_protocols(s, Py_TYPE(a));
+  }
   // The truth of a tracked value was checked when it was taken.
   if (result == nullptr || PyBool_Check(result) || !tracked(s, a)) return result;
   return derive(s, "unary", op, a, nullptr, result);

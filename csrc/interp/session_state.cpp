@@ -344,8 +344,9 @@ void touch_content(Session* s, PyObject* o, Seen& seen) {
 }
 
 void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
-  if (is_leaf(o) || PyModule_Check(o) || PyFunction_Check(o) || is_tensor(o)) return;
+  if (is_leaf(o) || PyModule_Check(o) || PyFunction_Check(o)) return;
   read_protocols(s, Py_TYPE(o));
+  if (is_tensor(o)) return;
   if (PyType_Check(o)) {
     // It may make objects of the class.
     read_protocols(s, reinterpret_cast<PyTypeObject*>(o));

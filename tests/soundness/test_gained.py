@@ -5,6 +5,8 @@ Owns: whole programs. Does not own attributes in general (test_outside.py, test_
 PYTEST_DONT_REWRITE: the programs must be what they look like.
 """
 
+# ruff: noqa: E501
+
 import pytest
 
 from tests.fuzz import __main__ as fuzz
@@ -533,3 +535,79 @@ def test_what_a_class_gets_is_seen(name):
     report = fuzz.report_on(PROGRAMS[name], 0)
     assert report.finding is None
     assert bool(report.hits) is (name not in NO_HITS), report.reasons
+
+
+#: (what the call does, the name of torch.Tensor that is another one afterwards, what it is then).
+OF_TENSORS = [
+    ("x + 1", "__add__", "lambda s, o: torch.ones(3)"),
+    ("1 + x", "__radd__", "lambda s, o: torch.ones(3)"),
+    ("x[0]", "__getitem__", "lambda s, o: torch.ones(3)"),
+    ("len(x)", "__len__", "lambda s: 7"),
+    ("x if x.sum() else x + 1", "__bool__", "lambda s: False"),
+    ("-x", "__neg__", "lambda s: torch.ones(3)"),
+    ("x @ x", "__matmul__", "lambda s, o: torch.ones(3)"),
+    ("x.relu()", "relu", "lambda s: torch.ones(3)"),
+    ("x == 1", "__eq__", "lambda s, o: 5"),
+    ("float(x[0])", "__float__", "lambda s: 9.0"),
+    ("int(x[0])", "__int__", "lambda s: 9"),
+    ("f'{x[0]:.1f}'", "__format__", "lambda s, f: 'q'"),
+    ("str(x)", "__repr__", "lambda s, **k: 'q'"),
+    ("list(x)", "__iter__", "lambda s: iter([1])"),
+    ("1 in x", "__contains__", "lambda s, o: False"),
+    ("x.shape", "shape", "property(lambda s: 5)"),
+    ("x.mean()", "mean", "lambda s: torch.ones(3)"),
+    ("torch.mean(x)", "mean", "lambda s: torch.ones(3)"),
+    ("x.to(torch.float64)", "to", "lambda s, d: s"),
+    ("bool(x[0])", "__bool__", "lambda s: False"),
+    ("x.item() if x.dim() == 0 else x.sum().item()", "item", "lambda s: 4"),
+    ("x.T", "T", "property(lambda s: 3)"),
+    ("x.new_zeros(2)", "new_zeros", "lambda s, n: 3"),
+    ("x.size(0)", "size", "lambda s, n: 8"),
+    ("[*x]", "__iter__", "lambda s: iter([1])"),
+    ("max(x, x)", "__gt__", "lambda s, o: 1/0"),
+    ("sum([x, x])", "__radd__", "lambda s, o: torch.ones(3)"),
+    ("abs(x)", "__abs__", "lambda s: 3"),
+    ("x ** 2", "__pow__", "lambda s, o: 3"),
+    ("round(x[0])", "__round__", "lambda s: 3"),
+    ("np.asarray(x)", "__array__", "lambda s, *a, **k: np.ones(2)"),
+    ("hash(x) == 3", "__hash__", "lambda s: 3"),
+    ("x.device.type", "device", "property(lambda s: torch.device('meta'))"),
+    ("isinstance(x, torch.Tensor)", "zzz", "1"),
+    ("x.requires_grad", "requires_grad", "property(lambda s: 4)"),
+    ("x.data", "data", "property(lambda s: 4)"),
+    ("x.grad", "grad", "property(lambda s: 4)"),
+    ("range(3)[x[0].long()]", "__index__", "lambda s: 2"),
+    ("copy.deepcopy(x)", "__deepcopy__", "lambda s, m: 5"),
+    ("x.unknown if hasattr(x, 'unknown') else 0", "unknown", "4"),
+    ("x.__class__.__name__", "__class__", "property(lambda s: int)"),
+]
+
+
+@pytest.mark.parametrize(("does", "name", "new"), OF_TENSORS, ids=lambda p: p[:30])
+def test_what_the_class_of_tensors_gets_is_seen(does, name, new):
+    report = fuzz.report_on(
+        f"""
+import torch, numpy as np, copy
+KEPT = vars(torch.Tensor).get("{name}", "absent")
+def f(x):
+    return {does}, 3
+target = f
+def steps(f):
+    x = torch.ones(2)
+    got = [str(attempt(f, x)) for _ in range(2)]
+    torch.Tensor.{name} = {new}
+    try:
+        r = [attempt(f, x) for _ in range(2)]
+    finally:
+        if KEPT == "absent":
+            del torch.Tensor.{name}
+        else:
+            torch.Tensor.{name} = KEPT
+    got += [str(q) for q in r]
+    got.append(str(attempt(f, x)))
+    yield got
+""",
+        0,
+    )
+    assert report.finding is None
+    assert report.hits, report.reasons
