@@ -423,7 +423,7 @@ def partial(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         for name in ("func", "args", "keywords"):
             h.session.attr_read(f, name, getattr(f, name))
         h.session.touch(f.keywords)
-    if isinstance(f.func, types.FunctionType):
+    if isinstance(f.func, types.FunctionType) and f.func.__code__ not in leaves.python_leaves():
         return ABSENT
     return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
 
