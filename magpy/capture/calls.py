@@ -277,7 +277,9 @@ def torch_state(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         h.refuse(f"torch._C.{name} is called", "Do this outside of the compiled function")
         return ABSENT
     result = f(*args)
-    if is_leaf(result):
+    if isinstance(result, list) and is_leaf(result):
+        again(h, opaque.outcome, (f, *args))
+    elif is_leaf(result):
         h.redo.append((f, args, result))
     elif isinstance(result, (dict, list)):
         h.refuse(f"torch._C.{name} tells of torch's state")

@@ -235,7 +235,11 @@ def _end(
     effects = end_state(session, log, builder, handler.redone)
     log = session.log()  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
-    handler.redo.extend(recorder.settings.unguarded())
+    for read, keys, value in recorder.settings.unguarded():
+        if isinstance(value, list):  # which has an identity of its own
+            handler.redo.append((opaque.outcome, (read, *keys), tuple(value)))
+        else:
+            handler.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
         handler.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
     return Capture(

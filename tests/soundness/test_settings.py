@@ -170,6 +170,23 @@ def steps(f):
     for i in range(3):
         yield attempt(f, torch.ones(1, 2, 4, 8) * (i + 1))
 """,
+    "sdp_kernel_by_priority": """
+import torch
+from torch.nn.attention import sdpa_kernel, SDPBackend
+def f(x):
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        a = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    return a, torch._C._get_sdp_priority_order()
+target = f
+def steps(f):
+    for i in range(3):
+        yield attempt(f, torch.ones(1, 2, 4, 8) * (i + 1))
+    before = torch._C._get_sdp_priority_order()
+    torch._C._set_sdp_priority_order(before[::-1])
+    r = [attempt(f, torch.ones(1, 2, 4, 8)) for _ in range(2)]
+    torch._C._set_sdp_priority_order(before)
+    yield r
+""",
     "matmul_precision_inside": """
 import torch
 def f(x):
