@@ -10,6 +10,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.soundness.apart import children_ready  # noqa: F401
 
 #: Those that are captured anew in each call, or run eagerly.
 NO_HITS = {"index_object", "slot_object_arg"}
@@ -523,11 +524,6 @@ def steps(f):
     yield attempt(f, torch.ones(2))
 """,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    fuzz.warm_up("eager")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -12,6 +12,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.soundness.apart import children_ready  # noqa: F401
 
 WORLD = """
 import sys, os
@@ -586,11 +587,6 @@ def check(program, refused):
     assert report.finding is None
     if not refused:
         assert report.hits, report.reasons
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    fuzz.warm_up("eager")
 
 
 PYTHON_STEPS = """

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.soundness.apart import children_ready  # noqa: F401
 
 #: Those that are captured anew in each call, or run eagerly.
 NO_HITS = {
@@ -620,11 +621,6 @@ def steps(f):
         yield u._version
 """,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    fuzz.warm_up("eager")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

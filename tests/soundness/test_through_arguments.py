@@ -13,6 +13,7 @@ import re
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.soundness.apart import children_ready  # noqa: F401
 from tests.soundness.test_reads import PYTHON, indented
 from tests.soundness.test_writes import WORLD, WRITES
 
@@ -77,11 +78,6 @@ def check(program):
     report = fuzz.report_on(program, 0)
     assert report.finding is None
     assert report.calls, "the program fails before it calls anything"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    fuzz.warm_up("eager")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.soundness.apart import children_ready  # noqa: F401
 
 WORLD = """
 import torch, sys, os
@@ -398,11 +399,6 @@ NO_HITS = {
     "u.tag = getattr(u, 'tag', 0) + 1",
     "u.unsqueeze_(0)",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    fuzz.warm_up("eager")
 
 
 def body(does):
