@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.models.case import Case, _ids, _transformers
+from benchmarks.models.case import Case, token_ids, transformers_model
 
 
 class Refiner(nn.Module):
@@ -38,7 +38,7 @@ MODELS = (
     Case(
         "BERT",
         "transformers",
-        lambda: _transformers(
+        lambda: transformers_model(
             "BertModel",
             "BertConfig",
             hidden_size=256,
@@ -46,12 +46,12 @@ MODELS = (
             num_attention_heads=4,
             intermediate_size=1024,
         ),
-        lambda batch: _ids(batch, 64),
+        lambda batch: token_ids(batch, 64),
     ),
     Case(
         "GPT-2",
         "transformers",
-        lambda: _transformers(
+        lambda: transformers_model(
             "GPT2LMHeadModel",
             "GPT2Config",
             n_embd=256,
@@ -61,18 +61,18 @@ MODELS = (
             bos_token_id=1,
             eos_token_id=2,
         ),
-        lambda batch: _ids(batch, 64),
+        lambda batch: token_ids(batch, 64),
     ),
     Case(
         "ResNet-50",
         "transformers",
-        lambda: _transformers("ResNetForImageClassification", "ResNetConfig"),
+        lambda: transformers_model("ResNetForImageClassification", "ResNetConfig"),
         lambda batch: (torch.randn(batch, 3, 96, 96),),
     ),
     Case(
         "ViT",
         "transformers",
-        lambda: _transformers(
+        lambda: transformers_model(
             "ViTForImageClassification",
             "ViTConfig",
             hidden_size=192,
