@@ -171,6 +171,88 @@ def steps(f):
     for i in range(3):
         yield attempt(f, torch.ones(1, 2, 4, 8) * (i + 1))
 """,
+    "setting_left_by_a_miss": """
+import torch
+u = torch.zeros(2)
+def f(x):
+    u.add_(1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        y = torch.ones(2)
+        if x.sum() > 2:
+            y = y * 2
+        if x.sum() > 100:
+            raise ValueError("big")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return y, torch.ones(1), u.clone()
+target = f
+def steps(f):
+    for v in (1., 1., 3., 3., 1., 200., 200., 1., 3.):
+        yield attempt(f, torch.full((2,), v))
+        yield torch.get_default_dtype(), torch.ones(1).dtype, u._version
+""",
+    "settings_nested_and_by_argument": """
+import torch
+def f(x, d, g):
+    with torch.set_grad_enabled(g):
+        torch.set_default_dtype(d)
+        y = torch.ones(2) * x
+        torch.use_deterministic_algorithms(True)
+        e = torch.empty(2).isnan()
+        torch.set_default_dtype(torch.float32)
+        z = torch.ones(2)
+        torch.use_deterministic_algorithms(False)
+    return y, e, z, y.requires_grad
+target = f
+def steps(f):
+    x = torch.ones(2, requires_grad=True)
+    for d in (torch.float64, torch.bfloat16, torch.float64, torch.float32):
+        for g in (True, False):
+            yield attempt(f, x, d, g)
+""",
+    "settings_from_another_start": """
+import torch
+def f(x):
+    n = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    y = torch.ones(2)
+    torch.set_default_dtype(n)
+    return y, torch.ones(2)
+target = f
+def steps(f):
+    for d in (torch.float32, torch.bfloat16, torch.float64, torch.float32):
+        torch.set_default_dtype(d)
+        r = [attempt(f, torch.ones(2)) for _ in range(2)]
+        torch.set_default_dtype(torch.float32)
+        yield r
+""",
+    "settings_in_backward": """
+import torch
+def f(x):
+    torch.set_default_dtype(torch.float64)
+    y = (x * torch.ones(2)).sum()
+    torch.set_default_dtype(torch.float32)
+    y.backward()
+    return x.grad.clone(), y.dtype
+target = f
+def steps(f):
+    for i in range(3):
+        yield attempt(f, torch.full((2,), i + 1.0, requires_grad=True))
+""",
+    "settings_and_item": """
+import torch
+def f(x):
+    torch.set_default_dtype(torch.float64)
+    n = (x * 2).sum().item()
+    t = torch.tensor(n)
+    torch.set_default_dtype(torch.float32)
+    return t, torch.tensor(n)
+target = f
+def steps(f):
+    for i in range(4):
+        yield attempt(f, torch.full((2,), float(i)))
+""",
     "sdp_kernel_by_priority": """
 import torch
 from torch.nn.attention import sdpa_kernel, SDPBackend

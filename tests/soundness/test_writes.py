@@ -11,66 +11,17 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 import pytest
 
 from tests.fuzz import __main__ as fuzz
+from tests.soundness import apart
 from tests.soundness.apart import children_ready  # noqa: F401
 
-WORLD = """
+WORLD = f"""
 import torch, sys, os
-import numpy as np, warnings, logging, gc, threading, locale, decimal, weakref, inspect, typing, dataclasses, collections, functools, enum, types, operator, string, json, pickle, copy, heapq, itertools, builtins, contextvars, re, tempfile, random, socket, getpass, time, datetime, copyreg, codecs, array, queue, io, abc
-import torch.nn.functional as F
-RELU, FRELU, LEN, FWD = torch.relu, F.relu, len, torch.nn.Linear.forward
-class Root: pass
-class Root2: pass
-class Base(Root): pass
-class Sub(Base): pass
-class AB(abc.ABC): pass
-OBJ = Base()
-@dataclasses.dataclass
-class DC:
-    a: int = 1
-CV = contextvars.ContextVar("cv", default=1)
-class GG: pass
-G = GG()
-HOLD = GG()
-W = weakref.ref(HOLD)
-WS = weakref.WeakSet()
-WD = weakref.WeakKeyDictionary()
-def G2(a, b=2, *, k=3): return a + b + k
-L, ST, D = [], set(), dict(a=1, c=2)
-DQ = collections.deque([1], maxlen=2)
-BA = bytearray(b"abc"); AR = array.array("i", [1, 2]); NP = np.ones(3)
-P = functools.partial(G2)
-@functools.lru_cache(None)
-def LC(a): return a + 1
-@functools.singledispatch
-def SD(a): return "obj"
-class EN(enum.Enum):
-    A = 1
-    B = 2
-NS = types.SimpleNamespace(a=1)
-NSQ = types.SimpleNamespace(q=types.SimpleNamespace(r=1))
-NT = collections.namedtuple("NT", "a b")
-IT = iter([1, 2, 3])
-def _mk():
-    v = 1
-    def inner(): return v
-    return inner
-CLOS = _mk(); CELL = CLOS.__closure__[0]
-class PP:
-    p = property(lambda s: 8)
-PROP = PP()
-class SS: __slots__ = ("a", "b")
-SL = SS(); SL.a = 1
-class CMC(collections.ChainMap):
-    a = 1
-CM = CMC(dict(a=1)); UD = collections.UserDict(a=1); MP = types.MappingProxyType(D)
-SLICE = slice(0, None); Q = queue.Queue(); EV = threading.Event(); LOCK = threading.Lock(); SIO = io.StringIO(); HP = [1]
-GEN = (q for q in [1, 2])
-M = torch.nn.Linear(2, 2)
+{apart.WORLD}
 
 import atexit, bisect
 def G3(a): return a
-def NEWCLS(): return type("New", (), {})
-L[:] = [1, 2, 3]; ST |= {1, 2}; HP[:] = [1, 3, 5]
+def NEWCLS(): return type("New", (), {{}})
+L[:] = [1, 2, 3]; ST |= {{1, 2}}; HP[:] = [1, 3, 5]
 NP = np.array([3.0, 1.0, 2.0])
 CNT = itertools.count(); CYC = itertools.cycle([1, 2])
 DQ = collections.deque([1, 2], maxlen=5)
@@ -89,7 +40,7 @@ CLOS, CELLF = _mk2(); CELL = CLOS.__closure__[0]
 torch.manual_seed(0); random.seed(0); np.random.seed(0)
 RNG = torch.get_rng_state()
 M = torch.nn.Linear(2, 2); BN = torch.nn.BatchNorm1d(2); DROP = torch.nn.Dropout(0.5)
-SDICT = {"weight": torch.ones(2, 2), "bias": torch.zeros(2)}
+SDICT = {{"weight": torch.ones(2, 2), "bias": torch.zeros(2)}}
 OPT = torch.optim.SGD(M.parameters(), lr=0.1)
 RNDG = random.Random(1); NPG = np.random.default_rng(1); TG = torch.Generator()
 TG.manual_seed(1)
