@@ -454,7 +454,6 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       PauseGuard pause;
       PyTypeObject* t = Py_TYPE(first);
       PyObject* v = nullptr;
-      // A read through getattr() is not followed: what it gives has left this function already.
       bool generic = t->tp_getattro == PyObject_GenericGetAttr ||
                      (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
                      (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
@@ -469,12 +468,14 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
         v = Py_NewRef(result);
       }
       attr_load(s, first, name, v);
-      if (s->replaced != nullptr) {
+      if (s->replaced != nullptr && v != result) {
+        // Something else was given than what is there.
         rely_on(s, s->replaced);
         Py_CLEAR(s->replaced);
       }
       Py_XDECREF(v);
       Py_DECREF(name);
+      return take_replaced(s, result);
     } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
       PyObject* found = PyDict_GetItemWithError(first, rest[0]);
       if (found != nullptr && found == result && PyUnicode_CheckExact(rest[0]) && counter_read(s, first, rest[0], found))

@@ -105,6 +105,7 @@ def end_state(
     log: list[tuple[str, Any, Any, Any]],
     builder: Builder,
     redone: dict[tuple[int, str], Any],
+    reads: list[tuple[str, Any, Any, Any]],
 ) -> list[ContainerEffect | AttrEffect]:
     """Every change that the run leaves in outside containers, attributes and cells.
 
@@ -114,6 +115,7 @@ def end_state(
         builder: makes the specs.
         redone: values in dicts, by the dict's address and the key, that calls made for their effect
             have put there, and will again.
+        reads: gets what of the start the changes rely on, as events of the log.
     """
     effects: list[ContainerEffect | AttrEffect] = []
     deleted = _deleted(log)
@@ -139,19 +141,23 @@ def end_state(
                 # It stands for an array, which gives out another one whenever it is asked.
                 raise Refusal(f"{name} of a numpy.{type(obj).__name__} is set")
             now = getattr(obj, name, ABSENT)
-            if now is not ABSENT or old is not ABSENT:
+            if now is not ABSENT and _same(now, old, builder):
+                # It may be that what is there cannot be stored at all.
+                reads.append(("attr_c", obj, name, old))
+            else:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
         elif kind == "write_type":
             now = obj.__dict__.get(name, ABSENT)
-            if now is not ABSENT or old is not ABSENT:
+            if now is not ABSENT and _same(now, old, builder):
+                reads.append(("type_attr", obj, name, old))
+            else:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
-    for cell, old in session.written_cells():
+    for cell, _ in session.written_cells():
         try:
             now = cell.cell_contents
         except ValueError:
             now = ABSENT
-        if now is not ABSENT or old is not ABSENT:
-            effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
+        effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
     return effects
 
 

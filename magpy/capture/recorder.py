@@ -10,6 +10,7 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import types
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from magpy import _interp, _tensor, config
 from magpy.capture import engine
 from magpy.capture.follow import Follower
 from magpy.capture.identity import Identity
+from magpy.capture.indexing import taken_apart
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.looks import current_modes, tensor_meta, unheard
 from magpy.capture.operations import (
@@ -71,6 +73,8 @@ from magpy.runtime import faults
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
+_INDEXING = ("__getitem__", "__setitem__")
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL = 1, 2, 4, 8, 16, 32
 
 
@@ -248,6 +252,7 @@ class Recorder(TorchFunctionMode):
         if self.symbols is not None and var in self.symbols.numbers:
             plain(self.symbols.numbers[var])
             return
+        self.record.relied = self.record.relied or type(v) is int
         kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
         self.note(identity, (Ref(var),), {}, kind, expected)
 
@@ -310,6 +315,21 @@ class Recorder(TorchFunctionMode):
         if self.symbols is not None:
             self.symbols.number(var, fresh)
         return fresh
+
+    def counted(self, holder: Any, key: Any, own: Any, value: Any, varies: bool) -> None:
+        """A number was read from outside that became an input.
+
+        Args:
+            holder: the container or cell that it is in.
+            key: where in it; None for a cell.
+            own: the equal number that stands for it.
+            value: the number.
+            varies: it follows what else varies: its effect on sizes is known.
+        """
+        self.record.counters.append((holder, key, value))
+        if varies and self.symbols is not None and not isinstance(holder, collections.deque):
+            var = self._session.tracked(own)
+            self.symbols.number(var, own)
 
     def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
         """A number that the run computes from sizes.  Returns an equal one, and its variable."""
@@ -405,6 +425,10 @@ class Recorder(TorchFunctionMode):
             return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args and not self._heard:
             return self._iterate(args[0])
+        if name in _INDEXING and self._follower is not None and not self._heard and not kwargs:
+            views = self._views(func, args)
+            if views is not None:
+                return views[0]
         recorded = func
         try:
             faults.check("recorder")
@@ -412,11 +436,8 @@ class Recorder(TorchFunctionMode):
                 recorded, *given = sized(func, args, kwargs)
                 plan = self._before(recorded, name, accessor, *given)
                 self._reach = engine.reach((args, kwargs)) if func in engine.RUNS else None
-        except Refusal as r:
-            self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
-            self.failure = self.failure or e
-            self.refusal = Refusal("the recorder failed")
+            self.fail(e)
         if self.refusal is not None:
             # Not where one is handled: it would be the context of what the operation raises.
             return func(*args, **kwargs)
@@ -437,26 +458,50 @@ class Recorder(TorchFunctionMode):
         try:
             with unheard():
                 return self._after(recorded, name, accessor, plan, result, flags)
-        except Refusal as r:
-            self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
-            self.failure = self.failure or e
-            self.refusal = Refusal("the recorder failed")
+            self.fail(e)
         return result
 
+    def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
+        """What indexing with a number that varies gives, done as the views that it stands for."""
+        numbers: dict[Any, Any] = self.symbols.numbers if self.symbols is not None else {}
+        if not numbers or self.refusal is not None or type(args[0]) not in _PLAIN:
+            return None
+        if torch._C._len_torch_function_stack():
+            return None  # a mode of the program hears of each operation
+
+        def operate(func: Any, args: tuple[Any, ...]) -> Any:
+            return self._operation(func, args, {})
+
+        def varies(n: int) -> bool:
+            var = self.tracked(n)
+            return var in numbers and is_open(numbers[var])
+
+        found = taken_apart(args[0], args[1], varies, operate)
+        if found is None:
+            return None
+        view, left = found
+        if len(args) > 2:
+            return (operate(func, (view, left, args[2])),)
+        return (view if left is Ellipsis else operate(func, (view, left)),)
+
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
-        self._metadata_read(args, name)
+        try:
+            self._metadata_read(args, name)
+        except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
+            self.fail(e)
         result = func(*args, **kwargs)
-        if self.refusal is None and self.tensors.unguarded(args, name):
-            try:
+        if self.refusal is not None:
+            return result
+        try:
+            if self.tensors.unguarded(args, name):
                 with unheard():
                     return self._asked_again(func, args, name, result)
-            except Refusal as r:
-                self.refusal = r.without_frames()
-                return result
-        if self._follower is None or name not in SHAPE_READS or self.refusal is not None:
-            return result
-        return self._follower.metadata(func, args, kwargs, name, result)
+            if self._follower is not None and name in SHAPE_READS:
+                return self._follower.metadata(func, args, kwargs, name, result)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        return result
 
     def _metadata_read(self, args: tuple[Any, ...], name: str) -> None:
         if self._loose and name in SHAPE_READS:
@@ -773,10 +818,16 @@ class Recorder(TorchFunctionMode):
         """Tells what the next step, which is about to be added, writes to."""
         self._writes = found
 
+    def _stopped(self) -> bool:
+        return self.refusal is not None
+
     def fail(self, error: Exception) -> None:
-        """Notes a failure of magpy's own: the run goes on, and is not recorded."""
-        self.failure = self.failure or error
-        self.refusal = self.refusal or Refusal("the recorder failed")
+        """Notes a refusal or a failure of magpy's own: the run goes on, and is not recorded."""
+        if isinstance(error, Refusal):
+            self.refusal = self.refusal or error.without_frames()
+        else:
+            self.failure = self.failure or error
+            self.refusal = self.refusal or Refusal("the recorder failed")
 
     def note(
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
@@ -883,14 +934,12 @@ class Recorder(TorchFunctionMode):
                     whole.keep(target)
                     plan = self._before(func, "", None, args, kwargs, follow=False)
                     whole.begin(target, args, kwargs)
-            except Refusal as r:
-                self.refusal = r.without_frames()
+            except Exception as e:  # noqa: BLE001 - as above
+                self.fail(e)
             finally:
                 self._whole = None
-        if self.depth or self.refusal is not None:
-            return (
-                run()
-            )  # not where a refusal is handled: it would be the context of what it raises
+        if self.depth or self._stopped():
+            return run()  # not where a refusal is handled, which would be the context of an error
         self.observer.take()
         self.depth += 1
         self.whole = whole
@@ -903,8 +952,8 @@ class Recorder(TorchFunctionMode):
         try:
             with unheard():
                 self._after_whole(func, plan, result, flags, whole)
-        except Refusal as r:
-            self.refusal = r.without_frames()
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
         return result
 
     def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
@@ -926,11 +975,9 @@ class Recorder(TorchFunctionMode):
             faults.check("recorder")
             with unheard():
                 plan = self._before_transform(func, args, kwargs)
-        except Refusal as r:
-            self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
-        if self.refusal is not None:
+        if self._stopped():
             return func(*args, **kwargs)
         self.depth += 1
         try:
@@ -947,8 +994,6 @@ class Recorder(TorchFunctionMode):
                         raise refuse("it takes part in a transform that began before the call")
                 elif outs or switches(func):
                     self.add(OpStep(func, *plan, outs))
-        except Refusal as r:
-            self.refusal = r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         return result

@@ -37,12 +37,17 @@ class Varying:
     Attributes:
         sizes: the dimensions by the identity of a tensor.
         numbers: places of positional arguments and names of keyword arguments.
-        places: dicts and keys at which there are numbers; cells, with None.
+        places: containers and keys at which there are numbers, cells with None, and the numbers.
     """
 
     sizes: dict[int, Dims]
     numbers: set[int | str]
-    places: list[tuple[Any, Any]] = field(default_factory=list)
+    places: list[tuple[Any, Any, int | float]] = field(default_factory=list)
+
+    @property
+    def follow(self) -> bool:
+        """Whether a size can depend on something of this."""
+        return bool(self.sizes or self.numbers) or any(type(n) is int for *_, n in self.places)
 
     def replace(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -114,7 +119,7 @@ def run(
         prepare()
         find_dynamo()
         symbols = None
-        if varying is not None and (varying.sizes or varying.numbers):
+        if varying is not None and varying.follow:
             symbols = Symbols(varying.sizes)
         handler = Handler(scalars, symbols)
         state = _tensor.TorchState()
@@ -126,7 +131,7 @@ def run(
         recorder = handler.recorder
         if varying is not None:
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
-            for holder, key in varying.places:
+            for holder, key, _ in varying.places:
                 handler.vary(holder, key)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
@@ -232,8 +237,9 @@ def _end(
     for obj, before in handler.opaque:
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
-    effects = end_state(session, log, builder, handler.redone)
-    log = session.log()  # an effect may rely on more of what was there before
+    reads: list[tuple[str, Any, Any, Any]] = []
+    effects = end_state(session, log, builder, handler.redone, reads)
+    log = [*session.log(), *reads]  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():
         if isinstance(value, list):  # which has an identity of its own

@@ -237,6 +237,8 @@ class Record:
         numbers: the numbers among the arguments that are inputs, by identity.
         symbols: the sizes and numbers that were followed (magpy/capture/symbols.py), or None.
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
+        counters: numbers from outside that are inputs: what holds one, the key, the number.
+        relied: whether the run relies on what one of its integers is.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -251,3 +253,5 @@ class Record:
     numbers: dict[int, Any] = field(default_factory=dict)
     symbols: Any = None
     kept: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    counters: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    relied: bool = False

@@ -188,6 +188,8 @@ class Symbols:
         self.given: dict[Var, Any] = {}
         #: The symbols (torch.SymInt, torch.SymFloat) by variable.
         self.numbers: dict[Var, Any] = {}
+        #: The numbers from outside that are followed, by variable.
+        self.outside: dict[Var, Any] = {}
         self.sources: list[Source] = []
         #: Something could not be followed: no symbol is free.
         self.fixed = False
@@ -257,6 +259,7 @@ class Symbols:
         """A number from outside is an input: follows it if it is an integer."""
         if type(value) is int and abs(value) < _LARGEST:
             self.numbers[var] = self._symbol(value, f"number{var}", value)
+            self.outside[var] = value
 
     def _symbol(
         self, value: int, name: str, outside: Any, read: Read | None = None, dim: int = 0
@@ -289,8 +292,6 @@ class Symbols:
 
     def still(self, var: Var, tensor: Any) -> None:
         """The sizes of a variable are what they are in every call."""
-        if not (self.sizes or self.sources):
-            return  # nothing is followed
         if type(tensor) is torch.Tensor and not tensor.is_nested:
             self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
 

@@ -336,9 +336,9 @@ class Code:
             setter = "object.__setattr__" if own is object.__setattr__ else self.constant(own)
             setter = "setattr" if isinstance(e.obj, type) else setter
             if value is None:
-                if isinstance(e.obj, type):
-                    return [f"type.__delattr__({target}, {e.name!r})"]
-                return [f"{self.constant(support.discard_attribute)}({target}, {e.name!r})"]
+                of_class = isinstance(e.obj, type)
+                discard = support.discard_class_attribute if of_class else support.discard_attribute
+                return [f"{self.constant(discard)}({target}, {e.name!r})"]
             return [f"{setter}({target}, {e.name!r}, {value})"]
         if e.kind == "dict":
             return self._dict_effect(e, target)

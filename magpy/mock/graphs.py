@@ -61,6 +61,10 @@ def operations(step: OpStep) -> int:
     return getattr(step.func, "operations", 1)
 
 
+#: The mark of a node that writes to a tensor or draws random numbers.
+CHANGES = "magpy_changes"
+
+
 class GraphBuilder:
     """Builds the graph of one segment."""
 
@@ -115,6 +119,8 @@ class GraphBuilder:
         self._switch(self._want)
         self.nodes += operations(step)
         node = self._call(step.func, step.args, step.kwargs)
+        if step.mutates or step.random:
+            node.meta[CHANGES] = True
         for path, var in step.outs:
             value = node
             for key in path:
@@ -215,4 +221,4 @@ def _is_tensor_method(func: types.FunctionType) -> bool:
     return getattr(torch.Tensor, func.__name__, None) is func
 
 
-__all__ = ["IN_PLACE", "GraphBuilder", "operations", "safe", "substitute"]
+__all__ = ["CHANGES", "IN_PLACE", "GraphBuilder", "operations", "safe", "substitute"]

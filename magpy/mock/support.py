@@ -77,6 +77,12 @@ def discard_attribute(obj: Any, name: str) -> None:
         object.__delattr__(obj, name)
 
 
+def discard_class_attribute(cls: Any, name: str) -> None:
+    """Deletes what a class has itself, if it has it."""
+    if name in vars(cls):
+        type.__delattr__(cls, name)
+
+
 def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:
     """The second half of unpickling (https://docs.python.org/3/library/pickle.html#object.__reduce__)."""
     if state is not None:

@@ -170,6 +170,8 @@ class Analyzer:
             for e in capture.effects
             if isinstance(e, ContainerEffect) and e.kind in ("list", "deque")
         }
+        # The registers of numbers that are read from outside and followed, by identity.
+        self.registers: dict[int, int] = {}
         # The places in lists and deques of numbers that are inputs.
         self.numbered = {
             (id(step.args[0].obj), step.args[1])
@@ -224,7 +226,12 @@ class Analyzer:
             conditions = Conditions(
                 [(order.index(id(s.outside)), s.read, s.dim) for s in symbols.sources]
             )
-            self.checks.append(("py", conditions, tuple(self.operand(v) for v in sources.values())))
+            places = [self.registers.get(id(v)) for v in sources.values()]
+            given = [
+                self.operand(v) if place is None else place
+                for v, place in zip(sources.values(), places, strict=True)
+            ]
+            self.checks.append(("py", conditions, tuple(given)))
         self._asked_again()
         for array, before in c.arrays:
             self.checks.append(("py", array_unchanged(before), (self.operand(array),)))
@@ -310,6 +317,9 @@ class Analyzer:
             self.checks.append(("dict_get", dst, self.operand(holder), step.args[1]))
         else:
             return
+        symbols = self.capture.record.symbols
+        if symbols is not None and step.result in symbols.outside:
+            self.registers[id(symbols.outside[step.result])] = dst
         # Arithmetic with small integers is certain to succeed (magpy/mock/certain.py).
         self.checks.append(
             ("small_int", dst) if step.expected is int else ("type", dst, step.expected)

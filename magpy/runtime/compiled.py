@@ -29,6 +29,7 @@ from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.entry import BackendError, EntryInfo
+from magpy.runtime.raised import untouched
 from magpy.runtime.varying import Memory
 
 log = logging.getLogger("magpy")
@@ -328,7 +329,12 @@ class Manager:
                 raise error
             if saved:
                 undo(saved)
-            elif saved is None and info.mutates and not isinstance(error, BackendError):
+            elif (
+                saved is None
+                and info.mutates
+                and not isinstance(error, BackendError)
+                and not untouched(info.ahead, error)
+            ):
                 # Part of the call may have happened and cannot be taken back.
                 raise error
             if isinstance(error, BackendError):

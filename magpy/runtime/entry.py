@@ -49,6 +49,7 @@ from magpy.mock.support import (
 )
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
+from magpy.runtime.raised import unchanged_until
 
 log = logging.getLogger("magpy")
 
@@ -72,6 +73,8 @@ class EntryInfo:
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
     late: bool = False  # it saves what it changes, and can be left after that
+    #: The segments that run ahead of the first change (magpy/runtime/raised.py).
+    ahead: list[Segment] = field(default_factory=list)
     #: Told of a backend that fails for a graph; whether Python is to run that graph.
     failed: Callable[[BackendError], bool] | None = None
     symbols: Any = None  # of the sizes that vary (magpy/capture/symbols.py)
@@ -592,6 +595,7 @@ def build(
     info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
     info.mutates = _changes(capture.record)
     info.late = late
+    info.ahead = unchanged_until(plan) if info.mutates and not late else []
     runners = [Runner(s, backend, info) for s in plan.segments]
     info.runners = runners
     info.symbols = capture.record.symbols if analysis.conditions is not None else None
@@ -618,6 +622,12 @@ def build(
             info.numbers += [
                 (None, holder, i, v) for i, v in enumerate(value) if type(v) in (int, float)
             ]
+    if capture.record.relied:
+        for holder, key, value in capture.record.counters:
+            found = analysis.relative.get(id(holder))
+            info.numbers.append(
+                (None, holder, key, value) if found is None else (found.expr, None, key, value)
+            )
     code = Code(capture, analysis, plan)
     info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
     if config.logs:

@@ -77,7 +77,9 @@ class Memory:
             places = self._read(given, infos)
         return Varying(sizes, numbers, places) if sizes or numbers or places else None
 
-    def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any]]:
+    def _read(
+        self, given: dict[str, Any], infos: Iterable[Any]
+    ) -> list[tuple[Any, Any, int | float]]:
         """Where numbers are that earlier calls read, and that are others now or were before."""
         for info in infos:
             space = info.mock.__globals__
@@ -92,7 +94,8 @@ class Memory:
             (holder if expr is None else evaluated(expr, space, given), key)
             for expr, space, holder, key in self._outside.values()
         )
-        return [(holder, key) for holder, key in found if _number_at(holder, key) is not None]
+        numbers = ((holder, key, _number_at(holder, key)) for holder, key in found)
+        return [found for found in numbers if found[2] is not None]
 
     def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""

@@ -696,8 +696,15 @@ def first_result(code):
 
 
 def deterministic(source, seed=0):
-    """Whether the program does the same in two eager worlds."""
+    """Whether the program does the same in two eager worlds, in which objects lie elsewhere."""
+    held = []
+
+    def elsewhere(f):
+        held.extend(bytearray(n) for n in range(16, 520, 8) for _ in range(16))
+        held.extend((x for x in ()) for _ in range(16))
+        return f
+
     try:
-        return run(source, seed, wrap=lambda f: f).finding is None
+        return run(source, seed, wrap=elsewhere).finding is None
     except Exception:
         return False

@@ -786,6 +786,113 @@ def test_a_cache_that_grows_is_captured_twice(backend):
     assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, 7)
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, n: x[n] * 2,
+        lambda x, n: x[:, n].sum() + x[..., n],
+        lambda x, n: (x[n, n], x[1:, n, None], x[torch.tensor([0, 2]), n]),
+        lambda x, n: (x.clone().zero_()[n - 2 :, -n], x.narrow(0, n - 1, 2)[0, n]),
+    ],
+)
+def test_two_captures_serve_all_places_in_a_tensor(f, backend):
+    c = magpy.compile(f, backend=backend)
+    for n in SIZES:
+        assert_same(c(rows(16, 16), n), f(rows(16, 16), n))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+
+
+class Filled(nn.Module):
+    """A cache of a fixed size, with a place in it that the module counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(2, 32, 4))
+        self.place = 0
+
+    def move(self, n):
+        self.place = self.place + n
+
+    def forward(self, x, move=True):
+        n = x.shape[1]
+        self.kept[:, self.place : self.place + n] = x
+        if move:
+            self.place += n
+        else:
+            self.move(n)
+        return (self.kept[:, : self.place] * 2).sum(1), self.kept[:, self.place - 1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("move", [True, False])
+def test_a_cache_that_is_filled_is_captured_twice(move, backend):
+    want, model = Filled(), Filled()
+    c = magpy.compile(model, backend=backend)
+    for i in range(12):
+        x = torch.full((2, 1, 4), float(i))
+        assert_same(c(x, move), want(x, move))
+        assert_same((model.kept, model.place), (want.kept, want.place))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, 10, 0, [])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_ring_is_captured_twice(backend):
+    class Ring:
+        def __init__(self):
+            self.kept, self.place = torch.zeros(5, 4), 0
+
+        def __call__(self, x):
+            self.kept[self.place] = x
+            self.place = (self.place + 1) % 5
+            return self.kept.mean(0), self.kept[self.place]
+
+    want, ring = Ring(), Ring()
+    c = magpy.compile(ring, backend=backend)
+    for i in range(14):
+        x = torch.full((4,), float(i))
+        assert_same(c(x), want(x))
+        assert_same((ring.kept, ring.place), (want.kept, want.place))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, 12, 0, [])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_size_that_others_set_becomes_an_input(backend):
+    class Cut(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.size = 1
+
+        def forward(self, x):
+            return x[: self.size] * 2, x[self.size], x[:, self.size :].sum()
+
+    model, want = Cut(), Cut()
+    c = magpy.compile(model, backend=backend)
+    for n in (*SIZES, 100):
+        model.size = want.size = n
+        assert_same(attempt(c, rows(16, 16)), attempt(want, rows(16, 16)))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits) == (3, len(SIZES) - 2)  # 100 is no place in it
+
+
+def test_a_counter_that_is_made_by_its_first_use():
+    class Counted:
+        pass
+
+    def f(x, holder):
+        holder.calls = getattr(holder, "calls", 0) + 1
+        return x * holder.calls
+
+    c, counted, want = magpy.compile(f, backend="eager"), Counted(), Counted()
+    for _ in range(6):
+        assert_same(c(rows(2), counted), f(rows(2), want))
+        assert counted.calls == want.calls
+    assert magpy.stats(c).captures == 2
+
+
 @pytest.mark.parametrize(("dynamic", "captures"), [(True, 1), (None, 2), (False, len(SIZES))])
 def test_dynamic(dynamic, captures):
     c = magpy.compile(lambda x: x * x.shape[0], backend="eager", dynamic=dynamic)
