@@ -71,8 +71,8 @@ class Handler:
         self.called_effect: tuple[Any, EffectStep | None] = None, None
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
-        # Where the numbers are that vary, by the holder's address and the key.
-        self.varied: set[tuple[int, Any]] = set()
+        # Where the numbers are that are followed, by the holder's address and the key.
+        self.followed: set[tuple[int, Any]] = set()
         # Globals in which it may put such a thing.
         self.unwarned: list[dict[str, Any]] = []
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
@@ -299,13 +299,20 @@ class Handler:
             own = recorder.track(read, (OutsideRef(holder), key), {}, value)
         recorder.originals[id(own)] = value  # the session holds what is tracked
         if not isinstance(holder, type):
-            recorder.counted(holder, key, own, value, (id(holder), key) in self.varied)
+            recorder.counted(holder, key, own, value, (id(holder), key) in self.followed)
         return own
 
-    def vary(self, holder: Any, key: Any) -> None:
-        """A number in a container, class or cell is an input where the run reads it."""
+    def vary(self, holder: Any, key: Any, follow: bool = False) -> None:
+        """A number in a container, class or cell is an input where the run reads it.
+
+        Args:
+            holder: what it is in.
+            key: where; None for a cell.
+            follow: what sizes and places in tensors depend on it is followed.
+        """
         self.session.vary(holder, key)
-        self.varied.add((id(holder), key))
+        if follow:
+            self.followed.add((id(holder), key))
         if isinstance(holder, (list, collections.deque)):
             # Nothing tells of the reads of one item: it becomes an input at once.
             base: Any = list if isinstance(holder, list) else collections.deque

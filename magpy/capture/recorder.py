@@ -316,7 +316,7 @@ class Recorder(TorchFunctionMode):
             self.symbols.number(var, fresh)
         return fresh
 
-    def counted(self, holder: Any, key: Any, own: Any, value: Any, varies: bool) -> None:
+    def counted(self, holder: Any, key: Any, own: Any, value: Any, follow: bool) -> None:
         """A number was read from outside that became an input.
 
         Args:
@@ -324,10 +324,10 @@ class Recorder(TorchFunctionMode):
             key: where in it; None for a cell.
             own: the equal number that stands for it.
             value: the number.
-            varies: it follows what else varies: its effect on sizes is known.
+            follow: what sizes and places in tensors depend on it is followed.
         """
         self.record.counters.append((holder, key, value))
-        if varies and self.symbols is not None and not isinstance(holder, collections.deque):
+        if follow and self.symbols is not None and not isinstance(holder, collections.deque):
             var = self._session.tracked(own)
             self.symbols.number(var, own)
 

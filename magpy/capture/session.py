@@ -37,17 +37,18 @@ class Varying:
     Attributes:
         sizes: the dimensions by the identity of a tensor.
         numbers: places of positional arguments and names of keyword arguments.
-        places: containers and keys at which there are numbers, cells with None, and the numbers.
+        places: containers and keys at which there are numbers, or cells with None, each with
+            whether what follows from the number is followed.
     """
 
     sizes: dict[int, Dims]
     numbers: set[int | str]
-    places: list[tuple[Any, Any, int | float]] = field(default_factory=list)
+    places: list[tuple[Any, Any, bool]] = field(default_factory=list)
 
     @property
     def follow(self) -> bool:
         """Whether a size can depend on something of this."""
-        return bool(self.sizes or self.numbers) or any(type(n) is int for *_, n in self.places)
+        return bool(self.sizes or self.numbers) or any(follow for *_, follow in self.places)
 
     def replace(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -131,8 +132,8 @@ def run(
         recorder = handler.recorder
         if varying is not None:
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
-            for holder, key, _ in varying.places:
-                handler.vary(holder, key)
+            for holder, key, follow in varying.places:
+                handler.vary(holder, key, follow)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         out.failure, out.stage = e, "start"

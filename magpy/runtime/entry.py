@@ -83,8 +83,9 @@ class EntryInfo:
     #: sizes; they are evaluated as in the mock function.
     places: list[tuple[str, Any]] = field(default_factory=list)
     #: Numbers that were read from outside: the expression of the dict or cell that holds one, or
-    #: that itself if it is the same in every call; the key, or None; the number.
-    numbers: list[tuple[str | None, Any, Any, Any]] = field(default_factory=list)
+    #: that itself if it is the same in every call; the key, or None; the number; whether it was an
+    #: input, and the run relied on it.
+    numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
@@ -532,6 +533,32 @@ def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> Non
                 segment.native = True
 
 
+def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any, Any, Any, bool]]:
+    """Where the numbers are that a capture read; see `EntryInfo.numbers`."""
+    numbers: list[tuple[str | None, Any, Any, Any, bool]] = []
+    for kind, holder, key, value in capture.log:
+        found = analysis.relative.get(id(holder))
+        expr, anchor = (None, holder) if found is None else (found.expr, None)
+        if kind in _HOLDING and type(value) in (int, float):
+            if kind != "list_item" or found is None:
+                numbers.append((expr, anchor, key, value, False))
+        elif (
+            kind == "snap"
+            and isinstance(holder, (list, collections.deque))
+            and found is None
+            and len(value) <= _MOST_NUMBERS
+        ):
+            numbers += [
+                (None, holder, i, v, False) for i, v in enumerate(value) if type(v) in (int, float)
+            ]
+    if capture.record.relied:
+        for holder, key, value in capture.record.counters:
+            found = analysis.relative.get(id(holder))
+            expr, anchor = (None, holder) if found is None else (found.expr, None)
+            numbers.append((expr, anchor, key, value, True))
+    return numbers
+
+
 def build(
     capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]
 ) -> tuple[Any, EntryInfo]:
@@ -605,29 +632,7 @@ def build(
         for t in inputs.values()
         if id(t) in analysis.relative and id(t) in capture.metas
     ]
-    for kind, holder, key, value in capture.log:
-        found = analysis.relative.get(id(holder))
-        if kind == "list_item" and found is not None:
-            continue
-        if kind in _HOLDING and type(value) in (int, float):
-            info.numbers.append(
-                (None, holder, key, value) if found is None else (found.expr, None, key, value)
-            )
-        elif (
-            kind == "snap"
-            and isinstance(holder, (list, collections.deque))
-            and found is None
-            and len(value) <= _MOST_NUMBERS
-        ):
-            info.numbers += [
-                (None, holder, i, v) for i, v in enumerate(value) if type(v) in (int, float)
-            ]
-    if capture.record.relied:
-        for holder, key, value in capture.record.counters:
-            found = analysis.relative.get(id(holder))
-            info.numbers.append(
-                (None, holder, key, value) if found is None else (found.expr, None, key, value)
-            )
+    info.numbers = _numbers(capture, analysis)
     code = Code(capture, analysis, plan)
     info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
     if config.logs:

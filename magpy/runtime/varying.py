@@ -44,6 +44,7 @@ class Memory:
         self._seen: dict[Place, Any] = {}
         self._varies: dict[Place, Dims] = {}
         self._numbers: set[Place] = set()
+        self._followed: set[Place] = set()
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
 
     def stop(self) -> None:
@@ -77,25 +78,33 @@ class Memory:
             places = self._read(given, infos)
         return Varying(sizes, numbers, places) if sizes or numbers or places else None
 
-    def _read(
-        self, given: dict[str, Any], infos: Iterable[Any]
-    ) -> list[tuple[Any, Any, int | float]]:
-        """Where numbers are that earlier calls read, and that are others now or were before."""
+    def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
+        """Where numbers are that earlier calls read, and that are others now or were before.
+
+        Returns:
+            What holds each, the key, and whether a call relied on what it is though it was an
+            input, so that what follows from it has to be followed.
+        """
         for info in infos:
             space = info.mock.__globals__
-            for expr, holder, key, before in info.numbers:
+            for expr, holder, key, before, relied in info.numbers:
                 place = (id(holder) if expr is None else expr, key)
-                if place in self._outside:
+                if place in (self._followed if relied else self._outside):
                     continue
                 now = _number_at(holder if expr is None else evaluated(expr, space, given), key)
                 if type(now) is type(before) and now != before:
                     self._outside[place] = expr, space, holder, key
+                    if relied and type(now) is int:
+                        self._followed.add(place)
         found = (
-            (holder if expr is None else evaluated(expr, space, given), key)
-            for expr, space, holder, key in self._outside.values()
+            (holder if expr is None else evaluated(expr, space, given), key, place)
+            for place, (expr, space, holder, key) in self._outside.items()
         )
-        numbers = ((holder, key, _number_at(holder, key)) for holder, key in found)
-        return [found for found in numbers if found[2] is not None]
+        return [
+            (holder, key, place in self._followed)
+            for holder, key, place in found
+            if _number_at(holder, key) is not None
+        ]
 
     def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
