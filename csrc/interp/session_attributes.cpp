@@ -311,10 +311,26 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
 }
 
+// An attribute that a C descriptor keeps is about to be written for the first time: what is there is what was there.
+static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+  PauseGuard pause;
+  PyObject* old = PyObject_GetAttr(obj, name);
+  if (old == nullptr) PyErr_Clear();
+  if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
+  emit(s, kWriteAttr, obj, name, old);
+  Py_XDECREF(old);
+}
+
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PyTypeObject* t = Py_TYPE(obj);
   read_protocols(s, t);
   if (PyType_Check(obj)) {
+    PyObject* of_class = _PyType_Lookup(t, name);
+    if (of_class != nullptr && Py_TYPE(of_class) == &PyGetSetDescr_Type) {
+      // Not in the class's dict: its name, its bases.
+      if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
+      return;
+    }
     PyObject* d = PyObject_GetAttr(obj, g_str_dict);
     PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
     PyErr_Clear();
@@ -343,14 +359,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj) || is_heap(Py_TYPE(descr))) return;
-    if (!first_time(s, kWriteAttr, obj, name)) return;
-    PauseGuard pause;
-    PyObject* old = PyObject_GetAttr(obj, name);
-    if (old == nullptr) PyErr_Clear();
-    // Before the first write: what is there is what was there.
-    if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
-    emit(s, kWriteAttr, obj, name, old);
-    Py_XDECREF(old);
+    if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
     return;
   }
   PyObject* d = instance_dict(s, obj);

@@ -35,7 +35,7 @@ def of_buffer(obj: Any) -> Range | None:
 def form_of(array: Any) -> tuple[Any, ...]:
     """All that an array holds, as values; what a subclass overrides is not asked."""
     plain = np.asarray(array)
-    return plain.dtype, plain.shape, plain.strides, plain.tobytes()
+    return plain.dtype, plain.shape, plain.strides, plain.flags.writeable, plain.tobytes()
 
 
 def of_tensor(tensor: torch.Tensor) -> Range | None:

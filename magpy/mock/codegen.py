@@ -334,7 +334,6 @@ class Code:
             # What a Python class does is done; the C type below it may have a way of its own.
             own: Any = _interp.c_base(type(e.obj)).__setattr__
             setter = "object.__setattr__" if own is object.__setattr__ else self.constant(own)
-            setter = "setattr" if isinstance(e.obj, type) else setter
             if value is None:
                 of_class = isinstance(e.obj, type)
                 discard = support.discard_class_attribute if of_class else support.discard_attribute

@@ -119,19 +119,22 @@ def check(source, seed, timeout=_TIMEOUT):
     return report_on(source, seed, timeout).finding
 
 
-def ends(program, seed):
+def ends(program, seed, times=1):
     """Whether what `program()` gives is over soon, and well, when nothing of it is compiled.
 
-    Some programs make their own state many times larger in every call; some crash torch.
+    Some programs make their own state many times larger in every call; some crash torch, or have it
+    write beside its memory, which shows in one of several times.
     """
 
     def work():
         warnings.simplefilter("ignore")
         source = program()
-        yield source is not None and worlds.run(source, seed, wrap=lambda f: f).steps
+        for _ in range(times):
+            yield source is not None and worlds.run(source, seed, wrap=lambda f: f).steps
+            gc.collect()
 
-    *ended, _ = _apart(work, _TIMEOUT // 4)
-    return bool(ended) and ended[0] is not False
+    *ended, status = _apart(work, _TIMEOUT // 4)
+    return status == 0 and len(ended) == times and ended[0] is not False
 
 
 def similar(finding):
@@ -204,7 +207,7 @@ class Batch:
                 return
             finding = report.finding
         else:
-            if not ends(lambda: grammar.program(seed), seed):
+            if not ends(lambda: grammar.program(seed), seed, times=12):
                 self.dropped["eager crashes"] += 1
                 return
             finding = worlds.Finding("crash", -1, f"status {status}")
@@ -214,6 +217,9 @@ class Batch:
     def _take(self, seed, report):
         if report is None:
             self.dropped["no program"] += 1
+            return
+        if report.finding is not None and not ends(lambda: grammar.program(seed), seed, times=12):
+            self.dropped["eager crashes"] += 1
             return
         if report.varies:
             self.dropped["not deterministic"] += 1

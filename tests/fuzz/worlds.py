@@ -696,15 +696,15 @@ def first_result(code):
 
 
 def deterministic(source, seed=0):
-    """Whether the program does the same in two eager worlds, in which objects lie elsewhere."""
+    """Whether the program does the same in several eager worlds, in which objects lie elsewhere."""
     held = []
 
     def elsewhere(f):
-        held.extend(bytearray(n) for n in range(16, 520, 8) for _ in range(16))
-        held.extend((x for x in ()) for _ in range(16))
+        held.extend(bytearray(n) for n in range(16, 520, 8) for _ in range(16 + len(held) % 7))
+        held.extend((x for x in ()) for _ in range(16 + len(held) % 7))
         return f
 
     try:
-        return run(source, seed, wrap=elsewhere).finding is None
+        return all(run(source, seed, wrap=elsewhere).finding is None for _ in range(5))
     except Exception:
         return False
