@@ -147,7 +147,7 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
   return true;
 }
 
-static PyObject* instance_dict(Session* s, PyObject* obj) {
+PyObject* instance_dict(Session* s, PyObject* obj) {
   PyTypeObject* t = Py_TYPE(obj);
   if (PyType_Check(obj)) return nullptr;
   if (PyModule_Check(obj)) return PyModule_GetDict(obj);
@@ -325,6 +325,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PyTypeObject* t = Py_TYPE(obj);
   read_protocols(s, t);
   if (PyType_Check(obj)) {
+    if (PyType_HasFeature(reinterpret_cast<PyTypeObject*>(obj), Py_TPFLAGS_IMMUTABLETYPE)) return;  // it raises
     PyObject* of_class = _PyType_Lookup(t, name);
     if (of_class != nullptr && Py_TYPE(of_class) == &PyGetSetDescr_Type) {
       // Not in the class's dict: its name, its bases.
@@ -363,8 +364,12 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   PyObject* d = instance_dict(s, obj);
-  if (d == nullptr) return;
-  dict_store(s, d, name, value);
+  if (d != nullptr) {
+    dict_store(s, d, name, value);
+  } else if (first_time(s, kWriteAttr, obj, name)) {
+    // C code of the class keeps it somewhere (threading.local).
+    attribute_written(s, obj, name, value);
+  }
 }
 
 // The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.

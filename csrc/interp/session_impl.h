@@ -220,6 +220,8 @@ inline Triple place_of_number(PyObject* holder, PyObject* key) {
 }
 // Whether the code that runs now is one that reads and stores this name.
 bool counts_here(PyObject* name);
+// The dict of an object from outside, which is read; nullptr if it has none.  Borrowed.
+PyObject* instance_dict(Session* s, PyObject* obj);
 // What identifies a counter: the code that both reads and stores the name.
 Triple counter_key(PyCodeObject* code, PyObject* name);
 // A counter was read: true when it became an input, which take_replaced then gives.

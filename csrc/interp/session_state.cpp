@@ -379,6 +379,11 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
     return;
   }
   if (!outside) return;
+  if (PyExceptionInstance_Check(o)) {
+    // Its methods change what its dict holds (add_note).
+    PyObject* d = instance_dict(s, o);
+    if (d != nullptr) touch_into(s, d, deep, seen);
+  }
   if (first_time(s, kSnap, o, nullptr)) {
     PyObject* r = ask(s, "touch", o, deep ? Py_True : Py_False);
     Py_XDECREF(r);
@@ -482,6 +487,17 @@ PyObject* take_replaced(Session* s, PyObject* value) {
 // Whether nothing would be seen to change if one of them took the other's place.
 static bool alike(PyObject* a, PyObject* b) { return a == b || (is_leaf(a) && is_leaf(b) && leaf_equal(a, b)); }
 
+static bool is_number(PyObject* v) { return PyLong_Check(v) || PyFloat_Check(v) || PyComplex_Check(v); }
+
+// Whether a dict has a number as a key, and not an equal one of another type (True and 1), which stays when the other is stored.
+static bool holds_key(PyObject* d, PyObject* key) {
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(d, &pos, &k, &v))
+    if (Py_TYPE(k) == Py_TYPE(key) && leaf_equal(k, key)) return true;
+  return false;
+}
+
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing and would not be redone:
 // that it is there must hold again.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
@@ -494,7 +510,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   if (value == nullptr && now != nullptr && first_time(s, kDictDel, d, key)) emit(s, kDictDel, d, key, now);
   const bool varies = value != nullptr && tracked(s, value);  // and is stored by every call
   const bool same = now != nullptr && value != nullptr && !varies && alike(now, value);
-  if (value == nullptr || same) read_dict(s, d, key, now);
+  if (value == nullptr || same || (now != nullptr && is_number(key) && !holds_key(d, key))) read_dict(s, d, key, now);
   // Likewise when the run has changed it and now puts it back, or takes it away: only what is there can be deleted.
   auto it = s->containers->find(d);
   if (it != s->containers->end() && it->second.pre != nullptr) {

@@ -147,6 +147,17 @@ def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return ABSENT
 
 
+def remade(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An object of a class written in C is made anew, of which nothing else tells."""
+    bound = isinstance(f, (types.MethodWrapperType, types.BuiltinFunctionType))
+    obj = f.__self__ if bound else args[0] if args else None
+    if h.session.is_outside(obj) or isinstance(obj, types.ModuleType):
+        h.refuse(f"{leaves.name_of(f)} gives a {type(obj).__name__} from outside another state")
+    for a in (*args, *kwargs.values()):
+        h.session.touch(a)
+    return ABSENT
+
+
 def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One operation of the graph in which Python may run: it may not change the world."""
     before, places = container_states(h.session), written_places(h.session)
@@ -551,6 +562,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.WHOLE: whole_call,
     Effect.VARS: read_vars,
     Effect.REDUCE: reduce,
+    Effect.REMADE: remade,
     Effect.LOCK: lock,
     Effect.RANDOM: draw,
     Effect.SEED: seed,

@@ -53,6 +53,7 @@ class Effect(Enum):
     WHOLE = auto()  # called as a whole and recorded as one operation
     REFUSE = auto()
     REDUCE = auto()  # reads the state of its receiver
+    REMADE = auto()  # gives its receiver, an object of a class written in C, another state
     TORCH_STATE = auto()  # asks about torch's state, or changes it (magpy/capture/torch_state.py)
     VARS = auto()
     MEMO = auto()  # functools.lru_cache: remembers results
@@ -125,6 +126,7 @@ _READS = {
 _EFFECTS_OF = {
     "posix": _names("putenv unsetenv"),
     "_warnings": _names("_filters_mutated _filters_mutated_lock_held"),
+    "functools": _names("cache_clear"),
 }
 _LOCK = {
     "_thread": _names(
@@ -569,6 +571,10 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
 )
 
 
+# What becomes of these is followed, or they have no state.
+_FOLLOWED = (object, type, dict, list, set, bytearray, collections.OrderedDict)
+
+
 def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
     origin = module_of_type(owner)
     if name in ("format", "format_map") and issubclass(owner, str):
@@ -581,6 +587,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.RANDOM
     if _BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
         return Effect.REDUCE
+    if name in ("__init__", "__setstate__") and isinstance(f, _DESCRIPTORS):
+        return Effect.UNKNOWN if _definer(owner, name) in _FOLLOWED else Effect.REMADE
     if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):
         return Effect.REFUSE  # of autograd's graph: they would run later, in the engine's hands
     if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):

@@ -332,12 +332,12 @@ class Code:
                     else f"del {target}.cell_contents"
                 ]
             # What a Python class does is done; the C type below it may have a way of its own.
-            own: Any = _interp.c_base(type(e.obj)).__setattr__
+            definer: Any = _interp.c_base(type(e.obj))
+            own = definer.__setattr__
             setter = "object.__setattr__" if own is object.__setattr__ else self.constant(own)
             if value is None:
-                of_class = isinstance(e.obj, type)
-                discard = support.discard_class_attribute if of_class else support.discard_attribute
-                return [f"{self.constant(discard)}({target}, {e.name!r})"]
+                discard = self.constant(support.discard_attribute)
+                return [f"{discard}({self.constant(definer.__delattr__)}, {target}, {e.name!r})"]
             return [f"{setter}({target}, {e.name!r}, {value})"]
         if e.kind == "dict":
             return self._dict_effect(e, target)
@@ -374,6 +374,7 @@ class Code:
                 if exact
                 else f"{b}.__setitem__({target}, {key}, {value})"
             )
+        lines += [f"{b}.move_to_end({target}, {self.spec(k)})" for k in e.moves]
         return lines
 
     def call_effect(self, step: EffectStep) -> list[str]:

@@ -190,20 +190,22 @@ class _Hoist:
         return sorted(seen), memory
 
     def _shares(self, i: int) -> bool:
-        """Whether a step makes an array of which somebody can tell whose memory it is.
+        """Whether a step makes an array or views of which somebody can tell whose memory it is.
 
         Ahead of the graph it would be that of a tensor which the graph makes again.
         """
         step = self.steps[i]
-        if not isinstance(step, HostStep) or step.kind != "bind_array":
+        if not isinstance(step, HostStep):
             return False
         taken: set[Var] = set()
         collect((step.args, step.kwargs), taken)
         made = {v for v in taken if v in self.maker}
-        if any(
-            last > i and memory in (0, *(self.storages.get(v, 0) for v in made))
-            for memory, last in self.last_change.items()
-        ):
+        held = {self.storages.get(v, 0) for v in made}
+        if held & {self.storages.get(v, 0) for _, v in step.outs}:
+            return True
+        if step.kind != "bind_array":
+            return False
+        if any(last > i and memory in held | {0} for memory, last in self.last_change.items()):
             return bool(made)
         return bool(made) and self._kept(step.result)
 

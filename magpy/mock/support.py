@@ -71,16 +71,10 @@ def new_deque(cls: type, maxlen: int | None) -> Any:
     return d
 
 
-def discard_attribute(obj: Any, name: str) -> None:
-    """Empties a slot, which may be empty already."""
+def discard_attribute(delete: Any, obj: Any, name: str) -> None:
+    """Deletes an attribute, as `delete` of the class does, that may be missing."""
     with contextlib.suppress(AttributeError):
-        object.__delattr__(obj, name)
-
-
-def discard_class_attribute(cls: Any, name: str) -> None:
-    """Deletes what a class has itself, if it has it."""
-    if name in vars(cls):
-        type.__delattr__(cls, name)
+        delete(obj, name)
 
 
 def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:

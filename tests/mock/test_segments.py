@@ -59,3 +59,20 @@ def test_what_a_check_that_goes_ahead_follows_from_counts_for_later_ones():
     (ahead, rest), _ = hoisted([first, elsewhere, second, last], {x: 1, Var(5): 2})
     assert ahead == [first, second, last]
     assert rest == [elsewhere]
+
+
+def test_views_of_a_tensor_that_is_made_again_stay_behind():
+    """What a host step makes is used as it is: it has to be of the tensor that the graph makes."""
+    x, made, part = Var(0), Var(1), Var(2)
+    mask = OpStep(torch.Tensor.__getitem__, (Ref(x), Ref(x)), {}, [((), made)])
+    split = HostStep(torch.Tensor.split, (Ref(made), 1), {}, "meta", None, [((0,), part)], "")
+    (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 2, part: 2}, needed=[part])
+    assert ahead == []
+    assert rest == [mask, split]
+    (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 0, part: 0}, needed=[part])
+    assert ahead == []
+    (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 2, part: 3}, needed=[part])
+    assert ahead == [mask, split]  # it has a memory of its own
+    of_the_input = HostStep(torch.Tensor.split, (Ref(x), 1), {}, "meta", None, [((0,), part)], "")
+    (ahead, rest), _ = hoisted([of_the_input], {x: 1, part: 1}, needed=[part])
+    assert ahead == [of_the_input]
