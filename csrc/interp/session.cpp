@@ -432,7 +432,7 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
 #endif
     return reinterpret_cast<PyObject*>(copy);
   }
-  if (PyUnicode_CheckExact(v) && PyUnicode_GET_LENGTH(v) > 1) {
+  if (PyUnicode_CheckExact(v) && PyUnicode_GET_LENGTH(v) > 0) {
     PyObject* copy = PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v));
     if (copy == nullptr || PyUnicode_CopyCharacters(copy, 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0) return nullptr;
     return copy;

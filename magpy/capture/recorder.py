@@ -271,7 +271,7 @@ class Recorder(TorchFunctionMode):
             if followed is not _interp.ABSENT:
                 return followed
         expected: Any
-        if t in (int, float, complex) or (t is str and len(result) > 1):
+        if t in (int, float, complex) or (t is str and result):
             result = _interp.fresh(result)
             kind, expected = "bind", t
         elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
