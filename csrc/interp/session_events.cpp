@@ -388,9 +388,19 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   }
   if (!s->tracked->empty() && !is_tensor(c)) {
     ErrorGuard error;
-    rely_on(s, item);
-    // A dict is asked for its keys only, and storing a key relies on it already.
-    if (!PyDict_Check(c)) rely_on(s, c);
+    bool answered = false;
+    if (tracked(s, item)) {
+      PyObject* r = ask(s, "contains", c, item);
+      answered = r == Py_True;
+      Py_XDECREF(r);
+    }
+    if (answered) {
+      touch_kept(s, c, false);
+    } else {
+      rely_on(s, item);
+      // A dict is asked for its keys only, and storing a key relies on it already.
+      if (!PyDict_Check(c)) rely_on(s, c);
+    }
   }
   ErrorGuard error;
   if (!is_tensor(c)) touch_compared(s, item);

@@ -266,6 +266,9 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder.depth:
             return result
+        if not written and _is_short_tuple(result):
+            one = functools.partial(functools.partial, element, f, len(result))
+            return tuple(self.derive(one(i), args, kwargs, v) for i, v in enumerate(result))
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
             if recorder.symbols is not None and not written and not has_ref(plan):
@@ -338,6 +341,25 @@ class Handler:
             self.rely_on(v)
         else:
             self.derive(bool, (v,), {}, result)
+
+    @_frames_hidden
+    def contains(self, container: Any, item: Any) -> bool:
+        """Whether a tracked value is in a container is about to be asked.
+
+        Returns:
+            Whether the answer is all that counts: both hold plain values only.
+        """
+        t = type(container)
+        if t not in (tuple, list, set, frozenset, dict) or len(container) > _MOST_COMPARED:
+            return False
+        if type(item) not in (int, float, str) or item != item:
+            return False
+        tracked = self.session.tracked
+        if any(type(v) not in LEAF_TYPES or tracked(v) is not None for v in container):
+            return False
+        values = tuple(container) if t in (tuple, list) else frozenset(container)
+        self.derive(operator.contains, (values, item), {}, item in values)
+        return True
 
     def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A binary operation with a tracked operand."""
@@ -641,6 +663,20 @@ def _recomputable(values: Any) -> bool:
     return (
         is_leaf(values) or t is np.ndarray or isinstance(values, (torch.Tensor, np.generic, type))
     )
+
+
+# Longer tuples of values are compared, and so is what is in longer containers.
+_MOST, _MOST_COMPARED = 8, 256
+
+
+def _is_short_tuple(v: Any) -> bool:
+    return type(v) is tuple and 0 < len(v) <= _MOST and all(type(x) in (int, float, str) for x in v)
+
+
+def element(f: Any, n: int, i: int, *args: Any, **kwargs: Any) -> Any:
+    """One of the `n` values in the tuple that a function gives; ABSENT if it gives another."""
+    values = f(*args, **kwargs)
+    return values[i] if type(values) is tuple and len(values) == n else ABSENT
 
 
 # Attributes of an array that let others write to its memory unseen.

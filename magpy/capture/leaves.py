@@ -273,6 +273,7 @@ _effects()
 # Functions of numbers, strings and arrays: their result follows from their arguments' values.
 SCALAR_FUNCTIONS = frozenset(
     {float, int, complex, abs, round, min, max, sum, divmod, pow, str, repr, format, bool}
+    | {bin, chr, hash, hex, oct, ord}
 )
 
 
