@@ -112,8 +112,24 @@ ARITHMETIC = _names(
     _foreach_addcdiv_
     """
 )
-# Of these, the ones that compute the same with a tensor of no dimensions in place of a `float`, if
-# the other operand is a floating-point tensor that has dimensions
+# Operations whose result has the same metadata whatever the value of their Python floats, save
+# that some return their argument, or nothing but zeros, for 0.0 and 1.0.
+TAKES_FLOATS = _names(
+    """
+    dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout
+    feature_dropout gumbel_softmax full new_full fill_diagonal_ normal normal_ uniform_ bernoulli
+    bernoulli_ exponential_ cauchy_ log_normal_ layer_norm rms_norm group_norm batch_norm
+    instance_norm normalize cosine_similarity pairwise_distance cross_entropy nll_loss huber_loss
+    smooth_l1_loss margin_ranking_loss triplet_margin_loss hinge_embedding_loss
+    cosine_embedding_loss multi_margin_loss poisson_nll_loss gaussian_nll_loss celu selu relu6 rrelu
+    hardtanh hardshrink softshrink softplus threshold _threshold logit nan_to_num addmm addmv addr
+    addbmm baddbmm renorm norm dist cdist isclose scaled_dot_product_attention clamp_max_ index_fill
+    index_fill_ index_add index_add_ sub_ rsub logaddexp heaviside copysign hypot xlogy fmax fmin
+    float_power clip_grad_norm_ clip_grad_value_
+    """
+)
+# Of ARITHMETIC, the ones that compute the same with a tensor of no dimensions in place of a
+# `float`, if the other operand is a floating-point tensor that has dimensions
 # (https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc).
 WITH_SCALAR_TENSOR = _names(
     """

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import operator
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,6 +40,7 @@ from magpy.capture.operations import (
     SPLITS,
     STATIC_RESULT,
     STATISTICS_OF,
+    TAKES_FLOATS,
     WITH_SCALAR_TENSOR,
     accessor_call,
     accessor_of,
@@ -73,6 +75,8 @@ from magpy.runtime import faults
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
+# Values for which an operation may return its argument, or nothing but zeros.
+_SPECIAL = (0.0, 1.0)
 _INDEXING = ("__getitem__", "__setitem__")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL = 1, 2, 4, 8, 16, 32
@@ -103,7 +107,7 @@ class Recorder(TorchFunctionMode):
         self.symbols = symbols
         self._follower = Follower(self, symbols) if symbols is not None else None
         self._relied: set[Var] = set()
-        self._rely = False
+        self._rely = self._floats = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
         self._whole: Whole | None = None  # whose arguments are converted
@@ -237,7 +241,9 @@ class Recorder(TorchFunctionMode):
             symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
             if symbol is not None:
                 return Ref(var) if is_open(symbol) else v
-            if self._rely:
+            if self._rely and t is float and self._floats and v not in _SPECIAL:
+                self.note(operator.contains, (_SPECIAL, Ref(var)), {}, "leaf", False)
+            elif self._rely:
                 self.rely_on(v, var)
                 return v
             return Ref(var)
@@ -559,6 +565,7 @@ class Recorder(TorchFunctionMode):
         self._shared.begin()
         if self.any_tracked:
             self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
+            self._floats = name in TAKES_FLOATS
         self._takes_apart = True
         try:
             plan = (

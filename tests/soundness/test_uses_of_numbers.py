@@ -467,6 +467,11 @@ def test_number_is_used_as_in_eager(use, source):
         ("n in L", 2),
         ("x + 1 if n in {3, 11} else x", 2),
         ("hex(n)", 1),
+        ("torch.nn.functional.dropout(x, n / 20.5)", 1),
+        ("torch.nn.functional.gumbel_softmax(x, tau=n / 2.3)", 1),
+        ("torch.full((2,), n / 8.5), x.clamp(max=n / 3.1)", 1),
+        ("torch.nn.functional.huber_loss(x, x * 2, delta=n / 7.7)", 1),
+        ("torch.empty(2).normal_(0.0, n / 9.1)", 1),
     ],
 )
 @pytest.mark.parametrize("source", ["counter", "item"])
@@ -474,3 +479,16 @@ def test_few_captures_serve_all(use, captures, source):
     report = report_on(use.replace("L", "(0, 1, 2)"), source)
     assert report.finding is None
     assert (report.captures, report.hits) == (captures, 10 - captures)
+
+
+def test_a_probability_of_zero_and_of_one_are_special():
+    """Dropout then gives its argument itself, and nothing but zeros."""
+    use = "torch.nn.functional.dropout(x, o.p, True).add_(1)"
+    program = (
+        f"{HEAD}\ndef f(x):\n    o.p = o.p * 1.0\n    return {use}, x\ntarget = f\n"
+        "def steps(f):\n    for p in (0.5, 0.3, 0.0, 1.0, 0.4, 0.0, 0.6, 1.0, 0.0, 1.0):\n"
+        "        o.p = p\n        yield attempt(f, torch.arange(1.0, 3.0))"
+    )
+    report = fuzz.report_on(program, 0)
+    assert report.finding is None
+    assert (report.steps, report.captures) == (10, 3)
