@@ -9,6 +9,8 @@
 #include "leaf.h"
 #include "session_impl.h"
 
+#include <structmember.h>
+
 namespace magpy {
 
 // Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
@@ -139,6 +141,27 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
     fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cls, name, value);
   }
   if (fresh == nullptr || PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(owner), name, fresh) < 0) {
+    Py_XDECREF(fresh);
+    fail(s, "counter");
+    return true;
+  }
+  Py_XSETREF(s->replaced, fresh);
+  return true;
+}
+
+// A counter, or a number that others store, in a slot of an object whose class is the program's (see counter_read).
+static bool slot_number_read(Session* s, PyObject* obj, PyObject* name, PyObject* descr, PyObject* value) {
+  if (Py_TYPE(descr) != &PyMemberDescr_Type || !is_heap(PyDescr_TYPE(descr))) return false;
+  if (reinterpret_cast<PyMemberDescrObject*>(descr)->d_member->type != T_OBJECT_EX || !may_count(value)) return false;
+  if (s->tracked->find(value) != s->tracked->end()) return true;
+  if (!counts_here(name) && s->varying->count(place_of_number(obj, name)) == 0) return false;
+  if (!first_time(s, kAttrC, obj, name)) return false;
+  PyObject* fresh;
+  {
+    PauseGuard pause;
+    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", obj, name, value);
+  }
+  if (fresh == nullptr || Py_TYPE(descr)->tp_descr_set(descr, obj, fresh) < 0) {
     Py_XDECREF(fresh);
     fail(s, "counter");
     return true;
@@ -285,7 +308,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       return;
     }
     if (is_tensor(obj)) return;
-    if (written(s, obj, name) || !first_time(s, kAttrC, obj, name)) return;
+    if (written(s, obj, name) || slot_number_read(s, obj, name, descr, value) || !first_time(s, kAttrC, obj, name)) return;
     emit(s, kAttrC, obj, name, value);
     reach(s, value);
     return;

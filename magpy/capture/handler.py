@@ -35,6 +35,7 @@ from magpy.capture.steps import (
     class_number,
     is_leaf,
     item_held,
+    slot_held,
 )
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import has_ref
@@ -296,6 +297,8 @@ class Handler:
             own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
         elif isinstance(holder, type):
             own = recorder.track(class_number, (OutsideRef(holder), key), {}, value)
+        elif not isinstance(holder, (dict, list, collections.deque)):
+            own = recorder.track(slot_held, (OutsideRef(holder), key), {}, value)
         else:
             exact = type(holder) in (dict, list, collections.deque)
             read = operator.getitem if exact else item_held

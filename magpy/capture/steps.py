@@ -192,6 +192,11 @@ def item_held(holder: Any, key: Any) -> Any:
     raise TypeError(holder)
 
 
+def slot_held(obj: Any, name: str) -> Any:
+    """What an object has in a slot, whatever the `__getattribute__` of its class gives."""
+    return object.__getattribute__(obj, name)
+
+
 def class_number(cls: type, name: str) -> Any:
     """What the bases of a class hold under a name, whatever its metaclass makes of that.
 

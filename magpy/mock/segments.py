@@ -27,6 +27,7 @@ from magpy.capture.steps import (
     Var,
     class_number,
     item_held,
+    slot_held,
 )
 from magpy.capture.trees import collect, leaves
 from magpy.mock import regions
@@ -351,7 +352,7 @@ def _anywhere(step: Step) -> bool:
         isinstance(step, HostStep)
         and not step.outs
         and (
-            step.func in (scalar_tensor, class_number, item_held)
+            step.func in (scalar_tensor, class_number, item_held, slot_held)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
         )
     )

@@ -29,7 +29,7 @@ from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
-from magpy.capture.steps import HostStep, OutsideRef, class_number, item_held
+from magpy.capture.steps import HostStep, OutsideRef, class_number, item_held, slot_held
 from magpy.capture.symbols import Conditions
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
@@ -315,6 +315,9 @@ class Analyzer:
         elif isinstance(holder, dict):
             dst = self.register()
             self.checks.append(("dict_get", dst, self.operand(holder), step.args[1]))
+        elif step.func is slot_held:
+            dst = self.register()
+            self.checks.append(("attr", dst, self.operand(holder), step.args[1]))
         else:
             return
         symbols = self.capture.record.symbols

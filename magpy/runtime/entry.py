@@ -380,8 +380,8 @@ class Runner:
         return run
 
 
-# The events that tell of one value in a container, a class or a cell.
-_HOLDING = ("dict_key", "cell", "type_attr", "list_item")
+# The events that tell of one value in a container, a class, a cell or a slot.
+_HOLDING = ("dict_key", "cell", "type_attr", "list_item", "attr_c")
 # Longer lists of numbers are compared.
 _MOST_NUMBERS = 128
 

@@ -170,7 +170,7 @@ def _mask(bits: Iterable[bool]) -> int:
 
 
 def _number_at(holder: Any, key: Any) -> Any:
-    """The number at a key of a dict, list or deque, in a cell or in a class, or None."""
+    """The number at a key of a dict, list or deque, in a cell, class or slot, or None."""
     if type(holder) is types.CellType and key is None:
         try:
             v = holder.cell_contents
@@ -184,7 +184,13 @@ def _number_at(holder: Any, key: Any) -> Any:
         base: Any = list if isinstance(holder, list) else collections.deque
         v = base.__getitem__(holder, key)
     else:
-        return None
+        slot = getattr(type(holder), key, None) if isinstance(key, str) else None
+        if type(slot) is not types.MemberDescriptorType:
+            return None
+        try:
+            v = slot.__get__(holder)
+        except AttributeError:
+            return None  # it is empty
     return v if type(v) in (int, float) else None
 
 

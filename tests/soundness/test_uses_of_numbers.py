@@ -391,6 +391,10 @@ L, D, D2, L2, S2, DQ = [0, 1, 2, 3], {1: "a", 3: "b"}, {}, [0], set(), collectio
 x0s = {"1": 2}
 class O: pass
 o = O()
+class Slotted:
+    __slots__ = ("n",)
+sl = Slotted()
+sl.n = 0
 o.n, o.m, o.stats = 0, 2, {"a": 1, "b": 5, "c": 3}
 def weird(k):
     if k > 3: return "big"
@@ -420,6 +424,7 @@ def match_(v):
 """
 # Where the number comes from, and how the function is called so that it is `i`.
 SOURCES = {
+    "slot": ("sl.n += 1; n = sl.n", "attempt(f, x0)"),
     "counter": ("o.n += 1; n = o.n", "attempt(f, x0)"),
     "argument": ("pass", "attempt(f, x0, i)"),
     "attribute": ("n = o.n", "(setattr(o, 'n', i), attempt(f, x0))"),
@@ -474,7 +479,7 @@ def test_number_is_used_as_in_eager(use, source):
         ("torch.empty(2).normal_(0.0, n / 9.1)", 1),
     ],
 )
-@pytest.mark.parametrize("source", ["counter", "item"])
+@pytest.mark.parametrize("source", ["counter", "item", "slot"])
 def test_few_captures_serve_all(use, captures, source):
     report = report_on(use.replace("L", "(0, 1, 2)"), source)
     assert report.finding is None
