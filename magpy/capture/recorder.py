@@ -453,6 +453,8 @@ class Recorder(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except Exception as e:
+            if self.any_tracked:
+                self._session.rely_on((args, kwargs))  # it is sure for these numbers only
             with unheard():
                 self._raised(func, accessor, plan, e)
             raise
