@@ -242,6 +242,12 @@ PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
   if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) && !compat::is_generator_frame(frame)) {
     take_arguments();
   }
+  if (tls_below && tls_session != nullptr && !throwflag && !compat::is_generator_frame(frame)) {
+    PyCodeObject* code = compat::frame_code(frame);
+    const Py_ssize_t given = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+                             ((code->co_flags & CO_VARKEYWORDS) != 0);
+    on_frame_below(compat::frame_func(frame), frame->localsplus, given);
+  }
   const bool session = active();
   if ((!session && !(everywhere && tls_pause == 0)) || throwflag || compat::is_generator_frame(frame)) {
     return run_plain(ts, frame, throwflag);

@@ -13,6 +13,7 @@ namespace magpy {
 
 thread_local Session* tls_session = nullptr;
 thread_local int tls_pause = 0;
+thread_local bool tls_below = false;
 thread_local unsigned char tls_c_call = kPassedOn;
 
 namespace {
@@ -138,8 +139,10 @@ PyObject* session_run(Session* s, PyObject* args) {
   if (hook_install() < 0) return nullptr;
   Py_INCREF(s);
   tls_session = s;
-  int pause = tls_pause;
+  const int pause = tls_pause;
+  const bool below = tls_below;
   tls_pause = 0;
+  tls_below = false;
   if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(Py_TYPE(f)))
     read_type_attr(s, Py_TYPE(f), g_str_call, _PyType_Lookup(Py_TYPE(f), g_str_call));
   // A collection would run finalizers and weak reference callbacks of objects that have nothing to do with this call, watched.
@@ -152,6 +155,7 @@ PyObject* session_run(Session* s, PyObject* args) {
   if (s->collecting) PyGC_Enable();
   tls_session = nullptr;
   tls_pause = pause;
+  tls_below = below;
   hook_remove();
   Py_DECREF(s);
   return r;

@@ -421,7 +421,9 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (r == Py_NotImplemented) {
     Py_DECREF(r);
     PauseGuard pause;
+    tls_below = true;
     r = PyObject_Vectorcall(f, args, npos, kwnames);
+    tls_below = false;
     ErrorGuard error;
     PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
     if (done == nullptr) fail(s, "effect_done");
@@ -429,6 +431,23 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   }
   *result = r;
   return true;
+}
+
+void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  tls_below = false;
+  PyObject* values = PyTuple_New(0);
+  PyObject* list = PyList_New(0);
+  bool ok = values != nullptr && list != nullptr;
+  for (Py_ssize_t i = 0; i < n && ok; ++i) ok = given[i] == nullptr || PyList_Append(list, given[i]) == 0;
+  Py_XSETREF(values, ok ? PyList_AsTuple(list) : nullptr);
+  Py_XDECREF(list);
+  PyObject* r = values != nullptr ? PyObject_CallMethod(s->handler, "below", "OO", func, values) : nullptr;
+  Py_XDECREF(values);
+  if (r == nullptr) fail(s, "below");
+  Py_XDECREF(r);
+  tls_below = true;
 }
 
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {

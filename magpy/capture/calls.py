@@ -222,6 +222,10 @@ def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return result
 
 
+# What a file answers otherwise once something is written to it.
+_OF_FILES = frozenset(["getvalue", "tell"])
+
+
 def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that reads the world: the guard reads it again."""
     for a in args:
@@ -237,6 +241,8 @@ def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         )
     ):
         h.refuse(f"{leaves.name_of(f)} is called with objects made in the call")
+    if f.__name__ in _OF_FILES and h.recorder.below.written_to(owner):
+        h.refuse(f"{leaves.name_of(f)} is called of what the call has written to")
     try:
         result = f(*args, **kwargs)
     except Exception:

@@ -43,6 +43,8 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
             )
     h.called_effect = f, step
+    files = sys.stdout, sys.stderr
+    h.recorder.below.begin((getattr(f, "__self__", None), *args, *kwargs.values(), *files))
     h.recorder.depth += 1
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at

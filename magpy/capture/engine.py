@@ -1,17 +1,14 @@
 """What a pass of autograd's engine reaches, which its arguments do not tell.
 
 Owns the walk through autograd's graph to the leaves whose gradients a pass adds to and to the
-Python functions that run in it, and telling whether these changed something.  Does not own what
-follows of it for a step (magpy/capture/recorder.py, the only caller).
+Python functions that run in it.  Does not own what these can reach (magpy/capture/below.py), nor
+what follows of it for a step (magpy/capture/recorder.py, the only caller).
 
 Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#how-autograd-encodes-the-history
 """
 
 from __future__ import annotations
 
-import collections
-import functools
-import sys
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +18,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn.modules._functions import BackwardHookFunction
 
 from magpy import _tensor
+from magpy.capture import below
 from magpy.capture.trees import tensors
 
 # What adds to the gradients of leaves.
@@ -40,19 +38,6 @@ def keeps_graph(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
     return bool(kwargs.get("create_graph") or (len(args) > place and args[place]))
 
 
-_FIXED = (
-    *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
-    *(types.ModuleType, types.BuiltinFunctionType, types.CodeType),
-)
-# So many objects are looked at.
-_MANY = 5000
-
-
-# Where something is held, (address of the holder, key), with what is there, and the holder, which
-# keeps its address: a key is a name or a dict's key; None stands for all that a holder holds.
-Places = dict[tuple[int, Any], tuple[Any, Any]]
-
-
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What a pass reaches.
@@ -68,27 +53,11 @@ class Reach:
     leaves: list[torch.Tensor]
     nodes: set[Any]
     functions: list[Any]
-    state: Places | None
+    state: below.Places | None
 
     def changed(self) -> list[tuple[int, Any]] | None:
         """What Python that ran in the pass has changed; None where nobody can tell."""
-        now = _state(self.functions)
-        before = self.state
-        if now is None or before is None:
-            return None
-        return [
-            place
-            for place in {**before, **now}
-            if place not in now or place not in before or not _same(now[place][0], before[place][0])
-        ]
-
-
-def tensors_within(roots: list[Any]) -> list[Any] | None:
-    """The tensors that objects and Python functions can reach; None if that is too much."""
-    found = _state(roots)
-    if found is None:
-        return None
-    return [t for _, t in found.values() if isinstance(t, torch.Tensor)]
+        return below.changed(self.state, self.functions)
 
 
 def memory_of(tensor: Any) -> int:
@@ -99,12 +68,6 @@ def memory_of(tensor: Any) -> int:
         return 0
 
 
-def _same(a: Any, b: Any) -> bool:
-    if type(a) is type(b) is tuple:
-        return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
-    return a is b
-
-
 def reach(roots: Any) -> Reach:
     """What a pass from the tensors among some arguments reaches."""
     todo: list[Any] = []
@@ -112,8 +75,12 @@ def reach(roots: Any) -> Reach:
     functions: list[Any] = []
     told = True
     for t in tensors(roots):
-        if t.grad_fn is not None:
-            todo.append(t.grad_fn)
+        try:
+            made_by = t.grad_fn
+        except RuntimeError:
+            continue  # a view that autograd forbids to look at: the pass raises before it begins
+        if made_by is not None:
+            todo.append(made_by)
         elif t.requires_grad:
             found[id(t)] = t
     seen: set[Any] = set(todo)
@@ -133,66 +100,11 @@ def reach(roots: Any) -> Reach:
     for t in found.values():
         for hooks in (t._backward_hooks, t._post_accumulate_grad_hooks):
             functions += (hooks or {}).values()
-    state = _state(functions) if told else None
+    state = below.places(functions) if told else None
     return Reach(list(found.values()), seen, functions, state)
 
 
-def _state(functions: list[Any]) -> Places | None:
-    """What Python functions can reach and change; None if that is too much."""
-    found: Places = {}
-    seen: set[int] = set()
-    todo = list(functions)
-    while todo:
-        v = todo.pop()
-        if id(v) in seen or isinstance(v, _FIXED):
-            continue
-        seen.add(id(v))
-        if len(seen) > _MANY:
-            return None
-        todo += _inside(v, found)
-    return found
-
-
-def _inside(v: Any, found: Places) -> list[Any]:
-    """What an object holds; what of it can be replaced is added to `found`."""
-    if isinstance(v, torch.Tensor):
-        found[id(v), None] = (_tensor.tensor_version(v),), v
-        return []
-    if isinstance(v, types.MethodType):
-        return [v.__func__, v.__self__]
-    if isinstance(v, functools.partial):
-        return [v.func, *v.args, *v.keywords.values()]
-    if isinstance(v, types.FunctionType):
-        if v.__module__.partition(".")[0] == "torch":
-            return []
-        space, cells = v.__globals__, [c for c in v.__closure__ or () if c != types.CellType()]
-        names = {n: space[n] for n in v.__code__.co_names if n in space}
-        found.update({(id(space), n): (x, space) for n, x in names.items()})
-        found.update({(id(c), None): (c.cell_contents, c) for c in cells})
-        return [*names.values(), *(c.cell_contents for c in cells)]
-    if isinstance(v, type):
-        if v.__module__.partition(".")[0] in ("torch", "builtins"):
-            return []
-        names = {n: x for n, x in vars(v).items() if not callable(x)}
-        found.update({(id(v), n): (x, v) for n, x in names.items()})
-        return list(names.values())
-    inner: list[Any] = []
-    if isinstance(v, dict):
-        inner += [x for pair in dict.items(v) for x in pair]
-        found.update({(id(v), k): (x, v) for k, x in dict.items(v)})
-    elif isinstance(v, (list, tuple, set, frozenset, collections.deque)):
-        inner += v
-    if inner or isinstance(v, (dict, list, set, collections.deque)):
-        found[id(v), None] = tuple(inner), v
-    own = getattr(v, "__dict__", None)
-    if isinstance(own, dict):
-        found.update({(id(own), n): (x, own) for n, x in own.items()})
-        inner += own.values()
-    return inner
-
-
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_FOREIGN = {"torch", "numpy", "builtins", *sys.stdlib_module_names}
 
 
 def looks_around(cls: Any) -> bool:
@@ -245,7 +157,7 @@ def _foreign(v: Any) -> bool:
         name = v.__globals__.get("__name__")
     else:
         name = v.__name__ if isinstance(v, types.ModuleType) else v.__module__
-    return str(name).partition(".")[0] in _FOREIGN
+    return str(name).partition(".")[0] in below.FOREIGN
 
 
 def goes_on(nodes: set[Any], tensor: torch.Tensor) -> bool:

@@ -23,6 +23,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture import arrays, attribution, calls, effects, leaves, memory, opaque
+from magpy.capture.below import foreign
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
@@ -599,6 +600,19 @@ class Handler:
             self.refusal = self.refusal or r.without_frames()
             return result
 
+    def below(self, function: Any, given: tuple[Any, ...]) -> None:
+        """A Python function starts below a call for its effect, unwatched."""
+        f, step = self.called_effect
+        if step is None or self.refusal is not None:
+            return
+        try:
+            if foreign(function):
+                self.recorder.below.entered_library(given)
+            else:
+                self.recorder.below.entered(function, given)
+        except Refusal as r:
+            self.refuse(f"{leaves.name_of(f)} is called: {r.reason}")
+
     def effect_done(self, result: Any) -> None:
         """A call for its effect, which `_effect` has left to the probe, is over.
 
@@ -617,6 +631,10 @@ class Handler:
         elif step is not None:
             if not is_leaf(result):
                 self.refuse(f"{leaves.name_of(f)} returns a {type(result).__name__}")
+            try:
+                self.recorder.below.done(leaves.name_of(f))
+            except Refusal as r:
+                self.refusal = self.refusal or r
             self.recorder.record.steps.append(step)
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:

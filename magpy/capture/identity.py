@@ -55,8 +55,9 @@ class Identity:
         if tensor is not None:
             self._remember(tensor, var)
             record.storages[var] = self.memory_of(tensor)
-            if tensor.is_floating_point() or tensor.is_complex():
-                record.floating.add(var)
+            with unheard():  # a subclass hears of what the program asks
+                if tensor.is_floating_point() or tensor.is_complex():
+                    record.floating.add(var)
             if type(tensor) is not torch.Tensor:
                 record.types[var] = type(tensor)
             elif tensor.is_nested:

@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
 from magpy.capture import engine
+from magpy.capture.below import Below
 from magpy.capture.follow import Follower
 from magpy.capture.identity import Identity
 from magpy.capture.indexing import taken_apart
@@ -48,7 +49,7 @@ from magpy.capture.operations import (
     sized,
     would_write,
 )
-from magpy.capture.overloads import Below, dispatched, hears
+from magpy.capture.overloads import dispatched, hears
 from magpy.capture.sharing import Shared
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -116,7 +117,6 @@ class Recorder(TorchFunctionMode):
         self._on_host = False
         self._given_array = False
         self._leaf = False
-        self._heard = False
         # The program's own numbers by the identity of the copies that stand for them.
         self.originals: dict[int, Any] = {}
         # Tensors of no dimensions by the numbers that they hold.
@@ -134,7 +134,7 @@ class Recorder(TorchFunctionMode):
         self.record = Record()
         self._is_outside = is_outside
         self.tensors = Identity(self.record, is_outside, symbols)
-        self._below = Below(session)
+        self.below = Below(session)
         self._shared = Shared(self.tensors, self.record)
         self.transforms = Transforms()
         self.settings = Settings()
@@ -362,12 +362,10 @@ class Recorder(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         _interp.pause()
         try:
-            hearing = [t for t in types if hears(t)] if self._session is not None else []
-            if not hearing:
-                return self._operation(func, args, kwargs or {})
-            if not any(issubclass(t, torch.Tensor) for t in hearing):
+            # torch tells a mode of a property's tensor even where no class hears of it.
+            if self.settings.look() and self._session is not None and any(map(hears, types)):
                 return self._dispatched(func, types, args, kwargs)
-            return self._overloaded(func, hearing, args, kwargs or {})
+            return self._operation(func, args, kwargs or {})
         except BaseException as e:
             hide_frames(e)
             raise
@@ -391,27 +389,11 @@ class Recorder(TorchFunctionMode):
                 _push(mode)
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """An operation that classes of the program take over."""
         result = dispatched(self, func, types, args, kwargs)
-        if result is not NotImplemented:
-            return result
-        self.refusal = refuse("no __torch_function__ takes the operation")
-        return func(*args, **(kwargs or {}))
-
-    def _overloaded(
-        self, func: Any, hearing: list[type], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """An operation on a subclass, below which Python runs unwatched: a graph runs it again."""
-        before = self._below.before(hearing)
-        self._heard = True
-        try:
-            result = self._operation(func, args, kwargs)
-        finally:
-            self._heard = False
-        refusal = self._below.after(hearing, before)
-        self.refusal = self.refusal or refusal
         if result is NotImplemented:
             self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
-            # To torch it would say that the mode leaves the operation to the subclass, which has
+            # To torch it would say that the mode leaves the operation to the classes, which have
             # heard of it; operators make this of a TypeError.
             raise TypeError(f"no __torch_function__ takes {getattr(func, '__name__', func)}")
         return result
@@ -423,15 +405,15 @@ class Recorder(TorchFunctionMode):
             accessor = accessor_of(func)
             if accessor is not None:
                 name = accessor[1]
-                if accessor[0] == "get" and name in METADATA and not self._heard:
+                if accessor[0] == "get" and name in METADATA:
                     return self._metadata(func, args, kwargs, name)
-        elif (name in METADATA and not self._heard) or name in MODE_SETTERS:
+        elif (name in METADATA) or name in MODE_SETTERS:
             return self._metadata(func, args, kwargs, name)
         elif name == "type" and len(args) == 1 and not kwargs:
             return func(*args)  # the name of dtype and device
-        elif name == "__iter__" and args and not self._heard:
+        elif name == "__iter__" and args:
             return self._iterate(args[0])
-        if name in _INDEXING and self._follower is not None and not self._heard and not kwargs:
+        if name in _INDEXING and self._follower is not None and not kwargs:
             views = self._views(func, args)
             if views is not None:
                 return views[0]
@@ -717,14 +699,14 @@ class Recorder(TorchFunctionMode):
         changed = reach.changed() if reach.functions else []
         if changed is None:
             return True
-        self._below.by_hooks(changed)
+        self.below.by_hooks(changed)
         return bool(changed)
 
     def _engine_ran(self, reach: engine.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
-        step.heard = step.heard or once
+        step.once = step.once or once
         if reach.functions:
             step.gradients = frozenset([0])
         elif adds:
@@ -842,6 +824,7 @@ class Recorder(TorchFunctionMode):
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
     ) -> None:
         """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        self.settings.look()
         if self.settings.changed != self._modes.settings:
             self.note_modes()
         outs = more.pop("outs", [])
@@ -850,7 +833,6 @@ class Recorder(TorchFunctionMode):
 
     def add(self, step: OpStep | HostStep) -> None:
         """Writes a step down."""
-        step.heard = self._heard
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
         self.record.steps.append(step)
@@ -971,7 +953,7 @@ class Recorder(TorchFunctionMode):
         self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
         step = self.record.steps[-1] if self.record.steps else None
         if isinstance(step, (OpStep, HostStep)) and step.func is func:
-            step.heard = step.heard or whole.draws
+            step.once = step.once or whole.draws
             if isinstance(step, OpStep):
                 step.whole = True
 
@@ -1085,9 +1067,10 @@ class Recorder(TorchFunctionMode):
         self.record.mutated = self.tensors.dirty() | self._written()
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
-        self.refusal = self.refusal or self._below.looked_at()
+        self.refusal = self.refusal or self.below.looked_at()
         changed = self._shared.end()
         self.refusal = self.refusal or changed
+        self.settings.look()
         modes = current_modes(self.settings.changed)
         setting = self.settings.left()
         if (modes != replace(self._start, settings=modes.settings) or setting) and (

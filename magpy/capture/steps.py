@@ -72,8 +72,8 @@ class OpStep:
 
     Attributes:
         outs: where in the result each new tensor is, and the variable that it becomes.
-        heard: it must run once and in order: a `__torch_function__` of the program runs in it, or
-            autograd's engine goes on to what was made before the call, which it takes apart.
+        once: it must run once: autograd's engine goes on to what was made before the call, which it
+            takes apart, or runs Python that changes something, or a call done as a whole draws.
         writes: what it writes to of its arguments, if `mutates` and if that is known.
         leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
             off, or a new tensor that requires grad.
@@ -86,7 +86,7 @@ class OpStep:
     outs: list[tuple[Path, Var]]
     random: bool = False
     mutates: bool = False
-    heard: bool = False
+    once: bool = False
     writes: frozenset[Var] = frozenset()
     leaves: bool = False
     whole: bool = False
@@ -129,7 +129,7 @@ class HostStep:
         owner: the random generator of Python or numpy that the step draws from.
         dirty: the outside tensors (variables) that earlier steps had changed in place when this
             check was made.
-        heard, writes: as of an `OpStep`.
+        once, writes: as of an `OpStep`.
         symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
             to anything else than the entry's conditions admit.
         gradients: autograd's engine runs in it, and adds to gradients in these memories; any
@@ -148,7 +148,7 @@ class HostStep:
     mutates: bool = False
     result: Var | None = None
     owner: Any = None
-    heard: bool = False
+    once: bool = False
     writes: frozenset[Var] = frozenset()
     symbolic: bool = False
     gradients: frozenset[int] | None = None

@@ -147,6 +147,7 @@ def settings() -> dict[str, Setting]:
         lambda v: c.set_anomaly_enabled(*v),
     )
     found[_OF_CONTEXT] = Setting(lambda var: var.get(), lambda var, value: var.set(value), 1)
+    found[_OVERRIDES] = Setting(c._get_torch_function_state, c._set_torch_function_state)
     return found
 
 
@@ -161,6 +162,8 @@ _NO_SETTINGS = _MODES | _names(
 
 # A context variable (PEP 567) that C code computes under; the key is the variable.
 _OF_CONTEXT = "ContextVar"
+# Whether the classes of tensors hear of operations; contexts in C switch it.
+_OVERRIDES = "_set_torch_function_state"
 
 
 class Settings:
@@ -174,6 +177,20 @@ class Settings:
         """None was."""
         self.changed: tuple[tuple[str, tuple[Any, ...], Any], ...] = ()
         self._start: dict[tuple[str, tuple[Any, ...]], Any] = {}
+        self._c: Any = sys.modules["torch._C"]
+        self._hear = self._heard_at_start = self._c._is_torch_function_enabled()
+
+    def look(self) -> bool:
+        """Notes whether classes hear of the operations of the program now; True if they do."""
+        hear: bool = self._c._is_torch_function_enabled()
+        if hear is not self._hear:
+            if self._c._is_torch_function_all_disabled():
+                return self._hear  # while magpy looks at something
+            self._hear = hear
+            self.changed = tuple(s for s in self.changed if s[0] != _OVERRIDES)
+            if hear is not self._heard_at_start:
+                self.changed += ((_OVERRIDES, (), self._c._get_torch_function_state()),)
+        return hear
 
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls a function of torch's that writes a setting."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magpy import _tensor
-from magpy.capture import engine
+from magpy.capture import below, engine
 from magpy.capture.operations import accessor_of, would_write
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.capture.trees import leaves, tensors
@@ -101,7 +101,7 @@ class Whole:
         roots: list[Any] = [target]
         if isinstance(cls, type) and issubclass(cls, torch.autograd.Function):
             roots = [cls.forward, cls.setup_context, cls]
-        found = engine.tensors_within([*roots, *args, *kwargs.values()])
+        found = below.tensors_within([*roots, *args, *kwargs.values()])
         self._reached = found and [
             (_tensor.tensor_version(t), engine.memory_of(t), t) for t in found
         ]

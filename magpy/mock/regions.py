@@ -198,7 +198,7 @@ def _ahead(step: Step, steps: list[Step], made: set[Var], record: Record) -> boo
         return True  # effects wait for the end
     assert isinstance(step, HostStep)
     found = variables((step.args, step.kwargs))
-    if step.mutates or step.heard or step.kind in ("none", "raises") or step.gradients is not None:
+    if step.mutates or step.once or step.kind in ("none", "raises") or step.gradients is not None:
         return False
     # What an operation gives is the transform's, and so is what it draws.
     if (step.random and step.owner is None) or any(
@@ -249,7 +249,7 @@ def _one(record: Record, steps: list[Step], span: Span, modes: TorchModes) -> li
         [((i,), v) for i, v in enumerate(outputs)],
         random=region.draws > 0,
         mutates=bool(writes),
-        heard=any(s.heard for s in operations),
+        once=any(s.once for s in operations),
         writes=frozenset(writes),
         leaves=any(s.leaves for s in operations),
     )

@@ -44,7 +44,7 @@ class Segment:
         outputs: the variables it gives, in order.
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
-        heard: a `__torch_function__` of the program runs in it.
+        once: it must run once (magpy/capture/steps.py).
         draws_below: a call done as a whole draws numbers of Python's or numpy's in it.
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
@@ -59,7 +59,7 @@ class Segment:
     graph: Any
     nodes: int
     compiled: Callable[..., Any] | None = None
-    heard: bool = False
+    once: bool = False
     draws_below: bool = False
     native: bool = False
     draws: int = 0
@@ -164,7 +164,7 @@ class _Hoist:
             assert isinstance(s, (OpStep, HostStep))
             if (
                 s.random
-                or s.heard
+                or s.once
                 or (s.mutates and s is not self.steps[k])
                 or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
             ):
@@ -315,7 +315,7 @@ class _Schedule:
         self.graph.append(step)
 
     def host(self, step: HostStep) -> None:
-        if step.mutates or step.heard or step.kind == "none":
+        if step.mutates or step.once or step.kind == "none":
             self.flush()
             self.runs.append(step)
             return
@@ -384,7 +384,7 @@ def _takes_objects(step: OpStep) -> bool:
     One that draws numbers of Python's would draw them while a compiler traces.
     """
     return step.whole and (
-        step.heard
+        step.once
         or not all(
             isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in LEAF_TYPES
             for v in leaves((step.args, step.kwargs))
@@ -452,7 +452,7 @@ def _seen_leaves(
             continue
         if isinstance(s, OpStep) and s.leaves and any(v in seen for _, v in s.outs):
             found.add(id(s))
-        if grad or not isinstance(s, OpStep) or s.heard or id(s) in found or _only_python(s, types):
+        if grad or not isinstance(s, OpStep) or s.once or id(s) in found or _only_python(s, types):
             collect((s.args, s.kwargs), seen)
     return found
 
@@ -490,8 +490,9 @@ def _schedule(
             assert step.result is not None
             # A number does not change in place; torch.fx would give the old one's name to the new.
             func = IN_PLACE.get(step.func, step.func)
-            number = OpStep(func, step.args, step.kwargs, [((), step.result)], heard=step.heard)
-            schedule.op(number, ("graph", schedule.kind[1]))
+            number = OpStep(func, step.args, step.kwargs, [((), step.result)], once=step.once)
+            now = modes.modes if modes is not None else start
+            schedule.op(number, ("graph", now.settings))
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             schedule.host(step)
@@ -576,9 +577,9 @@ def _views(
                 return None
             if memory in taken:
                 # Of several views that were made at once autograd allows no change.
-                if step.mutates or step.random or step.heard or len(step.outs) > 1:
+                if step.mutates or step.random or step.once or len(step.outs) > 1:
                     return None
-            elif step.mutates or step.random or step.heard or found.difference(bases):
+            elif step.mutates or step.random or step.once or found.difference(bases):
                 break
             chain.add(made)
             todo.extend(bases)
@@ -680,8 +681,8 @@ def cut(
         segment = Segment(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
-        segment.heard = any(isinstance(s, OpStep) and s.heard for s in item[1])
-        segment.draws_below = any(s.heard and s.whole for s, _ in done)
+        segment.once = any(isinstance(s, OpStep) and s.once for s in item[1])
+        segment.draws_below = any(s.once and s.whole for s, _ in done)
         segment.native = native
         segment.changes = frozenset(
             (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)

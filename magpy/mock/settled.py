@@ -51,7 +51,7 @@ def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list
             # write to, is not followed any further.
             changed = {record.storages.get(v, 0) for v in variables((step.args, step.kwargs))}
             settled = {v for v in settled if record.storages.get(v, 0) not in changed}
-        elif not step.random and not step.heard and _follows(step, settled):
+        elif not step.random and not step.once and _follows(step, settled):
             if isinstance(step, OpStep):
                 made = {v for _, v in step.outs}
                 if not made & record.floating and not made & record.types.keys():

@@ -26,9 +26,7 @@ from magpy.backends.apart import looked_at
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
-from magpy.capture import engine
 from magpy.capture.looks import current_modes, modes_of_the_program, unheard
-from magpy.capture.operations import METADATA
 from magpy.capture.session import Capture, definition
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var, Wrapped
 from magpy.capture.symbols import Read, Symbols
@@ -404,10 +402,10 @@ def _needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
     for step in record.steps:
         if isinstance(step, OpStep) and changes and id(step) not in ahead:
             # Python of the program may raise in one call and not in another.
-            if step.heard or step not in certain:
+            if step.once or step not in certain:
                 return True
         elif isinstance(step, HostStep):
-            if (_checks(step, certain) or step.heard) and (
+            if (_checks(step, certain) or step.once) and (
                 drawn or step.owner is not None or (changes and id(step) not in ahead)
             ):
                 return True
@@ -459,32 +457,27 @@ def _cannot_undo(record: Record) -> Refusal | None:
     return None
 
 
-def _heard_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
+def _once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
     """Why a check can fail after what must happen once, or None.
 
-    Nobody can take back what a `__torch_function__` of the program did, nor what autograd's engine
-    did to a graph that was there before the call, and the eager call would do it again.
+    Nobody can take back what autograd's engine did to a graph that was there before the call, or
+    what Python did below it, and the eager call would do it again.
     """
-    heard = False
-    what, remedy = "a __torch_function__ of the program ran", ""
+    what = remedy = ""
     for item in (*plan.prelude, *plan.items):
         step = item[0] if isinstance(item, tuple) else item
-        if isinstance(step, HostStep) and (heard or step.heard):
-            name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
-            # Metadata follows from what the guard has checked.
-            if _checks(step, certain) and not (step.heard and name in METADATA):
-                read = "a gradient" if name == "grad" else "a value that depends on data"
-                return Refusal(f"{read} is read after {what}", step.where, remedy)
-        if isinstance(step, (Segment, OpStep, HostStep)):
-            heard = heard or step.heard
         if isinstance(step, Segment) and step.draws_below:
             what = "a function that is called as a whole drew random numbers"
-        if isinstance(step, HostStep) and step.heard and step.func in engine.RUNS:
+        elif isinstance(step, (Segment, OpStep, HostStep)) and step.once:
             what = (
                 "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "
                 "or went on to what was computed before the call"
             )
             remedy = "Make the pass outside of the compiled function"
+        if isinstance(step, HostStep) and what and _checks(step, certain):
+            name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
+            read = "a gradient" if name == "grad" else "a value that depends on data"
+            return Refusal(f"{read} is read after {what}", step.where, remedy)
     return None
 
 
@@ -611,7 +604,7 @@ def build(
     )
     if backend is not eager:
         _keep_native(plan, analysis, capture.record)
-    why = _heard_ahead(plan, certain)
+    why = _once_ahead(plan, certain)
     if why is not None:
         raise why
     late = _needs_undo(plan, capture.record, certain)

@@ -50,7 +50,7 @@ def test_what_follows_from_constants_is_left_out():
         [op(torch.asarray, (OutsideRef([1]),), A), COMPARED, CHECKED],
         [op(torch.asarray, (Fresh(bytearray(4)),), A), COMPARED, CHECKED],
         [op(lambda n: None, (5,), A), COMPARED, CHECKED],
-        [op(torch.arange, (5,), A, heard=True), COMPARED, CHECKED],
+        [op(torch.arange, (5,), A, once=True), COMPARED, CHECKED],
         [
             MADE,
             COMPARED,

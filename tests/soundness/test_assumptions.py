@@ -285,26 +285,6 @@ def test_inside_of_torchs_own_functions_is_torchs():
         torch.relu = relu
 
 
-def test_what_an_effect_calls_changes_is_seen_by_the_next_call():
-    lines = []
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            lines.append(record.getMessage())
-
-    log = logging.Logger("assumed")
-    log.addHandler(Keep())
-
-    def program(t):
-        log.warning("called")
-        return t + 1, len(lines)
-
-    f = compiled(program)
-    seen = [f(x)[1] for _ in range(4)]
-    assert len(lines) == 4, "the effect itself comes once in each call"
-    assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
-
-
 @pytest.mark.parametrize("backend, kept", [("eager", True), ("aot_eager", False)])
 def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
     layer = torch.nn.Linear(2, 1, bias=False)

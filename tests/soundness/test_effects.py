@@ -9,6 +9,7 @@ import copy
 import io
 import itertools
 import logging
+import logging.handlers
 import sys
 import threading
 import warnings
@@ -48,6 +49,104 @@ def containers_of_every_kind_are_changed(compile):
     f = compile(f)
     for k in ("a", "b", "b", "c"):
         yield f(x, k), items, table, names, queue, counts, grouped, order
+
+
+def _logger(name, *handlers):
+    logger = logging.Logger(name)
+    for handler in handlers:
+        logger.addHandler(handler)
+    return logger
+
+
+class Keep(logging.Handler):
+    def __init__(self, lines):
+        super().__init__()
+        self.lines = lines
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@case(CASES, refused="Logger.warning runs Python that changes")
+def what_a_handler_keeps_is_counted(compile):
+    lines = []
+    logger = _logger("kept", Keep(lines))
+
+    def f(t):
+        logger.warning("called")
+        return t + 1, len(lines)
+
+    f = compile(f)
+    for _ in range(4):
+        yield f(x), lines
+
+
+@case(CASES, refused="Logger.warning runs Python that changes")
+def what_a_handler_keeps_is_added_to(compile):
+    lines = []
+    logger = _logger("added", Keep(lines))
+
+    def f(t):
+        lines.append("before")
+        logger.warning("called")
+        lines.append("after")
+        return t + 1
+
+    f = compile(f)
+    for _ in range(4):
+        yield f(x), lines
+
+
+@case(CASES)
+def what_a_handler_keeps_is_nobodys(compile):
+    lines = []
+    logger = _logger("only", Keep(lines))
+
+    def f(t, n):
+        logger.warning("called %s", n)
+        return t + 1
+
+    f = compile(f)
+    for n in (1, 1, 2):
+        yield f(x, n), lines
+
+
+@case(CASES, refused="Logger.warning runs Python that changes")
+def records_of_pythons_own_handler_are_counted(compile):
+    handler = logging.handlers.MemoryHandler(1000)
+    logger = _logger("memory", handler)
+
+    def f(t):
+        logger.warning("called")
+        return t + 1, len(handler.buffer)
+
+    f = compile(f)
+    for _ in range(4):
+        yield f(x)
+
+
+@case(CASES, refused="looks at 'n' that the call has changed")
+def a_handler_looks_at_what_the_call_sets(compile):
+    class Step:
+        n = 0
+
+    lines = []
+
+    class Numbered(logging.Handler):
+        def emit(self, record):
+            lines.append((Step.n, record.getMessage()))
+
+    logger = _logger("numbered", Numbered())
+
+    def f(t, n):
+        Step.n = n
+        logger.warning("called")
+        Step.n = 0
+        return t + n
+
+    f = compile(f)
+    for n in (1, 1, 2, 2):
+        yield f(x, n), lines
 
 
 @case(CASES)

@@ -1,4 +1,3 @@
-# eager: a value that depends on data is read after a __torch_function__ of the program ran
 import torch
 class Logged(torch.Tensor):
     seen = []

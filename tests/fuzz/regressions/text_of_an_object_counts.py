@@ -1,0 +1,21 @@
+# eager: print is called: fuzz_world.P.__repr__ runs in it, and looks at 'n' that the call has changed
+import torch
+class C: pass
+c = C()
+c.n = 0
+class P:
+    def __repr__(self):
+        c.n += 1
+        return "p"
+p = P()
+def f(t):
+    print(p)
+    m = c.n
+    c.n = 10
+    print(p)
+    return t + m
+target = f
+def steps(f):
+    yield attempt(f, torch.ones(2))
+    yield attempt(f, torch.ones(2))
+    yield attempt(f, torch.ones(2))

@@ -1,0 +1,18 @@
+# eager: print is called: fuzz_world.P.__repr__ runs in it, and looks at a list that the call has changed
+import torch
+log = []
+class P:
+    def __repr__(self):
+        log.append("r")
+        return "p"
+p = P()
+def f(t):
+    print(p)
+    log.append("x")
+    print(p)
+    return t + 1
+target = f
+def steps(f):
+    yield attempt(f, torch.ones(2))
+    yield attempt(f, torch.ones(2))
+    yield attempt(f, torch.ones(2))
