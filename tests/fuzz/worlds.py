@@ -510,6 +510,16 @@ _HELPERS = {
 }
 
 
+def _shown_in(stdout):
+    """What shows warnings as text, and reaches nothing else of a world."""
+
+    def warned(message, category, filename, lineno, file=None, line=None):
+        if category is Notice:
+            stdout.write(f"warning in line {lineno}: {message}\n")
+
+    return warned
+
+
 class World:
     """One run of a program."""
 
@@ -530,15 +540,11 @@ class World:
     def here(self):
         """What is printed and warned inside is this world's."""
         stdout, sys.stdout = sys.stdout, self.stdout
-        shown, warnings.showwarning = warnings.showwarning, self._warned
+        shown, warnings.showwarning = warnings.showwarning, _shown_in(self.stdout)
         try:
             yield
         finally:
             sys.stdout, warnings.showwarning = stdout, shown
-
-    def _warned(self, message, category, filename, lineno, file=None, line=None):
-        if category is Notice:
-            self.stdout.write(f"warning in line {lineno}: {message}\n")
 
     def step(self):
         """Goes on to the next yield; False at the end."""
