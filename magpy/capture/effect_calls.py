@@ -70,6 +70,9 @@ def _effect_step(
         if errors not in h.redo:
             h.redo.append(errors)
         site, caller, plain, named = attribution.of_warning(frame, args, kwargs)
+        if not isinstance(plain[0], (str, Warning)):
+            # It raises, unless the filters have changed since the module warned.
+            raise Refusal("a warning is neither a text nor a Warning")
         if _silent(h, plain[0], named.get("category"), site):
             return None
         if caller:

@@ -8,6 +8,7 @@ Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torc
 
 from __future__ import annotations
 
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -40,6 +41,30 @@ def dispatched(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if result is not NotImplemented:
             return result
     return NotImplemented
+
+
+def not_taken(func: Any, types: Any) -> TypeError:
+    """What torch raises where no method takes an operation."""
+    if isinstance(func, FunctionType):  # torch.overrides.handle_torch_function
+        return TypeError(
+            f"no implementation found for '{func.__module__}.{func.__name__}' on types that "
+            f"implement __torch_function__: {list(types)}"
+        )
+    heard = "".join(f"  - tensor subclass {t!r}\n" for t in types)
+    return TypeError(
+        f"Multiple dispatch failed for '{_name(func)}'; all "
+        f"__torch_function__ handlers returned NotImplemented:\n\n{heard}"
+        "\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+    )
+
+
+def _name(func: Any) -> str:
+    """What torch's bindings call a function of theirs."""
+    if not isinstance(func, BuiltinFunctionType):
+        return str(torch.overrides.resolve_name(func))
+    owner = func.__self__
+    module = owner.__name__.rpartition(".")[2].strip("_") if isinstance(owner, ModuleType) else ""
+    return f"torch.{module}.{func.__name__}" if module else f"torch.{func.__name__}"
 
 
 def _first_of(t: type, values: Any) -> Any:

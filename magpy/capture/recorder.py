@@ -49,7 +49,7 @@ from magpy.capture.operations import (
     sized,
     would_write,
 )
-from magpy.capture.overloads import dispatched, hears
+from magpy.capture.overloads import dispatched, hears, not_taken
 from magpy.capture.sharing import Shared
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -395,7 +395,7 @@ class Recorder(TorchFunctionMode):
             self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
             # To torch it would say that the mode leaves the operation to the classes, which have
             # heard of it; operators make this of a TypeError.
-            raise TypeError(f"no __torch_function__ takes {getattr(func, '__name__', func)}")
+            raise not_taken(func, types)
         return result
 
     def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

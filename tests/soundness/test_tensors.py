@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 
 import warnings
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -521,3 +522,40 @@ def test_a_subclass_given_to_a_function_of_autograd_hears_only_the_program():
         warnings.simplefilter("ignore")  # what is heard is an effect, and refused
         magpy.compile(f, backend="eager")()
     assert Logged.seen == heard
+
+
+class Untaken(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda t: torch.add(t, 1),
+        lambda t: t + 1,
+        lambda t: torch.ones(2) + t,
+        lambda t: t.add_(1),
+        lambda t: t[0],
+        lambda t: t.shape,
+        lambda t: torch.mm(t, t),
+        lambda t: torch.nn.functional.linear(t, t),
+        lambda t: torch.nn.functional.softmax(t, 0),
+        lambda t: torch.fft.fft(t),
+        lambda t: torch.linalg.inv(t),
+        lambda t: torch.split(t, 1),
+        lambda t: t.backward(),
+        lambda t: t.numpy(),
+    ],
+)
+def test_what_no_class_takes_raises_as_in_eager(operation):
+    def told(f):
+        with pytest.raises(TypeError) as raised:
+            f(torch.ones(2).as_subclass(Untaken))
+        return str(raised.value)
+
+    f = magpy.compile(operation, backend="eager")
+    wanted = told(operation)
+    assert [told(f), told(f)] == [wanted, wanted]
