@@ -178,7 +178,8 @@ class Settings:
         self.changed: tuple[tuple[str, tuple[Any, ...], Any], ...] = ()
         self._start: dict[tuple[str, tuple[Any, ...]], Any] = {}
         self._c: Any = sys.modules["torch._C"]
-        self._hear = self._heard_at_start = self._c._is_torch_function_enabled()
+        self._hear: bool = self._c._is_torch_function_enabled()
+        self._heard_at_start = self._hear
 
     def look(self) -> bool:
         """Notes whether classes hear of the operations of the program now; True if they do."""
