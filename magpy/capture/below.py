@@ -10,6 +10,7 @@ magpy/capture/handler.py.
 from __future__ import annotations
 
 import collections
+import contextlib
 import copyreg
 import functools
 import sys
@@ -25,7 +26,7 @@ from magpy.capture.where import refuse
 from magpy.errors import Refusal
 
 #: Modules whose functions change nothing of the program's that is not given to them.
-FOREIGN = {"torch", "numpy", "builtins", "magpy", *sys.stdlib_module_names}
+FOREIGN = {"torch", "numpy", "builtins", *sys.stdlib_module_names}
 
 # Where something is held, (address of the holder, key), with what is there, and the holder, which
 # keeps its address: a key is a name or a dict's key; None stands for all that a holder holds.
@@ -77,9 +78,9 @@ def tensors_within(roots: list[Any]) -> list[Any] | None:
     return [t for _, t in found.values() if isinstance(t, torch.Tensor)]
 
 
-def foreign(function: Any) -> bool:
-    """Whether a function is Python's own, torch's, numpy's or magpy's."""
-    return str(function.__module__).partition(".")[0] in FOREIGN
+def of_torch(function: Any) -> bool:
+    """Whether a function is torch's, numpy's or magpy's, which change nothing of the program's."""
+    return str(function.__module__).partition(".")[0] in ("torch", "numpy", "magpy")
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -113,15 +114,23 @@ def _inside(v: Any, found: Places) -> list[Any]:
         names = {n: x for n, x in vars(v).items() if not callable(x)}
         found.update({(id(v), n): (x, v) for n, x in names.items()})
         return list(names.values())
+    return _contents(v, found) + _of_object(v, found)
+
+
+def _contents(v: Any, found: Places) -> list[Any]:
+    """What is in a container."""
     inner: list[Any] = []
     if isinstance(v, dict):
         inner += [x for pair in dict.items(v) for x in pair]
         found.update({(id(v), k): (x, v) for k, x in dict.items(v)})
     elif isinstance(v, (list, tuple, set, frozenset, collections.deque)):
-        inner += v
+        inner += next(c for c in _SEQUENCES if isinstance(v, c)).__iter__(v)
     if inner or isinstance(v, (dict, list, set, collections.deque)):
         found[id(v), None] = tuple(inner), v
-    return inner + _of_object(v, found)
+    return inner
+
+
+_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, collections.deque)
 
 
 def _of_function(function: types.FunctionType, found: Places) -> list[Any]:
@@ -163,17 +172,78 @@ def _of_object(v: Any, found: Places) -> list[Any]:
     return inner
 
 
-def _own(objects: list[Any]) -> Places:
-    """What objects hold themselves, in attributes and in containers among these."""
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
+
+
+def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places:
+    """What a function can look at and change with the names in its code.
+
+    Functions that it calls are not followed: they start themselves.  What is not named, because
+    `getattr` is given it, or is far away, is left out.
+    """
     found: Places = {}
-    for v in objects:
-        for x in _of_object(v, found):
-            if isinstance(x, (dict, list, set, collections.deque)):
-                _inside(x, found)
+    names = set(_names(function.__code__))
+    every = not names.isdisjoint(("__dict__", "vars", "setattr", "getattr"))
+    todo: collections.deque[Any] = collections.deque(given)
+    near = set(map(id, given))
+    for cell in function.__closure__ or ():
+        if cell != types.CellType():
+            found[id(cell), None] = cell.cell_contents, cell
+            todo.append(cell.cell_contents)
+    todo.extend(_named(function.__globals__, names, found))
+    seen: set[int] = set()
+    while todo and len(seen) < _MANY:
+        v = todo.popleft()
+        if id(v) in seen or isinstance(v, _LEAVES):
+            continue
+        seen.add(id(v))
+        if isinstance(v, torch.Tensor):
+            found[id(v), None] = (_tensor.tensor_version(v),), v
+        if isinstance(v, types.MethodType):
+            todo.append(v.__self__)
+            continue
+        if isinstance(v, types.ModuleType):
+            todo.extend(_named(vars(v), names, found))
+            continue
+        inner = _contents(v, found)
+        own = None
+        if not isinstance(v, type):
+            with contextlib.suppress(AttributeError):
+                own = object.__getattribute__(v, "__dict__")
+        if isinstance(own, dict):
+            all_of_it = every and id(v) in near
+            todo.extend(_named(own, set(own) if all_of_it else names, found))
+        todo.extend(_of_classes(v, names, found))
+        todo.extend(inner)
     return found
 
 
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
+def _named(space: dict[Any, Any], names: set[str], found: Places) -> list[Any]:
+    of_space = {n: space[n] for n in names if n in space}
+    found.update({(id(space), n): (x, space) for n, x in of_space.items()})
+    return list(of_space.values())
+
+
+def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
+    """What an object has in slots, and its classes (or a class itself and its bases) of these."""
+    inner: list[Any] = []
+    for c in (v if isinstance(v, type) else type(v)).__mro__:
+        for n in names & vars(c).keys() if c.__flags__ & _HEAP else ():
+            x = vars(c)[n]
+            holder: Any = c
+            if isinstance(x, types.MemberDescriptorType) and not isinstance(v, type):
+                x, holder = _interp.ABSENT, v
+                with contextlib.suppress(AttributeError):
+                    x = object.__getattribute__(v, n)
+            found[id(holder), n] = x, holder
+            inner.append(x)
+    return inner
+
+
+_LEAVES = (
+    *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
+    *(types.FunctionType, types.BuiltinFunctionType, types.CodeType),
+)
 
 
 class Below:
@@ -188,11 +258,10 @@ class Below:
         self._session = session
         # (address of a container, class or globals; name; why a look at that is refused).
         self._changed: list[tuple[int, Any, Refusal]] = []
-        self._roots: list[Any] = []
+        # The functions that started below the effect, with what they were given.
+        self._started: dict[tuple[int, ...], tuple[types.FunctionType, tuple[Any, ...]]] = {}
         self._before: Places = {}
-        self._entered: set[int] = set()
-        self._shallow: list[Any] = []
-        # What effects were given, by address.
+        # What effects were given, or had in reach, by address.
         self._given: dict[int, Any] = {}
 
     def by_hooks(self, changed: list[tuple[int, Any]]) -> None:
@@ -202,40 +271,30 @@ class Below:
 
     def begin(self, given: tuple[Any, ...]) -> None:
         """A call for its effect begins, and is given these."""
-        self._roots, self._shallow, self._before = [], [], {}
-        self._entered.clear()
+        self._started, self._before = {}, {}
         self._given.update((id(v), v) for v in given)
 
     def written_to(self, v: Any) -> bool:
-        """Whether an effect was given an object, such as a file, and may have changed it."""
+        """Whether an effect may have changed an object, such as a file, that it was given."""
         return id(v) in self._given
-
-    def entered_library(self, given: tuple[Any, ...]) -> None:
-        """A function of Python's own or of torch starts below an effect: it changes its objects."""
-        new = [v for v in given if id(v) not in self._entered and not isinstance(v, _FIXED)]
-        self._entered.update(map(id, new))
-        self._shallow += new
-        found = _own(new)
-        self._before = {**found, **self._before}
-        self._given.update((id(v), v) for v, _ in found.values())
 
     def entered(self, function: types.FunctionType, given: tuple[Any, ...]) -> None:
         """A Python function starts below an effect.
 
         Raises:
-            Refusal: nobody can tell what it changes, or it looks at what the call has changed.
+            Refusal: it looks at what the call has changed.
         """
-        roots = [v for v in (function, *given) if id(v) not in self._entered]
-        self._entered.update(map(id, roots))
-        found = places(roots)
-        name = f"{function.__module__}.{function.__qualname__}"
-        if found is None:
-            raise Refusal(f"{name} runs in it, which reaches too many objects")
-        self._roots += roots
+        key = (id(function), *map(id, given))
+        if key in self._started:
+            return
+        self._started[key] = function, given
+        found = named_places(function, given)
         changed = self._changed_before(found)
         if changed is not None:
+            name = f"{function.__module__}.{function.__qualname__}"
             raise Refusal(f"{name} runs in it, and looks at {changed} that the call has changed")
         self._before = {**found, **self._before}
+        self._given.update((id(v), v) for v, _ in found.values())
 
     def _changed_before(self, found: Places) -> str | None:
         """What of these places the call has changed, or None."""
@@ -258,12 +317,13 @@ class Below:
 
     def done(self, name: str) -> None:
         """The call for its effect is over."""
-        now = places(self._roots)
-        if now is None:
-            raise Refusal(f"{name} runs Python that reaches too many objects")
-        found = _differences(self._before, {**_own(self._shallow), **now})
+        if not self._started:
+            return
+        now: Places = {}
+        for function, given in self._started.values():
+            now.update(named_places(function, given))
         refusal = refuse(f"{name} runs Python that changes an object that the call looks at")
-        self._changed += [(*place, refusal) for place in found]
+        self._changed += [(*place, refusal) for place in _differences(self._before, now)]
 
     def looked_at(self) -> Refusal | None:
         """A refusal where the call looks, at any time, at what they have changed."""
@@ -287,4 +347,13 @@ class Below:
         return None
 
 
-__all__ = ["FOREIGN", "Below", "Places", "changed", "foreign", "places", "tensors_within"]
+__all__ = [
+    "FOREIGN",
+    "Below",
+    "Places",
+    "changed",
+    "named_places",
+    "of_torch",
+    "places",
+    "tensors_within",
+]

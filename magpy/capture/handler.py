@@ -23,7 +23,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture import arrays, attribution, calls, effects, leaves, memory, opaque
-from magpy.capture.below import foreign
+from magpy.capture.below import of_torch
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
@@ -603,13 +603,10 @@ class Handler:
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
         """A Python function starts below a call for its effect, unwatched."""
         f, step = self.called_effect
-        if step is None or self.refusal is not None:
+        if step is None or self.refusal is not None or of_torch(function):
             return
         try:
-            if foreign(function):
-                self.recorder.below.entered_library(given)
-            else:
-                self.recorder.below.entered(function, given)
+            self.recorder.below.entered(function, given)
         except Refusal as r:
             self.refuse(f"{leaves.name_of(f)} is called: {r.reason}")
 

@@ -285,6 +285,29 @@ def test_inside_of_torchs_own_functions_is_torchs():
         torch.relu = relu
 
 
+def test_what_an_effect_changes_by_a_computed_name_is_seen_by_the_next_call():
+    class Lines:
+        kept: list
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            getattr(self.inner, "kept").append(record.getMessage())  # noqa: B009
+
+    lines, handler = Lines(), Keep()
+    lines.kept, handler.inner = [], lines
+    log = logging.Logger("assumed")
+    log.addHandler(handler)
+
+    def program(t):
+        log.warning("called")
+        return t + 1, len(lines.kept)
+
+    f = compiled(program)
+    seen = [f(x)[1] for _ in range(4)]
+    assert len(lines.kept) == 4, "the effect itself comes once in each call"
+    assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
+
+
 @pytest.mark.parametrize("backend, kept", [("eager", True), ("aot_eager", False)])
 def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
     layer = torch.nn.Linear(2, 1, bias=False)

@@ -150,6 +150,50 @@ def a_handler_looks_at_what_the_call_sets(compile):
 
 
 @case(CASES)
+def output_goes_to_what_has_everything_far_away_in_reach(compile):
+    class Any:
+        pass
+
+    class Out:
+        def write(self, text):
+            lines.append(text)
+
+        def flush(self):
+            pass
+
+    lines, shell, counter, out = [], Any(), Any(), Out()
+    counter.n, out.shell, shell.names = 0, shell, {"counter": counter}
+
+    def f(t):
+        counter.n += 1
+        print("call", counter.n)
+        return t + 1
+
+    f = compile(f)
+    for _ in range(4):
+        with contextlib.redirect_stdout(out):
+            r = f(x)
+        yield r, counter.n, lines
+
+
+@case(CASES, refused="changes an object that the call looks at")
+def a_function_called_for_its_effect_keeps_what_is_counted(compile):
+    kept = []
+
+    @magpy.effect
+    def keep(v):
+        kept.append(v)
+
+    def f(t, n):
+        keep(n)
+        return t + len(kept)
+
+    f = compile(f)
+    for n in (1, 1, 2):
+        yield f(x, n), kept
+
+
+@case(CASES)
 def attributes_are_set_deleted_and_counted(compile):
     class Holder:
         total = 0
