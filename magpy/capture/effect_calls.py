@@ -39,6 +39,8 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         try:
             step = _effect_step(h, f, args, kwargs)
         except Refusal as r:
+            if f is print and not all(type(a) is str for a in args):
+                return _print_texts(args, kwargs)
             h.refusal = Refusal(
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
             )
@@ -48,6 +50,35 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     h.recorder.depth += 1
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at
+
+
+def _print_texts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Prints objects that cannot be printed again later as what they say now."""
+    texts: list[Any] = []
+    try:
+        for a in args:
+            texts.append(_text(a))
+    except BaseException:
+        if texts:  # what comes before is printed by then
+            separator = kwargs.get("sep")
+            end = {"end": " " if separator is None else separator}
+            _interp.call(print, tuple(texts), {**kwargs, **end})
+        raise
+    _interp.call(print, tuple(texts), kwargs)
+
+
+def _text(a: Any) -> Any:
+    """What an object says, by its own method where that is Python, whose numbers are followed."""
+    for name in ("__str__", "__repr__"):
+        method = _interp.call(getattr, (type(a), name), {})
+        if isinstance(method, types.FunctionType):
+            text = _interp.call(method, (a,), {})
+            if isinstance(text, str):
+                return text
+            raise TypeError(f"{name} returned non-string (type {type(text).__name__})")
+        if method is not object.__str__:
+            break
+    return _interp.call(str, (a,), {})
 
 
 def _effect_step(

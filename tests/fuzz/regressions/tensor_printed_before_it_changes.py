@@ -1,4 +1,4 @@
-# eager: it is given a list that the call has changed before
+# eager: print is given a tensor that the call changes afterwards
 import torch
 base = torch.arange(3.0)
 items = [0]
