@@ -446,9 +446,10 @@ void on_truth(PyObject* obj) {
 }
 
 void on_binary_pre(int, PyObject* a, PyObject* b) {
-  operands_pre(a, b, false);
+  const bool text = PyUnicode_Check(a) || PyBytes_Check(a);
+  operands_pre(a, b, text);
   // Text formatting, a dict and an array compute with what methods of the program answer.
-  tls_c_call = PyUnicode_Check(a) || PyBytes_Check(a) || computes(a) || computes(b) ? kComputed : kPassedOn;
+  tls_c_call = text || computes(a) || computes(b) ? kComputed : kPassedOn;
 }
 
 void on_compare_pre(int op, PyObject* a, PyObject* b) {

@@ -244,7 +244,7 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
     const bool before = is_view(v) || is_c_iterator(v) || stands_before(v);
     const bool holds = before || PyTuple_Check(v) || is_container(v) || PyFrozenSet_Check(v) ||
                        (g_namespace_type != nullptr && PyObject_TypeCheck(v, g_namespace_type)) || PyMethod_Check(v) ||
-                       PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type ||
+                       PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type || PyExceptionInstance_Check(v) ||
                        (g_partial_type != nullptr && PyObject_TypeCheck(v, g_partial_type));
     if (!holds || !seen.insert(v).second) continue;
     // An outside container that the run has not written to holds no such value, save counters in a dict and those of a list.
@@ -272,6 +272,8 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
       add(d);
       Py_XDECREF(d);
       PyErr_Clear();
+    } else if (PyExceptionInstance_Check(v)) {
+      add(reinterpret_cast<PyBaseExceptionObject*>(v)->args);
     } else if (before) {
       // An iterator or a view holds what it will give, or something that does.
       if (Py_TYPE(v)->tp_traverse != nullptr) Py_TYPE(v)->tp_traverse(v, collect_referent, &todo);
@@ -374,6 +376,8 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
   }
   if (outside && g_partial_type != nullptr && PyObject_TypeCheck(o, g_partial_type)) read_partial(s, o);
   // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
+  if (PyExceptionInstance_Check(o) && deep && seen.insert(o).second)
+    touch_into(s, reinterpret_cast<PyBaseExceptionObject*>(o)->args, true, seen);
   if (PyTuple_Check(o) || is_container(o) || bound_parts(o).parts[0] != nullptr) {
     if (deep && seen.insert(o).second) touch_content(s, o, seen);
     return;

@@ -26,7 +26,7 @@ import torch.utils.checkpoint
 from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, native, opaque, transforms
 from magpy.capture import torch_state as state_of_torch
-from magpy.capture.effects import container_states, written_places
+from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import EffectStep, is_leaf
 from magpy.errors import Refusal
@@ -53,6 +53,8 @@ def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """`obj.__reduce__()`, copying, pickling: the instance dict is read."""
     target = getattr(f, "__self__", None)
     target = args[0] if target is None and args else target
+    if isinstance(target, CONTAINERS):
+        h.session.touch(target)
     d = getattr(target, "__dict__", None)
     if isinstance(d, dict) and target is not None and h.session.is_outside(target):
         h.session.attr_read(target, "__dict__", None)

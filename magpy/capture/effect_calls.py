@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copyreg
+import gc
 import sys
 import types
 import warnings
@@ -173,6 +174,9 @@ def _looked_at(h: Handler, values: Any) -> list[Any]:
         elif isinstance(v, _SEQUENCES):
             base: Any = next(c for c in _SEQUENCES if isinstance(v, c))
             todo.extend(base.__iter__(v))
+        else:
+            # A view, a proxy, a partial, an exception: what C code holds, it may look into.
+            todo.extend(gc.get_referents(v))
         todo.extend(_state_of(v))
     return tensors
 

@@ -490,6 +490,8 @@ class Handler:
             raise
         except Exception:
             self.session.rely_on((args, kwargs, owner))
+            for a in (owner, *args, *kwargs.values()):
+                self.session.touch(a)
             raise
 
     @_frames_hidden

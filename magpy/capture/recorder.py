@@ -192,6 +192,8 @@ class Recorder(TorchFunctionMode):
         return self._convert_object(v, t)
 
     def _convert_object(self, v: Any, t: type) -> Any:
+        if isinstance(v, (list, dict, collections.deque)) and self._session is not None:
+            self._session.touch(v)  # how many there are
         if isinstance(v, list):
             return [self.convert(x) for x in v]
         if isinstance(v, dict):

@@ -433,7 +433,7 @@ class Builder:
         while base is not None:
             if self._is_outside(base):
                 raise Refusal("a numpy array is kept that shares memory with one from outside")
-            base = getattr(base, "base", None)
+            base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
         return self._remember(v, New("copy", v.copy()))
 
     def _reduced(self, v: Any, t: type) -> Spec:

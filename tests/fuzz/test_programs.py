@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz import shrink, worlds
+from tests.fuzz import shrink, tables, worlds
 
 REGRESSIONS = sorted((pathlib.Path(__file__).parent / "regressions").glob("*.py"))
 
@@ -67,6 +67,28 @@ def test_random_programs_do_as_eager():
 @pytest.mark.parametrize("first", range(0, 20000, 500))
 def test_many_random_programs_do_as_eager(first):
     run(range(first, first + 500))
+
+
+def all_do_as_eager(programs):
+    failed, hits = [], 0
+    for name, text in programs:
+        report = fuzz.report_on(text, 0)
+        hits += report.hits
+        if report.finding is not None:
+            failed.append(f"{name}: {report.finding}")
+    assert not failed, "\n".join(failed)
+    assert hits
+
+
+def test_some_looks_at_what_a_call_changes_do_as_eager():
+    # A step that shares no factor with the length of the table comes by every kind and every look.
+    all_do_as_eager(list(tables.programs())[::23])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", tables.KINDS)
+def test_all_looks_at_what_a_call_changes_do_as_eager(kind):
+    all_do_as_eager(tables.programs([kind]))
 
 
 FORGETFUL = """
