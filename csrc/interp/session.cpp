@@ -330,6 +330,12 @@ PyObject* py_resume(PyObject*, PyObject*) {
   --tls_pause;
   Py_RETURN_NONE;
 }
+// below(on): whether the handler wants to know of Python functions that start while events are paused; returns what it was.
+PyObject* py_below(PyObject*, PyObject* on) {
+  const bool before = tls_below;
+  tls_below = on == Py_True && tls_session != nullptr;
+  return PyBool_FromLong(before);
+}
 // unpaused(f, args, kwargs): calls f with events on again, from within a handler.
 PyObject* py_watched(PyObject*, PyObject* args) {
   PyObject *f, *pos, *kw;
@@ -456,6 +462,7 @@ PyObject* py_type_lookup(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"pause", py_pause, METH_NOARGS, "Stops events on this thread until resume()."},
     {"resume", py_resume, METH_NOARGS, nullptr},
+    {"below", py_below, METH_O, "below(on): whether the session wants to know of Python functions that start while events are paused."},
     {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs): calls f with events on."},
     {"call", py_call, METH_VARARGS, "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},

@@ -270,7 +270,7 @@ class Below:
         self._changed += [(*place, refusal) for place in changed]
 
     def begin(self, given: tuple[Any, ...]) -> None:
-        """A call for its effect begins, and is given these."""
+        """A call for its effect, or a pass of the engine, begins, and is given these."""
         self._started, self._before = {}, {}
         self._given.update((id(v), v) for v in given)
 
@@ -279,7 +279,7 @@ class Below:
         return id(v) in self._given
 
     def entered(self, function: types.FunctionType, given: tuple[Any, ...]) -> None:
-        """A Python function starts below an effect.
+        """A Python function starts below an effect, or in autograd's engine.
 
         Raises:
             Refusal: it looks at what the call has changed.
@@ -315,15 +315,19 @@ class Below:
                 return repr(key)
         return None
 
+    def differences(self) -> list[tuple[int, Any]]:
+        """Where something is another now than when the functions started that look there."""
+        now: Places = {}
+        for function, given in self._started.values():
+            now.update(named_places(function, given))
+        return _differences(self._before, now)
+
     def done(self, name: str) -> None:
         """The call for its effect is over."""
         if not self._started:
             return
-        now: Places = {}
-        for function, given in self._started.values():
-            now.update(named_places(function, given))
         refusal = refuse(f"{name} runs Python that changes an object that the call looks at")
-        self._changed += [(*place, refusal) for place in _differences(self._before, now)]
+        self._changed += [(*place, refusal) for place in self.differences()]
 
     def looked_at(self) -> Refusal | None:
         """A refusal where the call looks, at any time, at what they have changed."""

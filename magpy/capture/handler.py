@@ -603,14 +603,15 @@ class Handler:
             return result
 
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
-        """A Python function starts below a call for its effect, unwatched."""
+        """A Python function starts below a call for its effect or in autograd's engine."""
         f, step = self.called_effect
-        if step is None or self.refusal is not None or of_torch(function):
+        if (f is not None and step is None) or self.refusal is not None or of_torch(function):
             return
         try:
             self.recorder.below.entered(function, given)
         except Refusal as r:
-            self.refuse(f"{leaves.name_of(f)} is called: {r.reason}")
+            what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
+            self.refuse(f"{what}: {r.reason}")
 
     def effect_done(self, result: Any) -> None:
         """A call for its effect, which `_effect` has left to the probe, is over.

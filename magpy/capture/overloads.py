@@ -15,6 +15,8 @@ import torch
 
 from magpy import _interp
 
+torch.overrides.get_default_nowrap_functions()  # Tensor.__torch_function__ fills a cache with it
+
 _QUIET: tuple[Any, ...] = (
     vars(torch.Tensor)["__torch_function__"].__func__,
     torch._C._disabled_torch_function_impl,

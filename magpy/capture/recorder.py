@@ -365,7 +365,9 @@ class Recorder(TorchFunctionMode):
         _interp.pause()
         try:
             # torch tells a mode of a property's tensor even where no class hears of it.
-            if self.settings.look() and self._session is not None and any(map(hears, types)):
+            if not self.settings.look():
+                self._set_while_transformed()
+            elif self._session is not None and any(map(hears, types)):
                 return self._dispatched(func, types, args, kwargs)
             return self._operation(func, args, kwargs or {})
         except BaseException as e:
@@ -435,7 +437,7 @@ class Recorder(TorchFunctionMode):
         observer.take()
         self.depth += 1
         try:
-            result = func(*args, **kwargs)
+            result = self._perform(func, args, kwargs)
         except Exception as e:
             if self.any_tracked:
                 self._session.rely_on((args, kwargs))  # it is sure for these numbers only
@@ -453,6 +455,17 @@ class Recorder(TorchFunctionMode):
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         return result
+
+    def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._reach is None:
+            return func(*args, **kwargs)
+        # Autograd's engine may run Python of the program on this thread.
+        self.below.begin(())
+        watched = _interp.below(self._session is not None)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _interp.below(watched)
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""
@@ -601,9 +614,12 @@ class Recorder(TorchFunctionMode):
 
     def sets(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls a function that writes a setting of torch's, under which operations run then."""
+        self._set_while_transformed()
+        return self.settings.call(f, args, kwargs)
+
+    def _set_while_transformed(self) -> None:
         if self.transforms.active and self.refusal is None:
             self.refusal = refuse("torch's settings are changed in a function that is transformed")
-        return self.settings.call(f, args, kwargs)
 
     def note_modes(self) -> None:
         """Adds a step where torch's modes differ from those of the last operation."""
@@ -701,6 +717,7 @@ class Recorder(TorchFunctionMode):
         changed = reach.changed() if reach.functions else []
         if changed is None:
             return True
+        changed += self.below.differences()
         self.below.by_hooks(changed)
         return bool(changed)
 
@@ -1042,7 +1059,10 @@ class Recorder(TorchFunctionMode):
         is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES)
         self.record.random = self.record.random or is_random
         self._writes = self._written_unseen(func, *plan, flags)
-        if self._on_host or _has_array(args):
+        loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC))
+        if self._loose or (loose and self._scalars):
+            loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
+        if self._on_host or loose or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
             return
         if self._follower is not None:

@@ -1,4 +1,3 @@
-# eager: a tensor is used that came from a call which magpy did not see
 import collections
 import torch
 
