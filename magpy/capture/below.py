@@ -36,8 +36,8 @@ _FIXED = (
     *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType),
 )
-# So many objects are looked at.
-_MANY = 5000
+# So many objects are looked at; of those that a function names, the nearest.
+_MANY, _NEAR = 5000, 500
 
 
 def places(roots: list[Any]) -> Places | None:
@@ -192,7 +192,7 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
             todo.append(cell.cell_contents)
     todo.extend(_named(function.__globals__, names, found))
     seen: set[int] = set()
-    while todo and len(seen) < _MANY:
+    while todo and len(seen) < _NEAR:
         v = todo.popleft()
         if id(v) in seen or isinstance(v, _LEAVES):
             continue
@@ -261,6 +261,8 @@ class Below:
         # The functions that started below the effect, with what they were given.
         self._started: dict[tuple[int, ...], tuple[types.FunctionType, tuple[Any, ...]]] = {}
         self._before: Places = {}
+        # What the call had changed by then, once somebody wants to know.
+        self._written: tuple[set[tuple[int, Any]], dict[int, Any]] | None = None
         # What effects were given, or had in reach, by address.
         self._given: dict[int, Any] = {}
 
@@ -271,7 +273,7 @@ class Below:
 
     def begin(self, given: tuple[Any, ...]) -> None:
         """A call for its effect, or a pass of the engine, begins, and is given these."""
-        self._started, self._before = {}, {}
+        self._started, self._before, self._written = {}, {}, None
         self._given.update((id(v), v) for v in given)
 
     def written_to(self, v: Any) -> bool:
@@ -298,13 +300,11 @@ class Below:
 
     def _changed_before(self, found: Places) -> str | None:
         """What of these places the call has changed, or None."""
-        session = self._session
-        written = {id(cell) for cell, _ in session.written_cells()}
-        named = {(id(v), n) for kind, v, n, _ in session.log() if kind.startswith("write_")}
-        states = container_states(session)
-        olds = {id(v): old for v, old, *_ in session.containers() if states[id(v)] is not None}
+        if self._written is None:
+            self._written = self._look()
+        places, olds = self._written
         for (holder, key), (now, v) in found.items():
-            if holder in written or (holder, key) in named:
+            if (holder, key) in places:
                 return f"a {type(v).__name__}" if key is None else repr(key)
             old = olds.get(holder)
             if old is None:
@@ -314,6 +314,15 @@ class Below:
             if old.get(key, _interp.ABSENT) is not now:
                 return repr(key)
         return None
+
+    def _look(self) -> tuple[set[tuple[int, Any]], dict[int, Any]]:
+        """Where the call has written, and what containers held that it has changed."""
+        session = self._session
+        written: set[tuple[int, Any]] = {(id(cell), None) for cell, _ in session.written_cells()}
+        written.update((id(v), n) for kind, v, n, _ in session.log() if kind.startswith("write_"))
+        states = container_states(session)
+        olds = {id(v): old for v, old, *_ in session.containers() if states[id(v)] is not None}
+        return written, olds
 
     def differences(self) -> list[tuple[int, Any]]:
         """Where something is another now than when the functions started that look there."""
