@@ -9,19 +9,25 @@ magpy/capture/handler.py.
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import copyreg
 import functools
+import random
 import sys
 import types
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _interp, _tensor
+from magpy.capture import memory
 from magpy.capture.effects import container_states
+from magpy.capture.trees import tensors
 from magpy.capture.where import refuse
 from magpy.errors import Refusal
 
@@ -85,8 +91,12 @@ def of_torch(function: Any) -> bool:
 
 def _same(a: Any, b: Any) -> bool:
     if type(a) is type(b) is tuple:
-        return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(map(_is, a, b))
     return a is b
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) is int and a == b)  # versions and checksums
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -121,8 +131,11 @@ def _contents(v: Any, found: Places) -> list[Any]:
     """What is in a container."""
     inner: list[Any] = []
     if isinstance(v, dict):
-        inner += [x for pair in dict.items(v) for x in pair]
-        found.update({(id(v), k): (x, v) for k, x in dict.items(v)})
+        ordered = isinstance(v, collections.OrderedDict)
+        pairs = list((collections.OrderedDict if ordered else dict).items(v))
+        inner += [x for pair in pairs for x in pair]
+        # The hash of an object is a method of the program.
+        found.update({(id(v), k): (x, v) for k, x in pairs if type(k) in (str, int)})
     elif isinstance(v, (list, tuple, set, frozenset, collections.deque)):
         inner += next(c for c in _SEQUENCES if isinstance(v, c)).__iter__(v)
     if inner or isinstance(v, (dict, list, set, collections.deque)):
@@ -183,7 +196,7 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
     """
     found: Places = {}
     names = set(_names(function.__code__))
-    every = not names.isdisjoint(("__dict__", "vars", "setattr", "getattr"))
+    every = not names.isdisjoint(_COMPUTED)
     todo: collections.deque[Any] = collections.deque(given)
     near = set(map(id, given))
     for cell in function.__closure__ or ():
@@ -191,6 +204,7 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
             found[id(cell), None] = cell.cell_contents, cell
             todo.append(cell.cell_contents)
     todo.extend(_named(function.__globals__, names, found))
+    near.update(map(id, todo))
     seen: set[int] = set()
     while todo and len(seen) < _NEAR:
         v = todo.popleft()
@@ -199,8 +213,15 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
         seen.add(id(v))
         if isinstance(v, torch.Tensor):
             found[id(v), None] = (_tensor.tensor_version(v),), v
-        if isinstance(v, types.MethodType):
-            todo.append(v.__self__)
+        elif isinstance(v, (np.ndarray, bytearray, array.array)):
+            data = v.tobytes() if not isinstance(v, bytearray) else v
+            found[id(v), None] = (zlib.crc32(data), len(data)), v
+        elif isinstance(v, types.FunctionType):
+            todo.extend(_named(v.__dict__, names, found))
+            continue
+        elif isinstance(v, (types.MethodType, types.BuiltinMethodType)):
+            if not isinstance(v.__self__, types.ModuleType):
+                todo.append(v.__self__)
             continue
         if isinstance(v, types.ModuleType):
             todo.extend(_named(vars(v), names, found))
@@ -242,8 +263,39 @@ def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
 
 _LEAVES = (
     *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
-    *(types.FunctionType, types.BuiltinFunctionType, types.CodeType),
+    types.CodeType,
 )
+# What looks at attributes, or sets them, by names that are computed.
+_COMPUTED = (
+    *("__dict__", "vars", "setattr", "getattr", "delattr"),
+    *("__setattr__", "__getattribute__", "__delattr__"),
+)
+
+
+def _generators() -> list[Any]:
+    """The states of the random generators that everybody shares."""
+    state: Any = np.random.get_state()
+    with torch._C.DisableTorchFunction():  # no mode of the program hears of it
+        own = torch.get_rng_state().tolist()
+    return [random.getstate(), state[1].tobytes(), state[2:], own]
+
+
+def _new_objects(v: Any, is_outside: Any, depth: int = 4) -> Iterator[int]:
+    """The addresses of what arguments hold that is not from outside; of functions, their cells."""
+    if isinstance(v, _LEAVES) or not depth or is_outside(v):
+        return
+    yield id(v)
+    inner: list[Any] = []
+    if isinstance(v, types.FunctionType):
+        inner = list(v.__closure__ or ())
+    elif isinstance(v, (dict, list, tuple, set, frozenset, collections.deque)):
+        inner = _contents(v, {})
+    elif type(v).__flags__ & _HEAP and not isinstance(v, (type, torch.Tensor)):
+        inner = _of_object(v, {})
+        with contextlib.suppress(AttributeError):
+            inner.append(object.__getattribute__(v, "__dict__"))
+    for x in inner:
+        yield from _new_objects(x, is_outside, depth - 1)
 
 
 class Below:
@@ -263,6 +315,13 @@ class Below:
         self._before: Places = {}
         # What the call had changed by then, once somebody wants to know.
         self._written: tuple[set[tuple[int, Any]], dict[int, Any]] | None = None
+        self._drawn: list[Any] = []
+        # The addresses of objects of the call's own that the effect is given.
+        self._own: set[int] = set()
+        # Those of the tensors that it is given, as they are then.
+        self._shown: set[int] = set()
+        # The memory that it had in reach, and whether it was changed.
+        self._memory: list[tuple[memory.Range, bool]] = []
         # What effects were given, or had in reach, by address.
         self._given: dict[int, Any] = {}
 
@@ -273,6 +332,9 @@ class Below:
 
     def begin(self, given: tuple[Any, ...]) -> None:
         """A call for its effect, or a pass of the engine, begins, and is given these."""
+        self._shown = set(map(id, tensors(given)))
+        outside = self._session.is_outside if given else bool
+        self._own = {i for v in given for i in _new_objects(v, outside)}
         self._started, self._before, self._written = {}, {}, None
         self._given.update((id(v), v) for v in given)
 
@@ -289,6 +351,8 @@ class Below:
         key = (id(function), *map(id, given))
         if key in self._started:
             return
+        if not self._started:
+            self._drawn = _generators()
         self._started[key] = function, given
         found = named_places(function, given)
         changed = self._changed_before(found)
@@ -324,19 +388,66 @@ class Below:
         olds = {id(v): old for v, old, *_ in session.containers() if states[id(v)] is not None}
         return written, olds
 
-    def differences(self) -> list[tuple[int, Any]]:
+    def differences(self, effect: bool = False) -> list[tuple[int, Any]]:
         """Where something is another now than when the functions started that look there."""
         now: Places = {}
         for function, given in self._started.values():
             now.update(named_places(function, given))
-        return _differences(self._before, now)
+        found = _differences(self._before, now)
+        for place, (_, v) in self._before.items():
+            at: memory.Range | None = None
+            if isinstance(v, np.ndarray):
+                at = memory.of_buffer(v)
+            elif isinstance(v, torch.Tensor) and effect and id(v) not in self._shown:
+                # The engine, on the other hand, runs again at its place.
+                at = memory.of_tensor(v)
+            if at is not None:
+                self._memory.append((at, place in found))
+        return found
 
     def done(self, name: str) -> None:
-        """The call for its effect is over."""
+        """The call for its effect is over.
+
+        Raises:
+            Refusal: random numbers were drawn, which at replay come after those of the call.
+        """
         if not self._started:
             return
+        if self._drawn != _generators():
+            raise Refusal(f"{name} runs Python that draws random numbers")
         refusal = refuse(f"{name} runs Python that changes an object that the call looks at")
-        self._changed += [(*place, refusal) for place in self.differences()]
+        found = self.differences(effect=True)
+        if any(id(v) in self._own for v in map(self._holder, found)):
+            raise Refusal(f"{name} runs Python that changes an object of the call")
+        self._changed += [(*place, refusal) for place in found]
+
+    def _holder(self, place: tuple[int, Any]) -> Any:
+        return self._before.get(place, (None, None))[1]
+
+    def shared(
+        self,
+        objects: set[int],
+        looked: list[memory.Range | None],
+        written: list[memory.Range | None],
+    ) -> Refusal | None:
+        """A refusal if Python of that kind changed memory that the call looks at.
+
+        Also if it may look at memory that the call writes, which at replay is done by then.
+
+        Args:
+            objects: the addresses of objects of C types that the call looks at.
+            looked: the memory that it looks at.
+            written: the memory that it writes.
+        """
+        for place, _, refusal in self._changed:
+            if place in objects:
+                return refusal
+        for at, changes in self._memory:
+            if any(memory.meet(at, m) for m in written) or (
+                changes and any(memory.meet(at, m) for m in looked)
+            ):
+                return Refusal("Python that runs unwatched has to do with memory of the call")
+        return None
 
     def looked_at(self) -> Refusal | None:
         """A refusal where the call looks, at any time, at what they have changed."""

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.capture import attribution, leaves
 from magpy.capture.effects import at_start, container_states
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
 from magpy.mock.segments import memories
@@ -40,7 +41,7 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         try:
             step = _effect_step(h, f, args, kwargs)
         except Refusal as r:
-            if f is print and not all(type(a) is str for a in args):
+            if f is print and _texts_will_do(args, kwargs):
                 return _print_texts(args, kwargs)
             h.refusal = Refusal(
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
@@ -49,35 +50,42 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     files = sys.stdout, sys.stderr
     h.recorder.below.begin((getattr(f, "__self__", None), *args, *kwargs.values(), *files))
     h.recorder.depth += 1
+    h.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at
 
 
 def _print_texts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Prints objects that cannot be printed again later as what they say now."""
-    texts: list[Any] = []
-    try:
-        for a in args:
-            texts.append(_text(a))
-    except BaseException:
-        if texts:  # what comes before is printed by then
-            separator = kwargs.get("sep")
-            end = {"end": " " if separator is None else separator}
-            _interp.call(print, tuple(texts), {**kwargs, **end})
-        raise
-    _interp.call(print, tuple(texts), kwargs)
+    """Prints objects that cannot be printed again later as what they say now, one by one."""
+    separator, end = kwargs.get("sep"), kwargs.get("end")
+    separator = " " if separator is None else separator
+    for i, a in enumerate(args):
+        last = i == len(args) - 1
+        how = {"file": kwargs.get("file"), "end": end if last else separator}
+        _interp.call(
+            print, (_text(a),), {**how, "flush": kwargs.get("flush", False)} if last else how
+        )
+
+
+def _texts_will_do(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call of print is right, and has something else than texts to print."""
+    words = all(isinstance(kwargs.get(n), (str, type(None))) for n in ("sep", "end"))
+    known = kwargs.keys() <= {"sep", "end", "file", "flush"}
+    return words and known and not all(type(a) is str for a in args)
 
 
 def _text(a: Any) -> Any:
     """What an object says, by its own method where that is Python, whose numbers are followed."""
     for name in ("__str__", "__repr__"):
-        method = _interp.call(getattr, (type(a), name), {})
-        if isinstance(method, types.FunctionType):
+        owner = next(c for c in type(a).__mro__ if name in vars(c))
+        if isinstance(vars(owner)[name], types.FunctionType):
+            method = _interp.call(getattr, (type(a), name), {})
             text = _interp.call(method, (a,), {})
             if isinstance(text, str):
-                return text
-            raise TypeError(f"{name} returned non-string (type {type(text).__name__})")
-        if method is not object.__str__:
+                return text if type(text) is str else str.__str__(text)
+            says = "__str__"  # so CPython names either
+            raise TypeError(f"{says} returned non-string (type {type(text).__name__})")
+        if owner is not object:
             break
     return _interp.call(str, (a,), {})
 
@@ -90,7 +98,12 @@ def _effect_step(
     Raises:
         Refusal: it cannot be redone.
     """
-    looked_at = _looked_at(h, (args, kwargs))
+    printing = torch._tensor_str.PRINT_OPTS
+    looked_at = _looked_at(h, (args, kwargs, printing))
+    if getattr(f, "__module__", None) == "logging" and (
+        f.__name__ == "exception" or kwargs.get("exc_info")
+    ):
+        raise Refusal("it tells of an exception with its traceback")
     sites, caller = None, 0
     frame = attribution.program_frame()
     if attribution.is_warning(f) and frame is not None:
@@ -119,6 +132,7 @@ def _effect_step(
         sites or _callers(f, args, kwargs),
         tensors=looked_at,
         caller=caller,
+        modes=h.recorder.modes(),
     )
 
 

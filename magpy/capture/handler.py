@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.capture import arrays, attribution, calls, effects, leaves, memory, opaque
 from magpy.capture.below import of_torch
 from magpy.capture.leaves import Leaf
@@ -71,6 +71,8 @@ class Handler:
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
+        # The tensors that it is given, with their versions.
+        self.versions: list[tuple[Any, int]] = []
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
         # Where the numbers are that are followed, by the holder's address and the key.
@@ -210,6 +212,15 @@ class Handler:
             return frozenset()
         places = [(v, memory.of_tensor(t)) for v, t in record.inputs.items()]
         return frozenset(v for v, p in places if any(memory.meet(p, w) for w in self.written))
+
+    def check_below(self, record: Record) -> None:
+        """Refuses where an effect and the call have to do with the same memory."""
+        inputs = {v: memory.of_tensor(t) for v, t in record.inputs.items()}
+        looked = [memory.of_buffer(a) for a, _ in self.arrays] + list(inputs.values())
+        written = [*self.written, *(inputs[v] for v in record.mutated)]
+        objects = {id(v) for v, _ in (*self.arrays, *self.opaque)}
+        refusal = self.recorder.below.shared(objects, looked, written)
+        self.refusal = self.refusal or refusal
 
     def check_buffers(self, where: str) -> None:
         """Refuses where memory was read as a buffer from outside and written through a tensor.
@@ -631,6 +642,9 @@ class Handler:
         elif step is not None:
             if not is_leaf(result):
                 self.refuse(f"{leaves.name_of(f)} returns a {type(result).__name__}")
+            if any(_tensor.tensor_version(t) != version for t, version in self.versions):
+                self.refuse(f"{leaves.name_of(f)} changes a tensor that it is given")
+            self.versions = []
             try:
                 self.recorder.below.done(leaves.name_of(f))
             except Refusal as r:

@@ -25,8 +25,15 @@ _QUIET: tuple[Any, ...] = (
 
 def hears(cls: Any) -> bool:
     """Whether Python of the program runs when an operation is given an instance of a class."""
-    method = cls.__torch_function__
+    method = getattr(cls, "__torch_function__", None)  # an instance may have one
     return getattr(method, "__func__", method) not in _QUIET
+
+
+def by_class(cls: Any) -> bool:
+    """Whether a class, and not each of its instances, has the method."""
+    return not isinstance(getattr(cls, "__torch_function__", None), (FunctionType, property)) and (
+        hasattr(cls, "__torch_function__")
+    )
 
 
 def dispatched(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

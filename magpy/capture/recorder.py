@@ -49,7 +49,7 @@ from magpy.capture.operations import (
     sized,
     would_write,
 )
-from magpy.capture.overloads import dispatched, hears, not_taken
+from magpy.capture.overloads import by_class, dispatched, hears, not_taken
 from magpy.capture.sharing import Shared
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -394,6 +394,10 @@ class Recorder(TorchFunctionMode):
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """An operation that classes of the program take over."""
+        if not all(map(by_class, types)):
+            # torch itself calls it, and says that this is deprecated.
+            self.refusal = self.refusal or refuse("__torch_function__ is no class method")
+            return func(*args, **(kwargs or {}))
         result = dispatched(self, func, types, args, kwargs)
         if result is NotImplemented:
             self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
@@ -411,7 +415,7 @@ class Recorder(TorchFunctionMode):
                 name = accessor[1]
                 if accessor[0] == "get" and name in METADATA:
                     return self._metadata(func, args, kwargs, name)
-        elif (name in METADATA) or name in MODE_SETTERS:
+        elif name in METADATA or name in MODE_SETTERS:
             return self._metadata(func, args, kwargs, name)
         elif name == "type" and len(args) == 1 and not kwargs:
             return func(*args)  # the name of dtype and device
@@ -620,6 +624,11 @@ class Recorder(TorchFunctionMode):
     def _set_while_transformed(self) -> None:
         if self.transforms.active and self.refusal is None:
             self.refusal = refuse("torch's settings are changed in a function that is transformed")
+
+    def modes(self) -> TorchModes:
+        """Torch's modes and settings as the program has them now."""
+        self.settings.look()
+        return current_modes(self.settings.changed)
 
     def note_modes(self) -> None:
         """Adds a step where torch's modes differ from those of the last operation."""

@@ -198,6 +198,7 @@ def _finish(
                 "Return a new array",
             )
     handler.check_buffers(definition(f))
+    handler.check_below(record)
     if any(map(session.is_outside, handler.locks)):
         handler.refuse("a lock is taken and not given back")
     refusal = handler.refusal or recorder.refusal

@@ -389,7 +389,10 @@ class Code:
             f = unbound(f)
         func = self.constant(f) if isinstance(f, types.MethodType) else self.outside(f)
         args = "(" + "".join(f"{a}, " for a in given) + ")"
-        site = self.constant(support.call_at(step.sites, step.caller))
+        call = support.call_at(step.sites, step.caller)
+        if step.modes is not None and step.modes != self.capture.start_modes:
+            call = support.under(step.modes, call)
+        site = self.constant(call)
         return [f"{site}({func}, {args}, {kwargs})"]
 
     # ------------------------------------------------------------- the function
