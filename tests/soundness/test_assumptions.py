@@ -308,6 +308,29 @@ def test_what_an_effect_changes_by_a_computed_name_is_seen_by_the_next_call():
     assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
+def test_an_effect_is_given_copies_of_what_the_call_makes():
+    kept, times = [], [0]
+
+    @magpy.effect
+    def keep(v):
+        kept.append(v)
+        v.extend([0] * times[0])
+
+    def program(t):
+        y = [1]
+        keep(y)
+        keep(y)
+        return t + 1, y
+
+    f = compiled(program)
+    f(x), f(x)
+    assert kept[0] is kept[1], "in the watched call it is one list"
+    assert kept[2] == kept[3] == [1]
+    assert kept[2] is not kept[3]
+    times[0] = 2
+    assert f(x)[1] == [1], "in eager keep() would have added to it, which it did not do when watched"
+
+
 @pytest.mark.parametrize("backend, kept", [("eager", True), ("aot_eager", False)])
 def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
     layer = torch.nn.Linear(2, 1, bias=False)
