@@ -89,6 +89,11 @@ def of_torch(function: Any) -> bool:
     return str(function.__module__).partition(".")[0] in ("torch", "numpy", "magpy")
 
 
+def foreign(function: Any) -> bool:
+    """Whether a function is Python's own, or torch's, numpy's or magpy's."""
+    return of_torch(function) or str(function.__module__).partition(".")[0] in FOREIGN
+
+
 def _same(a: Any, b: Any) -> bool:
     if type(a) is type(b) is tuple:
         return len(a) == len(b) and all(map(_is, a, b))
@@ -476,6 +481,7 @@ __all__ = [
     "Below",
     "Places",
     "changed",
+    "foreign",
     "named_places",
     "of_torch",
     "places",

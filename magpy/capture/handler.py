@@ -23,7 +23,7 @@ import torch
 
 from magpy import _interp, _tensor
 from magpy.capture import arrays, attribution, calls, effects, leaves, memory, opaque
-from magpy.capture.below import of_torch
+from magpy.capture.below import foreign, of_torch
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
@@ -616,7 +616,9 @@ class Handler:
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
         """A Python function starts below a call for its effect or in autograd's engine."""
         f, step = self.called_effect
-        if (f is not None and step is None) or self.refusal is not None or of_torch(function):
+        # In the engine, Python's own functions are torch's helpers.
+        known = of_torch(function) if f is not None else foreign(function)
+        if (f is not None and step is None) or self.refusal is not None or known:
             return
         try:
             self.recorder.below.entered(function, given)

@@ -328,7 +328,9 @@ def test_an_effect_is_given_copies_of_what_the_call_makes():
     assert kept[2] == kept[3] == [1]
     assert kept[2] is not kept[3]
     times[0] = 2
-    assert f(x)[1] == [1], "in eager keep() would have added to it, which it did not do when watched"
+    assert f(x)[1] == [1], (
+        "in eager keep() would have added to it, which it did not do when watched"
+    )
 
 
 @pytest.mark.parametrize("backend, kept", [("eager", True), ("aot_eager", False)])
