@@ -22,7 +22,7 @@ extern thread_local Session* tls_session;
 // > 0 while the session's own Python code, or a call recorded as a whole, is running: no event is wanted then, and frames
 // that start then run with their own code object.
 extern thread_local int tls_pause;
-// A call for its effect runs, and the session wants to know which functions start in it.
+// A call for its effect or autograd's engine runs, and the session wants to know which functions start in it.
 extern thread_local bool tls_below;
 inline bool active() { return tls_session != nullptr && tls_pause == 0; }
 // What the C function that the current frame has called does with what frames give it; kPassedOn again below such a frame.
@@ -49,7 +49,7 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value);
 // A Python frame of `func` starts (called by the hook, before its first instruction; not for resumed generators).
 // `first_arg` is the value of its first positional parameter or nullptr.
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg);
-// A Python frame of `func` starts below a call for its effect, unwatched.  `given` holds the values of its `n` parameters.
+// A Python frame of `func` starts below such a call, unwatched.  `given` holds the values of its `n` parameters.
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n);
 // The hook could not give a frame its twin.  `why` is a static string.  The session is then dropped.
 void on_uninstrumented(PyCodeObject* code, const char* why);

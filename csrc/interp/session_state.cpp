@@ -375,9 +375,9 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
     return;
   }
   if (outside && g_partial_type != nullptr && PyObject_TypeCheck(o, g_partial_type)) read_partial(s, o);
-  // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
   if (PyExceptionInstance_Check(o) && deep && seen.insert(o).second)
     touch_into(s, reinterpret_cast<PyBaseExceptionObject*>(o)->args, true, seen);
+  // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
   if (PyTuple_Check(o) || is_container(o) || bound_parts(o).parts[0] != nullptr) {
     if (deep && seen.insert(o).second) touch_content(s, o, seen);
     return;

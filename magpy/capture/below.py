@@ -2,8 +2,8 @@
 
 Owns the walk over what Python functions can reach, the comparison of what was there before and
 after, and telling whether the call looks at what differs.  Does not own which functions these are:
-of a pass of the engine magpy/capture/engine.py tells them, below a call for its effect the frame
-evaluation hook does, as they start.  Called by these, magpy/capture/recorder.py and
+the frame-evaluation hook tells them as they start, and those of a pass of the engine, which may run
+on other threads, magpy/capture/engine.py too.  Called by that, magpy/capture/recorder.py and
 magpy/capture/handler.py.
 """
 
