@@ -104,8 +104,28 @@ class Miss:
 MISS: Final[Miss]
 """What a mock function returns when a value that it computed went another way.
 
-The next entry is tried.
+The next entry is tried. From `on_miss` it says that the call is to run eagerly.
 """
+
+@final
+class Raise:
+    """What a mock function or `on_miss` returns to raise an exception.
+
+    It is raised with the traceback that it has: frames of magpy are no part of it.
+
+    Args:
+        exception: what is raised.
+        finish: called with this object when the mock function is over; gives what is raised.
+    """
+
+    def __new__(
+        cls,
+        exception: BaseException,
+        /,
+        finish: Callable[[Raise], BaseException] | None = None,
+    ) -> Raise: ...
+    def take(self) -> BaseException:
+        """The exception, which is held no longer."""
 
 @final
 class Entry:

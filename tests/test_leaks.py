@@ -157,3 +157,72 @@ def test_refused_program_does_not_keep_its_values():
     del big
     gc.collect()
     assert ref() is None
+
+
+def _raising(kind):
+    def missing(x, y):
+        return x, y
+
+    def deep(x):
+        def inner():
+            raise ValueError(x.shape)
+
+        return inner()
+
+    def by_data(x):
+        return x[7]
+
+    return {"missing": missing, "deep": deep, "by_data": by_data}[kind]
+
+
+@pytest.mark.parametrize("kind", ["missing", "deep", "by_data"])
+def test_an_exception_keeps_what_eagers_keeps_and_shows_the_same_frames(kind):
+    f = _raising(kind)
+
+    def attempt(target):
+        x = torch.ones(2)
+        alive = weakref.ref(x)
+        try:
+            target(x)
+        except Exception as error:
+            frames, text = [], str(error)
+            tb = error.__traceback__
+            while tb is not None:
+                frames.append((tb.tb_frame.f_code.co_name, tb.tb_lineno - tb.tb_frame.f_lineno))
+                tb = tb.tb_next
+        x = error = tb = None
+        return alive() is None, [name for name, _ in frames], type(error), text
+
+    compiled = magpy.compile(f, backend="eager")
+    gc.collect()
+    gc.disable()
+    try:
+        wanted = attempt(f)
+        assert wanted[0]
+        for _ in range(4):
+            assert attempt(compiled) == wanted
+    finally:
+        gc.enable()
+    assert magpy.stats(compiled).hits + magpy.stats(compiled).misses == 4
+
+
+def test_a_capture_with_numbers_that_vary_keeps_no_argument():
+    def f(x, n):
+        return x * n
+
+    # torch imports much when the first number varies, and that keeps frames.
+    first = magpy.compile(lambda x, n: x + n, backend="eager")
+    first(X, 2), first(X, 3)
+    compiled = magpy.compile(f, backend="eager")
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(2, 5):
+            x = torch.ones(2)
+            alive = weakref.ref(x)
+            compiled(x, n)
+            del x
+            assert alive() is None
+    finally:
+        gc.enable()
+    assert magpy.stats(compiled).captures == 2

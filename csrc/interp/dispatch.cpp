@@ -12,7 +12,15 @@ namespace magpy {
 
 namespace {
 
-PyObject* miss = nullptr;  // what a mock returns to say "not this entry after all"
+// What a mock returns to say "not this entry after all", and `on_miss` to say "run it eagerly".
+PyObject* miss = nullptr;
+
+// What a mock or `on_miss` returns for an exception to be raised with the traceback that it has, or that `finish` gives it: the frame of
+// the mock would keep what the program has let go.
+struct RaiseObject {
+  PyObject_HEAD
+  PyObject *exception, *finish;
+};
 
 struct EntryObject {
   PyObject_HEAD
@@ -87,6 +95,54 @@ PyMemberDef entry_members[] = {
     {"needs_memo", T_BOOL, offsetof(EntryObject, needs_memo), READONLY, "does the mock take a dict before the arguments?"},
     {nullptr, 0, 0, 0, nullptr},
 };
+
+// ---------------------------------------------------------------------------------------------------------------- Raise
+
+PyTypeObject Raise_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyObject* raise_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"", "finish", nullptr};
+  PyObject *exception, *finish = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:Raise", const_cast<char**>(names), &exception, &finish)) return nullptr;
+  if (!PyExceptionInstance_Check(exception)) return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
+  auto* self = (RaiseObject*)type->tp_alloc(type, 0);
+  if (!self) return nullptr;
+  self->exception = Py_NewRef(exception);
+  self->finish = Py_NewRef(finish);
+  return (PyObject*)self;
+}
+
+void raise_dealloc(PyObject* object) {
+  Py_XDECREF(((RaiseObject*)object)->exception);
+  Py_XDECREF(((RaiseObject*)object)->finish);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* raise_take(PyObject* object, PyObject*) {
+  auto* self = (RaiseObject*)object;
+  PyObject* exception = self->exception;
+  self->exception = nullptr;
+  return exception ? exception : (PyErr_SetString(PyExc_RuntimeError, "the exception was taken before"), nullptr);
+}
+
+PyMethodDef raise_methods[] = {
+    {"take", raise_take, METH_NOARGS, "take(): the exception, which is held no longer."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+// `result`, or nullptr with the exception set that it stands for.  Steals `result`.
+PyObject* returned_or_raised(PyObject* result) {
+  if (!result || !Py_IS_TYPE(result, &Raise_Type)) return result;
+  PyObject* finish = ((RaiseObject*)result)->finish;
+  PyObject* exception = finish == Py_None ? raise_take(result, nullptr) : PyObject_CallOneArg(finish, result);
+  Py_DECREF(result);
+  if (exception && !PyExceptionInstance_Check(exception)) {
+    Py_DECREF(exception);
+    return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
+  }
+  if (exception) PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)), exception, PyException_GetTraceback(exception));
+  return nullptr;
+}
 
 // ---------------------------------------------------------------------------------------------------------------- the call
 
@@ -186,9 +242,12 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
   }
   Py_DECREF(entries);
   Py_XDECREF(memo);
-  if (done) return result;
+  if (done) return returned_or_raised(result);
   self->misses++;
-  return call_on_miss(self, args, npos, kwnames);
+  result = call_on_miss(self, args, npos, kwnames);
+  if (result != miss) return returned_or_raised(result);
+  Py_DECREF(result);
+  return call_wrapped(self, args, nargsf, kwnames);
 }
 
 // ---------------------------------------------------------------------------------------------------------------- Compiled
@@ -459,6 +518,14 @@ int init_dispatch(PyObject* module) {
   Miss_Type.tp_repr = miss_repr;
   Miss_Type.tp_doc = "The type of MISS: what a mock returns when a value it computed went another way.";
 
+  Raise_Type.tp_name = "magpy._interp.Raise";
+  Raise_Type.tp_basicsize = sizeof(RaiseObject);
+  Raise_Type.tp_flags = Py_TPFLAGS_DEFAULT;
+  Raise_Type.tp_doc = "Raise(exception, finish=None): what a mock returns for an exception to be raised.";
+  Raise_Type.tp_new = raise_new;
+  Raise_Type.tp_dealloc = raise_dealloc;
+  Raise_Type.tp_methods = raise_methods;
+
   Entry_Type.tp_name = "magpy._interp.Entry";
   Entry_Type.tp_basicsize = sizeof(EntryObject);
   Entry_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
@@ -502,13 +569,14 @@ int init_dispatch(PyObject* module) {
   ModuleCall_Type.tp_dictoffset = offsetof(ModuleCallObject, dict);
   ModuleCall_Type.tp_getset = module_call_getset;
 
-  for (PyTypeObject* type : {&Miss_Type, &Entry_Type, &Compiled_Type, &ModuleCall_Type}) {
+  for (PyTypeObject* type : {&Miss_Type, &Raise_Type, &Entry_Type, &Compiled_Type, &ModuleCall_Type}) {
     if (PyType_Ready(type) < 0) return -1;
   }
   if (collect_own_names() < 0) return -1;
   miss = PyObject_New(PyObject, &Miss_Type);
   if (!miss || PyModule_AddObjectRef(module, "MISS", miss) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Miss", (PyObject*)&Miss_Type) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "Raise", (PyObject*)&Raise_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "Entry", (PyObject*)&Entry_Type) < 0) return -1;
   if (PyModule_AddObjectRef(module, "ModuleCall", (PyObject*)&ModuleCall_Type) < 0) return -1;
   if (PyModule_AddStringConstant(module, "MODULE_SLOT", kModuleSlot) < 0) return -1;

@@ -1114,8 +1114,9 @@ class Recorder(TorchFunctionMode):
         return self.record
 
     def end(self) -> None:
-        """Lets go of the session, which refers to the recorder."""
+        """Lets go of what refers to the recorder."""
         self._is_outside = bool
+        self._follower = None
         self.tensors.end()
 
     @property

@@ -325,6 +325,8 @@ class Symbols:
         try:
             with _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
                 given = self._substitute(args, static), self._substitute(kwargs, static)
+                if getattr(func, "__name__", "") in _STORES:
+                    _masks_fit(*given[0][:2])
                 return func(*given[0], **given[1])
         except Exception as e:
             raise CannotFollowError(f"{type(e).__name__}: {e}") from e
@@ -523,6 +525,30 @@ def _depth(inner: tuple[int, ...], dim: int) -> int:
     while inner[dim] >= 0:
         dim, depth = inner[dim], depth + 1
     return depth
+
+
+# What stores at an index, of which fake tensors do not ask that its masks fit.
+_STORES = frozenset(["__setitem__", "index_put", "index_put_"])
+_MASKS = (torch.bool, torch.uint8)
+
+
+def _masks_fit(tensor: Any, index: Any) -> None:
+    """Makes it a condition that the masks in an index have the sizes of what they are for."""
+    items = index if isinstance(index, (tuple, list)) else (index,)
+    spans = [
+        i.dim() if isinstance(i, torch.Tensor) and i.dtype in _MASKS else int(i is not None)
+        for i in items
+    ]
+    dim = 0
+    for item, span in zip(items, spans, strict=True):
+        if item is Ellipsis:
+            dim += tensor.dim() - sum(spans) + 1
+            continue
+        if isinstance(item, torch.Tensor) and item.dtype in _MASKS:
+            for i in range(span):
+                if item.shape[i] != tensor.shape[dim + i]:
+                    raise CannotFollowError("a mask does not fit")
+        dim += span
 
 
 def _sizes(fake: Any) -> list[Any]:

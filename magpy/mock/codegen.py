@@ -312,7 +312,7 @@ class Code:
                 value = self.spec(x)
                 add(f"{d}[{k!r}] = {value}")
         elif what == "traceback":
-            add(f"{self.constant(support.pass_frames)}({self.constant(content)}, {name})")
+            add(f"{self.constant(support.pass_frames)}({self.constant(content)}, [{name}].pop)")
         elif what == "slots":
             for k, x in content:
                 value = self.spec(x)
@@ -611,9 +611,8 @@ class Code:
         if c.raised_at is None:
             body.append(f"return {result}")
         else:
-            body.append(
-                f"{self.constant(support.raise_at)}({self.constant(c.raised_at)}, {result})"
-            )
+            raiser = self.constant(support.raiser(c.raised_at))
+            body.append(f"return {raiser}({result})")
         text = f"def mock({', '.join(params)}):\n" + "".join(f"    {line}\n" for line in body)
         exec(compile(text, "<magpy mock>", "exec"), self.globals)
         return self.globals["mock"], text

@@ -159,7 +159,7 @@ def advance(iterator: Any, steps: int, exhausted: bool) -> None:
 
 
 _CALL = compile("def call(f, *a): return f(*a)", "<magpy>", "exec").co_consts[0]
-_RAISE = compile("def call(error): raise error", "<magpy>", "exec").co_consts[0]
+_RAISE = compile("def call(take): raise take()", "<magpy>", "exec").co_consts[0]
 
 
 def _placed(code: types.CodeType, site: tuple[str, int, str, dict[str, Any]]) -> Callable[..., Any]:
@@ -180,21 +180,31 @@ def _placed(code: types.CodeType, site: tuple[str, int, str, dict[str, Any]]) ->
     return types.FunctionType(placed, global_vars, name)
 
 
-def raise_at(sites: list[tuple[str, int, str, dict[str, Any]]], error: BaseException) -> None:
-    """Raises an exception through frames that look like those of the captured run."""
-    chain: list[Callable[..., Any]] = [_placed(_CALL, site) for site in sites[:-1]]
+def pass_frames(sites: list[attribution.Site], take: Callable[[], BaseException]) -> BaseException:
+    """Gives an exception the traceback that it had in the captured run.
+
+    Args:
+        sites: the frames that it passed, the outermost first.
+        take: gives the exception and forgets it. An exception that a frame of its traceback holds,
+            or a caller of one, is part of a cycle: only the collector would end what it holds.
+    """
     if not sites:
-        raise error
-    chain.append(_placed(_RAISE, sites[-1]))
-    chain[0](*chain[1:], error)
-
-
-def pass_frames(sites: list[attribution.Site], error: BaseException) -> None:
-    """Gives a kept exception the traceback that it had in the captured run."""
+        return take()
+    *outer, inner = sites
+    chain = [*(_placed(_CALL, site) for site in outer), _placed(_RAISE, inner)]
     try:
-        raise_at(sites, error)
+        chain[0](*chain[1:], take)
     except BaseException as e:  # noqa: BLE001 - the exception is a value
-        hide_frames(e)
+        return hide_frames(e)
+    raise AssertionError("an exception was not raised")
+
+
+def raiser(sites: list[attribution.Site]) -> Callable[[BaseException], Any]:
+    """What gives that which a mock function returns to raise an exception as the captured run did.
+
+    The exception passes its frames once the mock function is over, whose locals may hold it.
+    """
+    return functools.partial(_interp.Raise, finish=lambda held: pass_frames(sites, held.take))
 
 
 @contextlib.contextmanager

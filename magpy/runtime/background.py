@@ -111,9 +111,9 @@ class Pending:
 
 
 def serve(
-    pending: list[Pending], args: tuple[Any, ...], kwargs: dict[str, Any], wrapped: Any
+    pending: list[Pending], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[bool, Any]:
-    """(whether a pending entry fits the call, then also the result of the call)."""
+    """(whether a pending entry fits the call, then also its result; MISS for it to run eagerly)."""
     for p in pending:
         if not p.holds(args, kwargs):
             continue
@@ -122,5 +122,5 @@ def serve(
             if result is _interp.MISS:
                 continue
             return True, result
-        return True, wrapped(*args, **kwargs)
+        return True, _interp.MISS
     return False, None

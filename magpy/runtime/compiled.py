@@ -132,14 +132,18 @@ class Manager:
     # ------------------------------------------------------------- the dispatcher's questions
 
     def miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """No entry holds: capture, or run eagerly when there is no use in that."""
+        """No entry holds: captures, unless there is no use in that.
+
+        Returns:
+            The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
+        """
         wrapped = compiled._magpy_wrapped
         if self.pending:
             waiting = list(self.pending)
             self._take_up(compiled)
             if compiled._magpy_plain:
-                return wrapped(*args, **kwargs)
-            served, result = serve(waiting, args, kwargs, wrapped)
+                return _interp.MISS
+            served, result = serve(waiting, args, kwargs)
             if served:
                 return result
         for trial in list(self.trials):
@@ -148,14 +152,14 @@ class Manager:
                 if result is not _interp.MISS:
                     return result
                 if compiled._magpy_plain:
-                    return wrapped(*args, **kwargs)
+                    return _interp.MISS
         if (
             self._kept(compiled) >= config.max_entries
             or self.captures + self.refused >= config.max_captures
         ):
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(compiled, args, kwargs))
-            return wrapped(*args, **kwargs)
+            return _interp.MISS
         if "miss" in config.logs and compiled._magpy_entries:
             log.warning(
                 "%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs)
@@ -163,7 +167,7 @@ class Manager:
         if entries.compiler_elsewhere():
             # It changes torch's state under our eyes, and this call need not wait for it.
             self._note("a compiler is running on another thread")
-            return wrapped(*args, **kwargs)
+            return _interp.MISS
         start, turns = time.perf_counter(), entries.compiler_turns()
         varying = self._varies(compiled, args, kwargs)
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
@@ -179,12 +183,7 @@ class Manager:
             exception, value = outcome.exception, outcome.value
             outcome.exception = outcome.value = outcome.capture = None
             del outcome
-        if exception is not None:
-            try:
-                raise hide_frames(exception)
-            finally:
-                del exception
-        return value
+        return value if exception is None else _interp.Raise(hide_frames(exception))
 
     def _take(self, compiled: Any, outcome: session.Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
