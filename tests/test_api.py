@@ -754,3 +754,16 @@ def test_capture_leaves_random_state_and_hooks_as_eager():
         assert torch.equal(torch.get_rng_state(), state)
     assert sys.gettrace() is None
     assert sys.getprofile() is None
+
+
+def test_a_warning_names_the_line_of_the_program_that_made_the_call():
+    @magpy.disable
+    def apart(x):
+        return x
+
+    compiled = magpy.compile(lambda x: apart(x), backend="eager")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            compiled(torch.ones(2))
+    assert [w.filename for w in told if w.category is magpy.MagpyWarning] == [__file__]

@@ -74,6 +74,9 @@ SHAPE_READS = _names(
     broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
     """
 )
+# Operations whose results have as many dimensions as the sizes of what they are given say.
+RANK_FOLLOWS = frozenset(["squeeze", "squeeze_"])
+# Operations that give as many tensors as those sizes say.
 SPLITS = _names(
     """
     unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit

@@ -37,6 +37,7 @@ from magpy.capture.operations import (
     INSIDE_METHODS,
     METADATA,
     MODE_SETTERS,
+    RANK_FOLLOWS,
     SHAPE_READS,
     SPLITS,
     STATIC_RESULT,
@@ -65,7 +66,7 @@ from magpy.capture.steps import (
     identity,
     is_leaf,
 )
-from magpy.capture.symbols import Symbols, is_open, plain
+from magpy.capture.symbols import Checked, Symbols, is_open, plain
 from magpy.capture.torch_state import Settings
 from magpy.capture.transforms import Transforms, switches, wrapped
 from magpy.capture.trees import Sizes, collect, has_ref, tensors, variables
@@ -108,6 +109,7 @@ class Recorder(TorchFunctionMode):
         self.symbols = symbols
         self._follower = Follower(self, symbols) if symbols is not None else None
         self._relied: set[Var] = set()
+        self._of_data: set[Var] = set()  # integers
         self._rely = self._floats = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
@@ -261,6 +263,7 @@ class Recorder(TorchFunctionMode):
             plain(self.symbols.numbers[var])
             return
         self.record.relied = self.record.relied or type(v) is int
+        self.record.pinned = self.record.pinned or var in self._of_data
         kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
         self.note(identity, (Ref(var),), {}, kind, expected)
 
@@ -300,6 +303,10 @@ class Recorder(TorchFunctionMode):
                 "call to call"
             )
         var = self.tensors.new()
+        if t is int and (owner is not None or variables((args, kwargs))):
+            self._of_data.add(var)
+            if self.symbols is not None and self.symbols.number_of_data(var, result):
+                func = self.symbols.checked(func, len(args), [var])
         self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
         self._is_tracked(result, var)
         return result
@@ -543,7 +550,12 @@ class Recorder(TorchFunctionMode):
                 var = self.tensors.known(a)
                 if var is not None and var in self._loose:
                     self._loose.discard(var)
-                    self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
+                    metas = self._sized_by_data(a, [((), var)])
+                    if metas is None or self.symbols is None:
+                        self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
+                    else:
+                        func = self.symbols.checked(identity, 1, [var])
+                        self.note(func, (Ref(var),), {}, "sized", metas)
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
 
@@ -563,6 +575,8 @@ class Recorder(TorchFunctionMode):
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
+        if self._loose and name in RANK_FOLLOWS:
+            self._pin_shapes(args)
         self._on_host = self._given_array = False
         self._reach = None
         self._shared.begin()
@@ -702,7 +716,7 @@ class Recorder(TorchFunctionMode):
         if self._loose or (loose and self._scalars):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
-            self._host(func, args, kwargs, result, outs, is_random, name, mutates)
+            self._host(func, args, kwargs, result, outs, is_random, name, mutates, loose)
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
@@ -913,6 +927,7 @@ class Recorder(TorchFunctionMode):
         is_random: bool,
         name: str,
         mutates: bool,
+        loose: bool = False,
     ) -> None:
         kind: str
         expected: Any = None
@@ -935,8 +950,33 @@ class Recorder(TorchFunctionMode):
             )
         if self._follower is not None:
             self._follower.after(result, outs, graph=False)
+        metas = self._sized_by_data(result, outs) if loose and kind == "meta" else None
+        if metas is not None and self.symbols is not None:
+            kind, expected = "sized", metas
+            func = self.symbols.checked(func, len(args), [v for _, v in outs])
         more = {"outs": outs, "random": is_random, "mutates": mutates}
         self.note(func, args, kwargs, kind, expected, **more)
+
+    def _sized_by_data(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
+        """What is to be compared of new tensors whose sizes follow from data, and are followed.
+
+        None: the sizes have to be what they are, too.
+        """
+        found = [result] if isinstance(result, torch.Tensor) else result
+        known = [self.tensors.known(t) for t in found] if type(found) in (list, tuple) else []
+        self.record.pinned = True
+        symbols = self.symbols
+        if symbols is None or not symbols.data or not known or known != [v for _, v in outs]:
+            return None
+        try:
+            with unheard():
+                masks = symbols.sized_by_data(list(zip((v for _, v in outs), found, strict=True)))
+                return [
+                    _tensor.TensorMeta(t, dims=mask) for t, mask in zip(found, masks, strict=True)
+                ]
+        except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
+            symbols.fix_all()
+            return None
 
     # ------------------------------------------------------------- calls that no mode sees
 
@@ -1072,7 +1112,7 @@ class Recorder(TorchFunctionMode):
         if self._loose or (loose and self._scalars):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
         if self._on_host or loose or _has_array(args):
-            self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates)
+            self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates, loose)
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
@@ -1098,6 +1138,8 @@ class Recorder(TorchFunctionMode):
         self.record.mutated = self.tensors.dirty() | self._written()
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
+        if self.symbols is not None and self.symbols.checks:
+            self._complete_checks(self.symbols)
         self.refusal = self.refusal or self.below.looked_at()
         changed = self._shared.end()
         self.refusal = self.refusal or changed
@@ -1112,6 +1154,17 @@ class Recorder(TorchFunctionMode):
                 f"({setting or 'grad, autocast or inference mode'})"
             )
         return self.record
+
+    def _complete_checks(self, symbols: Symbols) -> None:
+        """Gives each check of symbols what is known where it is made."""
+        there = set(self.record.inputs)
+        for step in self.record.steps:
+            if not isinstance(step, HostStep):
+                continue
+            if step.result is not None:
+                there.add(step.result)
+            if isinstance(step.func, Checked):
+                step.args += tuple(Ref(v) for v in symbols.complete(step.func, there))
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""

@@ -39,16 +39,20 @@ class Varying:
         numbers: places of positional arguments and names of keyword arguments.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
+        data: whether sizes and integers that follow from data are followed.
     """
 
     sizes: dict[int, Dims]
     numbers: set[int | str]
     places: list[tuple[Any, Any, bool]] = field(default_factory=list)
+    data: bool = False
 
     @property
     def follow(self) -> bool:
         """Whether a size can depend on something of this."""
-        return bool(self.sizes or self.numbers) or any(follow for *_, follow in self.places)
+        return bool(self.sizes or self.numbers or self.data) or any(
+            follow for *_, follow in self.places
+        )
 
     def replace(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -121,7 +125,7 @@ def run(
         find_dynamo()
         symbols = None
         if varying is not None and varying.follow:
-            symbols = Symbols(varying.sizes)
+            symbols = Symbols(varying.sizes, varying.data)
         handler = Handler(scalars, symbols)
         state = _tensor.TorchState()
         metas = {

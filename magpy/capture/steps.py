@@ -121,8 +121,9 @@ class HostStep:
 
     Attributes:
         kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta"
-            (result is tensors whose metadata must be as `expected`), "none" (the result is not
-            looked at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the
+            (result is tensors whose metadata must be as `expected`), "sized" (likewise, save for
+            sizes that are followed; `expected` are `TensorMeta`s), "none" (the result is not looked
+            at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the
             variable `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be
             `expected`), "raises" (it raises an exception of type and text `expected`, which becomes
             `result`).
@@ -246,6 +247,7 @@ class Record:
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
         counters: numbers from outside that are inputs: what holds one, the key, the number.
         relied: whether the run relies on what one of its integers is.
+        pinned: whether it relies on a size or an integer that follows from data.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -262,3 +264,4 @@ class Record:
     kept: dict[int, tuple[Any, str]] = field(default_factory=dict)
     counters: list[tuple[Any, Any, Any]] = field(default_factory=list)
     relied: bool = False
+    pinned: bool = False

@@ -21,12 +21,12 @@ import functools
 import logging
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
-from magpy import _tensor
+from magpy import _interp, _tensor
 from magpy.capture.steps import OutsideRef, Ref, Var
 from magpy.capture.trees import rebuilt
 
@@ -102,6 +102,8 @@ _DIVISIONS = tuple(
     getattr(operator, name)
     for name in ["truediv", "floordiv", "mod", "itruediv", "ifloordiv", "imod"]
 )
+# Operations treat sizes of 0 and 1 differently.
+_LEAST = 2
 # Larger numbers could leave the 64 bits that compilers compute with.
 _LARGEST = 1 << 20
 _LOGGERS = (
@@ -128,27 +130,48 @@ Read = Callable[[Any, int], int]
 
 
 class Source(NamedTuple):
-    """Where a symbol comes from: a tensor or a number from outside, and what of a tensor."""
+    """Where a symbol comes from: a tensor or a number, and what of a tensor.
+
+    Attributes:
+        var: the tensor's or number's variable.
+        outside: what it is if it comes from outside; None if it follows from data.
+    """
 
     symbol: Any
+    var: Var
     outside: Any
     read: Read | None = None
     dim: int = 0
 
 
 class Conditions:
-    """Whether sizes and numbers are such that an entry fits them; part of the entry's guard.
+    """Whether sizes and numbers are such that an entry fits them.
 
-    Args:
-        sources: for each symbol in order: the argument (its place among those of a call of this
-            object), how it is read, or None for the argument itself, and the dimension.
+    Part of the entry's guard, or, where some follow from data, a check in the mock function.
     """
 
-    def __init__(self, sources: list[tuple[int, Read | None, int]]) -> None:
+    def __init__(self) -> None:
         """Admits everything, until `fill` is called."""
-        self._sources = sources
+        #: The symbols that are known where it is asked.
+        self.sources: list[Source] = []
+        self._places: list[int] = []
         self._holds: Callable[..., bool] | None = None
         self.text = "True"
+
+    def over(self, sources: list[Source], key: Callable[[Source], Any]) -> list[Any]:
+        """Sets the sources.
+
+        Args:
+            sources: the symbols.
+            key: what is the same for the sources that one argument has.
+
+        Returns:
+            The keys of the arguments that calls of this object have to give.
+        """
+        keys = list(dict.fromkeys(map(key, sources)))
+        self.sources = sources
+        self._places = [keys.index(key(s)) for s in sources]
+        return keys
 
     def fill(self, names: list[str], text: str, space: dict[str, Any]) -> None:
         """Sets the condition, a Python expression of the symbols."""
@@ -162,7 +185,10 @@ class Conditions:
         with torch._C.DisableTorchFunction():
             return bool(
                 self._holds(
-                    *(args[i] if read is None else read(args[i], k) for i, read, k in self._sources)
+                    *(
+                        args[i] if s.read is None else s.read(args[i], s.dim)
+                        for i, s in zip(self._places, self.sources, strict=True)
+                    )
                 )
             )
 
@@ -171,16 +197,59 @@ class Conditions:
         return f"sizes: {self.text}"
 
 
+class Checked:
+    """A host step's function of which sizes or an integer follow from data, and their conditions.
+
+    What uses a result comes after it, and so after the check, wherever the steps are moved.
+
+    Args:
+        func: the function.
+        given: how many arguments it is given by position.
+        made: the variables of its results.
+    """
+
+    def __init__(self, func: Callable[..., Any], given: int, made: list[Var]) -> None:
+        """Admits everything, until its conditions are filled."""
+        self.func = func
+        self.made = made
+        self.conditions = Conditions()
+        self._given = given
+        self._order: list[int] = []
+
+    def take(self, others: list[Var], keys: list[Var]) -> list[Var]:
+        """Sets the variables that calls give beside the function's arguments; returns them."""
+        order = [*self.made, *others]
+        self._order = [order.index(k) for k in keys]
+        return others
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; MISS, which is like no result, if the conditions do not hold."""
+        result = self.func(*args[: self._given], **kwargs)
+        found = result if isinstance(result, (tuple, list)) else (result,)
+        known = (*found, *args[self._given :])
+        if len(found) != len(self.made) or not self.conditions(*[known[i] for i in self._order]):
+            return _interp.MISS
+        return result
+
+    def __repr__(self) -> str:
+        """The function, as explanations show it."""
+        return f"{self.func!r} if {self.conditions!r}"
+
+
 class Symbols:
     """The symbols of one run.
 
     Args:
         sizes: for tensors, by identity: what varies of them.
+        data: whether sizes and integers that follow from data are followed, too.
     """
 
-    def __init__(self, sizes: dict[int, Dims]) -> None:
+    def __init__(self, sizes: dict[int, Dims], data: bool = False) -> None:
         """No symbol yet."""
         self.sizes = sizes
+        self._data = data
+        #: The conditions that are checked where something follows from data (`Checked`).
+        self.checks: list[Conditions] = []
         #: The fake tensors by variable, and the variables whose sizes hold symbols.
         self.fakes: dict[Var, Any] = {}
         self.symbolic: set[Var] = set()
@@ -223,7 +292,7 @@ class Symbols:
             return Dims()
         try:
             sizes = [
-                self._symbol(n, f"tensor{var}_{i}", tensor, torch.Tensor.size, i)
+                self._symbol(n, f"tensor{var}_{i}", var, tensor, torch.Tensor.size, i)
                 if varies.sizes >> i & 1
                 else n
                 for i, n in enumerate(tensor.shape)
@@ -252,26 +321,88 @@ class Symbols:
             elif varies >> i & 1 and strides[i] > 1:
                 free |= 1 << i
                 name = f"tensor{var}_stride{i}"
-                strides[i] = self._symbol(strides[i], name, tensor, torch.Tensor.stride, i)
+                strides[i] = self._symbol(strides[i], name, var, tensor, torch.Tensor.stride, i)
         return (None if tensor.is_contiguous() and not free else strides), free
 
     def number(self, var: Var, value: Any) -> None:
         """A number from outside is an input: follows it if it is an integer."""
         if type(value) is int and abs(value) < _LARGEST:
-            self.numbers[var] = self._symbol(value, f"number{var}", value)
+            self.numbers[var] = self._symbol(value, f"number{var}", var, value)
             self.outside[var] = value
 
+    @property
+    def data(self) -> bool:
+        """Whether sizes and integers that follow from data are followed."""
+        return self._data and not self.fixed
+
+    def sized_by_data(self, made: list[tuple[Var, Any]]) -> list[int]:
+        """Follows tensors whose sizes follow from data.
+
+        Args:
+            made: variables and tensors.
+
+        Returns:
+            For each the dimensions, as a bit mask, whose sizes are symbols.
+
+        Raises:
+            CannotFollowError: torch has no fake tensors like these.
+        """
+        masks = []
+        for var, tensor in made:
+            sizes = [
+                self._symbol(n, f"data{var}_{i}", var, None, torch.Tensor.size, i) if n > 1 else n
+                for i, n in enumerate(tensor.shape)
+            ]
+            strides, _ = self._strides(var, tensor, sizes, 0)
+            self.note(var, self._made(sizes, strides, tensor))
+            masks.append(sum(1 << i for i, n in enumerate(tensor.shape) if n > 1))
+        return masks
+
+    def number_of_data(self, var: Var, value: int) -> bool:
+        """Follows an integer that follows from data.  Returns whether it does."""
+        if not self.data or abs(value) >= _LARGEST:
+            return False
+        self.numbers[var] = self._symbol(value, f"data{var}", var, None)
+        return True
+
+    def checked(self, func: Callable[..., Any], given: int, made: list[Var]) -> Checked:
+        """What does the same as a host step's function, and checks what is known of its results.
+
+        Args:
+            func: the function.
+            given: how many arguments it is given by position.
+            made: the variables that it gives, which are followed.
+        """
+        check = Checked(func, given, made)
+        check.conditions.over([s for s in self.sources if s.outside is None], _variable)
+        self.checks.append(check.conditions)
+        return check
+
+    def complete(self, check: Checked, there: Container[Var]) -> list[Var]:
+        """Tells a check of what is known where it is made.
+
+        Args:
+            check: what `checked` gave.
+            there: the variables from outside that are known there.
+
+        Returns:
+            The variables that it is to be called with beside the arguments of the function.
+        """
+        outside = [s for s in self.sources if s.outside is not None and s.var in there]
+        keys: list[Var] = check.conditions.over([*check.conditions.sources, *outside], _variable)
+        return check.take([k for k in keys if k not in check.made], keys)
+
     def _symbol(
-        self, value: int, name: str, outside: Any, read: Read | None = None, dim: int = 0
+        self, value: int, name: str, var: Var, outside: Any, read: Read | None = None, dim: int = 0
     ) -> Any:
-        """A new symbol, which stands for a number or for what is read of a tensor from outside."""
+        """A new symbol, which stands for a number or for what is read of a tensor."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
         source = ConstantSource(name)
         create = self.env.create_unspecified_symbol if read is None else self.env.create_symbol
         symbol = create(value, source, DimDynamic.DYNAMIC)
-        self.sources.append(Source(symbol, outside, read, dim))
+        self.sources.append(Source(symbol, var, outside, read, dim))
         return self.env.create_symintnode(symbol, hint=value, source=source)
 
     def _made(self, sizes: Any, strides: Any, tensor: Any) -> Any:
@@ -460,28 +591,45 @@ class Symbols:
                 expected = like.size(i) * like.stride(i)
         return True
 
-    def fill(self, conditions: Conditions) -> None:
-        """Tells an entry's guard what is known of the symbols, a compiler's findings included."""
+    def fill(self, conditions: Conditions | None) -> None:
+        """Tells an entry's guard and checks what is known of the symbols.
+
+        Args:
+            conditions: those of the guard; None if no symbol comes from outside.
+
+        Raises:
+            CannotFollowError: something is known of a symbol that is none of these.
+        """
         import sympy  # type: ignore[import-untyped]
         from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
         from torch.utils._sympy.printers import PythonPrinter
 
-        names = [f"s{i}" for i in range(len(self.sources))]
-        rename = {
-            s: sympy.Symbol(name, integer=True)
-            for (s, *_), name in zip(self.sources, names, strict=True)
-        }
+        names = {s.symbol: f"s{i}" for i, s in enumerate(self.sources)}
+        rename = {s: sympy.Symbol(name, integer=True) for s, name in names.items()}
         printer = PythonPrinter()
-        texts = [
-            f"{name} >= 2" if source.read is not None else f"-{_LARGEST} < {name} < {_LARGEST}"
-            for name, source in zip(names, self.sources, strict=True)
-        ]
+        known: list[tuple[set[Any], str]] = []
+        for s in self.sources:
+            name, most = names[s.symbol], _LARGEST
+            own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {_LEAST}"
+            known.append(({s.symbol}, own))
         for guard in self.env.guards:
-            unknown = guard.expr.free_symbols - set(rename)
-            if unknown:
-                raise CannotFollowError(f"a condition on {unknown}, which has no source")
-            texts.append(f"({printer.doprint(guard.expr.xreplace(rename))})")
-        conditions.fill(names, " and ".join(dict.fromkeys(texts)) or "True", dict(SYMPY_INTERP))
+            found = set(guard.expr.free_symbols)
+            known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})"))
+        for target in (conditions, *self.checks):
+            if target is None:
+                continue
+            given = {s.symbol for s in target.sources}
+            # The first that knows all of them: a graph relies on what was checked before it.
+            texts = [text for found, text in known if found <= given]
+            known = [(found, text) for found, text in known if not found <= given]
+            text = " and ".join(dict.fromkeys(texts)) or "True"
+            target.fill([names[s.symbol] for s in target.sources], text, dict(SYMPY_INTERP))
+        if known:
+            raise CannotFollowError(f"a condition that nothing checks: {known[0][1]}")
+
+
+def _variable(source: Source) -> Var:
+    return source.var
 
 
 def _strides(fake: Any) -> tuple[Any, ...]:

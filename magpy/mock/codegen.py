@@ -40,6 +40,15 @@ class Runs(Protocol):
         """What the mock function calls with the inputs that come after these."""
 
 
+# How the result of a host step is compared.
+_TESTS = {
+    "leaf": support.same_leaf,
+    "array": support.same_array,
+    "meta": support.same_meta,
+    "sized": support.same_sized,
+}
+
+
 class Code:
     """The mock function of one entry while it is being written."""
 
@@ -486,9 +495,7 @@ class Code:
             return
         result = self.temp()
         self.lines.append(f"{result} = {func}({args})")
-        test = {"leaf": support.same_leaf, "array": support.same_array, "meta": support.same_meta}[
-            step.kind
-        ]
+        test = _TESTS[step.kind]
         if step.kind == "leaf" and isinstance(step.expected, bool):
             self.lines.append(f"if {result} is not {step.expected}: {fail}")
         else:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from magpy.capture import engine
+from magpy.capture.operations import IN_PLACE as IN_PLACE_OPERATORS
 from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -87,8 +88,21 @@ def written(step: OpStep | HostStep) -> set[Var]:
     """The variables that a step which changes an argument may write to."""
     found: set[Var] = set(step.writes)
     if not found:
-        collect((step.args, step.kwargs), found)
+        first = _writes_first(step.func) and "out" not in step.kwargs
+        collect(step.args[:1] if first else (step.args, step.kwargs), found)
     return found
+
+
+def _writes_first(func: Any) -> bool:
+    """Whether an operation is a method of torch's that changes its tensor and nothing else."""
+    if not isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return False
+    name = func.__name__
+    return issubclass(torch.Tensor, func.__objclass__) and (
+        name == "__setitem__"
+        or (name.startswith("__i") and name[3:-2] in IN_PLACE_OPERATORS)
+        or (name.endswith("_") and not name.endswith("__"))
+    )
 
 
 def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:

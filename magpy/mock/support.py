@@ -57,6 +57,14 @@ def same_meta(result: Any, expected: Any) -> bool:
         return False
 
 
+def same_sized(result: Any, expected: list[Any]) -> bool:
+    """A tensor or a sequence of tensors, each as its `TensorMeta` says."""
+    found = result if isinstance(result, (tuple, list)) else [result]
+    return len(found) == len(expected) and all(
+        meta.matches(t) for meta, t in zip(expected, found, strict=True)
+    )
+
+
 def new_defaultdict(cls: type, factory: Any) -> Any:
     """An empty defaultdict of a class, without its constructor."""
     d: Any = collections.defaultdict.__new__(cls)

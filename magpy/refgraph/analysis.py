@@ -220,17 +220,13 @@ class Analyzer:
         self._tensors()
         symbols = c.record.symbols
         conditions = None
-        if symbols is not None and symbols.sources:
-            sources = {id(s.outside): s.outside for s in symbols.sources}
-            order = list(sources)
-            conditions = Conditions(
-                [(order.index(id(s.outside)), s.read, s.dim) for s in symbols.sources]
-            )
-            places = [self.registers.get(id(v)) for v in sources.values()]
-            given = [
-                self.operand(v) if place is None else place
-                for v, place in zip(sources.values(), places, strict=True)
-            ]
+        outside = [s for s in symbols.sources if s.outside is not None] if symbols else []
+        if outside:
+            conditions = Conditions()
+            by_id = {id(s.outside): s.outside for s in outside}
+            keys = conditions.over(outside, lambda s: id(s.outside))
+            places = [(self.registers.get(k), by_id[k]) for k in keys]
+            given = [self.operand(v) if place is None else place for place, v in places]
             self.checks.append(("py", conditions, tuple(given)))
         self._asked_again()
         for array, before in c.arrays:

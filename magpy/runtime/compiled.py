@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import sys
 import time
 import traceback
 import warnings
@@ -172,17 +173,19 @@ class Manager:
         varying = self._varies(compiled, args, kwargs)
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
         # Building an entry makes many objects and no garbage: passes over the program's heap would
-        # only cost.
+        # only cost.  And none may begin while fake tensors die, to which torch refers weakly from
+        # cycles: PyObject_ClearWeakRefs (CPython 3.11) crashes if the pass that its tuple sets off
+        # takes the weak references that it is about to clear.
         collecting = gc.isenabled()
         gc.disable()
         try:
             self._take(compiled, outcome, start, turns)
         finally:
-            if collecting:
-                gc.enable()
             exception, value = outcome.exception, outcome.value
             outcome.exception = outcome.value = outcome.capture = None
             del outcome
+            if collecting:
+                gc.enable()
         return value if exception is None else _interp.Raise(hide_frames(exception))
 
     def _take(self, compiled: Any, outcome: session.Outcome, start: float, turns: int) -> None:
@@ -241,7 +244,7 @@ class Manager:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
         first = info.runners[0] if info.runners else None
-        if info.conditions is not None and entries.compile_symbolic(info, capture.record):
+        if info.symbols is not None and entries.compile_symbolic(info, capture.record):
             self.compile_seconds += info.compile_seconds
             return None
         inputs = entries.example_inputs(capture, first.segment) if first is not None else None
@@ -372,7 +375,7 @@ class Manager:
         # A program that turns warnings into errors must not get an exception that eager would not
         # raise.
         with contextlib.suppress(Warning):
-            warnings.warn(MagpyWarning(text), stacklevel=4)
+            warnings.warn(MagpyWarning(text), stacklevel=_frames_of_magpy())
 
     def _refused(self, compiled: Any, text: str, refusal: Refusal, raised: bool) -> None:
         self._note(text)
@@ -480,6 +483,14 @@ class Manager:
             compiled._magpy_hits,
             compiled._magpy_misses,
         )
+
+
+def _frames_of_magpy() -> int:
+    """The `stacklevel` with which a warning of the calling function names the program's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("magpy."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _first_host_step(capture: session.Capture) -> str:

@@ -84,6 +84,8 @@ class EntryInfo:
     #: that itself if it is the same in every call; the key, or None; the number; whether it was an
     #: input, and the run relied on it.
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
+    #: Whether the call relied on a size or an integer that follows from data.
+    pinned: bool = False
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
 
 
@@ -618,7 +620,9 @@ def build(
     info.ahead = unchanged_until(plan) if info.mutates and not late else []
     runners = [Runner(s, backend, info) for s in plan.segments]
     info.runners = runners
-    info.symbols = capture.record.symbols if analysis.conditions is not None else None
+    symbols = capture.record.symbols
+    info.symbols = symbols if symbols is not None and symbols.sources else None
+    info.pinned = capture.record.pinned
     info.conditions = analysis.conditions
     info.places = [
         (analysis.relative[id(t)].expr, capture.metas[id(t)])

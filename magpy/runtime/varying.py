@@ -76,7 +76,9 @@ class Memory:
             for v, dims in self._reached(given, infos):
                 _add(sizes, v, dims)
             places = self._read(given, infos)
-        return Varying(sizes, numbers, places) if sizes or numbers or places else None
+        data = bool(self._dynamic) or any(info.pinned for info in infos)
+        found = Varying(sizes, numbers, places, data)
+        return found if sizes or numbers or places or data else None
 
     def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
         """Where numbers are that earlier calls read, and that are others now or were before.

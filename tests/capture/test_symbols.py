@@ -5,6 +5,7 @@ import operator
 import pytest
 import torch
 
+from magpy import _interp
 from magpy.backends.sized import giving_sizes, with_sizes
 from magpy.capture.steps import OutsideRef, Ref, Var
 from magpy.capture.symbols import (
@@ -31,8 +32,8 @@ def of_tensor(*shape, mask=1):
 
 
 def holds(symbols, *args):
-    order = list({id(s.outside): s for s in symbols.sources})
-    conditions = Conditions([(order.index(id(s.outside)), s.read, s.dim) for s in symbols.sources])
+    conditions = Conditions()
+    conditions.over(symbols.sources, lambda s: id(s.outside))
     symbols.fill(conditions)
     return conditions(*args)
 
@@ -234,3 +235,100 @@ def test_a_number_of_another_type_does_not_vary():
     for value in (1, 2.0, True, 2.0):
         found = memory.look((value,), {})
     assert found is None
+
+
+def of_data(*shapes):
+    """Symbols of tensors whose sizes follow from data, one step for each, all told of the rest."""
+    symbols = Symbols({}, data=True)
+    checks = []
+    for i, shape in enumerate(shapes):
+        assert symbols.sized_by_data([(Var(i), torch.zeros(shape))]) == [
+            sum(1 << k for k, n in enumerate(shape) if n > 1)
+        ]
+        checks.append(symbols.checked(lambda t: t, 1, [Var(i)]))
+    return symbols, checks
+
+
+def test_sizes_of_data_are_checked_where_all_of_them_are_known():
+    symbols, (first, second) = of_data((5, 4), (6, 1))
+    a, b = symbols.fakes[0].shape[0], symbols.fakes[1].shape[0]
+    assert bool(a > 2)
+    assert bool(b == a + 1)
+    assert symbols.complete(first, ()) == []
+    assert symbols.complete(second, ()) == [Var(0)]
+    symbols.fill(None)
+    three = torch.zeros(3, 4)
+    assert first(three) is three
+    assert first(torch.zeros(2, 4)) is _interp.MISS  # not larger than 2
+    four = torch.zeros(4, 1)
+    assert second(four, three) is four
+    assert second(torch.zeros(5, 1), three) is _interp.MISS
+    assert second(torch.zeros(1, 1), three) is _interp.MISS  # a size of 1 is another matter
+
+
+def test_a_condition_on_data_and_arguments_is_checked_with_the_data():
+    symbols, t = of_tensor(5, 4)
+    symbols._data = True
+    symbols.sized_by_data([(Var(1), torch.zeros(5))])
+    check = symbols.checked(lambda t: t, 1, [Var(1)])
+    assert bool(symbols.fakes[1].shape[0] == symbols.fakes[0].shape[0])
+    assert symbols.complete(check, {Var(0)}) == [Var(0)]
+    guard = Conditions()
+    guard.over([s for s in symbols.sources if s.outside is not None], lambda s: id(s.outside))
+    symbols.fill(guard)
+    assert guard(torch.zeros(9, 4))
+    assert not guard(torch.zeros(1, 4))
+    seven = torch.zeros(7)
+    assert check(seven, torch.zeros(7, 4)) is seven
+    assert check(seven, torch.zeros(8, 4)) is _interp.MISS
+
+
+def test_a_condition_that_nothing_can_check_is_not_forgotten():
+    symbols, (check,) = of_data((5,))
+    assert symbols.number_of_data(Var(7), 5)  # nobody checks this one
+    assert bool(symbols.numbers[7] == symbols.fakes[0].shape[0])
+    symbols.complete(check, ())
+    with pytest.raises(CannotFollowError, match="nothing checks"):
+        symbols.fill(None)
+
+
+def test_an_integer_of_data_is_what_the_run_relied_on():
+    symbols = Symbols({}, data=True)
+    assert symbols.number_of_data(Var(0), 3)
+    assert not symbols.number_of_data(Var(1), 1 << 40)  # too large for a compiler's integers
+    check = symbols.checked(int, 1, [Var(0)])
+    assert symbols.compute(operator.gt, (Ref(Var(0)), 1)) is True
+    symbols.complete(check, ())
+    symbols.fill(None)
+    assert check("2") == 2
+    assert check("0") is _interp.MISS
+    assert check(str(1 << 30)) is _interp.MISS
+    symbols.fix(Var(0))
+    symbols.fill(None)
+    assert check("3") == 3
+    assert check("2") is _interp.MISS
+
+
+def test_sizes_of_data_are_followed_only_where_that_was_asked_for():
+    symbols = Symbols({})
+    assert not symbols.data
+    assert not symbols.number_of_data(Var(0), 3)
+    symbols = Symbols({}, data=True)
+    symbols.fix_all()
+    assert not symbols.data
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_mask_that_is_stored_at_has_the_sizes_of_what_it_is_for(fits):
+    symbols, _ = of_tensor(5, 4)
+    mask = torch.zeros(5 if fits else 6, dtype=torch.bool)
+    symbols.sizes[id(mask)] = Dims(1)
+    symbols.tensor(Var(1), mask)
+    call = torch.Tensor.__setitem__, (Ref(Var(0)), Ref(Var(1)), 1.0), {}, unknown
+    if not fits:
+        with pytest.raises(CannotFollowError, match="does not fit"):
+            symbols.operation(*call)
+        return
+    symbols.operation(*call)
+    assert holds(symbols, torch.zeros(7, 4), torch.zeros(7, dtype=torch.bool))
+    assert not holds(symbols, torch.zeros(7, 4), torch.zeros(6, dtype=torch.bool))

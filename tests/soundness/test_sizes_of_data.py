@@ -1,0 +1,209 @@
+"""Sizes and integers that follow from data: followed from the second capture on, never assumed."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import magpy
+from tests.comparison import assert_same
+
+LAYER = nn.Linear(4, 4)
+
+
+def rows(x):
+    (r,) = torch.where(x[:, 0] > 0)
+    return r
+
+
+def indexed(x):
+    return LAYER(x[rows(x)])
+
+
+def asked_whether_empty(x):
+    r = rows(x)
+    if r.numel() == 0:
+        return x.sum()
+    return LAYER(x[r]).sum()
+
+
+def masked(x):
+    y = x[x[:, 0] > 0]
+    return y.sum() / y.shape[0]
+
+
+def made_of_a_size(x):
+    n = (x[:, 0] > 0).sum().item()
+    return torch.zeros(n, 3) + n
+
+
+def sliced(x):
+    n = int((x[:, 0] > 0).sum())
+    return x[:n], x[n:]
+
+
+def two_sizes_that_must_agree(x):
+    return x[rows(x)] + x[(x[:, 1] > 0).nonzero()[:, 0]]
+
+
+def size_of_data_and_of_an_argument(x):
+    return x[rows(x)] + x[: x.shape[0] // 2]
+
+
+def rank_follows(x):
+    y = x[x[:, 0] > 0].squeeze()
+    return y.dim(), y
+
+
+def padded(x):
+    y = x[rows(x)]
+    return F.pad(y, (0, 0, 0, x.shape[0] - len(y)))
+
+
+def raises_for_many(x):
+    r = rows(x)
+    if len(r) > 4:
+        raise ValueError(f"{len(r)} rows")
+    return x[r]
+
+
+def told(x):
+    return f"{len(rows(x))} of {len(x)}"
+
+
+def stored(x):
+    r = rows(x)
+    x[r] = len(r)
+    return x
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(4, 3)
+        self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        best = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            (r,) = torch.where(best == i)
+            if r.numel() == 0:
+                continue
+            out.index_add_(0, r, expert(x[r]))
+        return out
+
+
+torch.manual_seed(0)
+PROGRAMS = [
+    indexed,
+    asked_whether_empty,
+    masked,
+    made_of_a_size,
+    sliced,
+    two_sizes_that_must_agree,
+    size_of_data_and_of_an_argument,
+    rank_follows,
+    padded,
+    raises_for_many,
+    told,
+    stored,
+    Experts(),
+]
+
+
+def name_of(program):
+    return getattr(program, "__name__", type(program).__name__)
+
+
+def inputs():
+    generator = torch.Generator().manual_seed(5)
+    found = [torch.randn(8, 4, generator=generator) for _ in range(8)]
+    found += [torch.randn(n, 4, generator=generator) for n in (9, 11, 12, 10, 8, 3)]
+    found[2][:, 0] = -1  # none
+    found[4][:, 0] = -1
+    found[4][2, 0] = 1  # one
+    found[5][:, 0] = 1  # all
+    return found
+
+
+def outcome(f, x):
+    try:
+        return f(x), x
+    except Exception as error:
+        return type(error), str(error), x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
+def test_a_program_does_as_eager_whatever_the_sizes(program, backend):
+    compiled = magpy.compile(program, backend=backend)
+    for x in inputs():
+        assert_same(outcome(compiled, x.clone()), outcome(program, x.clone()))
+    assert not [r for r in magpy.stats(compiled).reasons if "failed" in r]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "program", [indexed, asked_whether_empty, masked, made_of_a_size, padded, told], ids=name_of
+)
+def test_two_captures_serve_all_sizes_above_one(program, backend):
+    compiled = magpy.compile(program, backend=backend)
+    for n in (3, 5, 4, 7, 2, 6, 8):
+        x = -torch.ones(8, 4)
+        x[:n] = torch.rand(n, 4) + 0.5
+        assert_same(outcome(compiled, x.clone()), outcome(program, x.clone()))
+    stats = magpy.stats(compiled)
+    assert stats.captures == 2
+    assert stats.hits == 5
+    assert stats.segments[0] == 1
+
+
+def test_a_graph_is_compiled_for_all_sizes_at_once():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append([tuple(t.shape) for t in inputs if isinstance(t, torch.Tensor)])
+        return graph.forward
+
+    compiled = magpy.compile(indexed, backend=backend)
+    for n in (3, 5, 4, 7, 2, 6):
+        x = -torch.ones(8, 4)
+        x[:n] = 1.0
+        assert torch.equal(compiled(x), indexed(x))
+    assert len(graphs) == 1  # that of the second capture: the first was never run again
+    assert any(isinstance(n, torch.SymInt) for shape in graphs[0] for n in shape)
+
+
+def test_fixed_sizes_stay_fixed_if_that_is_asked_for():
+    compiled = magpy.compile(indexed, backend="eager", dynamic=False)
+    for n in (3, 5, 4, 3):
+        x = -torch.ones(8, 4)
+        x[:n] = 1.0
+        assert torch.equal(compiled(x), indexed(x))
+    assert magpy.stats(compiled).captures == 3
+    assert magpy.stats(compiled).hits == 1
+
+
+def test_they_vary_from_the_start_if_that_is_asked_for():
+    compiled = magpy.compile(indexed, backend="eager", dynamic=True)
+    for n in (3, 5, 4):
+        x = -torch.ones(8, 4)
+        x[:n] = 1.0
+        assert torch.equal(compiled(x), indexed(x))
+    assert magpy.stats(compiled).captures == 1
+
+
+def test_gradients_pass_through_sizes_of_data():
+    compiled = magpy.compile(indexed, backend="aot_eager")
+    for n in (3, 5, 4, 7):
+        x = -torch.ones(8, 4)
+        x[:n] = torch.rand(n, 4) + 0.5
+        given = [x.clone().requires_grad_() for _ in range(2)]
+        for f, t in zip((compiled, indexed), given, strict=True):
+            LAYER.zero_grad()
+            f(t).square().sum().backward()
+            t.weights = LAYER.weight.grad.clone()
+        torch.testing.assert_close(given[0].grad, given[1].grad)
+        torch.testing.assert_close(given[0].weights, given[1].weights)
+    assert magpy.stats(compiled).hits == 2
