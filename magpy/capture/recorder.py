@@ -593,9 +593,18 @@ class Recorder(TorchFunctionMode):
             self._takes_apart = False
         if self.any_tracked and not self._scalars and name in WITH_SCALAR_TENSOR and not kwargs:
             plan = self._with_scalar_tensor(args, plan[0]), plan[1]
+        if accessor == ("set", "data"):
+            self._data_is_assigned(args[0])
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         return plan
+
+    def _data_is_assigned(self, tensor: torch.Tensor) -> None:
+        """Keeps how a tensor from outside lay in memory when the call began."""
+        var = self.tensors.known(tensor)
+        if var in self.record.inputs and var not in self.record.swapped:
+            with unheard():
+                self.record.swapped[var] = tensor.data
 
     def _with_scalar_tensor(self, args: tuple[Any, ...], plan: tuple[Any, ...]) -> Any:
         """The arguments of an operation with a tensor in place of a number that differs.
@@ -755,6 +764,32 @@ class Recorder(TorchFunctionMode):
             step.gradients = frozenset(
                 self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
             )
+
+    def _list_of_data(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+        """Follows the integers of a list that follows from data, in place of comparing the list.
+
+        Args:
+            func: what gave it.
+            args: its arguments as a step keeps them.
+            kwargs: likewise.
+            result: the list, which gets equal integers.
+
+        Returns:
+            Whether it did.
+        """
+        if type(result) is not list or not 0 < len(result) <= _LONGEST_LIST:
+            return False
+        if any(type(x) is not int for x in result):
+            return False
+        self.record.pinned = True
+        if self.symbols is None or not self.symbols.data:
+            return False
+        var = self.tensors.new()
+        self.note(func, args, kwargs, "bind", list, result=var)
+        self.note(len, (Ref(var),), {}, "leaf", len(result))
+        for i, x in enumerate(result):
+            result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
+        return True
 
     def _loosen(
         self, name: str, plan: Any, result: Any, outs: list[tuple[Any, Var]], by_data: bool
@@ -931,6 +966,8 @@ class Recorder(TorchFunctionMode):
     ) -> None:
         kind: str
         expected: Any = None
+        if name == "tolist" and self._list_of_data(func, args, kwargs, result):
+            return
         if self._given_array:
             # The memory may be that of an array that follows from data.
             self.record.storages.update((v, 0) for _, v in outs)
@@ -1180,6 +1217,10 @@ class Recorder(TorchFunctionMode):
 
 # What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
+
+
+# Longer lists of integers that follow from data are compared.
+_LONGEST_LIST = 32
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

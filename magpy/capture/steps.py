@@ -247,6 +247,7 @@ class Record:
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
         counters: numbers from outside that are inputs: what holds one, the key, the number.
         relied: whether the run relies on what one of its integers is.
+        swapped: for tensors from outside whose `data` was assigned, what it was before.
         pinned: whether it relies on a size or an integer that follows from data.
     """
 
@@ -264,4 +265,5 @@ class Record:
     kept: dict[int, tuple[Any, str]] = field(default_factory=dict)
     counters: list[tuple[Any, Any, Any]] = field(default_factory=list)
     relied: bool = False
+    swapped: dict[Var, Any] = field(default_factory=dict)
     pinned: bool = False

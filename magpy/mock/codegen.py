@@ -25,7 +25,7 @@ from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.capture.trees import Sizes
 from magpy.mock import support
-from magpy.mock.segments import Plan, Segment
+from magpy.mock.segments import Plan, Segment, memories, swaps_data
 from magpy.mock.spec import Const, New, Outside, Spec, Value
 from magpy.refgraph.analysis import Analysis
 from magpy.runtime import faults
@@ -547,7 +547,24 @@ class Code:
         """From here on what the entry changes is saved; returns how it is left."""
         c = self.capture
         dirty = self.constant(support.save)
-        mutated = ", ".join(self.outside(c.record.inputs[v]) for v in sorted(c.record.mutated))
+        inputs, storages = c.record.inputs, c.record.storages
+        swapped: set[Var] = set()
+        changed: set[int] = set()  # memories
+        for s in c.record.steps:
+            if not isinstance(s, (OpStep, HostStep)):
+                continue
+            if swaps_data(s):
+                swapped |= {r.var for r in s.args[:1] if isinstance(r, Ref)}
+            elif s.mutates:
+                changed |= memories(s, storages)
+        # What only was given other memory has its own as it was.
+        copied = [
+            v
+            for v in sorted(c.record.mutated)
+            if v not in swapped or 0 in changed or storages.get(v, 0) in changed
+        ]
+        mutated = ", ".join(self.outside(inputs[v]) for v in copied)
+        swaps = "".join(f"{self.outside(inputs[v])}, " for v in sorted(swapped) if v in inputs)
         owners = {
             id(s.owner): s.owner
             for s in c.record.steps
@@ -566,7 +583,7 @@ class Code:
         grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
         self.lines.append(
             f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, "
-            f"{generators}, {grads})"
+            f"{generators}, {grads}, ({swaps}))"
         )
         self.globals["undo"] = support.undo
         return "return undo(saved)"

@@ -114,6 +114,11 @@ def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:
     return found
 
 
+def swaps_data(step: Step) -> bool:
+    """Whether a step assigns `Tensor.data`: the tensor has other memory from there on."""
+    return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
+
+
 def _reads_gradient(step: Step) -> bool:
     return isinstance(step, (OpStep, HostStep)) and step.func is getattr and step.args[1] == "grad"
 

@@ -301,10 +301,18 @@ def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:
 
 
 def save(
-    tensors: tuple[Any, ...], rng: bool, owners: tuple[Any, ...] = (), leaves: tuple[Any, ...] = ()
+    tensors: tuple[Any, ...],
+    rng: bool,
+    owners: tuple[Any, ...] = (),
+    leaves: tuple[Any, ...] = (),
+    swapped: tuple[Any, ...] = (),
 ) -> Any:
-    """Copies of what the entry changes: tensors, gradients of leaves, states of generators."""
+    """Copies of what the entry changes: tensors, gradients of leaves, states of generators.
+
+    Of tensors whose `data` is assigned it keeps the data itself.
+    """
     with torch.no_grad(), unheard():
+        before = [(t, t.data) for t in swapped]
         copies = [(t, _form(t), t.detach().clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
         held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
@@ -314,7 +322,7 @@ def save(
         states.append((torch.set_rng_state, torch.get_rng_state()))
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-    return copies, grads, versions, states
+    return before, copies, grads, versions, states
 
 
 def is_leaf_tensor(t: Any) -> bool:
@@ -332,8 +340,10 @@ def _form(t: Any) -> Any:
 
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
-    copies, grads, versions, states = saved
+    before, copies, grads, versions, states = saved
     with torch.no_grad(), unheard():
+        for t, data in before:
+            t.data = data
         for t, form, copy in copies:
             if form is not None and form != _form(t):
                 t.as_strided_(*form)

@@ -668,13 +668,16 @@ class Analyzer:
         count = len(mutated)
         seen = {id(t) for t in mutated}
         operands = mutated + [t for t in (*self.tensors, *anchored) if id(t) not in seen]
+        # As they lay in memory when the call began.
+        before = {id(record.inputs[v]): data for v, data in record.swapped.items()}
+        lying = [before.get(id(t), t) for t in operands]
         pairs: list[tuple[int, int]] = []
-        if not _tensor.apart(operands, count):
+        if not _tensor.apart(lying, count):
             pairs = [
                 (i, j)
                 for i in range(count)
                 for j in range(i + 1, len(operands))
-                if _tensor.overlaps(operands[i], operands[j])
+                if _tensor.overlaps(lying[i], lying[j])
             ]
         self.sharing = [(operands[i], operands[j]) for i, j in pairs]
         if len(operands) > 1:

@@ -392,7 +392,7 @@ def _changes(record: Record) -> bool:
         bool(record.mutated)
         or record.random
         or any(isinstance(s, HostStep) and s.mutates and not s.writes for s in record.steps)
-        or any(_swaps_data(s) for s in record.steps)
+        or any(segments.swaps_data(s) for s in record.steps)
     )
 
 
@@ -442,8 +442,6 @@ def _may_not_fit(record: Record) -> bool:
 
 def _cannot_undo(record: Record) -> Refusal | None:
     """Why a call cannot be left after what it changes, or None."""
-    if any(_swaps_data(s) for s in record.steps):
-        return Refusal("Tensor.data is assigned before a value is read that depends on data")
     if any(_changes_form(s, record) for s in record.steps):
         return Refusal(
             "what an outside tensor is (requires_grad, its size, its hooks) is changed in a "
@@ -481,10 +479,6 @@ def _once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
             read = "a gradient" if name == "grad" else "a value that depends on data"
             return Refusal(f"{read} is read after {what}", step.where, remedy)
     return None
-
-
-def _swaps_data(step: Any) -> bool:
-    return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
 
 
 # What an outside tensor is, which no copy of its data brings back.

@@ -77,6 +77,20 @@ def stored(x):
     return x
 
 
+def lengths_of_a_batch(x):
+    lengths = (x.abs() > 0.5).sum(1).tolist()
+    return torch.stack([x[i, : n + 1].mean() for i, n in enumerate(lengths)]), max(lengths)
+
+
+def split_by_lengths(x):
+    lengths = (x > 0).sum(0).tolist()
+    return [p.sum() for p in torch.arange(sum(lengths)).split(lengths)]
+
+
+def list_of_data(x):
+    return (x > 0).sum(0).tolist()
+
+
 class Experts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -108,6 +122,9 @@ PROGRAMS = [
     raises_for_many,
     told,
     stored,
+    lengths_of_a_batch,
+    split_by_lengths,
+    list_of_data,
     Experts(),
 ]
 
@@ -157,6 +174,16 @@ def test_two_captures_serve_all_sizes_above_one(program, backend):
     assert stats.captures == 2
     assert stats.hits == 5
     assert stats.segments[0] == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [split_by_lengths, list_of_data], ids=name_of)
+def test_two_captures_serve_all_lists_of_one_length(program, backend):
+    compiled = magpy.compile(program, backend=backend)
+    for seed in range(7):
+        x = torch.randn(8, 4, generator=torch.Generator().manual_seed(seed)) + 0.2
+        assert_same(outcome(compiled, x.clone()), outcome(program, x.clone()))
+    assert magpy.stats(compiled).captures == 2
 
 
 def test_a_graph_is_compiled_for_all_sizes_at_once():

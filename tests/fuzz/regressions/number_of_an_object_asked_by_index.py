@@ -17,5 +17,9 @@ def f():
     return gt.clone()
 target = f
 def steps(f):
+    global money
+    for _ in range(6):
+        yield attempt(f)
+    money = Money(2)
     for _ in range(6):
         yield attempt(f)

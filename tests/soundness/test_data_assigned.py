@@ -1,0 +1,115 @@
+"""`Tensor.data` assigned ahead of a value that depends on data: undone where that differs."""
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+from tests.comparison import assert_same
+
+# What is assigned to the data of a parameter, or done around that.
+ASSIGNS = {
+    "average": "p.data = p.data * 0.5 + q.data * 0.5",
+    "view": "p.data = q.data.t()",
+    "shape": "p.data = torch.cat([p.data, p.data])[:4]",
+    "each_other": "p.data = q.data.clone(); q.data = p.data * 2",
+    "shared": "p.data = q.data",
+    "changed_before": "p.data.add_(1); p.data = p.data * 2",
+    "changed_after": "p.data = p.data * 2; p.data.add_(1)",
+    "and_back": "o = p.data; p.data = q.data; p.data = o",
+    "of_a_buffer": "b.data = b.data + 1; p.data = p.data + b.sum()",
+}
+# What then depends on data.
+CHECKS = {
+    "branch": "return x.sum() + 1 if x.sum() > 0 else (x * p.sum()).sum()",
+    "number": "return x[: int(x.abs().sum()) % 3].sum() + p.sum()",
+    "raises": "return x[int(x[0] * 10)].sum() + p.sum()",
+    "of_the_new_data": "return p.sum() * 2 if p.sum() > 2 else p.sum()",
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("assign", ASSIGNS)
+def test_data_is_as_eager_leaves_it(assign, check):
+    space = {"torch": torch}
+    exec(f"def f(x, p, q, b):\n    {ASSIGNS[assign]}\n    {CHECKS[check]}", space)
+
+    def world(f):
+        torch.manual_seed(0)
+        p, q = nn.Parameter(torch.randn(3, 3)), nn.Parameter(torch.randn(3, 3))
+        b, held, view = torch.zeros(3), p.data, p.detach()
+        seen = []
+        for _ in range(8):
+            try:
+                result = f(torch.randn(3), p, q, b).detach()
+            except Exception as error:
+                result = type(error), str(error)
+            state = [t.detach().clone() for t in (p, q, b, held, view)]
+            versions = p._version, q._version, b._version
+            seen.append((result, state, versions, p.data_ptr() == q.data_ptr()))
+            if assign == "shape":
+                p.data = torch.randn(3, 3)
+        return seen
+
+    compiled = magpy.compile(space["f"], backend="eager")
+    assert_same(world(compiled), world(space["f"]))
+    stats = magpy.stats(compiled)
+    assert not stats.reasons
+    assert stats.hits
+
+
+def test_a_momentum_encoder_is_one_capture():
+    class Contrast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.key = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.register_buffer("queue", torch.zeros(4, 8))
+            self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+
+        def forward(self, x):
+            with torch.no_grad():
+                for a, b in zip(self.query.parameters(), self.key.parameters(), strict=True):
+                    b.data = b.data * 0.9 + a.data * 0.1
+                keys = self.key(x)
+            scores = self.query(x) @ self.queue.clone()
+            place = int(self.place)
+            self.queue[:, place : place + len(x)] = keys.T
+            self.place[0] = (place + len(x)) % 8
+            return scores.sum()
+
+    def world(wrap):
+        torch.manual_seed(0)
+        model = Contrast()
+        f = wrap(model)
+        seen = []
+        for _ in range(6):
+            f(torch.randn(2, 4)).backward()
+            seen.append([t.detach().clone() for t in model.state_dict().values()])
+        return seen, f
+
+    wanted, _ = world(lambda f: f)
+    found, compiled = world(lambda f: magpy.compile(f, backend="eager"))
+    assert_same(found, wanted)
+    assert magpy.stats(compiled).captures == 1
+    assert magpy.stats(compiled).hits == 5
+
+
+def test_memory_is_compared_as_it_lay_when_the_call_began():
+    def f(p, x):
+        p.data = x
+        x.add_(1)
+        return p.sum()
+
+    def world(f):
+        p, seen = nn.Parameter(torch.zeros(3)), []
+        given = [torch.arange(3.0), torch.ones(3), torch.ones(3) * 2]
+        for x in given:
+            seen.append((f(p, x).detach(), p.detach().clone(), x.clone()))
+        for _ in range(3):  # they share memory from here on
+            seen.append((f(p, x).detach(), p.detach().clone(), x.clone()))
+        return seen
+
+    compiled = magpy.compile(f, backend="eager")
+    assert_same(world(compiled), world(f))
+    assert magpy.stats(compiled).captures == 2
+    assert magpy.stats(compiled).hits == 4
