@@ -30,6 +30,7 @@ from magpy.capture.identity import Identity
 from magpy.capture.indexing import taken_apart
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.looks import current_modes, tensor_meta, unheard
+from magpy.capture.of_data import OfData
 from magpy.capture.operations import (
     ARITHMETIC,
     HOST_METHODS,
@@ -66,7 +67,7 @@ from magpy.capture.steps import (
     identity,
     is_leaf,
 )
-from magpy.capture.symbols import Checked, Symbols, is_open, plain
+from magpy.capture.symbols import Symbols, is_open, plain
 from magpy.capture.torch_state import Settings
 from magpy.capture.transforms import Transforms, switches, wrapped
 from magpy.capture.trees import Sizes, collect, has_ref, tensors, variables
@@ -109,7 +110,6 @@ class Recorder(TorchFunctionMode):
         self.symbols = symbols
         self._follower = Follower(self, symbols) if symbols is not None else None
         self._relied: set[Var] = set()
-        self._of_data: set[Var] = set()  # integers
         self._rely = self._floats = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
@@ -136,6 +136,7 @@ class Recorder(TorchFunctionMode):
         self.record = Record()
         self._is_outside = is_outside
         self.tensors = Identity(self.record, is_outside, symbols)
+        self._of_data = OfData(self.record, self.tensors, symbols)
         self.below = Below(session)
         self._shared = Shared(self.tensors, self.record)
         self.transforms = Transforms()
@@ -263,7 +264,7 @@ class Recorder(TorchFunctionMode):
             plain(self.symbols.numbers[var])
             return
         self.record.relied = self.record.relied or type(v) is int
-        self.record.pinned = self.record.pinned or var in self._of_data
+        self._of_data.relied_on(var)
         kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
         self.note(identity, (Ref(var),), {}, kind, expected)
 
@@ -304,9 +305,7 @@ class Recorder(TorchFunctionMode):
             )
         var = self.tensors.new()
         if t is int and (owner is not None or variables((args, kwargs))):
-            self._of_data.add(var)
-            if self.symbols is not None and self.symbols.number_of_data(var, result):
-                func = self.symbols.checked(func, len(args), [var])
+            func = self._of_data.integer(func, len(args), var, result)
         self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
         self._is_tracked(result, var)
         return result
@@ -550,12 +549,11 @@ class Recorder(TorchFunctionMode):
                 var = self.tensors.known(a)
                 if var is not None and var in self._loose:
                     self._loose.discard(var)
-                    metas = self._sized_by_data(a, [((), var)])
-                    if metas is None or self.symbols is None:
+                    followed = self._of_data.sizes(identity, 1, a, [var])
+                    if followed is None:
                         self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
                     else:
-                        func = self.symbols.checked(identity, 1, [var])
-                        self.note(func, (Ref(var),), {}, "sized", metas)
+                        self.note(followed[0], (Ref(var),), {}, "sized", followed[1])
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
 
@@ -777,12 +775,7 @@ class Recorder(TorchFunctionMode):
         Returns:
             Whether it did.
         """
-        if type(result) is not list or not 0 < len(result) <= _LONGEST_LIST:
-            return False
-        if any(type(x) is not int for x in result):
-            return False
-        self.record.pinned = True
-        if self.symbols is None or not self.symbols.data:
+        if not self._of_data.takes_list(result):
             return False
         var = self.tensors.new()
         self.note(func, args, kwargs, "bind", list, result=var)
@@ -987,33 +980,12 @@ class Recorder(TorchFunctionMode):
             )
         if self._follower is not None:
             self._follower.after(result, outs, graph=False)
-        metas = self._sized_by_data(result, outs) if loose and kind == "meta" else None
-        if metas is not None and self.symbols is not None:
-            kind, expected = "sized", metas
-            func = self.symbols.checked(func, len(args), [v for _, v in outs])
+        if loose and kind == "meta":
+            followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
+            if followed is not None:
+                kind, (func, expected) = "sized", followed
         more = {"outs": outs, "random": is_random, "mutates": mutates}
         self.note(func, args, kwargs, kind, expected, **more)
-
-    def _sized_by_data(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
-        """What is to be compared of new tensors whose sizes follow from data, and are followed.
-
-        None: the sizes have to be what they are, too.
-        """
-        found = [result] if isinstance(result, torch.Tensor) else result
-        known = [self.tensors.known(t) for t in found] if type(found) in (list, tuple) else []
-        self.record.pinned = True
-        symbols = self.symbols
-        if symbols is None or not symbols.data or not known or known != [v for _, v in outs]:
-            return None
-        try:
-            with unheard():
-                masks = symbols.sized_by_data(list(zip((v for _, v in outs), found, strict=True)))
-                return [
-                    _tensor.TensorMeta(t, dims=mask) for t, mask in zip(found, masks, strict=True)
-                ]
-        except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
-            symbols.fix_all()
-            return None
 
     # ------------------------------------------------------------- calls that no mode sees
 
@@ -1175,8 +1147,7 @@ class Recorder(TorchFunctionMode):
         self.record.mutated = self.tensors.dirty() | self._written()
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
-        if self.symbols is not None and self.symbols.checks:
-            self._complete_checks(self.symbols)
+        self._of_data.finish()
         self.refusal = self.refusal or self.below.looked_at()
         changed = self._shared.end()
         self.refusal = self.refusal or changed
@@ -1192,17 +1163,6 @@ class Recorder(TorchFunctionMode):
             )
         return self.record
 
-    def _complete_checks(self, symbols: Symbols) -> None:
-        """Gives each check of symbols what is known where it is made."""
-        there = set(self.record.inputs)
-        for step in self.record.steps:
-            if not isinstance(step, HostStep):
-                continue
-            if step.result is not None:
-                there.add(step.result)
-            if isinstance(step.func, Checked):
-                step.args += tuple(Ref(v) for v in symbols.complete(step.func, there))
-
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
         self._is_outside = bool
@@ -1217,10 +1177,6 @@ class Recorder(TorchFunctionMode):
 
 # What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
-
-
-# Longer lists of integers that follow from data are compared.
-_LONGEST_LIST = 32
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

@@ -1,0 +1,123 @@
+"""Sizes and integers that follow from data, as a run meets them.
+
+Owns what becomes of them in the record: that the run relies on them, or which steps check the
+symbols that stand for them.  Does not own the symbols and their conditions
+(magpy/capture/symbols.py), nor which steps there are (magpy/capture/recorder.py, the only caller).
+
+A first capture relies on what it sees.  Once an entry did that (`Record.pinned`), later captures
+follow, as they follow sizes that vary among the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from magpy import _tensor
+from magpy.capture.identity import Identity
+from magpy.capture.looks import unheard
+from magpy.capture.steps import HostStep, Record, Ref, Var
+from magpy.capture.symbols import Checked, Symbols
+
+Function = Callable[..., Any]
+# Longer lists of integers are compared.
+_LONGEST_LIST = 32
+
+
+class OfData:
+    """What follows from data in one run.
+
+    Args:
+        record: the steps of the run.
+        tensors: its variables.
+        symbols: what stands for what is followed; None if nothing is.
+    """
+
+    def __init__(self, record: Record, tensors: Identity, symbols: Symbols | None) -> None:
+        """Nothing was met yet."""
+        self._record = record
+        self._tensors = tensors
+        self._symbols = symbols
+        self._integers: set[Var] = set()
+
+    def integer(self, func: Function, given: int, var: Var, value: int) -> Function:
+        """An integer follows from data.
+
+        Args:
+            func: what gives it.
+            given: the number of its arguments by position.
+            var: the variable of the integer.
+            value: what it is in this run.
+
+        Returns:
+            What a step calls in the place of `func`.
+        """
+        self._integers.add(var)
+        if self._symbols is None or not self._symbols.number_of_data(var, value):
+            return func
+        return self._symbols.checked(func, given, [var])
+
+    def relied_on(self, var: Var) -> None:
+        """The run relies on what a number is."""
+        if var in self._integers:
+            self._record.pinned = True
+
+    def takes_list(self, result: Any) -> bool:
+        """Whether the integers of a list are followed; the list is compared as it is if not."""
+        if type(result) is not list or not 0 < len(result) <= _LONGEST_LIST:
+            return False
+        if any(type(x) is not int for x in result):
+            return False
+        self._record.pinned = True
+        return self._symbols is not None and self._symbols.data
+
+    def sizes(
+        self, func: Function, given: int, result: Any, outs: list[Var]
+    ) -> tuple[Function, list[Any]] | None:
+        """The sizes of tensors follow from data, and somebody will rely on them.
+
+        Args:
+            func: what gives the tensors.
+            given: the number of its arguments by position.
+            result: a tensor or a sequence of tensors.
+            outs: the variables of those that are new.
+
+        Returns:
+            What a step calls in the place of `func`, and the `TensorMeta`s to compare its results
+            with; None if the sizes have to be what they are.
+        """
+        self._record.pinned = True
+        symbols = self._symbols
+        found = [result] if isinstance(result, torch.Tensor) else result
+        if symbols is None or not symbols.data or type(found) not in (list, tuple) or not found:
+            return None
+        if [self._tensors.known(t) for t in found] != outs:
+            return None
+        try:
+            with unheard():
+                masks = symbols.sized_by_data(list(zip(outs, found, strict=True)))
+                metas = [
+                    _tensor.TensorMeta(t, dims=mask) for t, mask in zip(found, masks, strict=True)
+                ]
+        except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
+            symbols.fix_all()
+            return None
+        return symbols.checked(func, given, outs), metas
+
+    def finish(self) -> None:
+        """Gives each check of symbols what is known where it is made."""
+        if self._symbols is None or not self._symbols.checks:
+            return
+        there = set(self._record.inputs)
+        for step in self._record.steps:
+            if not isinstance(step, HostStep):
+                continue
+            if step.result is not None:
+                there.add(step.result)
+            if isinstance(step.func, Checked):
+                step.args += tuple(Ref(v) for v in self._symbols.complete(step.func, there))
+
+
+__all__ = ["OfData"]
