@@ -631,7 +631,6 @@ NEVER_SERVED = {
     "locale.setlocale(locale.LC_ALL,'C')",
     "m.__init__('b','doc')",
     "m.append(torch.nn.Tanh())",
-    "m.half()",
     "m.release()",
     "m[0]=100",
     "m[0]=100.",

@@ -310,7 +310,6 @@ NO_HITS = {
     "L.insert(0, len(L))",
     "L[:1] = [7, 8]",
     "M.add_module('zz', torch.nn.ReLU())",
-    "M.double()",
     "M.register_forward_hook(HOOK)",
     "M.requires_grad_(False)",
     "NP += 1",
