@@ -18,7 +18,8 @@ import torch
 from magpy import _tensor
 from magpy.capture.identity import Identity
 from magpy.capture.looks import unheard
-from magpy.capture.steps import HostStep, Record, Ref, Var
+from magpy.capture.operations import FORMS
+from magpy.capture.steps import HostStep, OpStep, Record, Ref, Var
 from magpy.capture.symbols import Checked, Symbols
 
 Function = Callable[..., Any]
@@ -111,13 +112,17 @@ class OfData:
         if self._symbols is None or not self._symbols.checks:
             return
         there = set(self._record.inputs)
+        changed: set[Var] = set()
         for step in self._record.steps:
-            if not isinstance(step, HostStep):
+            if not isinstance(step, (OpStep, HostStep)):
                 continue
-            if step.result is not None:
+            if isinstance(step, HostStep) and step.result is not None:
                 there.add(step.result)
             if isinstance(step.func, Checked):
-                step.args += tuple(Ref(v) for v in self._symbols.complete(step.func, there))
+                others = self._symbols.complete(step.func, there, changed)
+                step.args += tuple(Ref(v) for v in others)
+            if getattr(step.func, "__name__", "") in FORMS:
+                changed |= {a.var for a in step.args[:1] if isinstance(a, Ref)}
 
 
 __all__ = ["OfData"]

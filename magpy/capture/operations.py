@@ -76,6 +76,14 @@ SHAPE_READS = _names(
 )
 # Operations whose results have as many dimensions as the sizes of what they are given say.
 RANK_FOLLOWS = frozenset(["squeeze", "squeeze_"])
+# What gives a tensor another form in place: views that were made before lie otherwise than those
+# that are made afterwards, and its sizes are others.
+FORMS = _names(
+    """
+    t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_
+    setattr swap_tensors
+    """
+)
 # Operations that give as many tensors as those sizes say.
 SPLITS = _names(
     """

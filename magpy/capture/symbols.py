@@ -378,18 +378,28 @@ class Symbols:
         self.checks.append(check.conditions)
         return check
 
-    def complete(self, check: Checked, there: Container[Var]) -> list[Var]:
+    def complete(
+        self, check: Checked, there: Container[Var], changed: Container[Var] = ()
+    ) -> list[Var]:
         """Tells a check of what is known where it is made.
 
         Args:
             check: what `checked` gave.
             there: the variables from outside that are known there.
+            changed: tensors that have other sizes by then than those that symbols stand for.
 
         Returns:
             The variables that it is to be called with beside the arguments of the function.
         """
-        outside = [s for s in self.sources if s.outside is not None and s.var in there]
-        keys: list[Var] = check.conditions.over([*check.conditions.sources, *outside], _variable)
+        known = [
+            s
+            for s in (
+                *check.conditions.sources,
+                *(s for s in self.sources if s.outside is not None and s.var in there),
+            )
+            if s.var in check.made or s.var not in changed
+        ]
+        keys: list[Var] = check.conditions.over(known, _variable)
         return check.take([k for k in keys if k not in check.made], keys)
 
     def _symbol(

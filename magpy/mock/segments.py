@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from magpy.capture import engine
+from magpy.capture.operations import FORMS, scalar_tensor
 from magpy.capture.operations import IN_PLACE as IN_PLACE_OPERATORS
-from magpy.capture.operations import scalar_tensor
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -537,16 +537,6 @@ def _live(runs: list[Any], needed: set[Var]) -> list[set[Var]]:
     return uses
 
 
-# What gives a tensor another form in place: views that were made before lie otherwise than those
-# that are made afterwards.
-_FORMS = frozenset(
-    [
-        *("t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"),
-        *("resize_", "resize_as_", "set_", "setattr"),
-    ]
-)
-
-
 def _views(
     done: list[tuple[OpStep, TorchModes]],
     inputs: list[Var],
@@ -571,7 +561,7 @@ def _views(
         if step.mutates:
             memories = {storages.get(v, 0) for v in written(step)}
             changed |= memories
-            if getattr(step.func, "__name__", "") in _FORMS:
+            if getattr(step.func, "__name__", "") in FORMS:
                 formed.update(dict.fromkeys(memories, i))
     groups: dict[int, list[Var]] = {}
     for v in outputs:

@@ -332,3 +332,12 @@ def test_a_mask_that_is_stored_at_has_the_sizes_of_what_it_is_for(fits):
     symbols.operation(*call)
     assert holds(symbols, torch.zeros(7, 4), torch.zeros(7, dtype=torch.bool))
     assert not holds(symbols, torch.zeros(7, 4), torch.zeros(6, dtype=torch.bool))
+
+
+def test_a_tensor_that_was_given_other_sizes_says_nothing_of_a_symbol():
+    symbols, (first, second) = of_data((5,), (5,))
+    assert bool(symbols.fakes[0].shape[0] == symbols.fakes[1].shape[0])
+    assert symbols.complete(first, ()) == []
+    assert symbols.complete(second, (), {Var(0)}) == []
+    with pytest.raises(CannotFollowError, match="nothing checks"):
+        symbols.fill(None)

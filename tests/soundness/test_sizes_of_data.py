@@ -91,6 +91,24 @@ def list_of_data(x):
     return (x > 0).sum(0).tolist()
 
 
+def resized_in_between(x):
+    r = rows(x)
+    n = len(r)
+    r.resize_(3)
+    (other,) = torch.where(x[:, 1] > 0)
+    if len(other) > n:
+        return other, n
+    return n - len(other)
+
+
+def turned_in_between(x):
+    y = x[x[:, 0] > 0]
+    n = len(y)
+    y.t_()
+    z = x[x[:, 1] > 0]
+    return (z, n) if len(z) > n else n - len(z)
+
+
 class Experts(nn.Module):
     def __init__(self):
         super().__init__()
@@ -125,6 +143,8 @@ PROGRAMS = [
     lengths_of_a_batch,
     split_by_lengths,
     list_of_data,
+    resized_in_between,
+    turned_in_between,
     Experts(),
 ]
 
@@ -234,3 +254,12 @@ def test_gradients_pass_through_sizes_of_data():
         torch.testing.assert_close(given[0].grad, given[1].grad)
         torch.testing.assert_close(given[0].weights, given[1].weights)
     assert magpy.stats(compiled).hits == 2
+
+
+@pytest.mark.parametrize("program", [resized_in_between, turned_in_between], ids=name_of)
+def test_a_size_is_what_it_was_when_it_was_read(program):
+    compiled = magpy.compile(program, backend="eager")
+    for n, m in ((2, 5), (3, 6), (5, 4), (6, 5), (2, 3)):
+        x = -torch.ones(8, 4)
+        x[:n, 0] = x[:m, 1] = 1
+        assert_same(outcome(compiled, x.clone()), outcome(program, x.clone()))
