@@ -74,8 +74,16 @@ SHAPE_READS = _names(
     broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
     """
 )
-# Operations whose results have as many dimensions as the sizes of what they are given say.
-RANK_FOLLOWS = frozenset(["squeeze", "squeeze_"])
+# Operations whose results have as many dimensions as the sizes of what they are given say, or
+# another dtype where there is nothing.
+RANK_FOLLOWS = _names(
+    """
+    squeeze squeeze_ squeeze_copy cov corrcoef bincount norm matrix_norm matrix_rank pinv trapezoid
+    trapz
+    """
+)
+# Operations whose results share memory with what they are given, or not, as its sizes say.
+MAY_SHARE = _names("contiguous reshape reshape_as flatten ravel")
 # What gives a tensor another form in place: views that were made before lie otherwise than those
 # that are made afterwards, and its sizes are others.
 FORMS = _names(
@@ -88,7 +96,8 @@ FORMS = _names(
 SPLITS = _names(
     """
     unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit
-    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten
+    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten unbind_copy split_copy
+    split_with_sizes_copy
     """
 )
 # Data is read to check for errors only, the shape of the result does not follow from it.

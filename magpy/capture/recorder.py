@@ -36,6 +36,7 @@ from magpy.capture.operations import (
     HOST_METHODS,
     HOST_SCALARS,
     INSIDE_METHODS,
+    MAY_SHARE,
     METADATA,
     MODE_SETTERS,
     RANK_FOLLOWS,
@@ -461,6 +462,7 @@ class Recorder(TorchFunctionMode):
             return result
         try:
             with unheard():
+                self._pin_if_given_back(plan, result, flags)
                 return self._after(recorded, name, accessor, plan, result, flags)
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
@@ -600,8 +602,12 @@ class Recorder(TorchFunctionMode):
     def _data_is_assigned(self, tensor: torch.Tensor) -> None:
         """Keeps how a tensor from outside lay in memory when the call began."""
         var = self.tensors.known(tensor)
-        if var in self.record.inputs and var not in self.record.swapped:
-            with unheard():
+        if var not in self.record.inputs:
+            return
+        with unheard():
+            if self.symbols is not None:
+                self.symbols.fix_all()  # graphs would read the sizes of what was assigned
+            if var not in self.record.swapped:
                 self.record.swapped[var] = tensor.data
 
     def _with_scalar_tensor(self, args: tuple[Any, ...], plan: tuple[Any, ...]) -> Any:
@@ -732,6 +738,17 @@ class Recorder(TorchFunctionMode):
         )
         return result
 
+    def _pin_if_given_back(self, plan: tuple[Any, Any], result: Any, flags: int) -> None:
+        """An operation gave back what it was given: of other sizes it may make something new.
+
+        `contiguous()` of a single row does, and dropout of none.
+        """
+        if not self._loose or flags & _MUTATES:
+            return
+        given = variables(plan)
+        if self.is_loose(given) and any(self.tensors.known(t) in given for t in tensors(result)):
+            self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
+
     def _goes_beyond(self, reach: engine.Reach) -> bool:
         """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
         changed = self.tensors.dirty()
@@ -803,6 +820,9 @@ class Recorder(TorchFunctionMode):
             return True
         self._loose.update(v for _, v in outs)
         self._ever_loose.update(v for _, v in outs)
+        if name in MAY_SHARE:
+            # Of other sizes the results may share memory with the arguments, or not.
+            self.record.storages.update((v, 0) for _, v in outs)
         return False
 
     def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:

@@ -428,15 +428,15 @@ def _may_not_fit(record: Record) -> bool:
     """
     changed = False
     for step in record.steps:
+        changed = changed or (
+            isinstance(step, (OpStep, HostStep)) and (bool(step.mutates) or step.random)
+        )
         if (
             changed
             and isinstance(step, OpStep)
             and not record.loose.isdisjoint(variables((step.args, step.kwargs)))
         ):
             return True
-        changed = changed or (
-            isinstance(step, (OpStep, HostStep)) and (bool(step.mutates) or step.random)
-        )
     return False
 
 
@@ -564,6 +564,8 @@ def build(
     """
     if modes_of_the_program():
         backend = eager  # they would hear what a compiler does, and not what the program does
+    if capture.record.swapped:
+        backend = eager  # no compiler follows what memory a tensor has from outside
     faults.check("refgraph")
     analysis = analyze(capture)
     faults.check("guard")

@@ -113,3 +113,36 @@ def test_memory_is_compared_as_it_lay_when_the_call_began():
     assert_same(world(compiled), world(f))
     assert magpy.stats(compiled).captures == 2
     assert magpy.stats(compiled).hits == 4
+
+
+def alias_of_an_argument(p, d, x):
+    p.data = x[1]
+    p.data.add_(1)
+    return x * 2
+
+
+def other_dtype(p, d, x):
+    d.data = d.data.float()
+    return x * 2
+
+
+def size_before(p, d, x):
+    k = x.shape[0]
+    x.data = x.data[:3]
+    return k, x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [alias_of_an_argument, other_dtype, size_before])
+def test_a_compiler_is_not_asked_to_follow_it(program, backend):
+    def world(f):
+        p, d, seen = nn.Parameter(torch.ones(4)), torch.ones(4, dtype=torch.float64), []
+        for n in (8, 9, 10, 8, 3, 8, 9):
+            x = torch.zeros(n, 4)
+            d.data = d.data.double()
+            seen.append((f(p, d, x), p.detach().clone(), d.clone(), x.clone()))
+        return seen
+
+    compiled = magpy.compile(program, backend=backend)
+    assert_same(world(compiled), world(program))
+    assert magpy.stats(compiled).hits
