@@ -226,3 +226,21 @@ def test_a_capture_with_numbers_that_vary_keeps_no_argument():
     finally:
         gc.enable()
     assert magpy.stats(compiled).captures == 2
+
+
+@pytest.mark.parametrize("by_data", [False, True])
+def test_an_entry_for_sizes_that_vary_keeps_no_argument(by_data):
+    def f(x):
+        return (x[x[:, 0] > 0] if by_data else x).sum() * x.shape[0]
+
+    first = magpy.compile(lambda x: x + 1, backend="eager")
+    first(torch.ones(2, 4)), first(torch.ones(3, 4))  # imports, as above
+    compiled = magpy.compile(f, backend="eager")
+    for n in (4, 5, 6):
+        x = torch.ones(n, 4)
+        alive = weakref.ref(x)
+        compiled(x)
+        del x
+        gc.collect()
+        assert alive() is None
+    assert magpy.stats(compiled).hits == 1

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 if TYPE_CHECKING:
-    from magpy.capture.symbols import Read
+    from magpy.capture.conditions import Read
 
 
 _NOTE = "_dynamo_propagated_dynamic_indices"

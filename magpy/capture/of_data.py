@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from magpy import _tensor
+from magpy.capture.conditions import Checked
 from magpy.capture.identity import Identity
 from magpy.capture.looks import unheard
 from magpy.capture.operations import FORMS
 from magpy.capture.steps import HostStep, OpStep, Record, Ref, Var
-from magpy.capture.symbols import Checked, Symbols
+from magpy.capture.symbols import Symbols
 
 Function = Callable[..., Any]
 # Longer lists of integers are compared.

@@ -881,7 +881,12 @@ class Recorder(TorchFunctionMode):
         var = self.tensors.new()
         self.note_modes()
         told = type(error), str(error)
-        self.note(func, args, kwargs, "raises", told, mutates=mutates, result=var)
+        # Where it does not raise it is too late to see what it draws and counts.
+        if any(f is func for f, _ in STATISTICS_OF):
+            self._writes = self._written_unseen(func, args, kwargs, _STATISTICS)
+        self.record.random = True
+        more = {"mutates": mutates, "random": True, "result": var}
+        self.note(func, args, kwargs, "raises", told, **more)
         if self._reach is not None:
             self._engine_ran(self._reach, True, self._goes_beyond(self._reach))
         self._errors[id(error)] = *told, var

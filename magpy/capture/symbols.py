@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from magpy import _interp, _tensor
+from magpy import _tensor
+from magpy.capture.conditions import Checked, Conditions, Read, Source
 from magpy.capture.steps import OutsideRef, Ref, Var
 from magpy.capture.trees import rebuilt
 
@@ -123,117 +124,6 @@ class Dims(NamedTuple):
 
     sizes: int = 0
     strides: int = 0
-
-
-#: How a dimension's size or stride is read from a tensor.
-Read = Callable[[Any, int], int]
-
-
-class Source(NamedTuple):
-    """Where a symbol comes from: a tensor or a number, and what of a tensor.
-
-    Attributes:
-        var: the tensor's or number's variable.
-        outside: what it is if it comes from outside; None if it follows from data.
-    """
-
-    symbol: Any
-    var: Var
-    outside: Any
-    read: Read | None = None
-    dim: int = 0
-
-
-class Conditions:
-    """Whether sizes and numbers are such that an entry fits them.
-
-    Part of the entry's guard, or, where some follow from data, a check in the mock function.
-    """
-
-    def __init__(self) -> None:
-        """Admits everything, until `fill` is called."""
-        #: The symbols that are known where it is asked.
-        self.sources: list[Source] = []
-        self._places: list[int] = []
-        self._holds: Callable[..., bool] | None = None
-        self.text = "True"
-
-    def over(self, sources: list[Source], key: Callable[[Source], Any]) -> list[Any]:
-        """Sets the sources.
-
-        Args:
-            sources: the symbols.
-            key: what is the same for the sources that one argument has.
-
-        Returns:
-            The keys of the arguments that calls of this object have to give.
-        """
-        keys = list(dict.fromkeys(map(key, sources)))
-        self.sources = sources
-        self._places = [keys.index(key(s)) for s in sources]
-        return keys
-
-    def fill(self, names: list[str], text: str, space: dict[str, Any]) -> None:
-        """Sets the condition, a Python expression of the symbols."""
-        self.text = text
-        self._holds = eval(f"lambda {', '.join(names)}: {text}", space)
-
-    def __call__(self, *args: Any) -> bool:
-        """Whether the condition holds for these arguments."""
-        if self._holds is None:
-            return True
-        with torch._C.DisableTorchFunction():
-            return bool(
-                self._holds(
-                    *(
-                        args[i] if s.read is None else s.read(args[i], s.dim)
-                        for i, s in zip(self._places, self.sources, strict=True)
-                    )
-                )
-            )
-
-    def __repr__(self) -> str:
-        """The condition as the log of guards shows it."""
-        return f"sizes: {self.text}"
-
-
-class Checked:
-    """A host step's function of which sizes or an integer follow from data, and their conditions.
-
-    What uses a result comes after it, and so after the check, wherever the steps are moved.
-
-    Args:
-        func: the function.
-        given: how many arguments it is given by position.
-        made: the variables of its results.
-    """
-
-    def __init__(self, func: Callable[..., Any], given: int, made: list[Var]) -> None:
-        """Admits everything, until its conditions are filled."""
-        self.func = func
-        self.made = made
-        self.conditions = Conditions()
-        self._given = given
-        self._order: list[int] = []
-
-    def take(self, others: list[Var], keys: list[Var]) -> list[Var]:
-        """Sets the variables that calls give beside the function's arguments; returns them."""
-        order = [*self.made, *others]
-        self._order = [order.index(k) for k in keys]
-        return others
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result; MISS, which is like no result, if the conditions do not hold."""
-        result = self.func(*args[: self._given], **kwargs)
-        found = result if isinstance(result, (tuple, list)) else (result,)
-        known = (*found, *args[self._given :])
-        if len(found) != len(self.made) or not self.conditions(*[known[i] for i in self._order]):
-            return _interp.MISS
-        return result
-
-    def __repr__(self) -> str:
-        """The function, as explanations show it."""
-        return f"{self.func!r} if {self.conditions!r}"
 
 
 class Symbols:
@@ -391,13 +281,12 @@ class Symbols:
         Returns:
             The variables that it is to be called with beside the arguments of the function.
         """
+        before = set(check.conditions.symbols)
         known = [
             s
-            for s in (
-                *check.conditions.sources,
-                *(s for s in self.sources if s.outside is not None and s.var in there),
-            )
-            if s.var in check.made or s.var not in changed
+            for s in self.sources
+            if (s.symbol in before or (s.outside is not None and s.var in there))
+            and (s.var in check.made or s.var not in changed)
         ]
         keys: list[Var] = check.conditions.over(known, _variable)
         return check.take([k for k in keys if k not in check.made], keys)
@@ -563,6 +452,23 @@ class Symbols:
             return False
         return any(not self.env.simplify(s).is_number for s, *_ in self.sources)
 
+    def varying(self, data: bool) -> set[Var]:
+        """The tensors whose sizes vary and the numbers that do.
+
+        Args:
+            data: only those that follow from data.
+        """
+        if self.fixed:
+            return set()
+        found = {v: _sizes(self.fakes[v]) for v in self.symbolic}
+        found.update((v, [n]) for v, n in self.numbers.items())
+        if not data:
+            return set(found)
+        of_data = {s.symbol for s in self.sources if s.outside is None}
+        return {
+            v for v, held in found.items() if any(of_data & n.node.expr.free_symbols for n in held)
+        }
+
     def example(self, var: Var, inputs: dict[Var, Any]) -> Any:
         """What stands for an input of a graph while it is compiled.
 
@@ -628,12 +534,12 @@ class Symbols:
         for target in (conditions, *self.checks):
             if target is None:
                 continue
-            given = {s.symbol for s in target.sources}
+            given = set(target.symbols)
             # The first that knows all of them: a graph relies on what was checked before it.
             texts = [text for found, text in known if found <= given]
             known = [(found, text) for found, text in known if not found <= given]
             text = " and ".join(dict.fromkeys(texts)) or "True"
-            target.fill([names[s.symbol] for s in target.sources], text, dict(SYMPY_INTERP))
+            target.fill([names[s] for s in target.symbols], text, dict(SYMPY_INTERP))
         if known:
             raise CannotFollowError(f"a condition that nothing checks: {known[0][1]}")
 
@@ -739,10 +645,7 @@ def hint(v: Any) -> Any:
 
 __all__ = [
     "CannotFollowError",
-    "Conditions",
     "Dims",
-    "Read",
-    "Source",
     "Symbols",
     "hint",
     "is_open",

@@ -25,12 +25,12 @@ import torch
 
 from magpy import _interp, _tensor
 from magpy.capture import leaves, opaque
+from magpy.capture.conditions import Conditions
 from magpy.capture.effects import ContainerEffect
 from magpy.capture.leaves import hashes_quietly, memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
 from magpy.capture.steps import HostStep, OutsideRef, class_number, item_held, slot_held
-from magpy.capture.symbols import Conditions
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
 

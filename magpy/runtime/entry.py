@@ -26,10 +26,11 @@ from magpy.backends.apart import looked_at
 from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
+from magpy.capture.conditions import Read
 from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.session import Capture, definition
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var, Wrapped
-from magpy.capture.symbols import Read, Symbols
+from magpy.capture.symbols import Symbols
 from magpy.capture.trees import variables
 from magpy.errors import Refusal
 from magpy.mock import segments
@@ -425,8 +426,13 @@ def _may_not_fit(record: Record) -> bool:
 
     What other operations raise for data (an index out of range) is an assumption of
     docs/semantics.md: to save for each of them would cost in calls that raise nothing.
+    Where numbers are drawn and nothing else changes, to save costs little: then any shape that
+    varies counts, for torch's symbols do not know all that an operation asks of its arguments.
     """
     changed = False
+    moving = record.loose
+    if record.symbols is not None:
+        moving |= record.symbols.varying(data=bool(record.mutated))
     for step in record.steps:
         changed = changed or (
             isinstance(step, (OpStep, HostStep)) and (bool(step.mutates) or step.random)
@@ -434,7 +440,7 @@ def _may_not_fit(record: Record) -> bool:
         if (
             changed
             and isinstance(step, OpStep)
-            and not record.loose.isdisjoint(variables((step.args, step.kwargs)))
+            and not moving.isdisjoint(variables((step.args, step.kwargs)))
         ):
             return True
     return False

@@ -7,10 +7,10 @@ import torch
 
 from magpy import _interp
 from magpy.backends.sized import giving_sizes, with_sizes
+from magpy.capture.conditions import Conditions
 from magpy.capture.steps import OutsideRef, Ref, Var
 from magpy.capture.symbols import (
     CannotFollowError,
-    Conditions,
     Dims,
     Symbols,
     hint,

@@ -318,3 +318,67 @@ def test_a_size_is_what_it_was_when_it_was_read(program):
         x = -torch.ones(8, 4)
         x[:n, 0] = x[:m, 1] = 1
         assert_same(outcome(compiled, x.clone()), outcome(program, x.clone()))
+
+
+def _counted_statistics(norm):
+    return lambda x: norm(x[x[:, 0] > 0]).sum().detach()
+
+
+def _drew_too_many(_):
+    def f(x):
+        try:
+            return torch.multinomial(x[x[:, 0] > 0][:, 1].abs() + 1, 3)
+        except RuntimeError:
+            return 0
+
+    return f
+
+
+def _drew_of_a_wrong_mask(_):
+    def f(x):
+        y = x[x[:, 0] > 0][None]
+        try:
+            return F.scaled_dot_product_attention(y, y, torch.ones(1, 5, 4), dropout_p=0.5)
+        except RuntimeError:
+            return 0
+
+    return f
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", [_counted_statistics, _drew_too_many, _drew_of_a_wrong_mask])
+def test_what_raises_for_some_sizes_counts_and_draws_once(make, backend):
+    worlds = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        norm = nn.BatchNorm1d(4)
+        f = make(norm)
+        if compiled:
+            f = magpy.compile(f, backend=backend)
+        said = []
+        for n in (0, 5, 1, 3, 1, 5, 0, 2, 4, 5, 1, 8):
+            x = torch.linspace(-1, 1, 32).reshape(8, 4).clone()
+            x[:, 0] = -1
+            x[:n, 0] = 1
+            said.append((outcome(f, x), norm.running_mean.clone(), torch.rand(2)))
+            said.append(int(norm.num_batches_tracked))
+        worlds.append(said)
+        if compiled:
+            assert magpy.stats(f).hits > 3
+    assert_same(*worlds)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_raises_for_some_sizes_of_an_argument_draws_once(backend):
+    def f(p):
+        noise = torch.rand(2)
+        try:
+            return torch.multinomial(p, 3), noise
+        except RuntimeError:
+            return 0, noise
+
+    worlds = []
+    for g in (magpy.compile(f, backend=backend), f):
+        torch.manual_seed(0)
+        worlds.append([outcome(g, torch.ones(n)) for n in (5, 6, 4, 2, 7, 2)])
+    assert_same(*worlds)
