@@ -98,6 +98,13 @@ def _taken(h: Handler, owner: Any) -> bool:
     return bool(asks())
 
 
+def holders(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Who refers weakly to an object: nobody who would not without magpy."""
+    h.refuse(f"{leaves.name_of(f)} is called")
+    h.recorder.forget_tensors()
+    return ABSENT
+
+
 def clock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The time: a value that differs in every call."""
     return h.derive(f, args, kwargs, f(*args, **kwargs))
@@ -578,6 +585,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.CLOCK: clock,
     Effect.PARTIAL: partial,
     Effect.WEAKREF: weakref,
+    Effect.HOLDERS: holders,
     Effect.MEMO: memo,
     Effect.REFUSE: refused,
     Effect.ATTRGETTER: attrgetter,

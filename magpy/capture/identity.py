@@ -44,6 +44,8 @@ class Identity:
         self._versions: dict[Var, int] = {}
         self._memory: dict[int, tuple[int, list[weakref.ref[Any]]]] = {}
         self._memories = 0
+        self._in_memory: dict[int, list[Var]] = {}
+        self._merged: dict[int, int] = {}
         #: What each input was before the run changed it, by identity.
         self.metas: dict[int, Any] = {}
 
@@ -54,7 +56,8 @@ class Identity:
         record.nvars += 1
         if tensor is not None:
             self._remember(tensor, var)
-            record.storages[var] = self.memory_of(tensor)
+            memory = record.storages[var] = self.memory_of(tensor)
+            self._in_memory.setdefault(memory, []).append(var)
             with unheard():  # a subclass hears of what the program asks
                 if tensor.is_floating_point() or tensor.is_complex():
                     record.floating.add(var)
@@ -79,8 +82,32 @@ class Identity:
         if not users:
             self._memories += 1
             number = self._memories
+        while number in self._merged:
+            number = self._merged[number]
         self._memory[address] = (number, [*users, weakref.ref(tensor)])
         return number
+
+    def moves(self, tensor: Any, source: Any) -> None:
+        """A tensor is given the memory of another: what is done to one of both is done to both.
+
+        Which of them it has when counts as one: variables have one memory for the whole run.
+        """
+        storages = self._record.storages
+        found = [self.known(tensor), self.known(source)]
+        numbers = {storages[v] for v in found if v in storages}
+        address = _storage(source)
+        if address in self._memory:
+            self._memory[address][1].append(weakref.ref(tensor))
+        if len(numbers) < 2:
+            return
+        members = self._in_memory
+        # Memory 0 is that of all of which it is not known.
+        gone, kept = sorted(numbers, key=lambda n: (n == 0, len(members.get(n, ()))))
+        for var in members.pop(gone, []):
+            if storages[var] == gone:
+                storages[var] = kept
+                members.setdefault(kept, []).append(var)
+        self._merged[gone] = kept
 
     def _remember(self, tensor: Any, var: Var) -> None:
         key = id(tensor)
@@ -149,9 +176,14 @@ class Identity:
             if n >= 0 and _tensor.tensor_version(self._record.inputs[v]) != n
         )
 
+    def forget(self) -> None:
+        """Lets go of all that refers to a tensor that the run made or used."""
+        self._known.clear()
+        self._memory.clear()
+
     def end(self) -> None:
         """Lets go of the session and of all that refers to a tensor."""
-        self._known.clear()
+        self.forget()
         self._is_outside = bool
 
 

@@ -60,6 +60,7 @@ class Effect(Enum):
     CLOCK = auto()  # its value differs in every call and nothing else happens
     PARTIAL = auto()
     WEAKREF = auto()
+    HOLDERS = auto()  # asks who has weak references to an object, which the recorder may have
     NUMBER = auto()  # float() and int(): they may take a tensor's value
     SEED = auto()  # seeds torch's generators: redone at its place among the operations
     ATTRGETTER = auto()
@@ -264,6 +265,8 @@ def _effects() -> None:
     _EFFECTS[builtins.vars] = Effect.VARS
     _EFFECTS[builtins.dir] = Effect.VARS
     _EFFECTS[operator.length_hint] = Effect.REFUSE
+    _EFFECTS[weakref.getweakrefs] = Effect.HOLDERS
+    _EFFECTS[weakref.getweakrefcount] = Effect.HOLDERS
     _EFFECTS[warnings.warn] = Effect.EFFECT
     _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
 

@@ -594,14 +594,16 @@ class Recorder(TorchFunctionMode):
         if self.any_tracked and not self._scalars and name in WITH_SCALAR_TENSOR and not kwargs:
             plan = self._with_scalar_tensor(args, plan[0]), plan[1]
         if accessor == ("set", "data"):
-            self._data_is_assigned(args[0])
+            self._data_is_assigned(*args[:2])
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         return plan
 
-    def _data_is_assigned(self, tensor: torch.Tensor) -> None:
+    def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
         """Keeps how a tensor from outside lay in memory when the call began."""
         var = self.tensors.known(tensor)
+        if isinstance(data, torch.Tensor):
+            self.tensors.moves(tensor, data)
         if var not in self.record.inputs:
             return
         with unheard():
@@ -1187,6 +1189,11 @@ class Recorder(TorchFunctionMode):
                 f"({setting or 'grad, autocast or inference mode'})"
             )
         return self.record
+
+    def forget_tensors(self) -> None:
+        """Gives up every weak reference to a tensor, of a run that was refused."""
+        self.tensors.forget()
+        self._follower = None
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""

@@ -213,7 +213,8 @@ class Code:
         return f"tuple.__new__({self.constant(s.cls)}, {self._make_tuple(s, parts)})"
 
     def _make_exception(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(s.cls)}.__new__({self.constant(s.cls)}, *{parts[0]})"
+        t, base = s.cls  # what the class's own __new__ did is among the effects
+        return f"{self.constant(base)}.__new__({self.constant(t)}, *{parts[0]})"
 
     def _make_error(self, s: New, parts: list[str]) -> str:
         return parts[0]

@@ -405,7 +405,7 @@ class Builder:
         elif issubclass(base, BaseException):
             if base not in _PLAIN_ERRORS:
                 raise Refusal(f"a {base.__name__} is kept, which has state of its own")
-            spec = New("exception", t, [self.build(v.args)])
+            spec = New("exception", (t, base), [self.build(v.args)])
         else:
             return self._reduced(v, t)
         self._remember(v, spec)

@@ -17,6 +17,12 @@ ASSIGNS = {
     "changed_before": "p.data.add_(1); p.data = p.data * 2",
     "changed_after": "p.data = p.data * 2; p.data.add_(1)",
     "and_back": "o = p.data; p.data = q.data; p.data = o",
+    "shared_and_written": "p.data = q.data; p.data.mul_(0.5)",
+    "written_without_data": "p.data = q.data.t()\n    with torch.no_grad(): p.mul_(0.5)",
+    "inner_written": "t = torch.empty(0); t.data = q.data; t.mul_(0.5)",
+    "view_written": "t = torch.empty(0); t.data = q.data[1:]; t[0].mul_(0.5); p.data.add_(1)",
+    "both_written": "o = p.data; p.data = q.data; p.data.add_(1); p.data = o; p.data.mul_(0.5)",
+    "first_owner_dies": "p.data = torch.zeros(3, 3); v = p.data[1:]; v.add_(1)",
     "of_a_buffer": "b.data = b.data + 1; p.data = p.data + b.sum()",
 }
 # What then depends on data.
@@ -146,3 +152,18 @@ def test_a_compiler_is_not_asked_to_follow_it(program, backend):
     compiled = magpy.compile(program, backend=backend)
     assert_same(world(compiled), world(program))
     assert magpy.stats(compiled).hits
+
+
+def test_a_swap_of_tensors_is_left_to_eager():
+    def f(t, other):
+        made = t * 2
+        torch.utils.swap_tensors(made, torch.ones(2))
+        torch.utils.swap_tensors(t, other)
+        return made + t
+
+    compiled = magpy.compile(f, backend="eager")
+    for g in (f, compiled):
+        t, other = torch.zeros(2), torch.full((2,), 3.0)
+        assert g(t, other).tolist() == [4.0, 4.0]
+        assert (t.tolist(), other.tolist()) == ([3.0, 3.0], [0.0, 0.0])
+    assert "getweakrefs is called" in magpy.stats(compiled).reasons[0]

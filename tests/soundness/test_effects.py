@@ -383,6 +383,32 @@ def printed_logged_and_warned_in_order(compile):
         logger.removeHandler(handler)
 
 
+@case(CASES, captures=2)
+def exceptions_that_are_made_with_effects(compile):
+    log = []
+
+    class Counted(ValueError):
+        def __new__(cls, *args):
+            log.append(args)
+            return super().__new__(cls, *args)
+
+        def __init__(self, text, code):
+            super().__init__(text)
+            self.code = code
+
+    def f(t, raises):
+        error = Counted("text", 3)
+        if raises:
+            raise error
+        return error, t + 1
+
+    f = compile(f)
+    for raises in (True, False, True, False, True, False):
+        r = attempt(f, x, raises)
+        e = r if raises else r[0]
+        yield type(e), e.args, e.code, list(log)
+
+
 @case(CASES)
 def exceptions_after_effects(compile):
     log = []
