@@ -26,7 +26,8 @@ class ContainerEffect:
     Attributes:
         kind: "dict", "list", "set", "deque", "bytearray".
         stores: dict: (key, spec) pairs in order; deletes: keys taken out first.
-        moves: OrderedDict: all its keys, each of which is moved to the end in turn.
+        orders: OrderedDict: all its keys, in the order of the dict that it is made of, which C code
+            sees, and in its own; empty if these follow from the stores.
         content: specs of the whole new content when `rebuild`, or of the appended tail.
     """
 
@@ -34,7 +35,7 @@ class ContainerEffect:
     kind: str
     stores: list[tuple[Any, Spec]] = field(default_factory=list)
     deletes: list[Any] = field(default_factory=list)
-    moves: list[Spec] = field(default_factory=list)
+    orders: list[list[Spec]] = field(default_factory=list)
     content: list[Any] | None = None
     rebuild: bool = False
 
@@ -237,17 +238,12 @@ def _dict_effect(
         )
     session.compare(obj)
     if base is not dict:
-        # Its order is not that of the dict that it is made of, which C code sees.
-        place = {k: i for i, k in enumerate(dict.__iter__(obj))}
         return ContainerEffect(
             obj,
             "dict",
-            stores=[
-                (builder.build(k), builder.build(v))
-                for k, v in sorted(stores, key=lambda pair: place[pair[0]])
-            ],
+            stores=[(builder.build(k), builder.build(v)) for k, v in stores],
             deletes=[builder.build(k) for k in deletes],
-            moves=[builder.build(k) for k in now],
+            orders=[[builder.build(k) for k in keys] for keys in (dict.__iter__(obj), now)],
         )
     return ContainerEffect(
         obj,

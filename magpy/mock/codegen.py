@@ -384,7 +384,9 @@ class Code:
                 if exact
                 else f"{b}.__setitem__({target}, {key}, {value})"
             )
-        lines += [f"{b}.move_to_end({target}, {self.spec(k)})" for k in e.moves]
+        if e.orders:
+            orders = ["(" + "".join(f"{self.spec(k)}, " for k in keys) + ")" for keys in e.orders]
+            lines.append(f"{self.constant(support.reorder)}({target}, {', '.join(orders)})")
         return lines
 
     def call_effect(self, step: EffectStep) -> list[str]:

@@ -300,6 +300,23 @@ def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:
     return lambda state: setattr(bits, "state", state), bits.state
 
 
+def reorder(items: Any, inner: tuple[Any, ...], own: tuple[Any, ...]) -> None:
+    """Puts the keys of an OrderedDict in order.
+
+    Args:
+        items: the OrderedDict.
+        inner: the keys in the order of the dict that it is made of.
+        own: the keys in its own order.
+    """
+    base = collections.OrderedDict
+    for key in inner:
+        value = base.__getitem__(items, key)
+        base.__delitem__(items, key)
+        base.__setitem__(items, key, value)
+    for key in own:
+        base.move_to_end(items, key)
+
+
 def save(
     tensors: tuple[Any, ...],
     rng: bool,
@@ -313,7 +330,7 @@ def save(
     """
     with torch.no_grad(), unheard():
         before = [(t, t.data) for t in swapped]
-        copies = [(t, _form(t), t.detach().clone()) for t in tensors]
+        copies = [(t, _form(t), _once(t).clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
         held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
         versions = _unsafe_preserve_version_counter(tuple(t for t in held if not t.is_inference()))
@@ -338,6 +355,16 @@ def _form(t: Any) -> Any:
     return (t.shape, t.stride(), t.storage_offset()) if t.layout is torch.strided else None
 
 
+def _once(t: Any) -> Any:
+    """What an expanded tensor shows several times, once: torch writes to no other."""
+    t = t.detach()
+    if t.layout is torch.strided:
+        for dim, (n, stride) in enumerate(zip(t.shape, t.stride(), strict=True)):
+            if stride == 0 and n > 1:
+                t = t.narrow(dim, 0, 1)
+    return t
+
+
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
     before, copies, grads, versions, states = saved
@@ -347,7 +374,7 @@ def undo(saved: Any) -> Any:
         for t, form, copy in copies:
             if form is not None and form != _form(t):
                 t.as_strided_(*form)
-            t.detach().copy_(copy)
+            _once(t).copy_(copy)
         for t, grad, copy in grads:
             t.grad = grad
             if grad is not None:
