@@ -52,13 +52,20 @@ class Refusal(Exception):
         return f"{text}. {self.remedy}" if self.remedy else text
 
 
+#: The first variable of frames of magpy's that look like the program's.
+PLACED = "magpy_calls"
+
+
 def hide_frames(error: BaseException) -> BaseException:
     """Takes magpy's own frames, which an exception has passed last, out of its traceback.
 
     They would keep what the program has let go, for as long as it keeps the exception.
     """
     tb = error.__traceback__
-    while tb is not None and str(tb.tb_frame.f_globals.get("__name__")).startswith("magpy."):
+    while tb is not None and (
+        str(tb.tb_frame.f_globals.get("__name__")).startswith("magpy.")
+        or tb.tb_frame.f_code.co_varnames[:1] == (PLACED,)
+    ):
         tb = tb.tb_next
     return error.with_traceback(tb)
 

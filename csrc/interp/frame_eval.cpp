@@ -45,6 +45,7 @@ struct CodeInfo {
 Py_ssize_t extra_index = -1;
 PyObject* instrument = nullptr;     // owned: the Python function code -> twin
 PyObject* offsets_of = nullptr;     // owned: the Python function code -> CodeInfo::offsets of its twin
+PyCodeObject* shows_warnings = nullptr;  // owned: of the function that the interpreter calls to show a warning
 std::vector<std::string> skip_prefixes;
 unsigned skip_epoch = 1;
 int installed = 0;
@@ -238,10 +239,24 @@ void take_arguments() {
   for (Py_ssize_t i = 0; i < handover->count; ++i) Py_CLEAR(handover->items[i]);
 }
 
+// A warning is shown by code written in C, or below a call for its effect.
+PyObject* run_showing(PyThreadState* ts, Frame* frame) {
+  const bool begun = on_warning_begins(frame->localsplus[0]);
+  const bool below = tls_below;
+  ++tls_pause;
+  tls_below = true;
+  PyObject* result = run_plain(ts, frame, 0);
+  tls_below = below;
+  --tls_pause;
+  if (begun) on_warning_ends(result);
+  return result;
+}
+
 PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
   if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) && !compat::is_generator_frame(frame)) {
     take_arguments();
   }
+  if (tls_session != nullptr && compat::frame_code(frame) == shows_warnings && !throwflag) return run_showing(ts, frame);
   if (tls_below && tls_session != nullptr && !throwflag && !compat::is_generator_frame(frame)) {
     PyCodeObject* code = compat::frame_code(frame);
     const Py_ssize_t given = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
@@ -473,6 +488,14 @@ PyObject* py_set_instrument(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* py_set_shows_warnings(PyObject*, PyObject* code) {
+  if (!PyCode_Check(code) || reinterpret_cast<PyCodeObject*>(code)->co_argcount != 1)
+    return PyErr_Format(PyExc_TypeError, "not the code of a function of one argument: %R", code);
+  Py_INCREF(code);
+  Py_XSETREF(shows_warnings, reinterpret_cast<PyCodeObject*>(code));
+  Py_RETURN_NONE;
+}
+
 PyObject* py_set_skip_prefixes(PyObject*, PyObject* arg) {
   PyObject* list = PySequence_List(arg);
   if (list == nullptr) return nullptr;
@@ -537,6 +560,7 @@ PyObject* py_original_of(PyObject*, PyObject* arg) { return other_of(arg, false)
 PyMethodDef methods[] = {
     {"set_instrument", py_set_instrument, METH_VARARGS,
      "set_instrument(make, offsets): make(code) -> twin; offsets(code) -> for each code unit of the twin, the original's (uint32)."},
+    {"set_shows_warnings", py_set_shows_warnings, METH_O, "set_shows_warnings(code): the interpreter calls it to show a warning."},
     {"set_skip_prefixes", py_set_skip_prefixes, METH_O,
      "set_skip_prefixes(prefixes): frames whose file starts with one of them run as they are."},
     {"skip_prefixes", py_skip_prefixes, METH_NOARGS, "The prefixes of the files that run as they are."},

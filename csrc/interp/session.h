@@ -51,6 +51,10 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value);
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg);
 // A Python frame of `func` starts below such a call, unwatched.  `given` holds the values of its `n` parameters.
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n);
+// A warning is about to be shown, of which `message` (borrowed) tells; true where it is to be told that it was, with the result
+// or nullptr.
+bool on_warning_begins(PyObject* message);
+void on_warning_ends(PyObject* result);
 // The hook could not give a frame its twin.  `why` is a static string.  The session is then dropped.
 void on_uninstrumented(PyCodeObject* code, const char* why);
 

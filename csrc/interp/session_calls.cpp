@@ -450,6 +450,27 @@ void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
   tls_below = true;
 }
 
+bool on_warning_begins(PyObject* message) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  PyObject* watched = active() ? Py_True : Py_False;
+  PauseGuard pause;
+  PyObject* r = PyObject_CallMethod(s->handler, "warns", "OO", message, watched);
+  if (r == nullptr) fail(s, "warns");
+  const bool told = r == Py_True;
+  Py_XDECREF(r);
+  return told;
+}
+
+void on_warning_ends(PyObject* result) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  PauseGuard pause;
+  PyObject* r = PyObject_CallMethod(s->handler, "effect_done", "O", result != nullptr ? result : g_absent);
+  if (r == nullptr) fail(s, "effect_done");
+  Py_XDECREF(r);
+}
+
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
   Session* s = tls_session;
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;

@@ -11,10 +11,15 @@ import types
 import warnings
 from typing import Any
 
+import torch
+
 from magpy import _interp
 from magpy.errors import Refusal
 
 Site = tuple[str, int, str, dict[str, Any]]
+
+_ASKS = torch.overrides.handle_torch_function.__code__
+_NOWHERE: Site = ("<magpy>", 1, "<module>", {})
 
 #: The global in which the interpreter notes which warnings a module has issued.
 REGISTRY = "__warningregistry__"
@@ -31,6 +36,20 @@ def program_frame(frame: types.FrameType | None = None) -> types.FrameType | Non
 def site_of(frame: types.FrameType) -> Site:
     """(file, line, function name, globals) of a frame."""
     return frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name, frame.f_globals
+
+
+def place_of(func: Any) -> Site:
+    """Where the program calls an operation, of which a mode (the caller's caller) hears.
+
+    Functions of torch's that are written in Python ask for that themselves, in their own frame:
+    `torch.overrides.handle_torch_function`.
+    """
+    f = program_frame(sys._getframe(2))
+    if f is not None and f.f_code is _ASKS:
+        f = f.f_back
+        if f is not None and f.f_code is getattr(func, "__code__", None):
+            f = f.f_back
+    return site_of(f) if f is not None else _NOWHERE
 
 
 def passed(error: BaseException) -> list[Site]:

@@ -15,6 +15,7 @@ import functools
 import gc
 import operator
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import arrays, attribution, calls, effects, leaves, memory, opaque
+from magpy.capture import arrays, attribution, calls, effect_calls, effects, leaves, memory, opaque
 from magpy.capture.below import foreign, of_torch
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder
@@ -652,6 +653,27 @@ class Handler:
             except Refusal as r:
                 self.refusal = self.refusal or r
             self.recorder.record.steps.append(step)
+
+    def warns(self, message: Any, watched: bool) -> bool:
+        """A warning is about to be shown (CPython, Python/_warnings.c, `call_show_warning`).
+
+        Args:
+            message: the `warnings.WarningMessage`.
+            watched: by code written in C that the program has called.
+
+        Returns:
+            Whether it is an effect of its own, and `effect_done` follows.
+        """
+        recorder = self.recorder
+        if self.called_effect[0] is not None:
+            return False  # the effect warns
+        if recorder.depth:
+            recorder.warns()
+        elif watched:
+            effect_calls.effect(self, warnings.warn, (str(message.message), message.category), {})
+            recorder.warned = self.called_effect[1], self.session.events
+            return True
+        return False
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""

@@ -82,9 +82,14 @@ class Identity:
         if not users:
             self._memories += 1
             number = self._memories
+        number = self.merged(number)
+        self._memory[address] = (number, [*users, weakref.ref(tensor)])
+        return number
+
+    def merged(self, number: int) -> int:
+        """The number that a memory has now."""
         while number in self._merged:
             number = self._merged[number]
-        self._memory[address] = (number, [*users, weakref.ref(tensor)])
         return number
 
     def moves(self, tensor: Any, source: Any) -> None:

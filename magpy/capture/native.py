@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,6 +91,7 @@ def prepare() -> None:
         + [os.path.join(here, p) for p in ("api.py", "errors.py", "config.py", "__init__.py")]
         + [os.path.join(torch_dir, s) for s in skip]
     )
+    _interp.set_shows_warnings(warnings._showwarnmsg.__code__)  # type: ignore[attr-defined]
     for code in leaves.python_leaves():
         _interp.set_leaf_code(code, int(Leaf.HANDLER))
 

@@ -23,13 +23,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
-from magpy.capture import engine
+from magpy.capture import attribution, engine
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
 from magpy.capture.identity import Identity
 from magpy.capture.indexing import taken_apart
 from magpy.capture.leaves import NUMBER_METHODS, module_of_type
 from magpy.capture.looks import current_modes, tensor_meta, unheard
+from magpy.capture.memory import Range
 from magpy.capture.of_data import OfData
 from magpy.capture.operations import (
     ARITHMETIC,
@@ -53,9 +54,11 @@ from magpy.capture.operations import (
     would_write,
 )
 from magpy.capture.overloads import by_class, dispatched, hears, not_taken
+from magpy.capture.placed import Operations
 from magpy.capture.sharing import Shared
 from magpy.capture.steps import (
     LEAF_TYPES,
+    EffectStep,
     HostStep,
     ModeStep,
     OpStep,
@@ -131,6 +134,11 @@ class Recorder(TorchFunctionMode):
         # What a call that is recorded as a whole has written to.
         self._by_whole: frozenset[Var] = frozenset()
         self._reach: engine.Reach | None = None  # of the operation that is made now
+        self._place: attribution.Site = ("", 0, "", {})  # where the program was then
+        self._calls = Operations()
+        self._warns = False  # the operation has
+        #: The last warning of a C function, as an effect, and the session's count of events then.
+        self.warned: tuple[EffectStep | None, int] = None, 0
         self.any_tracked = False
         self.direct = False
         self.operations = 0
@@ -139,6 +147,8 @@ class Recorder(TorchFunctionMode):
         self.tensors = Identity(self.record, is_outside, symbols)
         self._of_data = OfData(self.record, self.tensors, symbols)
         self.below = Below(session)
+        #: The addresses of buffers from outside that operations have written to.
+        self.buffers: list[Range | None] = []
         self._shared = Shared(self.tensors, self.record)
         self.transforms = Transforms()
         self.settings = Settings()
@@ -446,6 +456,7 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         observer = self.observer
         observer.take()
+        self._warns = False
         self.depth += 1
         try:
             result = self._perform(func, args, kwargs)
@@ -469,15 +480,28 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # What warns says where it was called, and what raises; that is not here.
+        self._place = attribution.place_of(func)
+        call = self._calls.at(self._place)
         if self._reach is None:
-            return func(*args, **kwargs)
+            result = call(func, args, kwargs)
+            if self._warns:
+                with unheard():
+                    self.below.by_hooks(self.below.differences())
+            return result
         # Autograd's engine may run Python of the program on this thread.
         self.below.begin(())
         watched = _interp.below(self._session is not None)
         try:
-            return func(*args, **kwargs)
+            return call(func, args, kwargs)
         finally:
             _interp.below(watched)
+
+    def warns(self) -> None:
+        """The operation shows a warning: an entry does it as if from the same place."""
+        if not self._warns and self._reach is None:
+            self.below.begin(())
+        self._warns = True
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""
@@ -691,20 +715,7 @@ class Recorder(TorchFunctionMode):
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
         once = self._reach is not None and self._goes_beyond(self._reach)
-        inside = (
-            self._scalars
-            and not once
-            and name in INSIDE_METHODS
-            and (
-                (name == "grad" and accessor is None)
-                or (name == "data" and accessor is not None)
-                or self._is_inside(args, name)
-            )
-        )
-        # What torch.func does to its own tensors.
-        inside = inside or (
-            name in _OF_TRANSFORMS and accessor is None and not once and self._of_transform(args)
-        )
+        inside = not once and self._stays_inside(args, name, accessor)
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
@@ -735,10 +746,32 @@ class Recorder(TorchFunctionMode):
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
+        leaf, site = self._leaf, self._warning_site(name)
         self.add(
-            OpStep(func, args, kwargs, outs, is_random, mutates or not outs, leaves=self._leaf)
+            OpStep(func, args, kwargs, outs, is_random, mutates or not outs, leaves=leaf, site=site)
         )
         return result
+
+    def _warning_site(self, name: str) -> attribution.Site | None:
+        """Where the program is, if the operation may warn.
+
+        Graphs that a compiler makes are silent, as torch.compile's are.
+        """
+        if self._warns:
+            _HAVE_WARNED.add(name)
+        return self._place if self._scalars and name in _HAVE_WARNED else None
+
+    def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
+        """Whether an operation of those that change more than values does so in a graph alone."""
+        own = "grad" if accessor is None else "data"
+        if (
+            self._scalars
+            and name in INSIDE_METHODS
+            and (name == own or self._is_inside(args, name))
+        ):
+            return True
+        # What torch.func does to its own tensors.
+        return name in _OF_TRANSFORMS and accessor is None and self._of_transform(args)
 
     def _pin_if_given_back(self, plan: tuple[Any, Any], result: Any, flags: int) -> None:
         """An operation gave back what it was given: of other sizes it may make something new.
@@ -1152,26 +1185,34 @@ class Recorder(TorchFunctionMode):
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
-        self.add(OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf))
+        step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
+        warning, events = self.warned
+        if warning in self.record.steps[-1:] and events == self._session.events and self._scalars:
+            # It is an operation, which warns itself.
+            self.record.steps.pop()
+            step.site = warning.sites[0]
+        self.add(step)
 
-    def _written(self) -> frozenset[Var]:
-        """The outside tensors written through another tensor, which leaves their versions alone."""
+    def _written(self) -> set[int]:
+        """The memories that operations write to, some of which leave versions alone."""
         storages = self.record.storages
         targets: set[Var] = set()
-        memory: set[int] = set()
+        found: set[int] = set()
         for step in self.record.steps:
             if isinstance(step, HostStep) and step.gradients is not None:
-                memory |= step.gradients
+                found |= step.gradients
             elif isinstance(step, (OpStep, HostStep)) and step.mutates:
                 targets |= step.writes
                 if not step.writes:
                     collect((step.args[:1], step.kwargs.get("out")), targets)
-        memory |= {storages[v] for v in targets if v in storages}
-        return frozenset(v for v in self.record.inputs if storages.get(v) in memory)
+        return found | {storages[v] for v in targets if v in storages}
 
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
-        self.record.mutated = self.tensors.dirty() | self._written()
+        record, written = self.record, self._written()
+        through = {v for v in record.inputs if record.storages.get(v) in written}
+        record.mutated = self.tensors.dirty() | through
+        self.buffers = self._shared.among(written)
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
@@ -1206,6 +1247,10 @@ class Recorder(TorchFunctionMode):
         """Torch's modes when the run began."""
         return self._start
 
+
+# The names of operations that have warned: another time the interpreter may have found that it has
+# shown that already.
+_HAVE_WARNED: set[str] = set()
 
 # What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])

@@ -193,6 +193,7 @@ def _finish(
         out.failure, out.stage = recorder.failure, "recorder"
         return
     record = recorder.finish()
+    handler.written += recorder.buffers
     record.mutated |= handler.written_tensors(record)
     for array, before in handler.arrays:
         if memory.form_of(array) != before and handler.refusal is None:

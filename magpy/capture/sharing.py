@@ -32,6 +32,8 @@ class Shared:
         self._given: list[tuple[Any, Any]] = []
         # Those of the run whose memory a tensor has, with what they held then, by that memory.
         self._held: dict[int, tuple[Any, bytes, str]] = {}
+        # The memories of tensors that have that of a buffer from outside, with its addresses.
+        self._outside: list[tuple[int, memory.Range | None]] = []
 
     def begin(self) -> None:
         """Another operation is at hand."""
@@ -72,6 +74,7 @@ class Shared:
                 if not memory.meet(place, memory.of_tensor(t)):
                     continue
                 if outside(v):
+                    self._outside.append((self._tensors.memory_of(t), place))
                     places[id(copy)] = OutsideRef(v)
                 elif copy is v:
                     raise refuse(f"a tensor shares memory with a {type(v).__name__} of the call")
@@ -97,6 +100,11 @@ class Shared:
                 raise Refusal(
                     "a tensor is changed that shares memory with an array of the call", shared[2]
                 )
+
+    def among(self, memories: set[int]) -> list[memory.Range | None]:
+        """The addresses of the buffers from outside that tensors with these memories have."""
+        held = [(self._tensors.merged(number), place) for number, place in self._outside]
+        return [place for number, place in held if number in memories or 0 in memories]
 
     def end(self) -> Refusal | None:
         """A refusal if an array was changed; lets go of all."""

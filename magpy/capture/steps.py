@@ -78,6 +78,7 @@ class OpStep:
         leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
             off, or a new tensor that requires grad.
         whole: it is a call done as a whole, in which Python runs.
+        site: where the program was, if the operation may warn.
     """
 
     func: Callable[..., Any]
@@ -90,6 +91,7 @@ class OpStep:
     writes: frozenset[Var] = frozenset()
     leaves: bool = False
     whole: bool = False
+    site: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
+from magpy.capture.placed import operation
 from magpy.capture.steps import (
     LEAF_TYPES,
     OpStep,
@@ -118,7 +119,8 @@ class GraphBuilder:
         """Adds one operation."""
         self._switch(self._want)
         self.nodes += operations(step)
-        node = self._call(step.func, step.args, step.kwargs)
+        func = step.func if step.site is None else operation(step.func, step.site)
+        node = self._call(func, step.args, step.kwargs)
         if step.mutates or step.random:
             node.meta[CHANGES] = True
         for path, var in step.outs:

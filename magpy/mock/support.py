@@ -21,6 +21,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from magpy import _interp
 from magpy.capture import attribution
 from magpy.capture.looks import tensor_meta, unheard
+from magpy.capture.placed import placed
 from magpy.capture.steps import TorchModes
 from magpy.capture.torch_state import settings
 from magpy.errors import hide_frames
@@ -121,7 +122,7 @@ def call_at(
     if caller:
         return functools.partial(_call_at_caller, caller, sites[0])
     *outer, inner = sites
-    chain = [*(_placed(_CALL, site) for site in outer), _placed(_EFFECT, inner)]
+    chain = [*(placed(_CALL, site) for site in outer), placed(_EFFECT, inner)]
     return functools.partial(chain[0], *chain[1:]) if outer else chain[0]
 
 
@@ -130,7 +131,7 @@ def _call_at_caller(
 ) -> Any:
     mock = sys._getframe(1)
     now = mock.f_back and attribution.site_of_caller(level, mock.f_back)
-    return _placed(_EFFECT, now or fallback)(f, a, k)
+    return placed(_EFFECT, now or fallback)(f, a, k)
 
 
 def new_generator(made: tuple[Any, ...], args: tuple[Any, ...], cells: tuple[Any, ...]) -> Any:
@@ -170,24 +171,6 @@ _CALL = compile("def call(f, *a): return f(*a)", "<magpy>", "exec").co_consts[0]
 _RAISE = compile("def call(take): raise take()", "<magpy>", "exec").co_consts[0]
 
 
-def _placed(code: types.CodeType, site: tuple[str, int, str, dict[str, Any]]) -> Callable[..., Any]:
-    filename, line, name, global_vars = site
-    units = len(code.co_code) // 2
-    table = b""
-    while units:
-        n = min(units, 8)
-        table += bytes([0x80 | (13 << 3) | (n - 1), 0])  # "no columns", on the first line
-        units -= n
-    placed = code.replace(
-        co_filename=filename,
-        co_firstlineno=line,
-        co_name=name,
-        co_qualname=name,
-        co_linetable=table,
-    )
-    return types.FunctionType(placed, global_vars, name)
-
-
 def pass_frames(sites: list[attribution.Site], take: Callable[[], BaseException]) -> BaseException:
     """Gives an exception the traceback that it had in the captured run.
 
@@ -199,7 +182,7 @@ def pass_frames(sites: list[attribution.Site], take: Callable[[], BaseException]
     if not sites:
         return take()
     *outer, inner = sites
-    chain = [*(_placed(_CALL, site) for site in outer), _placed(_RAISE, inner)]
+    chain = [*(placed(_CALL, site) for site in outer), placed(_RAISE, inner)]
     try:
         chain[0](*chain[1:], take)
     except BaseException as e:  # noqa: BLE001 - the exception is a value
@@ -376,7 +359,8 @@ def undo(saved: Any) -> Any:
                 t.as_strided_(*form)
             _once(t).copy_(copy)
         for t, grad, copy in grads:
-            t.grad = grad
+            if t.grad is not grad:  # of another size than the tensor has by now, it stays
+                t.grad = grad
             if grad is not None:
                 grad.detach().copy_(copy)
         # As nothing has happened, nothing may tell of it: autograd looks at versions.

@@ -1,0 +1,73 @@
+"""Frames that look like the program's: what is called from them warns and logs as if called there.
+
+Owns how a frame is imitated.  Does not own where the program is (magpy/capture/attribution.py).
+Called by magpy/capture/recorder.py, which calls operations so, and by generated code
+(magpy/mock/support.py, magpy/mock/graphs.py).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from magpy.capture.attribution import Site
+from magpy.errors import PLACED
+
+_OPERATION = compile(
+    f"def call({PLACED}, args, kwargs): return {PLACED}(*args, **kwargs)", "<magpy>", "exec"
+).co_consts[0]
+
+
+def placed(code: types.CodeType, site: Site) -> types.FunctionType:
+    """A function of this code whose frames look like those of a line of the program."""
+    filename, line, name, global_vars = site
+    units = len(code.co_code) // 2
+    table = b""
+    while units:
+        n = min(units, 8)
+        table += bytes([0x80 | (13 << 3) | (n - 1), 0])  # "no columns", on the first line
+        units -= n
+    code = code.replace(
+        co_filename=filename,
+        co_firstlineno=line,
+        co_name=name,
+        co_qualname=name,
+        co_linetable=table,
+    )
+    return types.FunctionType(code, global_vars, name)
+
+
+class Operations:
+    """Calls of operations from the lines of the program from which it has called them.
+
+    Exceptions do not show these frames (`magpy.errors.hide_frames`).
+    """
+
+    def __init__(self) -> None:
+        """Nothing was called yet."""
+        self._made: dict[tuple[str, int, str, int], Callable[..., Any]] = {}
+
+    def at(self, site: Site) -> Callable[..., Any]:
+        """A function `call(f, args, kwargs)` that calls from there."""
+        filename, line, name, global_vars = site
+        key = filename, line, name, id(global_vars)
+        call = self._made.get(key)
+        if call is None:
+            call = self._made[key] = placed(_OPERATION, site)
+        return call
+
+
+def operation(func: Callable[..., Any], site: Site) -> Callable[..., Any]:
+    """The operation, always called from there."""
+    at_site = placed(_OPERATION, site)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return at_site(func, args, kwargs)
+
+    call.__name__ = f"warning_{getattr(func, '__name__', 'call')}"
+    call.__module__ = __name__
+    return call
+
+
+__all__ = ["Operations", "operation", "placed"]

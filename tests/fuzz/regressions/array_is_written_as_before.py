@@ -1,0 +1,20 @@
+# eager: memory that is read as a ndarray from outside is changed through a tensor
+import numpy as np
+import torch
+
+array = np.array([2.0])
+
+
+def f(a):
+    t = torch.from_numpy(a)
+    t[0] = 1
+    a.fill(0)
+    return t
+
+
+target = f
+
+
+def steps(f):
+    for _ in range(4):
+        yield attempt(f, array)

@@ -1,0 +1,148 @@
+"""Warnings of operations: shown as eager shows them, where eager shows them, as often."""
+
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import magpy
+
+
+def of_the_interpreter(x):
+    return x[None, None].T
+
+
+def of_a_function_of_torchs_in_python(x):
+    return F.mse_loss(x, x[None]) + F.softmax(x).sum()
+
+
+def below_a_function_of_torchs(x):
+    return torch.meshgrid(x, x)[0]
+
+
+def of_a_factory(x):
+    return x + torch.range(0, 3).sum()
+
+
+def of_an_attribute(x):
+    y = x.clone().requires_grad_() * 2
+    return x if y.grad is None else y
+
+
+def of_numpy(x):
+    return x + float(np.log(np.array([0.0]))[0] == 0)
+
+
+def of_two_lines(x):
+    y = x[None, None].T
+    return y + x[None, None].T
+
+
+def of_the_program(x):
+    warnings.warn("mine", stacklevel=1)
+    return x + 1
+
+
+PROGRAMS = [
+    of_the_interpreter,
+    of_a_function_of_torchs_in_python,
+    below_a_function_of_torchs,
+    of_a_factory,
+    of_an_attribute,
+    of_numpy,
+    of_two_lines,
+    of_the_program,
+]
+
+
+@pytest.fixture(autouse=True)
+def always():
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(before)
+    forget()
+
+
+def forget():
+    """What was shown once may be shown again."""
+    for place in (globals(), vars(F), vars(torch.functional)):
+        place.pop("__warningregistry__", None)
+
+
+def shown(f, mode, times=5):
+    """What each call shows: text, class, file and line; and what it raises."""
+    forget()
+    said = []
+    with warnings.catch_warnings():
+        warnings.simplefilter(mode)
+        for _ in range(times):
+            with warnings.catch_warnings(record=True) as caught:
+                try:
+                    f(torch.ones(2))
+                except Warning as error:
+                    said.append((type(error), str(error)))
+                said.append([(str(w.message), w.category, w.filename, w.lineno) for w in caught])
+    return said
+
+
+@pytest.mark.parametrize("mode", ["default", "always", "error", "ignore", "once", "module"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_a_warning_is_shown_where_and_as_often_as_eager_shows_it(program, mode):
+    wanted = shown(program, mode)
+    assert mode == "ignore" or any(wanted)
+    compiled = magpy.compile(program, backend="eager")
+    assert shown(compiled, mode) == wanted
+    if mode != "error":
+        assert magpy.stats(compiled).hits == 4
+
+
+def test_a_function_that_shows_them_is_called_as_often():
+    def shows(seen):
+        def show(message, category, filename, lineno, file=None, line=None):
+            seen.append((str(message), lineno))
+
+        return show
+
+    worlds = []
+    for f in (of_two_lines, magpy.compile(of_two_lines, backend="eager")):
+        forget()
+        seen = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = shows(seen)
+            for _ in range(4):
+                f(torch.ones(2))
+        worlds.append(seen)
+    assert worlds[0] == worlds[1]
+    assert len(worlds[0]) == 8
+
+
+def test_compiled_graphs_repeat_no_warning():
+    compiled = magpy.compile(of_two_lines, backend="aot_eager")
+    compiled(torch.ones(2)), compiled(torch.ones(2))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled(torch.ones(2))
+    assert not caught
+    assert magpy.stats(compiled).hits == 2
+
+
+def test_an_operation_that_raises_shows_the_programs_frames():
+    def raises(x):
+        return x @ torch.ones(7, 7)
+
+    def frames(f):
+        try:
+            f(torch.ones(2, 2))
+        except RuntimeError as error:
+            return [(s.name, s.lineno) for s in traceback.extract_tb(error.__traceback__)][1:]
+
+    compiled = magpy.compile(raises, backend="eager")
+    wanted = frames(raises)
+    assert len(wanted) == 1
+    assert [frames(compiled) for _ in range(3)] == [wanted] * 3
+    assert magpy.stats(compiled).hits == 2
