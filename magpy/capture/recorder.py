@@ -746,20 +746,18 @@ class Recorder(TorchFunctionMode):
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
-        leaf, site = self._leaf, self._warning_site(name)
+        # Graphs that a compiler makes are silent, as torch.compile's are.
+        leaf, site = self._leaf, self._warning_site(name) if self._scalars else None
         self.add(
             OpStep(func, args, kwargs, outs, is_random, mutates or not outs, leaves=leaf, site=site)
         )
         return result
 
     def _warning_site(self, name: str) -> attribution.Site | None:
-        """Where the program is, if the operation may warn.
-
-        Graphs that a compiler makes are silent, as torch.compile's are.
-        """
+        """Where the program is, if the operation may warn."""
         if self._warns:
             _HAVE_WARNED.add(name)
-        return self._place if self._scalars and name in _HAVE_WARNED else None
+        return self._place if name in _HAVE_WARNED else None
 
     def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
         """Whether an operation of those that change more than values does so in a graph alone."""
@@ -920,7 +918,8 @@ class Recorder(TorchFunctionMode):
         if any(f is func for f, _ in STATISTICS_OF):
             self._writes = self._written_unseen(func, args, kwargs, _STATISTICS)
         self.record.random = True
-        more = {"mutates": mutates, "random": True, "result": var}
+        site = self._warning_site(getattr(func, "__name__", ""))
+        more = {"mutates": mutates, "random": True, "result": var, "site": site}
         self.note(func, args, kwargs, "raises", told, **more)
         if self._reach is not None:
             self._engine_ran(self._reach, True, self._goes_beyond(self._reach))
@@ -1044,7 +1043,8 @@ class Recorder(TorchFunctionMode):
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:
                 kind, (func, expected) = "sized", followed
-        more = {"outs": outs, "random": is_random, "mutates": mutates}
+        site = self._warning_site(name) if name else None
+        more = {"outs": outs, "random": is_random, "mutates": mutates, "site": site}
         self.note(func, args, kwargs, kind, expected, **more)
 
     # ------------------------------------------------------------- calls that no mode sees
@@ -1187,9 +1187,10 @@ class Recorder(TorchFunctionMode):
             self._follower.after(result, outs, graph=True)
         step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
         warning, events = self.warned
-        if warning in self.record.steps[-1:] and events == self._session.events and self._scalars:
-            # It is an operation, which warns itself.
-            self.record.steps.pop()
+        steps = self.record.steps
+        own = bool(steps) and steps[-1] is warning and events == self._session.events
+        if warning is not None and own and self._scalars:
+            steps.pop()  # it is an operation, which warns itself
             step.site = warning.sites[0]
         self.add(step)
 

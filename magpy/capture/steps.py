@@ -132,7 +132,7 @@ class HostStep:
         owner: the random generator of Python or numpy that the step draws from.
         dirty: the outside tensors (variables) that earlier steps had changed in place when this
             check was made.
-        once, writes: as of an `OpStep`.
+        once, writes, site: as of an `OpStep`.
         symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
             to anything else than the entry's conditions admit.
         gradients: autograd's engine runs in it, and adds to gradients in these memories; any
@@ -155,6 +155,7 @@ class HostStep:
     writes: frozenset[Var] = frozenset()
     symbolic: bool = False
     gradients: frozenset[int] | None = None
+    site: Any = None
 
 
 @dataclass(slots=True)

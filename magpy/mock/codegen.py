@@ -21,6 +21,7 @@ import torch
 from magpy import _interp
 from magpy.capture.effects import AttrEffect, ContainerEffect
 from magpy.capture.leaves import unbound
+from magpy.capture.placed import operation
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.capture.trees import Sizes
@@ -443,11 +444,12 @@ class Code:
             self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
             self._made.add(var)
 
-    def callee(self, func: Any, modes: Any) -> str:
-        """The expression of what a host step calls."""
+    def callee(self, func: Any, modes: Any, site: Any = None) -> str:
+        """The expression of what a host step calls, from `site` if it may warn."""
         receiver = getattr(func, "__self__", None)
         given = receiver is not None and id(receiver) in self.analysis.relative
         if not given:
+            func = func if site is None else operation(func, site)
             under = func if modes == self.capture.start_modes else support.under(modes, func)
             return self.constant(under)
         # A method of what is another object in every call (a random generator that is passed).
@@ -462,7 +464,7 @@ class Code:
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
-        func = self.callee(step.func, modes)
+        func = self.callee(step.func, modes, step.site)
         self.lines.append(f"# {step.where}")
         if step.kind in ("none", "call"):
             self.lines.append(f"{func}({args})")

@@ -41,6 +41,13 @@ def of_two_lines(x):
     return y + x[None, None].T
 
 
+def of_an_operation_that_raises(x):
+    try:
+        return F.mse_loss(x, torch.ones(3))
+    except RuntimeError:
+        return x
+
+
 def of_the_program(x):
     warnings.warn("mine", stacklevel=1)
     return x + 1
@@ -54,6 +61,7 @@ PROGRAMS = [
     of_an_attribute,
     of_numpy,
     of_two_lines,
+    of_an_operation_that_raises,
     of_the_program,
 ]
 
