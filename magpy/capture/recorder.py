@@ -10,15 +10,12 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import operator
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -26,12 +23,10 @@ from magpy import _interp, _tensor, config
 from magpy.capture import attribution, engine
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
-from magpy.capture.identity import Identity
 from magpy.capture.indexing import taken_apart
-from magpy.capture.leaves import NUMBER_METHODS, module_of_type
+from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.looks import current_modes, tensor_meta, unheard
 from magpy.capture.memory import Range
-from magpy.capture.of_data import OfData
 from magpy.capture.operations import (
     ARITHMETIC,
     HOST_METHODS,
@@ -55,14 +50,11 @@ from magpy.capture.operations import (
 )
 from magpy.capture.overloads import by_class, dispatched, hears, not_taken
 from magpy.capture.placed import Operations
-from magpy.capture.sharing import Shared
 from magpy.capture.steps import (
-    LEAF_TYPES,
     EffectStep,
     HostStep,
     ModeStep,
     OpStep,
-    OutsideRef,
     Record,
     Ref,
     TorchModes,
@@ -71,10 +63,11 @@ from magpy.capture.steps import (
     identity,
     is_leaf,
 )
-from magpy.capture.symbols import Symbols, is_open, plain
+from magpy.capture.symbols import Symbols, is_open
 from magpy.capture.torch_state import Settings
 from magpy.capture.transforms import Transforms, switches, wrapped
-from magpy.capture.trees import Sizes, collect, has_ref, tensors, variables
+from magpy.capture.trees import collect, has_ref, tensors, variables
+from magpy.capture.values import Values
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
 from magpy.errors import Refusal, hide_frames
@@ -82,14 +75,12 @@ from magpy.runtime import faults
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
-# Values for which an operation may return its argument, or nothing but zeros.
-_SPECIAL = (0.0, 1.0)
 _INDEXING = ("__getitem__", "__setitem__")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL = 1, 2, 4, 8, 16, 32
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(Values, TorchFunctionMode):
     """Records the tensor operations of one run.
 
     Args:
@@ -108,23 +99,12 @@ class Recorder(TorchFunctionMode):
         symbols: Symbols | None = None,
     ) -> None:
         """Starts empty."""
-        super().__init__()
-        self._session = session
+        super().__init__(is_outside, session, symbols)
         self._scalars = scalars
-        self.symbols = symbols
         self._follower = Follower(self, symbols) if symbols is not None else None
-        self._relied: set[Var] = set()
-        self._rely = self._floats = False
-        self._takes_apart = False  # the operation asks sequences for their items
-        self._exact = False
-        self._whole: Whole | None = None  # whose arguments are converted
         #: The call, recorded as one operation, that is made now.
         self.whole: Whole | None = None
-        self._on_host = False
-        self._given_array = False
         self._leaf = False
-        # The program's own numbers by the identity of the copies that stand for them.
-        self.originals: dict[int, Any] = {}
         # Tensors of no dimensions by the numbers that they hold.
         self._scalar_tensors: dict[Var, Var] = {}
         self._loose: set[Var] = set()
@@ -139,237 +119,23 @@ class Recorder(TorchFunctionMode):
         self._warns = False  # the operation has
         #: The last warning of a C function, as an effect, and the session's count of events then.
         self.warned: tuple[EffectStep | None, int] = None, 0
-        self.any_tracked = False
         self.direct = False
         self.operations = 0
-        self.record = Record()
-        self._is_outside = is_outside
-        self.tensors = Identity(self.record, is_outside, symbols)
-        self._of_data = OfData(self.record, self.tensors, symbols)
         self.below = Below(session)
         #: The addresses of buffers from outside that operations have written to.
         self.buffers: list[Range | None] = []
-        self._shared = Shared(self.tensors, self.record)
         self.transforms = Transforms()
         self.settings = Settings()
         self._start = current_modes()
         self._modes = self._start
-        #: What happens within operations, and other calls that are redone whole, is not recorded.
-        self.depth = 0
         self.refusal: Refusal | None = None
         self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
         self._errors: dict[int, tuple[type, str, Var]] = {}
 
-    # ------------------------------------------------------------- identity
-
-    def tracked(self, value: Any) -> Var | None:
-        """The variable of a number that differs from call to call, or None."""
-        return self._session.tracked(value) if self.any_tracked else None
-
     def is_loose(self, found: set[Var]) -> bool:
         """Whether the shape of one of these variables follows from data."""
         return bool(found & self._loose)
-
-    def convert(self, v: Any) -> Any:
-        """An argument as a step keeps it."""
-        if isinstance(v, torch.Tensor):
-            return Ref(self.tensors.var_of(v))
-        t = type(v)
-        if self.any_tracked:
-            var = self._session.tracked(v)
-            if var is not None:
-                return self._tracked_argument(v, t, Var(var))
-        if t in (int, float, str, bool, type(None)):
-            return v
-        if t is tuple or t is torch.Size:
-            made = tuple(self.convert(x) for x in v)
-            return Sizes(made) if t is torch.Size and self._exact else made
-        if t in (list, dict) and self._goes_as_it_is(v):
-            return OutsideRef(v)
-        if t is list:
-            return [self.convert(x) for x in v]
-        if t is dict:
-            return {k: self.convert(x) for k, x in v.items()}
-        if t is slice:
-            return slice(self.convert(v.start), self.convert(v.stop), self.convert(v.step))
-        if isinstance(v, tuple) and hasattr(v, "_fields"):
-            return t(*(self.convert(x) for x in v))
-        if isinstance(v, tuple):
-            return tuple(self.convert(x) for x in v)
-        if t in LEAF_TYPES or isinstance(
-            v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
-        ):
-            return self._kept(v)
-        if isinstance(v, np.generic) or t is np.ndarray or t is bytearray:
-            return self._shared.copy(v)
-        return self._convert_object(v, t)
-
-    def _convert_object(self, v: Any, t: type) -> Any:
-        if isinstance(v, (list, dict, collections.deque)) and self._session is not None:
-            self._session.touch(v)  # how many there are
-        if isinstance(v, list):
-            return [self.convert(x) for x in v]
-        if isinstance(v, dict):
-            return {k: self.convert(x) for k, x in v.items()}
-        if isinstance(v, torch.Generator) and not self._is_outside(v):
-            raise refuse("a random generator that the call made is used")
-        self._shared.give(v)
-        if self._whole is not None:
-            self._whole.keep(v)
-            return v
-        if self.depth == 0 and not self._direct_python(v, t):
-            raise refuse(
-                f"a {t.__name__} is given to a tensor operation, which asks it for numbers",
-                "Convert it first, with int(), float() or list()",
-            )
-        return v
-
-    def _kept(self, v: Any) -> Any:
-        if self._whole is not None:
-            self._whole.keep(v)
-        return v
-
-    def _goes_as_it_is(self, container: Any) -> bool:
-        """Whether a call done as a whole is to be given this very list or dict from outside."""
-        if not self._is_outside(container):
-            return False
-        self._session.touch(container)
-        if self._whole is None or tensors(container):
-            return False
-        self._whole.keep(container)
-        return True
-
-    def _direct_python(self, v: Any, t: type) -> bool:
-        """Whether an operation can take `v` as it is, without running code of the program."""
-        if not t.__flags__ & (1 << 9) or isinstance(v, (int, float, complex, str)):
-            return True
-        if module_of_type(t).partition(".")[0] == "torch":
-            return True
-        if self._takes_apart and hasattr(t, "__len__") and hasattr(t, "__getitem__"):
-            return False
-        return not any(hasattr(t, name) for name in ("__index__", "__float__", "__complex__"))
-
-    # ------------------------------------------------------------- values that differ between calls
-
-    def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
-        if t in (int, float, complex):
-            symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
-            if symbol is not None:
-                return Ref(var) if is_open(symbol) else v
-            if self._rely and t is float and self._floats and v not in _SPECIAL:
-                self.note(operator.contains, (_SPECIAL, Ref(var)), {}, "leaf", False)
-            elif self._rely:
-                self.rely_on(v, var)
-                return v
-            return Ref(var)
-        self._on_host = self._given_array = True
-        return Ref(var)
-
-    def rely_on(self, v: Any, var: Var) -> None:
-        """From here on the run relies on a tracked value being what it is: adds the check."""
-        if var in self._relied:
-            return
-        self._relied.add(var)
-        if self.symbols is not None and var in self.symbols.numbers:
-            plain(self.symbols.numbers[var])
-            return
-        self.record.relied = self.record.relied or type(v) is int
-        self._of_data.relied_on(var)
-        kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
-        self.note(identity, (Ref(var),), {}, kind, expected)
-
-    def track(
-        self,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        result: Any,
-        owner: Any = None,
-    ) -> Any:
-        """Notes that `func` of converted arguments gave `result`; returns it, or its equal."""
-        t = type(result)
-        if self._follower is not None and not kwargs and owner is None:
-            followed = self._follower.number(func, args, result)
-            if followed is not _interp.ABSENT:
-                return followed
-        expected: Any
-        if t in (int, float, complex) or (t is str and result):
-            result = _interp.fresh(result)
-            kind, expected = "bind", t
-        elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
-            kind, expected = (
-                ("bind_array", (result.dtype, result.shape))
-                if t.__name__ == "ndarray"
-                else ("bind", t)
-            )
-        elif is_leaf(result):
-            self.note(func, args, kwargs, "leaf", result, owner=owner)
-            return result
-        elif t.__module__ == "numpy":
-            self.note(func, args, kwargs, "array", result, owner=owner)
-            return result
-        else:
-            raise refuse(
-                f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from "
-                "call to call"
-            )
-        var = self.tensors.new()
-        if t is int and (owner is not None or variables((args, kwargs))):
-            func = self._of_data.integer(func, len(args), var, result)
-        self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
-        self._is_tracked(result, var)
-        return result
-
-    def _is_tracked(self, value: Any, var: Var) -> None:
-        self._session.track(value, var)
-        self.any_tracked = True
-
-    # ------------------------------------------------------------- numbers that vary
-
-    def argument(self, value: Any) -> Any:
-        """A number among the arguments becomes an input.  Returns an equal one to use instead."""
-        fresh = _interp.fresh(value)
-        var = self.tensors.new()
-        self.record.numbers[id(fresh)] = fresh
-        self.originals[id(fresh)] = value
-        self.add(
-            HostStep(identity, (OutsideRef(fresh),), {}, "bind", type(value), [], "", result=var)
-        )
-        self._is_tracked(fresh, var)
-        if self.symbols is not None:
-            self.symbols.number(var, fresh)
-        return fresh
-
-    def counted(self, holder: Any, key: Any, own: Any, value: Any, follow: bool) -> None:
-        """A number was read from outside that became an input.
-
-        Args:
-            holder: the container or cell that it is in.
-            key: where in it; None for a cell.
-            own: the equal number that stands for it.
-            value: the number.
-            follow: what sizes and places in tensors depend on it is followed.
-        """
-        self.record.counters.append((holder, key, value))
-        if follow and self.symbols is not None and not isinstance(holder, collections.deque):
-            var = self._session.tracked(own)
-            self.symbols.number(var, own)
-
-    def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
-        """A number that the run computes from sizes.  Returns an equal one, and its variable."""
-        value, var = _interp.fresh(value), self.tensors.new()
-        self.note(func, args, {}, "bind", type(value), result=var, symbolic=True)
-        self._is_tracked(value, var)
-        return value, var
-
-    def convert_all(self, values: Any) -> Any:
-        """Arguments of a host step: tracked values stay what they are."""
-        rely, self._rely, self._exact = self._rely, False, True
-        try:
-            return self.convert(values)
-        finally:
-            self._rely, self._exact = rely, False
 
     # ------------------------------------------------------------- the mode
 
