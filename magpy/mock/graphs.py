@@ -93,6 +93,13 @@ class GraphBuilder:
         if want == now:
             return
         assert want.settings == now.settings, "a graph runs under one set of them"
+        casts = want.autocast != now.autocast or want.cache != now.cache
+        if casts or want.inference != now.inference:
+            # Inside, as inference mode puts back what of autocast it found.
+            for node in reversed(self._autocast.values()):
+                g.call_function(torch.amp.autocast_mode._exit_autocast, (node,))
+            self._autocast.clear()
+            casts = want.autocast != self._start.autocast or want.cache != self._start.cache
         if want.inference != now.inference:
             if self._inference is not None:
                 g.call_function(torch.autograd.grad_mode._exit_inference_mode, (self._inference,))
@@ -103,16 +110,12 @@ class GraphBuilder:
                 )
         if want.grad != now.grad or want.inference != now.inference:
             g.call_function(torch._C._set_grad_enabled, (want.grad,))
-        if want.autocast != now.autocast or want.cache != now.cache:
-            for node in reversed(self._autocast.values()):
-                g.call_function(torch.amp.autocast_mode._exit_autocast, (node,))
-            self._autocast.clear()
-            if want.autocast != self._start.autocast or want.cache != self._start.cache:
-                for device, enabled, dtype in want.autocast:
-                    self._autocast[device] = g.call_function(
-                        torch.amp.autocast_mode._enter_autocast,
-                        (device, dtype, enabled, want.cache),
-                    )
+        if casts:
+            for device, enabled, dtype in want.autocast:
+                self._autocast[device] = g.call_function(
+                    torch.amp.autocast_mode._enter_autocast,
+                    (device, dtype, enabled, want.cache),
+                )
         self._now = want
 
     def op(self, step: OpStep) -> None:
