@@ -101,7 +101,12 @@ class Handler:
 
     def builder(self) -> Builder:
         """A fresh builder of specs for values as they are now."""
-        return Builder(self.session.is_outside, self.session.made, self.value_var)
+        session = self.session
+        return Builder(session.is_outside, session.made, self.value_var, self._has_outside_memory)
+
+    def _has_outside_memory(self, array: Any) -> bool:
+        place = memory.of_buffer(array)
+        return any(memory.meet(place, memory.of_buffer(v)) for v, _ in self.arrays)
 
     def value_var(self, v: Any) -> Var | None:
         """The variable of a tensor, of a tracked value or of an operation's exception."""

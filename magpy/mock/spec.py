@@ -147,6 +147,7 @@ class Builder:
         is_outside: whether an object existed before the call.
         is_made: whether a function object was made by the program.
         var_of: the variable of a tensor or host value, or None.
+        is_shared: whether an array has memory of one that existed before the call.
     """
 
     def __init__(
@@ -154,8 +155,10 @@ class Builder:
         is_outside: Callable[[Any], bool],
         is_made: Callable[[Any], bool],
         var_of: Callable[[Any], Var | None],
+        is_shared: Callable[[Any], bool],
     ) -> None:
         """Starts with an empty memo."""
+        self._is_shared = is_shared
         self._is_outside = is_outside
         self._is_made = is_made
         self._var_of = var_of
@@ -430,8 +433,10 @@ class Builder:
 
     def _array(self, v: Any) -> Spec:
         base = getattr(v, "base", None)
-        while base is not None:
-            if self._is_outside(base):
+        # numpy leaves out the views between an array and what owns its memory.
+        shared = base is not None and self._is_shared(v)
+        while base is not None or shared:
+            if shared or self._is_outside(base):
                 raise Refusal("a numpy array is kept that shares memory with one from outside")
             base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
         return self._remember(v, New("copy", v.copy()))

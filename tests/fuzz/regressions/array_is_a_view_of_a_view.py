@@ -1,0 +1,18 @@
+# eager: a numpy array is kept that shares memory with one from outside
+import numpy as np
+
+array = np.arange(6.0)[::2]
+
+
+def f(a):
+    return a[:2]
+
+
+target = f
+
+
+def steps(f):
+    for _ in range(3):
+        r = attempt(f, array)
+        r[0] += 1
+        yield r
