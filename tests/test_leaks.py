@@ -1,9 +1,11 @@
 """What was compiled can be collected, and calls and captures leave nothing behind."""
 
 import gc
+import sys
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -244,3 +246,57 @@ def test_an_entry_for_sizes_that_vary_keeps_no_argument(by_data):
         gc.collect()
         assert alive() is None
     assert magpy.stats(compiled).hits == 1
+
+
+COUNTS = np.zeros(2)
+
+
+def _changes_an_array(x):
+    COUNTS[0] += 1
+    return x * 2
+
+
+def _calls_what_is_refused(x):
+    y = x * 2
+    torch.empty(0).set_(y)
+    return y + 1
+
+
+def _looks_at_a_frame(x):
+    y = x * 2
+    sys._getframe(1)
+    return y + 1
+
+
+def _raises(x):
+    y = x * 2
+    COUNTS[0] += 1
+    raise ValueError(str(y.shape))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "program", [_changes_an_array, _calls_what_is_refused, _looks_at_a_frame, _raises]
+)
+def test_a_refused_call_keeps_nothing_until_the_collector_comes(program):
+    def called():
+        compiled = magpy.compile(program, backend="eager")
+        x = torch.ones(2, requires_grad=True)
+        alive = [weakref.ref(x)]
+        try:
+            result = compiled(x)
+            alive.append(weakref.ref(result))
+        except ValueError:
+            pass
+        assert magpy.stats(compiled).reasons
+        return alive
+
+    gc.collect()
+    gc.disable()
+    try:
+        called()  # torch's imports
+        gc.collect()
+        alive = called()
+        assert [ref() for ref in alive] == [None] * len(alive)
+    finally:
+        gc.enable()

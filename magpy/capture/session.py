@@ -98,6 +98,17 @@ class Outcome:
     failure: BaseException | None = None
     stage: str = ""
 
+    def taken(self) -> BaseException:
+        """Why there is no capture, which is forgotten.
+
+        An exception that is raised refers to its frames: where these refer to what keeps the
+        exception, only the collector would let go of the call's arguments.
+        """
+        error = self.failure or self.refusal
+        assert error is not None
+        self.failure = self.refusal = None
+        return error
+
 
 def run(
     f: Any,
@@ -156,7 +167,7 @@ def run(
     try:
         _finish(out, handler, f, args, kwargs, state, metas)
     except Refusal as r:
-        out.refusal = r
+        out.refusal = r.without_frames()  # they would hold what the call made
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:

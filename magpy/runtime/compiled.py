@@ -191,10 +191,8 @@ class Manager:
     def _take(self, compiled: Any, outcome: session.Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
         try:
-            if outcome.failure is not None:
-                raise outcome.failure
-            if outcome.refusal is not None:
-                raise outcome.refusal
+            if outcome.failure is not None or outcome.refusal is not None:
+                raise outcome.taken()
             capture = outcome.capture
             assert capture is not None
             with unheard():
