@@ -42,6 +42,8 @@ from parity_tests.protocol import CRASH, LEFT_OUT, TIMEOUT, Record
 #: How often the parent looks at deadlines and memory, in seconds.
 POLL_SECONDS = 0.25
 
+# The mutation check makes a second pair of worlds beside the one that has passed.
+_WORLDS = 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -86,6 +88,7 @@ class Job:
     running_name: str = ""
     eager_done: bool = False
     allowed: float = 0.0
+    memory: float = 0.0
     started: float = 0.0
     pid: int = 0
     pipe: int = -1
@@ -171,6 +174,7 @@ class Pool:
         read_end, write_end = os.pipe()
         job.directory = tempfile.mkdtemp(prefix="parity_case_")
         job.started, job.killed_for, job.running, job.buffer = time.monotonic(), "", None, b""
+        job.memory = self.settings.memory
         job.allowed = max(self.settings.timeout, 60.0)  # for importing the file
         pid = os.fork()
         if pid == 0:
@@ -207,6 +211,7 @@ class Pool:
                 time.monotonic(),
             )
             job.eager_done, job.allowed = False, self.settings.timeout
+            job.memory = self.settings.memory
         elif kind == "eager":
             took, job.started = time.monotonic() - job.started, time.monotonic()
             job.eager_done, job.allowed = True, max(self.settings.timeout, 4 * took)
@@ -215,6 +220,7 @@ class Pool:
                 time.monotonic(),
                 job.allowed + self.settings.mutate_seconds,
             )
+            job.memory = _WORLDS * self.settings.memory
         elif kind == "result":
             job.finished.add(event["index"])
             job.running, job.started = None, time.monotonic()
@@ -228,7 +234,7 @@ class Pool:
             return
         if time.monotonic() - job.started > job.allowed:
             job.killed_for = "time"
-        elif _resident(job.pid) > self.settings.memory * 2**30:
+        elif _resident(job.pid) > job.memory * 2**30:
             job.killed_for = "memory"
         if job.killed_for:
             _kill(job.pid)
@@ -263,7 +269,7 @@ class Pool:
             return
         reason = {
             "time": f"more than {job.allowed:g} s",
-            "memory": f"more than {self.settings.memory:g} GiB",
+            "memory": f"more than {job.memory:g} GiB",
         }.get(job.killed_for, f"the process died ({_signal_name(status)})")
         record = Record(job.path.stem, job.running, job.running_name, job.mode)
         record.status = TIMEOUT if job.killed_for == "time" else CRASH
@@ -311,7 +317,8 @@ def _confine(job: Job, settings: Settings) -> None:
     if settings.device == "cpu":  # CUDA reserves address space without using it
         used = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
         limit = used + int(settings.memory * 2**30)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        most = used + int(_WORLDS * settings.memory * 2**30)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, most if settings.mutate else limit))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("900")
 
@@ -327,6 +334,13 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
         return
     cases = [case for case in cases if _selected(case, settings.name_filter)]
     send(event="file", cases=len(cases), error="")
+
+    limit, most = resource.getrlimit(resource.RLIMIT_AS)
+
+    def passed() -> None:
+        send(event="passed")
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
     for case in cases:
         if case.index in job.finished:
             continue
@@ -335,6 +349,7 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
             send(event="result", **known)
             continue
         send(event="start", index=case.index, name=case.name)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, most))
         record = protocol.run_case(
             case,
             mode,
@@ -342,7 +357,7 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
             settings.device,
             check,
             on_eager=lambda: send(event="eager"),
-            on_passed=lambda: send(event="passed"),
+            on_passed=passed,
         )
         send(event="result", **record.as_json())
     send(event="done")
