@@ -12,12 +12,13 @@ is the pair that the case has passed with.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -60,10 +61,13 @@ class Check:
     Attributes:
         seconds: wall time for one case; what is left of its mutations then is not tried.
         count: at most so many mutations for one case (0: all), a fixed sample of them.
+        on_change: called before each change with its number and the record so far, so that it is
+            known what was tried when a process dies.
     """
 
     seconds: float = 30.0
     count: int = 0
+    on_change: Callable[[int, Record], None] = field(default=lambda _number, _record: None)
 
     def __call__(
         self,
@@ -77,10 +81,12 @@ class Check:
         deadline = time.perf_counter() + self.seconds
         pair: tuple[World, World] | None = checked
         used = 0
-        chosen = draw(mutations(checked[0]), f"{case.file}:{case.index}")
-        for mutation in itertools.islice(chosen, self.count or None):
+        for number, mutation in enumerate(
+            itertools.islice(_chosen(case, checked[0]), self.count or None)
+        ):
             if time.perf_counter() > deadline:
                 break
+            self.on_change(number, record)
             if pair is None or used >= CHANGES_PER_PAIR:
                 pair, used = fresh_pair(case, mode, backend, device), 0
             try:
@@ -101,6 +107,26 @@ class Check:
                 record.status = status
                 record.reason = f"after {mutation.label}: {text}"
                 return
+
+
+def _chosen(case: Case, world: World) -> Iterator[Mutation]:
+    return draw(mutations(world), f"{case.file}:{case.index}")
+
+
+def in_eager(case: Case, device: str, number: int) -> tuple[str, bool]:
+    """Make a case's change `number` in two worlds that eager runs.
+
+    Where a process has died at this change, it dies here, too, if that is eager's doing.
+
+    Returns: what the change is, and whether eager takes it.
+    """
+    mode = Mode()
+    pair = fresh_pair(case, mode, "eager", device)
+    mutation = next(itertools.islice(_chosen(case, pair[0]), number, None))
+    outcome = None
+    with contextlib.suppress(LeftOut):
+        outcome = try_mutation(mutation, *pair, mode, "eager")
+    return mutation.label, outcome is not None and outcome[0] != CRASH
 
 
 def fresh_pair(case: Case, mode: Mode, backend: str, device: str) -> tuple[World, World]:

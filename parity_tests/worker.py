@@ -8,6 +8,8 @@ line.
 A child runs the cases of one file under one mode, in order, and says before each which one it
 starts.  When it dies
 or is killed, only that case is lost: the parent notes why and forks again for the rest of the file.
+Where that was in the mutation check, eager alone makes the same change in the next child; if that
+dies, too, it is a change that makes eager fail, and the case keeps what was compared before.
 """
 
 from __future__ import annotations
@@ -34,9 +36,8 @@ from typing import Any
 
 import torch
 
-from parity_tests import corpus, protocol, standins
+from parity_tests import corpus, mutate, protocol, standins
 from parity_tests.modes import MODES
-from parity_tests.mutate import Check
 from parity_tests.protocol import CRASH, LEFT_OUT, TIMEOUT, Record
 
 #: How often the parent looks at deadlines and memory, in seconds.
@@ -72,12 +73,30 @@ class Settings:
 
 
 @dataclass
+class Change:
+    """A change of the mutation check.
+
+    Attributes:
+        index: the case's.
+        number: the change's, in the order of the check.
+        record: the case's before the change.
+        lost: the case's if it is not eager that dies of the change.
+    """
+
+    index: int
+    number: int
+    record: dict[str, Any]
+    lost: dict[str, Any] | None = None
+
+
+@dataclass
 class Job:
     """One file under one mode, and what is known of it so far.
 
     Attributes:
         finished: the cases that have been judged.
         left_out: records of the cases that eager cannot run, as another mode's turn has shown.
+        change: the one that is being tried; with `lost`, the one that a child has died of.
     """
 
     path: Path
@@ -97,6 +116,7 @@ class Job:
     complete: bool = False
     killed_for: str = ""
     deaths: int = 0
+    change: Change | None = None
 
 
 def warm_up(modes: Iterable[str], files: Iterable[Path] = (), backend: str = "eager") -> None:
@@ -212,6 +232,9 @@ class Pool:
             )
             job.eager_done, job.allowed = False, self.settings.timeout
             job.memory = self.settings.memory
+            if job.change is not None and job.change.lost is not None:
+                job.memory *= _WORLDS
+                job.allowed += self.settings.mutate_seconds
         elif kind == "eager":
             took, job.started = time.monotonic() - job.started, time.monotonic()
             job.eager_done, job.allowed = True, max(self.settings.timeout, 4 * took)
@@ -221,12 +244,31 @@ class Pool:
                 job.allowed + self.settings.mutate_seconds,
             )
             job.memory = _WORLDS * self.settings.memory
+        elif kind == "change":
+            job.change = Change(event["index"], event["number"], event["record"])
+        elif kind == "in eager":
+            self._compared_with_eager(job, event["label"], event["taken"])
         elif kind == "result":
-            job.finished.add(event["index"])
-            job.running, job.started = None, time.monotonic()
-            self.on_record(event)
+            self._judged(job, event)
         elif kind == "done":
             job.complete = True
+
+    def _judged(self, job: Job, record: dict[str, Any]) -> None:
+        job.finished.add(record["index"])
+        job.running, job.change, job.started = None, None, time.monotonic()
+        self.on_record(record)
+
+    def _compared_with_eager(self, job: Job, label: str, taken: bool) -> None:
+        """Judge a case that a child has died of, now that eager has tried the same change."""
+        change = job.change
+        assert change is not None
+        assert change.lost is not None
+        if taken:
+            change.lost["reason"] = f"after {label}: {change.lost['reason']}"
+            self._judged(job, change.lost)
+        else:
+            change.record["skipped_mutations"] += 1
+            self._judged(job, change.record)
 
     def _enforce(self, job: Job) -> None:
         """Kill a child that is past a limit; its pipe then ends."""
@@ -275,10 +317,21 @@ class Pool:
         record.status = TIMEOUT if job.killed_for == "time" else CRASH
         record.seconds = round(time.monotonic() - job.started, 3)
         record.reason, record.detail = reason, tail
+        change = job.change
+        if change is not None and change.lost is not None:
+            self._compared_with_eager(job, reason, taken=False)
+            return
+        if change is not None:
+            change.lost = {**change.record, **_verdict(record)}
+            job.running = None
+            return
         if not job.eager_done:
             record.status, record.reason = LEFT_OUT, f"eager fails: {reason}"
-        job.finished.add(job.running)
-        self.on_record(record.as_json())
+        self._judged(job, record.as_json())
+
+
+def _verdict(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("status", "seconds", "reason", "detail")}
 
 
 def _child(job: Job, settings: Settings, write_end: int) -> None:
@@ -325,7 +378,7 @@ def _confine(job: Job, settings: Settings) -> None:
 
 def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
     mode = MODES[job.mode]
-    check = Check(settings.mutate_seconds, settings.changes) if settings.mutate else None
+    check = mutate.Check(settings.mutate_seconds, settings.changes) if settings.mutate else None
     try:
         cases = corpus.load_cases(job.path)
     except Exception as error:  # noqa: BLE001 - a file that cannot be imported is counted, like a case
@@ -341,6 +394,10 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
         send(event="passed")
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
+    if check is not None:
+        check.on_change = lambda number, record: send(
+            event="change", index=record.index, number=number, record=record.as_json()
+        )
     for case in cases:
         if case.index in job.finished:
             continue
@@ -349,6 +406,11 @@ def _run_file(job: Job, settings: Settings, send: Callable[..., None]) -> None:
             send(event="result", **known)
             continue
         send(event="start", index=case.index, name=case.name)
+        if job.change is not None and job.change.index == case.index:
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            label, taken = mutate.in_eager(case, settings.device, job.change.number)
+            send(event="in eager", label=label, taken=taken)
+            continue
         resource.setrlimit(resource.RLIMIT_AS, (limit, most))
         record = protocol.run_case(
             case,

@@ -14,7 +14,14 @@ from parity_tests import worker
 from parity_tests.modes import MODES
 from parity_tests.results import Results
 from parity_tests.standins import StandInModule
-from tests.parity.hand_made import FakeMode, dying, hanging, hoarding, remembering
+from tests.parity.hand_made import (
+    FakeMode,
+    dying,
+    dying_in_training,
+    hanging,
+    hoarding,
+    remembering,
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,6 +56,7 @@ def _fake_modes(monkeypatch: pytest.MonkeyPatch) -> None:
         "scribbling": lambda module: lambda x: (module(x), setattr(module, "scale", 3.0))[0],
         "remembering": remembering,
         "dying": dying,
+        "dying in training": dying_in_training,
         "hanging": hanging,
         "hoarding": hoarding,
     }

@@ -74,6 +74,13 @@ def dying(module: Any) -> Any:
     return (lambda _x: os.abort()) if type(module).__name__ == "Relu" else module
 
 
+def dying_in_training(module: Any) -> Any:
+    def call(x: Any) -> Any:
+        return os.abort() if module.training else module(x)
+
+    return call if type(module).__name__ == "Linear" else module
+
+
 def hanging(module: Any) -> Any:
     return (lambda _x: time.sleep(60)) if type(module).__name__ == "Relu" else module
 

@@ -45,6 +45,47 @@ def test_eager_killing_the_process_is_left_out(tmp_path: Path, run: Run) -> None
     assert statuses(results) == {"Dies": "left_out", "Linear": "pass"}
 
 
+NEEDY = """
+class Needy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = 1
+
+    def forward(self, x):
+        if self.count != 1 or self.training:
+            NEED
+        return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("need", "settings"),
+    [
+        ("os.abort()", {}),
+        ("time.sleep(60)", {"timeout": 1.0}),
+        ("kept = [torch.ones(2**20) for _ in range(2**9)]", {"memory": 0.25}),
+    ],
+)
+def test_a_change_that_ends_eager_is_skipped(
+    tmp_path: Path, run: Run, need: str, settings: dict[str, Any]
+) -> None:
+    body = "import time\n" + NEEDY.replace("NEED", need) + LINEAR
+    path = case_file(tmp_path, "needy", body, ["Needy", "Linear"])
+    results = run([path], "eager", mutate=True, mutate_seconds=1.0, **settings)
+    assert statuses(results) == {"Needy": "pass", "Linear": "pass"}
+    first, second = results.records
+    assert first["skipped_mutations"] >= 1
+    assert second["mutations"] >= 1
+
+
+def test_a_change_that_only_ends_the_compiled_module_is_a_crash(tmp_path: Path, run: Run) -> None:
+    path = case_file(tmp_path, "three", LINEAR, ["Linear", "Tanh"])
+    results = run([path], "dying in training", mutate=True, mutate_seconds=5.0)
+    assert statuses(results) == {"Linear": "crash", "Tanh": "pass"}
+    assert results.records[0]["reason"].startswith("after module.train()")
+    assert "SIGABRT" in results.records[0]["reason"]
+
+
 def test_what_eager_cannot_run_is_not_tried_for_the_next_mode(tmp_path: Path, run: Run) -> None:
     body = f"""
 class Fails(nn.Module):
