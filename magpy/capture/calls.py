@@ -252,6 +252,8 @@ def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         h.refuse(f"{leaves.name_of(f)} is called with objects made in the call")
     if f.__name__ in _OF_FILES and h.recorder.below.written_to(owner):
         h.refuse(f"{leaves.name_of(f)} is called of what the call has written to")
+    if f.__name__ == "cache_info" and any(owner is memo for memo, *_ in h.memos):
+        h.refuse(f"{leaves.name_of(owner)} counts calls that the call itself has made")
     try:
         result = f(*args, **kwargs)
     except Exception:

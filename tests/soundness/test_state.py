@@ -942,6 +942,19 @@ def memoised_properties_and_caches(compile):
     yield f(x, 1), calls
 
 
+@case(CASES, refused="the counts of an lru_cache that the call itself has called")
+def counts_of_a_cache(compile):
+    @functools.cache
+    def scale(n):
+        return float(n)
+
+    f = compile(lambda t: (t * scale(2) * scale(2), scale.cache_info().hits))
+    for _ in range(5):
+        yield f(x), scale.cache_info()
+    scale.cache_clear()
+    yield f(x), scale.cache_info()
+
+
 @case(CASES)
 def metaclass_and_class_level_registry(compile):
     class Meta(type):
