@@ -24,21 +24,31 @@ bool of_magpy(compat::Frame* frame) {
   return std::strncmp(text, "magpy.", 6) == 0;
 }
 
-}  // namespace
-
-CallerScope::CallerScope() : thread_(PyThreadState_Get()), outer_before_(tls_outer) {
-  compat::Frame* current = compat::current_frame(thread_);
+// Takes magpy's frames out of the chain; returns the innermost frame that is left.
+compat::Frame* leave_out(PyThreadState* thread) {
+  compat::Frame* current = compat::current_frame(thread);
   compat::Frame* outer = current;
   while (outer != nullptr && of_magpy(outer)) outer = outer->previous;
-  current_ = current;
-  tls_outer = outer != nullptr ? outer : current;
-  compat::set_current_frame(thread_, tls_outer);
+  if (outer == nullptr) return current;
+  compat::set_current_frame(thread, outer);
+  return outer;
+}
+
+}  // namespace
+
+CallerScope::CallerScope()
+    : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)), outer_before_(tls_outer) {
+  tls_outer = leave_out(thread_);
 }
 
 CallerScope::~CallerScope() {
   compat::set_current_frame(thread_, static_cast<compat::Frame*>(current_));
   tls_outer = static_cast<compat::Frame*>(outer_before_);
 }
+
+ProgramScope::ProgramScope() : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)) { leave_out(thread_); }
+
+ProgramScope::~ProgramScope() { compat::set_current_frame(thread_, static_cast<compat::Frame*>(current_)); }
 
 bool is_caller(PyObject* frame) {
   for (compat::Frame* f = tls_outer; f != nullptr; f = f->previous)

@@ -24,6 +24,19 @@ class CallerScope {
   void* outer_before_;
 };
 
+// The same where magpy calls the program in the course of a watched run.
+class ProgramScope {
+ public:
+  ProgramScope();
+  ~ProgramScope();
+  ProgramScope(const ProgramScope&) = delete;
+  ProgramScope& operator=(const ProgramScope&) = delete;
+
+ private:
+  PyThreadState* thread_;
+  void* current_;
+};
+
 // Whether `frame` (a frame object) was there before the watched run of this thread.
 bool is_caller(PyObject* frame);
 

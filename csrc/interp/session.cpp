@@ -209,7 +209,7 @@ PyObject* session_track(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// vary(holder, key): the number at a key of a dict, in a class, or in a cell (key None), is an input.  One in a list or a deque is
+// vary(holder, key): the number at a key of a dict, in a class, or in a cell (whatever the key), is an input.  One in a list or a deque is
 // tracked already.  The caller holds both until the run ends.
 PyObject* session_vary(Session* s, PyObject* args) {
   PyObject *holder, *key;
@@ -217,7 +217,7 @@ PyObject* session_vary(Session* s, PyObject* args) {
   if (PyList_Check(holder) || is_deque(holder))
     s->numbered->insert(holder);
   else
-    s->varying->insert(place_of_number(holder, key == Py_None ? nullptr : key));
+    s->varying->insert(place_of_number(holder, PyCell_Check(holder) ? nullptr : key));
   Py_RETURN_NONE;
 }
 
@@ -343,7 +343,11 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   int pause = tls_pause;
   tls_pause = 0;
   tls_c_call = kComputed;  // what runs below f gives its results to f
-  PyObject* r = PyObject_Call(f, pos, kw);
+  PyObject* r;
+  {
+    ProgramScope program;
+    r = PyObject_Call(f, pos, kw);
+  }
   tls_c_call = kPassedOn;
   tls_pause = pause;
   return r;
@@ -354,7 +358,11 @@ PyObject* py_call(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
   int pause = tls_pause;
   tls_pause = 0;
-  PyObject* r = probed_call(f, pos, kw);
+  PyObject* r;
+  {
+    ProgramScope program;
+    r = probed_call(f, pos, kw);
+  }
   tls_pause = pause;
   return r;
 }

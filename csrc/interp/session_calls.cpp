@@ -518,7 +518,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       return take_replaced(s, result);
     } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
       PyObject* found = PyDict_GetItemWithError(first, rest[0]);
-      if (found != nullptr && found == result && PyUnicode_CheckExact(rest[0]) && counter_read(s, first, rest[0], found))
+      if (found != nullptr && found == result && counter_read(s, first, rest[0], found))
         return take_replaced(s, result);
       read_dict(s, first, rest[0], found);
     }

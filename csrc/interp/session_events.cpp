@@ -328,7 +328,7 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
     ErrorGuard error;
     PyObject* now = result;
     if (!PyDict_CheckExact(obj) && plain_key(key)) now = PyDict_GetItemWithError(obj, key);
-    if (result != nullptr && now == result && !keyed && PyUnicode_CheckExact(key) && counter_read(s, obj, key, result))
+    if (result != nullptr && now == result && !keyed && plain_key(key) && counter_read(s, obj, key, result))
       return take_replaced(s, result);
     read_dict(s, obj, key, now);
   }

@@ -215,8 +215,10 @@ void read_frame(Session* s, PyObject* frame);
 // A key of an outside dict was read; `now` is what is there, or nullptr.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now);
 // Where a number is: at a key of a dict, or in a cell (key == nullptr).
+// Equal keys have one number; nullptr is a cell's key.
+uintptr_t key_number(PyObject* key);
 inline Triple place_of_number(PyObject* holder, PyObject* key) {
-  return Triple{reinterpret_cast<uintptr_t>(holder), reinterpret_cast<uintptr_t>(key), 0};
+  return Triple{reinterpret_cast<uintptr_t>(holder), key_number(key), 0};
 }
 // Whether the code that runs now is one that reads and stores this name.
 bool counts_here(PyObject* name);

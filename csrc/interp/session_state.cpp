@@ -28,6 +28,19 @@ bool plain_key(PyObject* k) {
   return is_leaf(k) || PyType_Check(k) || PyFunction_Check(k);
 }
 
+uintptr_t key_number(PyObject* key) {
+  if (key == nullptr) return 0;
+  if (PyTuple_CheckExact(key)) {
+    uintptr_t number = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) number = number * 1000003u ^ key_number(PyTuple_GET_ITEM(key, i));
+    return number;
+  }
+  // Two keys that have one number are two places that vary, which costs no more than a number that is an input.
+  if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyBool_Check(key) || PyFloat_CheckExact(key))
+    return static_cast<uintptr_t>(PyObject_Hash(key));
+  return reinterpret_cast<uintptr_t>(key);
+}
+
 void fail(Session* s, const char* where) {
   // An exception may be set: it is the reason.
   PyObject *type, *value, *tb;
@@ -441,7 +454,7 @@ Triple counter_key(PyCodeObject* code, PyObject* name) {
 
 // Whether the code that runs now, or its original, is one that stores this name too.
 bool counts_here(PyObject* name) {
-  if (g_counters.empty()) return false;
+  if (g_counters.empty() || !PyUnicode_CheckExact(name)) return false;
   PyFrameObject* frame = PyEval_GetFrame();
   if (frame == nullptr) return false;
   PyCodeObject* code = PyFrame_GetCode(frame);

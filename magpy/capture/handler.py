@@ -311,7 +311,7 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder.depth:
             return _interp.fresh(value)
-        if key is None:
+        if type(holder) is types.CellType:
             own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
         elif isinstance(holder, type):
             own = recorder.track(class_number, (OutsideRef(holder), key), {}, value)

@@ -477,9 +477,9 @@ PIECES = {
     ),
     "gc": Piece(
         "gc = collections.Counter('ab')",
-        {"I": 'gc["a"] | sum(gc.values())', "DI": "gc"},
-        'gc["a"] += 1 | gc[$S] += $I | gc.update($S)',
-        'gc["a"] += 1 | gc.clear() | gc["q"] = 1',
+        {"I": 'gc["a"] | gc[1] | sum(gc.values())', "DI": "gc"},
+        'gc["a"] += 1 | gc[$S] += $I | gc[$I] += 1 | gc[1] += $I | gc.update($S)',
+        'gc["a"] += 1 | gc[1] += 1 | gc.clear() | gc["q"] = 1 | gc[0] = $f',
     ),
     "gdd": Piece(
         "gdd = collections.defaultdict(list)",

@@ -15,6 +15,7 @@ import threading
 import warnings
 import weakref
 
+import pytest
 import torch
 from torch import nn
 
@@ -950,6 +951,45 @@ def test_several_counters_of_one_object_are_inputs():
         assert torch.equal(compiled(x), x * (14.0 + 2 * i))
     assert (magpy.stats(compiled).captures, magpy.stats(compiled).hits) == (1, 3)
     assert vars(s) == {"n": 9, "m": 20.0}
+
+
+@pytest.mark.parametrize(
+    "key", ["k", "".join(["k", "ey"]), 0, 1000, -1, True, None, 2.5, (1, "a"), (), b"k"]
+)
+@pytest.mark.parametrize("kind", [dict, collections.Counter, collections.OrderedDict])
+def test_counters_under_any_key_are_inputs(kind, key):
+    counts = kind({key: 0, "other": 3})
+
+    def f(t):
+        counts[key] += 1
+        return t * counts[key]
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(8):
+        assert torch.equal(compiled(x), x * (i + 1))
+    assert (magpy.stats(compiled).captures, magpy.stats(compiled).hits) in [(1, 7), (2, 6)]
+    assert counts == {key: 8, "other": 3}
+
+
+def test_equal_keys_of_other_types_and_objects_are_one_counter():
+    counts = {True: 0, "a1": 0, 70000: 0}
+
+    def f(t, n, name, large):
+        counts[n] += 1
+        counts[name] += 1
+        counts[large] += 1
+        return t * counts[1] + counts["a1"]
+
+    compiled, eager = magpy.compile(f, backend="eager", dynamic=False), f
+    for n in (1, True, 1.0, 1, True, 1.0):
+        given = x, n, "".join(["a", "1"]), int("70000")
+        before = dict(counts)
+        result = compiled(*given)
+        after = dict(counts)
+        counts.update(before)
+        assert torch.equal(result, eager(*given))
+        assert after == counts == dict.fromkeys([True, "a1", 70000], before[1] + 1)
+        assert list(map(type, counts)) == [bool, str, int]
 
 
 def test_warnings_of_a_backend_are_not_the_programs():

@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 
 import abc
 import array
+import collections
 import contextlib
 import contextvars
 import dataclasses
@@ -25,6 +26,7 @@ import threading
 import time
 import tracemalloc
 import types
+import typing
 import uuid
 import warnings
 
@@ -697,6 +699,59 @@ def the_bases_of_a_class_are_assigned(compile):
     for bases in ((A,), (A,), (B,), (A,), (B,)):
         C.__bases__ = bases
         yield f(x)
+
+
+def _callers():
+    """Names of the functions that run, the innermost first, up to the program's `f`."""
+    names, frame = [], sys._getframe(1)
+    while frame.f_code.co_name != "f":
+        names.append(f"{frame.f_globals['__name__']}:{frame.f_code.co_name}")
+        frame = frame.f_back
+    return names
+
+
+@case(CASES)
+def callers_of_what_c_functions_call_back(compile):
+    seen = []
+
+    class Root(abc.ABC):  # noqa: B024 - only asked
+        pass
+
+    class Base(Root):
+        @classmethod
+        def __subclasshook__(cls, other):
+            seen.append(_callers())
+            return NotImplemented
+
+    def f(t):
+        class Own:
+            pass
+
+        return t + 1, isinstance(Own(), Root)
+
+    f = compile(f)
+    for _ in range(3):
+        yield f(x), seen
+
+
+@case(CASES, refused="a hook of a protocol reads what its class registers")
+def protocols_ask_who_calls_them(compile):
+    """`typing` lets a class that is no runtime protocol be asked by `abc` only."""
+
+    class Sized(collections.abc.Sized, typing.Protocol):
+        def other(self): ...
+
+    def f(t, v):
+        return t + 1, isinstance(v, collections.abc.Sized)
+
+    f = compile(f)
+    for _ in range(2):
+
+        class Own:
+            pass
+
+        for _ in range(3):
+            yield f(x, Own())
 
 
 @case(CASES, refused="once the callback looks past the call")
