@@ -334,6 +334,12 @@ PyObject* probe_merge(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
+// (anything): what is being handled is raised again.
+PyObject* probe_handled(PyObject*, Args, size_t, PyObject*) {
+  if (active()) on_handled();
+  Py_RETURN_NONE;
+}
+
 // (anything): the items are taken over.
 PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
   tls_c_call = kPassedOn;
@@ -794,6 +800,7 @@ struct {
     {"probe_touch_with", probe_touch<Touch::kWith>},
     {"probe_match_class", probe_match_class},
     {"probe_merge", probe_merge},
+    {"probe_handled", probe_handled},
     {"probe_merged", probe_merged},
     {"probe_iter", probe_iter},
     {"probe_next", probe_next},

@@ -88,6 +88,8 @@ void on_contains(PyObject* container, PyObject* item, int outcome);
 // The interpreter is about to look into obj as a whole (pre): iteration start, unpacking, extending a list/set/dict from it, matching it,
 // formatting it, `with` it, comparing it.
 enum class Touch { kIter, kUnpack, kExtend, kMatch, kFormat, kWith, kCompare };
+// The exception that is being handled is asked for.
+void on_handled();
 void on_touch(PyObject* obj, Touch how);
 // An element of a set or a key of a dict is about to be hashed and compared with what is there (pre).
 void on_hashed(PyObject* key);

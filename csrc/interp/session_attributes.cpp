@@ -292,6 +292,12 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));  // is it a descriptor, and one that comes first?
   if (!outside_object(s, obj)) {
+    static PyObject* const str_context = PyUnicode_InternFromString("__context__");
+    if (name == str_context && PyExceptionInstance_Check(obj)) {
+      // It was raised while this one was being handled: by the call or by its caller.
+      PyObject* r = ask(s, "handles", value == nullptr ? Py_None : value);
+      Py_XDECREF(r);
+    }
     if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
     return;
   }

@@ -335,6 +335,15 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   return result;
 }
 
+void on_handled() {
+  Session* s = tls_session;
+  ++s->events;
+  PyObject* error = PyErr_GetHandledException();
+  PyObject* r = ask(s, "handles", error == nullptr ? Py_None : error);
+  Py_XDECREF(r);
+  Py_XDECREF(error);
+}
+
 // obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's own method is watched.
 static bool copies(PyObject* obj) {
   if (PyDict_Check(obj) || PyList_Check(obj) || is_deque(obj) || is_tensor(obj)) return false;

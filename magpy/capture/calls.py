@@ -14,6 +14,7 @@ import enum
 import gc
 import random
 import re
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -379,6 +380,12 @@ def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return result
 
 
+def handled(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Asks which exception is being handled."""
+    h.handles(sys.exception())
+    return f(*args, **kwargs)
+
+
 def collector(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The garbage collector is asked or switched."""
     if f is gc.isenabled:
@@ -600,6 +607,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.OVERRIDES: overrides,
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
+    Effect.HANDLED: handled,
     Effect.TRANSFORM: transform,
     Effect.TRANSFORM_READ: transform_read,
     Effect.CHECKPOINT: checkpoint,

@@ -14,6 +14,7 @@ import copy
 import functools
 import gc
 import operator
+import sys
 import types
 import warnings
 from collections.abc import Callable
@@ -93,6 +94,9 @@ class Handler:
         # What the run has taken and not given back.
         self.locks: list[Any] = []
         self.refusal: Refusal | None = None
+        self.recorder.is_rewritten = self._is_rewritten
+        # What the caller handles while the call runs.
+        self.callers_error = sys.exception()
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
@@ -183,6 +187,13 @@ class Handler:
         """The program looks at a frame that was there before the call."""
         self.refuse("the frame of a caller is looked at")
 
+    def handles(self, error: BaseException | None) -> None:
+        """The program asks which exception is being handled: one of its own, or its caller's."""
+        if error is self.callers_error is not None:
+            self.refuse("the exception that the caller handles is looked at")
+        elif error is None:
+            calls.again(self, sys.exception, ())
+
     def proxied(self, proxy: Any) -> None:
         """The dict behind a mapping proxy is looked into."""
         for d in gc.get_referents(proxy):
@@ -236,13 +247,12 @@ class Handler:
         Args:
             where: the place to name where that of the read is not known.
         """
-        bytearrays = [obj for obj, *_ in self.session.containers() if isinstance(obj, bytearray)]
-        read = [obj for obj, _ in (*self.arrays, *self.opaque)] + bytearrays
+        read = self._buffers()
         if not read or self.refusal is not None:
             return
         record = self.recorder.record
         written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
-        for obj in read:
+        for obj, _ in read:
             place = memory.of_buffer(obj)
             if any(memory.meet(place, w) for w in written):
                 self.refusal = Refusal(
@@ -251,6 +261,40 @@ class Handler:
                     self.sites.get(id(obj), where),
                 )
                 return
+            for own, site in self.recorder.views:
+                if memory.meet(place, own):
+                    reason = (
+                        f"a tensor has the memory of a view of a {type(obj).__name__} from outside"
+                    )
+                    remedy = "Give the operation the object itself, and take a view of the tensor"
+                    self.refusal = Refusal(reason, site, remedy)
+                    return
+
+    def _buffers(self) -> list[tuple[Any, Callable[[], bool]]]:
+        """The buffers from outside that were read; tells of each whether it was changed since."""
+
+        def array_changed(array: Any, form: Any) -> bool:
+            return bool(memory.form_of(array) != form)
+
+        def object_changed(obj: Any, picture: Any) -> bool:
+            return not opaque.same(opaque.picture(obj), picture)
+
+        def bytes_changed(obj: bytearray, before: bytearray) -> bool:
+            return obj != before
+
+        found = [(obj, functools.partial(array_changed, obj, form)) for obj, form in self.arrays]
+        found += [(obj, functools.partial(object_changed, obj, was)) for obj, was in self.opaque]
+        for obj, before, *_ in self.session.containers():
+            if isinstance(obj, bytearray):
+                found.append((obj, functools.partial(bytes_changed, obj, before)))
+        return list(found)
+
+    def _is_rewritten(self, place: Any) -> bool:
+        """Whether a buffer from outside with some of these bytes is not as it was at first."""
+        return any(
+            memory.meet(place, memory.of_buffer(obj)) and is_changed()
+            for obj, is_changed in self._buffers()
+        )
 
     def finish_contexts(self, builder: Builder) -> None:
         """Notes the context variables that the run has left changed."""

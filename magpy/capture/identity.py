@@ -86,6 +86,13 @@ class Identity:
         self._memory[address] = (number, [*users, weakref.ref(tensor)])
         return number
 
+    def alive(self, number: int) -> bool:
+        """Whether a tensor with this memory is alive."""
+        return any(
+            self.merged(n) == self.merged(number) and any(ref() is not None for ref in users)
+            for n, users in self._memory.values()
+        )
+
     def merged(self, number: int) -> int:
         """The number that a memory has now."""
         while number in self._merged:

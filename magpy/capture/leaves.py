@@ -72,6 +72,7 @@ class Effect(Enum):
     COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
+    HANDLED = auto()  # asks which exception is being handled, which may be the caller's
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
     TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
     TRANSFORM_READ = auto()  # asks which transforms are active
@@ -137,9 +138,10 @@ _LOCK = {
         """
     ),
 }
+_HANDLED = {"sys": _names("exc_info exception")}
 _COMPUTES = {
     "posix": _names("fspath _path_normpath _path_splitroot _path_splitroot_ex"),
-    "sys": _names("_getframe exc_info exception getrefcount getsizeof intern _current_frames"),
+    "sys": _names("_getframe getrefcount getsizeof intern _current_frames"),
     "_locale": _names("strcoll strxfrm"),
     "_imp": _names(
         """
@@ -618,6 +620,7 @@ _BY_HOME = (
     (_REFUSED, Effect.REFUSE),
     (_CONTEXT, Effect.CONTEXT),
     (_ZONED, Effect.ZONED),
+    (_HANDLED, Effect.HANDLED),
 )
 
 

@@ -32,6 +32,15 @@ def of_buffer(obj: Any) -> Range | None:
     return low, high + obj.itemsize
 
 
+def owner_of(buffer: Any) -> Any:
+    """What the memory of an array or of a view belongs to, as far as Python can tell."""
+    while True:
+        base = buffer.base if isinstance(buffer, np.ndarray) else getattr(buffer, "obj", None)
+        if base is None or not isinstance(buffer, (np.ndarray, memoryview)):
+            return buffer
+        buffer = base
+
+
 def form_of(array: Any) -> tuple[Any, ...]:
     """All that an array holds, as values; what a subclass overrides is not asked."""
     plain = np.asarray(array)

@@ -438,6 +438,16 @@ DROPPED: Final = frozenset(OP[name] for name in ("PRECALL", "KW_NAMES") if name 
 """Instructions whose work the replacement of the CALL after them does."""
 
 
+# ---- exceptions ----
+
+
+@_rewrite("RAISE_VARARGS")
+def _raise(arg: int) -> list[Item]:
+    """A bare `raise` raises what is being handled, which may be the caller's."""
+    items = [] if arg else _perform("handled", 0, 0, pop=True)
+    return [*items, _i("RAISE_VARARGS", arg)]
+
+
 # ---- text ----
 
 if VERSION >= (3, 13):

@@ -124,6 +124,8 @@ class Recorder(Values, TorchFunctionMode):
         self.below = Below(session)
         #: The addresses of buffers from outside that operations have written to.
         self.buffers: list[Range | None] = []
+        #: Those that tensors show which may have been made of a view of a buffer from outside.
+        self.views: list[tuple[Range | None, str]] = []
         self.transforms = Transforms()
         self.settings = Settings()
         self._start = current_modes()
@@ -387,6 +389,7 @@ class Recorder(Values, TorchFunctionMode):
             self._data_is_assigned(*args[:2])
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
+        self._as_they_were(self._shared.outside(plan))
         return plan
 
     def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
@@ -627,8 +630,22 @@ class Recorder(Values, TorchFunctionMode):
     def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
         """The arguments of an operation whose result may have the memory of one of them."""
         found = self._shared.in_result(plan, result, self._is_outside)
-        self._on_host = self._on_host or found is not plan
+        if found is not plan:
+            self._on_host = True
+            self._as_they_were(self._shared.taken)
         return found
+
+    def _as_they_were(self, places: list[Any]) -> None:
+        """Buffers from outside that tensors show hold what they held when the run began.
+
+        What Python writes to them is written when the operations are over.
+
+        Raises:
+            Refusal: one of them does not.
+        """
+        for place in places:
+            if self.is_rewritten(place):
+                raise refuse("a buffer from outside is changed before an operation reads it")
 
     @staticmethod
     def _written_unseen(func: Any, args: Any, kwargs: Any, flags: int) -> frozenset[Var]:
@@ -980,6 +997,7 @@ class Recorder(Values, TorchFunctionMode):
         through = {v for v in record.inputs if record.storages.get(v) in written}
         record.mutated = self.tensors.dirty() | through
         self.buffers = self._shared.among(written)
+        self.views = self._shared.seen(written)
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
@@ -1005,7 +1023,7 @@ class Recorder(Values, TorchFunctionMode):
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
-        self._is_outside = bool
+        self._is_outside = self.is_rewritten = bool
         self._follower = None
         self.tensors.end()
 

@@ -17,8 +17,11 @@ from magpy.capture.trees import rebuilt, tensors, variables
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal
 
-# The tuple that tells of it, the tensor, and the argument of sys.getrefcount.
-_HELD_BY_A_TENSOR = 3
+# The tuple that tells of it, a variable, the tensor, and the arguments of `_kept` and of
+# sys.getrefcount.
+_HELD_BY_A_TENSOR = 5
+# The array, a variable and the argument.
+_HELD_BY_AN_ARRAY = 3
 
 
 class Shared:
@@ -34,10 +37,16 @@ class Shared:
         self._held: dict[int, tuple[Any, bytes, str]] = {}
         # The memories of tensors that have that of a buffer from outside, with its addresses.
         self._outside: list[tuple[int, memory.Range | None]] = []
+        #: The addresses of those among them that the operation at hand was given.
+        self.taken: list[memory.Range | None] = []
+        # The memories of tensors that have that of a buffer which seems to be the run's own, with
+        # its addresses, and where it was given.
+        self._own: list[tuple[int, memory.Range | None, str]] = []
 
     def begin(self) -> None:
         """Another operation is at hand."""
         self._given.clear()
+        self.taken.clear()
 
     def give(self, buffer: Any) -> None:
         """A buffer, perhaps, that cannot be copied is among the arguments."""
@@ -62,7 +71,8 @@ class Shared:
             outside: whether an object existed before the call.
 
         Raises:
-            Refusal: the buffer is the run's own, and cannot be copied.
+            Refusal: the buffer is the run's own, and cannot be copied; or it has that memory in
+                common with another tensor that is alive.
         """
         if not self._given:
             return plan
@@ -75,14 +85,31 @@ class Shared:
                     continue
                 if outside(v):
                     self._outside.append((self._tensors.memory_of(t), place))
+                    self.taken.append(place)
                     places[id(copy)] = OutsideRef(v)
                 elif copy is v:
                     raise refuse(f"a tensor shares memory with a {type(v).__name__} of the call")
                 else:
+                    self._becomes_own(v, place)
                     places[id(copy)] = Fresh(copy)
-                    self._held[self._tensors.memory_of(t)] = v, bytes(copy), where_text(5)
+                    number, where = self._tensors.memory_of(t), where_text(5)
+                    self._own.append((number, place, where))
+                    self._held[number] = v, bytes(copy), where
         self._given.clear()
         return rebuilt(plan, lambda v: places.get(id(v), v)) if places else plan
+
+    def _becomes_own(self, buffer: Any, place: memory.Range | None) -> None:
+        """A tensor has the memory of a buffer of the run's: in later calls, that of a new copy."""
+        for number, (other, *_) in self._held.items():
+            if memory.meet(place, memory.of_buffer(other)) and self._tensors.alive(number):
+                raise refuse("two tensors share memory with an array of the call")
+
+    def outside(self, plan: Any) -> list[memory.Range | None]:
+        """The addresses of the buffers from outside whose memory tensors among arguments have."""
+        if not self._outside:
+            return []
+        storages = self._record.storages
+        return self.among({storages[v] for v in variables(plan) if v in storages})
 
     def written(self, targets: Any) -> None:
         """Tensors among the arguments are written: nothing else may look at the array.
@@ -95,10 +122,13 @@ class Shared:
         if not self._held:
             return
         for var in variables(targets):
-            shared = self._held.pop(self._record.storages.get(var, 0), None)
-            if shared is not None and sys.getrefcount(shared[0]) > _HELD_BY_A_TENSOR:
+            held = self._held.pop(self._record.storages.get(var, 0), None)
+            if held is None:
+                continue
+            array = held[0]
+            if _kept(array):
                 raise Refusal(
-                    "a tensor is changed that shares memory with an array of the call", shared[2]
+                    "a tensor is changed that shares memory with an array of the call", held[2]
                 )
 
     def among(self, memories: set[int]) -> list[memory.Range | None]:
@@ -106,9 +136,37 @@ class Shared:
         held = [(self._tensors.merged(number), place) for number, place in self._outside]
         return [place for number, place in held if number in memories or 0 in memories]
 
+    def seen(self, written: set[int]) -> list[tuple[memory.Range | None, str]]:
+        """Where buffers that seem to be the run's own are which tensors show or write, at its end.
+
+        Args:
+            written: the memories that operations write to.
+        """
+        return [
+            (place, where)
+            for number, place, where in self._own
+            if self._tensors.alive(number) or self._tensors.merged(number) in written
+        ]
+
     def end(self) -> Refusal | None:
-        """A refusal if an array was changed; lets go of all."""
-        changed = [where for array, before, where in self._held.values() if bytes(array) != before]
+        """A refusal if an array was changed, or lives on beside a tensor; lets go of all."""
+        refusal = None
+        for number, (array, before, where) in self._held.items():
+            if bytes(array) != before:
+                reason = "an array of the call is changed that shares memory with a tensor"
+            elif self._tensors.alive(number) and _kept(array):
+                reason = "an array of the call is kept that shares memory with a tensor"
+            else:
+                continue
+            refusal = refusal or Refusal(reason, where)
         self._held.clear()
-        reason = "an array of the call is changed that shares memory with a tensor"
-        return Refusal(reason, changed[0]) if changed else None
+        return refusal
+
+
+def _kept(array: Any) -> bool:
+    """Whether something holds an array, or what owns its memory, beside the tensor made of it."""
+    owner = memory.owner_of(array)
+    if owner is not array and sys.getrefcount(owner) > _HELD_BY_AN_ARRAY:
+        return True
+    del owner
+    return sys.getrefcount(array) > _HELD_BY_A_TENSOR

@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import keyword
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -24,7 +24,7 @@ from magpy.capture.leaves import unbound
 from magpy.capture.placed import operation
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
-from magpy.capture.trees import Sizes
+from magpy.capture.trees import Sizes, leaves
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment, memories, swaps_data
 from magpy.mock.spec import Const, New, Outside, Spec, Value
@@ -48,6 +48,17 @@ _TESTS = {
     "meta": support.same_meta,
     "sized": support.same_sized,
 }
+
+
+def _generators(step: OpStep | HostStep) -> Iterator[Any]:
+    """The generators of random numbers from outside that a step draws from."""
+    if isinstance(step, HostStep) and step.owner is not None:
+        yield step.owner
+    if step.random:
+        for v in leaves((step.args, step.kwargs)):
+            given = v.obj if isinstance(v, OutsideRef) else v
+            if isinstance(given, torch.Generator):
+                yield given
 
 
 class Code:
@@ -571,9 +582,10 @@ class Code:
         mutated = ", ".join(self.outside(inputs[v]) for v in copied)
         swaps = "".join(f"{self.outside(inputs[v])}, " for v in sorted(swapped) if v in inputs)
         owners = {
-            id(s.owner): s.owner
+            id(owner): owner
             for s in c.record.steps
-            if isinstance(s, HostStep) and s.owner is not None
+            if isinstance(s, (OpStep, HostStep))
+            for owner in _generators(s)
         }
         generators = "(" + "".join(f"{self.outside(o)}, " for o in owners.values()) + ")"
         backward = any(

@@ -8,7 +8,7 @@ by magpy/runtime/entry.py.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,6 +114,39 @@ def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:
     return found
 
 
+def array_memories(steps: Iterable[Step], storages: dict[Var, int]) -> dict[Var, set[int]]:
+    """The memories that each array of the run may have, of the tensors that it comes of or became.
+
+    Whether numpy gave a view or a copy is not asked: at worst the graph is cut once more.
+    """
+    first: dict[Var, Var] = {}  # an array, and one that may share memory with it
+    held: dict[Var, set[int]] = {}
+
+    def root(v: Var) -> Var:
+        while first[v] != v:
+            first[v] = v = first[first[v]]
+        return v
+
+    for step in steps:
+        if not isinstance(step, (OpStep, HostStep)):
+            continue
+        around: set[Var] = set()
+        collect((step.args, step.kwargs), around)
+        if isinstance(step, HostStep) and step.kind == "bind_array":
+            assert step.result is not None
+            first[step.result], held[step.result] = step.result, set()
+            around.add(step.result)
+        together = {root(v) for v in around if v in first}
+        if together:
+            around.update(v for _, v in step.outs)
+            kept, *others = together
+            for v in others:
+                first[v] = kept
+                held[kept] |= held.pop(v)
+            held[kept].update(storages[v] for v in around if v in storages)
+    return {v: held[root(v)] for v in first}
+
+
 def swaps_data(step: Step) -> bool:
     """Whether a step assigns `Tensor.data`: the tensor has other memory from there on."""
     return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
@@ -136,6 +169,7 @@ class _Hoist:
         self.steps = steps
         self.start = start
         self.storages = storages
+        self.arrays = array_memories(steps, storages)
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, set[int]] = {}
         self.needed = needed
@@ -192,6 +226,7 @@ class _Hoist:
             collect((s.args, s.kwargs), variables)
             memory.update(self.storages.get(v, 0) for v in variables)
             for v in variables:
+                memory |= self.arrays.get(v, set())
                 i = self.maker.get(v)
                 if i in self.hoisted:
                     memory |= self.hoisted[i]
@@ -301,8 +336,9 @@ class _Hoist:
 class _Schedule:
     """Lets host steps wait until an operation needs them: they cut the graph late and rarely."""
 
-    def __init__(self, storages: dict[Var, int]) -> None:
+    def __init__(self, storages: dict[Var, int], arrays: dict[Var, set[int]]) -> None:
         self.storages = storages
+        self.arrays = arrays
         #: What runs a graph, and the settings of torch's that it runs under.
         self.kind: tuple[Any, ...] = ("graph", ())
         self.runs: list[Any] = []
@@ -342,6 +378,7 @@ class _Schedule:
         collect((step.args, step.kwargs), found)
         self.waiting.append(step)
         self.read |= {self.storages[v] for v in found if v in self.storages}
+        self.read.update(*(self.arrays[v] for v in found if v in self.arrays))
         self.blocked |= {v for _, v in step.outs}
         self.draws = self.draws or step.random
         if step.result is not None:
@@ -479,12 +516,13 @@ def _seen_leaves(
 def _schedule(
     steps: list[Step],
     storages: dict[Var, int],
+    arrays: dict[Var, set[int]],
     types: dict[Var, type] | None,
     numbers: Certain | None,
     start: TorchModes,
     needed: set[Var],
 ) -> list[Any]:
-    schedule = _Schedule(storages)
+    schedule = _Schedule(storages, arrays)
     leaves = set() if types is None else _seen_leaves(steps, needed, start, types)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None
@@ -638,7 +676,7 @@ def cut(
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {}, types, numbers, start, needed)
+    runs = _schedule(steps, storages or {}, hoist.arrays, types, numbers, start, needed)
     modes = start
     plan = Plan(prelude=prelude)
     for item, live in zip(runs, _live(runs, needed), strict=True):

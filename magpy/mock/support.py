@@ -357,7 +357,8 @@ def undo(saved: Any) -> Any:
         for t, form, copy in copies:
             if form is not None and form != _form(t):
                 t.as_strided_(*form)
-            _once(t).copy_(copy)
+            # A sparse tensor's `detach` has indices and values of its own.
+            (t if form is None else _once(t)).copy_(copy)
         for t, grad, copy in grads:
             if t.grad is not grad:  # of another size than the tensor has by now, it stays
                 t.grad = grad
