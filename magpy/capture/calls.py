@@ -290,6 +290,9 @@ def torch_state(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     """A function of `torch._C` that asks about torch's state, or changes it."""
     given = (*args, *kwargs.values())
     name = f.__name__
+    if f is torch.clear_autocast_cache:
+        h.recorder.clears_autocast_cache()
+        return f()
     if state_of_torch.is_effect(name):
         return effect_calls.effect(h, f, args, kwargs)
     h.session.rely_on((args, kwargs))

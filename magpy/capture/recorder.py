@@ -459,6 +459,25 @@ class Recorder(Values, TorchFunctionMode):
             self._modes = modes
             self.record.steps.append(ModeStep(modes))
 
+    def clears_autocast_cache(self) -> None:
+        """Autocast forgets the copies that it has made of parameters, as at the end of a context.
+
+        What has changed since then is copied anew. Operations between two clearings share copies,
+        under whatever modes they run.
+        """
+        last = next((s for s in reversed(self.record.steps) if not isinstance(s, ModeStep)), None)
+        if (
+            self.refusal is None
+            and not self.depth
+            and (last is not None and getattr(last, "func", None) is not torch.clear_autocast_cache)
+            and any(
+                enabled
+                for modes in (self._start, *_modes_of(self.record.steps))
+                for _, enabled, _ in modes.autocast
+            )
+        ):
+            self.add(OpStep(torch.clear_autocast_cache, (), {}, []))
+
     def _after(
         self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
     ) -> Any:
@@ -1044,6 +1063,11 @@ _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
 def _is_leaf(tensor: torch.Tensor) -> bool:
     """Whether a tensor that an operation gave is a leaf of autograd's graph."""
     return tensor.requires_grad and tensor.grad_fn is None and not wrapped(tensor)
+
+
+def _modes_of(steps: list[Any]) -> list[TorchModes]:
+    """The modes that a run's operations were under."""
+    return [s.modes for s in steps if isinstance(s, ModeStep)]
 
 
 def _has_array(args: Any) -> bool:

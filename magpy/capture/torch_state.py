@@ -33,7 +33,7 @@ _COMPARED = _names(
     get_autocast_ipu_dtype get_autocast_xla_dtype set_autocast_enabled set_autocast_cpu_enabled
     set_autocast_ipu_enabled set_autocast_xla_enabled set_autocast_dtype set_autocast_cpu_dtype
     set_autocast_gpu_dtype set_autocast_ipu_dtype set_autocast_xla_dtype
-    set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting
+    set_autocast_cache_enabled autocast_increment_nesting
     autocast_decrement_nesting _is_any_autocast_enabled
     get_default_dtype _set_default_dtype _set_default_tensor_type
     _get_deterministic_algorithms _get_deterministic_algorithms_warn_only

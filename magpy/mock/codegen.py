@@ -616,11 +616,21 @@ class Code:
         if all(modes == start for modes in switched):
             return []
         nesting = "None"
-        if any((m.autocast, m.cache) != (start.autocast, start.cache) for m in switched):
+        if self._casts():
             nesting = "nesting"
-            before.append(f"nesting = {self.constant(support.autocast_nesting)}()")
+            before.append(f"nesting = {self.constant(support.begin_autocast)}()")
         modes = self.constant(start)
-        return [f"{self.constant(support.restore_modes)}(error, {modes}, {nesting})"]
+        lines = [f"{self.constant(support.restore_modes)}(error, {modes}, {nesting})"]
+        return [*lines, "nesting = None"] if self._casts() else lines
+
+    def _casts(self) -> bool:
+        """Whether graphs switch autocast."""
+        start = self.capture.start_modes
+        return any(
+            (s.modes.autocast, s.modes.cache) != (start.autocast, start.cache)
+            for s in self.capture.record.steps
+            if isinstance(s, ModeStep)
+        )
 
     def _assemble(self, calls: list[str], result: str) -> tuple[Any, str]:
         c = self.capture
@@ -641,6 +651,8 @@ class Code:
         body = [*head, *self._read.values(), "saved = ()"]
         restore = self._restore(body)
         body.append("try:")
+        if self._casts():
+            self.lines += [f"{self.constant(support.end_autocast)}()", "nesting = None"]
         body.extend("    " + line for line in (self.lines or ["pass"]))
         body.append("except Exception as error:")
         body.extend("    " + line for line in restore)
@@ -648,6 +660,10 @@ class Code:
         if restore:
             body.append("except BaseException as error:")
             body.extend("    " + line for line in [*restore, "raise"])
+        if self._casts():
+            body.append("finally:")
+            leave = self.constant(support.leave_autocast)
+            body.append(f"    if nesting is not None: {leave}(nesting)")
         body.extend(calls)
         if c.raised_at is None:
             body.append(f"return {result}")

@@ -222,6 +222,30 @@ def autocast_nesting() -> int:
     return int(torch.autocast_decrement_nesting())
 
 
+def begin_autocast() -> int:
+    """Keeps autocast's copies of parameters from one of an entry's graphs to the next.
+
+    Autocast forgets them at the end of its outermost context; the graphs enter and leave contexts
+    where the program stays in one, and clear them where the program does
+    (https://docs.pytorch.org/docs/stable/amp.html).
+
+    Returns: how many autocast contexts the thread is in.
+    """
+    return int(torch.autocast_increment_nesting()) - 1
+
+
+def end_autocast() -> None:
+    """Ends what `begin_autocast` began, where the entry has come to its end."""
+    torch.autocast_decrement_nesting()
+
+
+def leave_autocast(nesting: int) -> None:
+    """Leaves the autocast contexts that an entry is in; `nesting` is what `begin_autocast` gave."""
+    for _ in range(autocast_nesting() - nesting):
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+
+
 def _open_inference_modes(error: BaseException) -> list[Any]:
     """The contexts that a graph had entered, which end with what holds them: a frame, or torch.fx.
 
@@ -242,7 +266,7 @@ def restore_modes(error: BaseException, modes: TorchModes, nesting: int | None) 
     Args:
         error: what left it.
         modes: how the modes were when it began.
-        nesting: what `autocast_nesting` was then; None if autocast is not switched.
+        nesting: the contexts of autocast that it was in then; None if autocast is not switched.
     """
     for context in _open_inference_modes(error):
         context.__exit__(None, None, None)
@@ -254,9 +278,7 @@ def restore_modes(error: BaseException, modes: TorchModes, nesting: int | None) 
         torch.set_autocast_enabled(device, enabled)
         torch.set_autocast_dtype(device, dtype)
     torch.set_autocast_cache_enabled(modes.cache)
-    for _ in range(autocast_nesting() - nesting):
-        if torch.autocast_decrement_nesting() == 0:
-            torch.clear_autocast_cache()
+    leave_autocast(nesting)
 
 
 def under(modes: TorchModes, func: Callable[..., Any]) -> Callable[..., Any]:
