@@ -545,7 +545,9 @@ void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObjec
   Session* s = tls_session;
   (void)kwnames;
   if (PyFunction_Check(f) || PyMethod_Check(f)) return;
+  const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
   ErrorGuard error;
+  if (warning) Py_XDECREF(ask(s, "warning_raised", f));
   if (classify(s, f, nullptr) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
     PyObject* name = Py_NewRef(args[1]);
     PyUnicode_InternInPlace(&name);

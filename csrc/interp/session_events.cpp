@@ -517,8 +517,10 @@ bool on_identity(PyObject* a, PyObject* b) {
 
 void on_raised(PyObject* a, PyObject* b) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
+  if (s->tracked->empty() && !warning) return;
   ErrorGuard error;
+  if (warning) Py_XDECREF(ask(s, "warning_raised", a));
   for (PyObject* v : {a, b})
     if (v != nullptr && !is_tensor(v)) rely_on(s, v);
 }

@@ -194,6 +194,11 @@ class Handler:
         elif error is None:
             calls.again(self, sys.exception, ())
 
+    def warning_raised(self, f: Any) -> None:
+        """C code raises a warning, which the filters of another call may let pass."""
+        if not attribution.is_warning(f):  # what these do is guarded
+            self.refuse("the filters of warnings make an error of one that C code gives")
+
     def proxied(self, proxy: Any) -> None:
         """The dict behind a mapping proxy is looked into."""
         for d in gc.get_referents(proxy):

@@ -8,6 +8,7 @@ Called by magpy/capture/recorder.py, which calls operations so, and by generated
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -58,16 +59,31 @@ class Operations:
         return call
 
 
-def operation(func: Callable[..., Any], site: Site) -> Callable[..., Any]:
-    """The operation, always called from there."""
-    at_site = placed(_OPERATION, site)
+#: In place of a site: the program lets no warning be shown there.
+SILENT = object()
+_NOTHING_SHOWN = [("ignore", None, Warning, None, 0)]
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return at_site(func, args, kwargs)
+
+def operation(func: Callable[..., Any], site: Any) -> Callable[..., Any]:
+    """The operation, always called from a site, or `SILENT`."""
+    if site is SILENT:
+        # A new list of filters, and no word of it: what was shown before is still known.
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before, warnings.filters = warnings.filters, _NOTHING_SHOWN
+            try:
+                return func(*args, **kwargs)
+            finally:
+                warnings.filters = before
+
+    else:
+        at_site = placed(_OPERATION, site)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return at_site(func, args, kwargs)
 
     call.__name__ = f"warning_{getattr(func, '__name__', 'call')}"
     call.__module__ = __name__
     return call
 
 
-__all__ = ["Operations", "operation", "placed"]
+__all__ = ["SILENT", "Operations", "operation", "placed"]

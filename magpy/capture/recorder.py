@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -49,7 +50,7 @@ from magpy.capture.operations import (
     would_write,
 )
 from magpy.capture.overloads import by_class, dispatched, hears, not_taken
-from magpy.capture.placed import Operations
+from magpy.capture.placed import SILENT, Operations
 from magpy.capture.steps import (
     EffectStep,
     HostStep,
@@ -116,6 +117,7 @@ class Recorder(Values, TorchFunctionMode):
         self._reach: engine.Reach | None = None  # of the operation that is made now
         self._place: attribution.Site = ("", 0, "", {})  # where the program was then
         self._calls = Operations()
+        self._filters = warnings.filters
         self._warns = False  # the operation has
         #: The last warning of a C function, as an effect, and the session's count of events then.
         self.warned: tuple[EffectStep | None, int] = None, 0
@@ -146,7 +148,7 @@ class Recorder(Values, TorchFunctionMode):
         if self.depth or self.refusal is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
-            return func(*args, **(kwargs or {}))
+            return self._unrecorded(func, args, kwargs or {})
         _interp.pause()
         try:
             # torch tells a mode of a property's tensor even where no class hears of it.
@@ -160,6 +162,14 @@ class Recorder(Values, TorchFunctionMode):
             raise
         finally:
             _interp.resume()
+
+    def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs an operation that is not recorded, as if from the line of the program."""
+        try:
+            return self._calls.at(attribution.place_of(func))(func, args, kwargs)
+        except BaseException as e:
+            hide_frames(e)
+            raise
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -221,7 +231,7 @@ class Recorder(Values, TorchFunctionMode):
             self.fail(e)
         if self.refusal is not None:
             # Not where one is handled: it would be the context of what the operation raises.
-            return func(*args, **kwargs)
+            return self._unrecorded(func, args, kwargs)
         observer = self.observer
         observer.take()
         self._warns = False
@@ -541,8 +551,11 @@ class Recorder(Values, TorchFunctionMode):
         )
         return result
 
-    def _warning_site(self, name: str) -> attribution.Site | None:
-        """Where the program is, if the operation may warn."""
+    def _warning_site(self, name: str) -> Any:
+        """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""
+        filters = warnings.filters
+        if filters is not self._filters and filters and tuple(filters[0]) == _IGNORES_ALL:
+            return SILENT
         if self._warns:
             _HAVE_WARNED.add(name)
         return self._place if name in _HAVE_WARNED else None
@@ -703,6 +716,9 @@ class Recorder(Values, TorchFunctionMode):
             return
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             self.refusal = Refusal("memory ran out")
+            return
+        if isinstance(error, Warning):
+            self.refusal = refuse("the filters make an error of an operation's warning")
             return
         args, kwargs = plan
         mutates = would_write(func, accessor, kwargs)
@@ -1051,6 +1067,9 @@ class Recorder(Values, TorchFunctionMode):
         """Torch's modes when the run began."""
         return self._start
 
+
+# The filter of `warnings.simplefilter("ignore")`.
+_IGNORES_ALL = ("ignore", None, Warning, None, 0)
 
 # The names of operations that have warned: another time the interpreter may have found that it has
 # shown that already.

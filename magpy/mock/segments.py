@@ -218,6 +218,7 @@ class _Hoist:
             if (
                 s.random
                 or s.once
+                or s.site is not None  # warnings come in order, and once
                 or (s.mutates and s is not self.steps[k])
                 or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
             ):

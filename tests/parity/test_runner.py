@@ -63,7 +63,7 @@ class Needy(nn.Module):
     [
         ("os.abort()", {}),
         ("time.sleep(60)", {"timeout": 1.0}),
-        ("kept = [torch.ones(2**20) for _ in range(2**9)]", {"memory": 0.25}),
+        ("kept = [torch.ones(2**20) for _ in range(2**10)]", {"memory": 1.0}),
     ],
 )
 def test_a_change_that_ends_eager_is_skipped(

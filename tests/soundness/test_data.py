@@ -392,4 +392,46 @@ def shapes_that_an_operator_of_the_program_makes(compile):
         yield f(torch.tensor(values))
 
 
+@case(CASES)
+def generators_of_an_entry_that_is_left(compile):
+    held = torch.Generator().manual_seed(1)
+
+    def given(t, g):
+        r = torch.rand(1, generator=g)
+        return (r * 2).tolist() if (r + t).sum() > 0 else r.tolist()
+
+    def in_place(t, g):
+        b = torch.zeros(2)
+        b.normal_(generator=held)
+        return b * 2 if (b + t).sum() > 0 else b
+
+    def fits(t, g):
+        r = torch.rand(2, generator=held)
+        return (t[t > 0].view(2) * r).tolist()
+
+    g = torch.Generator().manual_seed(0)
+    for f in (given, in_place):
+        f = compile(f)
+        for v in (0.0, 0.0, -15.0, 0.0, -15.0):
+            yield f(torch.tensor(v), g), g.get_state(), held.get_state()
+    f = compile(fits)
+    for values in ([1.0, 1.0, -1.0], [1.0, 1.0, -2.0], [1.0, 1.0, 1.0], [1.0, -1.0, 1.0]):
+        yield attempt(f, torch.tensor(values), g), held.get_state()
+
+
+@case(CASES, compilers="AOTAutograd does not take sparse tensors")
+def sparse_tensors_of_an_entry_that_is_left(compile):
+    def f(s, t):
+        s.mul_(2)
+        return t * 2 if s.to_dense().sum() * t > 0 else t * 3
+
+    f = compile(f)
+    for s in (torch.eye(2).to_sparse(), torch.eye(2).to_sparse().coalesce()):
+        for v in (1.0, 1.0, -1.0, 1.0, -1.0):
+            yield f(s, torch.tensor(v)), s.to_dense(), s.is_coalesced()
+    s = torch.eye(2).to_sparse_csr()
+    for v in (1.0, 1.0, -1.0, 1.0, -1.0):
+        yield f(s, torch.tensor(v)), s.to_dense()
+
+
 test_data = check_all(CASES)

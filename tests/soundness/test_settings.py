@@ -293,7 +293,7 @@ def f(x):
 target = f
 def steps(f):
     for i in range(3):
-        yield attempt(f, torch.randn(100000))
+        yield attempt(f, torch.randn(1000))
 """,
     "anomaly_inside": """
 import torch

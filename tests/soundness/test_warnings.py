@@ -53,6 +53,31 @@ def of_the_program(x):
     return x + 1
 
 
+def ahead_of_a_value_of_data(x):
+    y = torch.range(0, 3) + x.sum()
+    return y * 2 if y.sum() > 0 else y
+
+
+def in_order_ahead_of_a_value_of_data(x):
+    first = x[None, None].T
+    y = torch.range(0, 3)
+    return first if y.sum() > 0 else y
+
+
+class Warns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + torch.range(0, 3).sum()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def below_a_function_of_the_programs(x):
+    return Warns.apply(x)
+
+
 PROGRAMS = [
     of_the_interpreter,
     of_a_function_of_torchs_in_python,
@@ -63,6 +88,9 @@ PROGRAMS = [
     of_two_lines,
     of_an_operation_that_raises,
     of_the_program,
+    ahead_of_a_value_of_data,
+    in_order_ahead_of_a_value_of_data,
+    below_a_function_of_the_programs,
 ]
 
 
@@ -106,6 +134,83 @@ def test_a_warning_is_shown_where_and_as_often_as_eager_shows_it(program, mode):
     assert shown(compiled, mode) == wanted
     if mode != "error":
         assert magpy.stats(compiled).hits == 4
+
+
+def silenced(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = x[None, None].T + torch.range(0, 3).sum()
+    return y
+
+
+def silenced_in_part(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = torch.range(0, 3)
+    return y * 2 if y.sum() + x.sum() > 0 else y + x[None, None].T.sum()
+
+
+def of_a_refused_call(x):
+    x.untyped_storage()
+    return x[None, None].T
+
+
+@pytest.mark.parametrize("mode", ["default", "always"])
+@pytest.mark.parametrize("program", [silenced, silenced_in_part, of_a_refused_call])
+def test_what_the_program_silences_is_silent(program, mode):
+    wanted = shown(program, mode)
+    found = shown(magpy.compile(program, backend="eager"), mode)
+    own = [[w for w in call if w[1] is not magpy.MagpyWarning] for call in found]
+    assert own == wanted
+    assert any(wanted) is (program is of_a_refused_call)
+
+
+def of_c(x):
+    return x + float((np.array([1.0]) / 0)[0] > 0)
+
+
+def caught(x):
+    try:
+        return x + torch.range(0, 3).sum()
+    except UserWarning:
+        return x
+
+
+@pytest.mark.parametrize("program", [of_a_factory, of_c, caught])
+def test_a_warning_that_is_an_error_in_one_call_is_none_in_the_next(program):
+    def results(f):
+        for mode in ("error", "ignore", "ignore"):
+            with warnings.catch_warnings():
+                warnings.simplefilter(mode)
+                try:
+                    yield f(torch.ones(2))
+                except Warning as warning:
+                    yield str(warning)
+
+    wanted = list(results(program))
+    found = list(results(magpy.compile(program, backend="eager")))
+    assert all(map(same, found, wanted))
+    assert not same(wanted[0], wanted[1])
+
+
+def test_filters_that_make_errors_later_are_not_looked_at():
+    compiled = magpy.compile(of_c, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = compiled(torch.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            of_c(torch.ones(2))
+        assert torch.equal(compiled(torch.ones(2)), wanted)
+
+
+def same(a, b):
+    return (
+        torch.equal(a, b)
+        if isinstance(a, torch.Tensor) and type(a) is type(b)
+        else a is b or a == b
+    )
 
 
 def test_a_function_that_shows_them_is_called_as_often():

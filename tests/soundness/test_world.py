@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import tracemalloc
 import types
 import typing
@@ -35,7 +36,7 @@ import torch
 
 import magpy
 from magpy.api import find
-from tests.soundness.worlds import case, check_all
+from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
 x = torch.arange(3.0)
@@ -708,6 +709,56 @@ def _callers():
         names.append(f"{frame.f_globals['__name__']}:{frame.f_code.co_name}")
         frame = frame.f_back
     return names
+
+
+def _below_handlers(f):
+    """What a function gives where its caller handles an exception, or none."""
+    for error in (None, KeyError, ValueError, None, KeyError):
+        if error is None:
+            yield attempt(f, x)
+            continue
+        try:
+            raise error
+        except error:
+            yield attempt(f, x)
+
+
+@case(CASES, refused="the exception that the caller handles is looked at")
+def exceptions_that_the_caller_handles(compile):
+    def asked(t):
+        return t + 1, sys.exc_info()[0]
+
+    def raised(t):
+        if t is not None:
+            raise  # noqa: PLE0704 - what the caller handles
+
+    def after_its_own(t):
+        with contextlib.suppress(KeyError):
+            {}[0]
+        return t + 1, repr(sys.exc_info()[1])
+
+    def in_its_own(t):
+        try:
+            raise IndexError
+        except IndexError:
+            return t + 1, traceback.format_exc().count("During handling"), sys.exc_info()[0]
+
+    for f in (asked, raised, after_its_own, in_its_own):
+        yield from _below_handlers(compile(f))
+
+
+@case(CASES)
+def exceptions_of_the_call_below_a_handler(compile):
+    def f(t):
+        try:
+            try:
+                raise IndexError
+            except IndexError:
+                raise
+        except IndexError:
+            return t + 1, sys.exc_info()[0]
+
+    yield from _below_handlers(compile(f))
 
 
 @case(CASES)

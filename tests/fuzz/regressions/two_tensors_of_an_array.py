@@ -1,4 +1,4 @@
-# eager: a tensor is changed that shares memory with an array of the call
+# eager: two tensors share memory with an array of the call
 import numpy as np
 import torch
 def f(which, x):
