@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import traceback
+import warnings
 
 import numpy as np
 import pytest
@@ -468,6 +469,21 @@ def test_an_operation_that_raises_for_its_data_after_a_change():
         # A call that has changed nothing before is left, and run eagerly instead.
         assert len(seen) == (3 if program is pick else 2)
     assert total == 3
+
+
+def test_filters_that_make_errors_later_are_not_looked_at():
+    def f(t):
+        return t + float((np.array([1.0]) / 0)[0] > 0)
+
+    compiled = magpy.compile(f, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = compiled(torch.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            f(torch.ones(2))
+        assert torch.equal(compiled(torch.ones(2)), wanted)
 
 
 def test_every_assumption_has_its_test():

@@ -193,18 +193,6 @@ def test_a_warning_that_is_an_error_in_one_call_is_none_in_the_next(program):
     assert not same(wanted[0], wanted[1])
 
 
-def test_filters_that_make_errors_later_are_not_looked_at():
-    compiled = magpy.compile(of_c, backend="eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wanted = compiled(torch.ones(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(RuntimeWarning):
-            of_c(torch.ones(2))
-        assert torch.equal(compiled(torch.ones(2)), wanted)
-
-
 def same(a, b):
     return (
         torch.equal(a, b)
