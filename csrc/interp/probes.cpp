@@ -51,6 +51,15 @@ PyObject* probe_global_load(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
+// (name): the name is about to be looked up, perhaps in vain.
+PyObject* probe_global_access(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) {
+    compat::Frame* f = caller();
+    on_global_access(f->f_globals, f->f_builtins, a[0]);
+  }
+  Py_RETURN_NONE;
+}
+
 // (name)
 PyObject* probe_global_store(PyObject*, Args a, size_t nargsf, PyObject*) {
   // With a value on the stack: (value, name), and the value is given back.
@@ -64,6 +73,8 @@ PyObject* probe_name_access(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     PyObject* locals = caller()->f_locals;
     if (locals != nullptr) on_name_access(locals, a[0]);
+    const bool local = locals != nullptr && PyDict_CheckExact(locals) && PyDict_Contains(locals, a[0]) != 0;
+    if (!local) on_global_access(caller()->f_globals, caller()->f_builtins, a[0]);
   }
   Py_RETURN_NONE;
 }
@@ -741,6 +752,12 @@ PyObject* probe_import(PyObject*, Args a, size_t, PyObject*) {
 }
 
 // (value, module, name)
+// (module, name): the name is about to be looked up there, perhaps in vain.
+PyObject* probe_import_access(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) on_import_access(a[0], a[1]);
+  Py_RETURN_NONE;
+}
+
 PyObject* probe_import_from(PyObject*, Args a, size_t, PyObject*) {
   return active() ? on_attr_load(a[1], a[2], Py_NewRef(a[0])) : Py_NewRef(a[0]);
 }
@@ -776,6 +793,7 @@ struct {
     {"probe_attr_load", probe_attr_load},
     {"probe_attr_store", probe_attr_store},
     {"probe_attr_delete", probe_attr_delete},
+    {"probe_global_access", probe_global_access},
     {"probe_global_load", probe_global_load},
     {"probe_global_store", probe_global_store},
     {"probe_name_access", probe_name_access},
@@ -818,6 +836,7 @@ struct {
     {"probe_build_string", probe_build_string},
     {"probe_make_function", probe_make_function},
     {"probe_import", probe_import},
+    {"probe_import_access", probe_import_access},
     {"probe_import_from", probe_import_from},
 };
 

@@ -5,6 +5,7 @@
 // (magpy/refgraph analyses it after the run).  Called by magpy/capture/session.py.
 
 #include "callers.h"
+#include "dispatch.h"
 #include "frame_eval.h"
 #include "probes.h"
 #include "session_impl.h"
@@ -143,14 +144,20 @@ PyObject* session_run(Session* s, PyObject* args) {
   const bool below = tls_below;
   tls_pause = 0;
   tls_below = false;
-  if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(Py_TYPE(f)))
-    read_type_attr(s, Py_TYPE(f), g_str_call, _PyType_Lookup(Py_TYPE(f), g_str_call));
+  bool of_c = false;
+  if (!PyFunction_Check(f) && !PyMethod_Check(f)) {
+    PyObject* call = _PyType_Lookup(Py_TYPE(f), g_str_call);
+    of_c = call == nullptr || !(PyFunction_Check(call) || Py_IS_TYPE(call, &ModuleCall_Type));
+    read_type(s, f);
+    if (is_heap(Py_TYPE(f))) read_type_attr(s, Py_TYPE(f), g_str_call, call);
+  }
   // A collection would run finalizers and weak reference callbacks of objects that have nothing to do with this call, watched.
   s->collecting = PyGC_Disable();
   PyObject* r;
   {
     CallerScope callers;
-    r = PyObject_Call(f, pos, kw);
+    // A partial, a cache, a scripted function: what is known of it when the program calls it is known here too.
+    r = of_c ? probed_call(f, pos, kw) : PyObject_Call(f, pos, kw);
   }
   if (s->collecting) PyGC_Enable();
   tls_session = nullptr;

@@ -66,6 +66,9 @@ void on_attr_store(PyObject* obj, PyObject* name, PyObject* value);
 
 // A global (or builtin, or class-body/exec name that came from globals/builtins) gave `value` (post).  `globals` and `builtins` are the frame's dicts.
 // Steals value and returns what to give.
+// A global, a builtin or a name of a module is about to be looked up (pre): that it is not there is known before.
+void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name);
+void on_import_access(PyObject* module, PyObject* name);
 PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value);
 // A global is about to be stored or deleted (pre).
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value);

@@ -403,7 +403,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     }
     if (!use_handler && leaf == kLeafFrame) {
       PyTypeObject* t = Py_TYPE(f);
-      if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t)) read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
+      if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t)) {
+        read_type(s, f);
+        read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
+      }
       // The dispatcher calls it directly.
       behind = compiled_behind(f);
     }

@@ -202,6 +202,30 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   return value;
 }
 
+void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  if (!PyDict_CheckExact(globals) || !PyDict_Check(builtins)) return;
+  if (PyDict_GetItemWithError(globals, name) != nullptr || PyDict_GetItemWithError(builtins, name) != nullptr) return;
+  PyErr_Clear();
+  ++s->events;
+  for (PyObject* d : {globals, builtins}) {
+    if (s->outside->emplace(d, true).second) Py_INCREF(d);
+    read_dict(s, d, name, nullptr);
+  }
+}
+
+void on_import_access(PyObject* module, PyObject* name) {
+  if (!PyModule_Check(module)) return;
+  Session* s = tls_session;
+  ErrorGuard error;
+  PyObject* d = PyModule_GetDict(module);
+  if (PyDict_GetItemWithError(d, name) != nullptr) return;
+  PyErr_Clear();
+  ++s->events;
+  attr_load(s, module, name, nullptr);
+}
+
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   Session* s = tls_session;
   ++s->events;

@@ -25,7 +25,7 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp
-from magpy.capture import attribution, effect_calls, leaves, native, opaque, transforms
+from magpy.capture import attribution, effect_calls, leaves, native, opaque, scripts, transforms
 from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
@@ -255,6 +255,8 @@ def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         h.refuse(f"{leaves.name_of(f)} is called of what the call has written to")
     if f.__name__ == "cache_info" and any(owner is memo for memo, *_ in h.memos):
         h.refuse(f"{leaves.name_of(owner)} counts calls that the call itself has made")
+    if f.__name__ == "initial_seed" and h.recorder.seeded:
+        h.refuse("torch.initial_seed is called after the call itself has seeded")
     try:
         result = f(*args, **kwargs)
     except Exception:
@@ -381,6 +383,28 @@ def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         known = h.registered[id(base), id(cls)] = _Registered(base, cls, bool(result))
         again(h, known, ())
     return result
+
+
+def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function that TorchScript compiled, in which nobody sees what it does."""
+    recorder = h.recorder
+    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
+        return ABSENT
+    done = scripts.look(f)
+    if done.decides or done.affects:
+        what = "decides by data" if done.decides else "changes its module, or prints"
+        h.refuse(f"a TorchScript function is called that {what}")
+        return ABSENT
+    result = f(*args, **kwargs)
+    recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
+    return result
+
+
+def is_callable(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Asks whether the class of an object, which may change, has a `__call__`."""
+    if len(args) == 1 and not kwargs and h.session.is_outside(args[0]):
+        again(h, f, args)
+    return f(*args, **kwargs)
 
 
 def handled(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -520,7 +544,7 @@ def seed(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     finally:
         recorder.depth -= 1
     h.session.reach(result)
-    recorder.record.random = True
+    recorder.record.random = recorder.seeded = True
     recorder.note(f, *plan, "none", random=True, mutates=True)
     return result
 
@@ -611,6 +635,8 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
     Effect.HANDLED: handled,
+    Effect.SCRIPT: script,
+    Effect.CALLABLE: is_callable,
     Effect.TRANSFORM: transform,
     Effect.TRANSFORM_READ: transform_read,
     Effect.CHECKPOINT: checkpoint,

@@ -24,7 +24,7 @@ from enum import Enum, IntEnum, auto
 from typing import Any
 
 from magpy import _interp
-from magpy.capture import torch_state
+from magpy.capture import scripts, torch_state
 
 
 class Leaf(IntEnum):
@@ -73,6 +73,8 @@ class Effect(Enum):
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
     HANDLED = auto()  # asks which exception is being handled, which may be the caller's
+    CALLABLE = auto()  # asks whether an object's class has a `__call__`
+    SCRIPT = auto()  # compiled by TorchScript
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
     TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
     TRANSFORM_READ = auto()  # asks which transforms are active
@@ -174,7 +176,7 @@ _ZONED = {
     "_datetime": _names("fromtimestamp timestamp astimezone"),
 }
 _NUMPY_PURE = ("numpy",)
-_EFFECTS: dict[object, Effect] = {}
+_EFFECTS: dict[object, Effect] = {callable: Effect.CALLABLE}
 _VERDICTS: dict[object, Leaf] = {}
 _BY_METHOD: dict[tuple[type, str], Leaf] = {}
 
@@ -243,7 +245,6 @@ _VERDICTS.update(
 for _name in [
     "isinstance",
     "issubclass",
-    "callable",
     "id",
     "globals",
     "locals",
@@ -574,6 +575,7 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
     (functools.partial, Effect.PARTIAL),
     (weakref.ref, Effect.WEAKREF),
     (operator.attrgetter, Effect.ATTRGETTER),
+    *((kind, Effect.SCRIPT) for kind in scripts.KINDS),
 )
 
 

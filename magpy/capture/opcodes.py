@@ -183,6 +183,11 @@ _register("IMPORT_NAME", lambda arg: [_i("IMPORT_NAME", arg), *_perform("import"
 _register(
     "IMPORT_FROM",
     lambda arg: [
+        _i("LOAD_CONST", _probe("import_access")),
+        _i("COPY", 2),
+        _i("LOAD_CONST", Name(arg)),
+        *_call(2),
+        _i("POP_TOP"),
         _i("IMPORT_FROM", arg),  # leaves the module below the value
         _i("LOAD_CONST", _probe("import_from")),
         _i("SWAP", 2),
@@ -287,11 +292,13 @@ def _for_iter(arg: int) -> list[Item]:
 
 @_rewrite("LOAD_GLOBAL")
 def _load_global(arg: int) -> list[Item]:
+    # Where it raises, nothing after it runs.
+    before = _perform("global_access", 0, Name(arg >> 1), pop=True)
     items = [*_perform("global_load", 1, Name(arg >> 1))]
     if VERSION < (3, 13) or not arg & 1:
         # Up to 3.12 the NULL is below the value, out of the way.
-        return [_i("LOAD_GLOBAL", arg), *items]
-    return [_i("LOAD_GLOBAL", arg & ~1), *items, _i("PUSH_NULL")]
+        return [*before, _i("LOAD_GLOBAL", arg), *items]
+    return [*before, _i("LOAD_GLOBAL", arg & ~1), *items, _i("PUSH_NULL")]
 
 
 @_rewrite("STORE_GLOBAL")

@@ -118,6 +118,8 @@ class Recorder(Values, TorchFunctionMode):
         self._place: attribution.Site = ("", 0, "", {})  # where the program was then
         self._calls = Operations()
         self._filters = warnings.filters
+        #: The run has seeded torch's generators.
+        self.seeded = False
         self._warns = False  # the operation has
         #: The last warning of a C function, as an effect, and the session's count of events then.
         self.warned: tuple[EffectStep | None, int] = None, 0
@@ -512,7 +514,9 @@ class Recorder(Values, TorchFunctionMode):
         mutates = bool(flags & _MUTATES or self._writes)
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
-        once = self._reach is not None and self._goes_beyond(self._reach)
+        once = self._reach is not None and (
+            self._goes_beyond(self._reach) or self._decides(self._reach, flags)
+        )
         inside = not once and self._stays_inside(args, name, accessor)
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
@@ -601,6 +605,19 @@ class Recorder(Values, TorchFunctionMode):
         changed += self.below.differences()
         self.below.by_hooks(changed)
         return bool(changed)
+
+    def _decides(self, reach: engine.Reach, flags: int) -> bool:
+        """Whether Python in autograd's engine looks at data, so that other data may change more.
+
+        Raises:
+            Refusal: nobody can tell what it may change.
+        """
+        if not flags & _DATA or not reach.functions:
+            return False
+        if reach.state is None:
+            raise refuse("a hook of gradients that looks at data reaches too much")
+        self.below.by_hooks(list(reach.state))
+        return True
 
     def _engine_ran(self, reach: engine.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
@@ -891,6 +908,10 @@ class Recorder(Values, TorchFunctionMode):
         self.whole = whole
         try:
             result = run()
+        except Exception:
+            # Python of the program decides whether it raises; in another call it may not.
+            self.refusal = self.refusal or refuse("a call that is done as a whole raises")
+            raise
         finally:
             self.depth -= 1
             self.whole = None
@@ -903,6 +924,9 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
+        if flags & _DATA:
+            # What it does to Python's objects, and whether it raises, was seen for this data only.
+            raise refuse("a call that is done as a whole looks at data")
         written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))
         self._by_whole = frozenset(map(self.tensors.var_of, written))
         self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
@@ -971,19 +995,37 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def unseen_result(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        writes: bool = False,
     ) -> None:
-        """A C function returned tensors and no mode saw it: record the call, after the fact."""
+        """A C function returned tensors and no mode saw it: record the call, after the fact.
+
+        Args:
+            func: the function.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            result: what it gave.
+            writes: it may write to the tensors among its arguments.
+        """
         if self.depth or self.refusal is not None:
             return
-        if not self.tensors.fresh(result):
+        if not writes and not self.tensors.fresh(result):
             return
         func, args, kwargs = sized(func, args, kwargs)
         with unheard():
-            self._unseen(func, args, kwargs, result)
+            self._unseen(func, args, kwargs, result, writes)
 
     def _unseen(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        writes: bool,
     ) -> None:
         plan = self._before(func, "", None, args, kwargs, follow=False)
         outs: list[tuple[Any, Var]] = []
@@ -992,9 +1034,12 @@ class Recorder(Values, TorchFunctionMode):
         self.note_modes()
         plan = self._sharing(plan, result)
         flags = self.observer.take()  # those since the last operation
-        is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES)
+        is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES) or writes
         self.record.random = self.record.random or is_random
         self._writes = self._written_unseen(func, *plan, flags)
+        if writes:
+            self._writes |= variables(plan)
+            self._shared.written(plan)
         loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC))
         if self._loose or (loose and self._scalars):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)

@@ -121,7 +121,7 @@ def collapse(record: Record, spans: list[Span], start: TorchModes) -> None:
         start: torch's modes when the run began.
 
     Raises:
-        Refusal: Python looks at something in the middle of a region.
+        Refusal: Python looks at something in the middle of a region, or switches a setting there.
     """
     if not spans:
         return
@@ -135,6 +135,8 @@ def collapse(record: Record, spans: list[Span], start: TorchModes) -> None:
         modes = _last_modes(before, modes)
         steps += before
         inside = record.steps[span.start : span.end]
+        if any(isinstance(s, ModeStep) and s.modes.settings != modes.settings for s in inside):
+            raise Refusal("a setting of torch's is switched within a transform of torch.func")
         steps += _one(record, inside, span, modes)
         after = _last_modes(inside, modes)
         if after != modes:

@@ -568,7 +568,7 @@ PIECES = {
     def __iter__(self):
         return iter(self.items)
     def __contains__(self, v):
-        return any(v is q for q in self.items)
+        return any(v is q or (type(v) is type(q) is int and v == q) for q in self.items)
     def __bool__(self):
         return len(self.items) > 1
     def __add__(self, other):

@@ -942,6 +942,128 @@ def memoised_properties_and_caches(compile):
     yield f(x, 1), calls
 
 
+@case(CASES)
+def names_that_are_not_there(compile):
+    space = {"torch": torch}
+    plug_in = f"magpy_test_{id(space)}"
+    exec(
+        """
+n = 1
+def lazily(t):
+    global n, made
+    n += 1
+    try:
+        r = made
+    except NameError:
+        made, r = n, 0
+    else:
+        del made
+    return t * n + r
+def named(t):
+    try:
+        return t * absent
+    except NameError as error:
+        return t, str(error), error.name
+def in_a_class(t):
+    class A:
+        try:
+            v = absent
+        except NameError:
+            v = 0
+    return t + A.v
+def imported(t):
+    try:
+        from PLUG_IN import fast
+    except ImportError:
+        return t
+    return t * fast
+""".replace("PLUG_IN", plug_in),
+        space,
+    )
+    lazily = compile(space["lazily"])
+    for _ in range(6):
+        yield lazily(x), space["n"], space.get("made")
+    module = sys.modules[plug_in] = types.ModuleType(plug_in)
+    try:
+        for name, where in (
+            ("named", space),
+            ("in_a_class", space),
+            ("imported", vars(module)),
+        ):
+            f = compile(space[name])
+            key = "fast" if name == "imported" else "absent"
+            yield f(x), f(x)
+            where[key] = 5
+            yield f(x), f(x)
+            del where[key]
+            yield f(x), f(x)
+    finally:
+        del sys.modules[plug_in]
+
+
+@case(CASES)
+def partials_that_are_compiled_themselves(compile):
+    def scale(t, w=1.0):
+        return t * w
+
+    def several(config, items, t):
+        return t * config["b"] + sum(items)
+
+    p = functools.partial(scale, w=2.0)
+    f = compile(p)
+    yield f(x), f(x)
+    p.keywords["w"] = 5.0
+    yield f(x), f(x)
+    config, items = {"b": 2.0}, [1.0]
+    f = compile(functools.partial(functools.partial(several, config), items))
+    yield f(x), f(x)
+    config["b"] = 5.0
+    yield f(x), f(x)
+    items.append(3.0)
+    yield f(x), f(x)
+
+
+@case(CASES, refused="the cache is filled, or has a key that runs code")
+def caches_that_are_compiled_themselves(compile):
+    calls = []
+
+    @functools.lru_cache
+    def table(t):
+        calls.append(1)
+        return t * 2
+
+    f, t = compile(table), x.clone()
+    first, second, third = f(t), f(t), f(t)
+    yield first is second, second is third, calls, table.cache_info()
+
+
+@case(CASES)
+def classes_of_objects_that_are_called(compile):
+    class A:
+        def __call__(self, t):
+            return t * 2
+
+    class B:
+        def __call__(self, t):
+            return t * 3
+
+    class C:
+        pass
+
+    a, b, c = A(), A(), C()
+    f, g = compile(a), compile(lambda t: b(t))
+    yield f(x), f(x), g(x), g(x)
+    a.__class__ = b.__class__ = B
+    yield f(x), f(x), g(x), g(x)
+    given = compile(lambda o, t: o(t))
+    yield given(A(), x), given(A(), x), given(B(), x), given(A(), x)
+    asked = compile(lambda o, t: t * 2 if callable(o) else t)
+    held = compile(lambda t: t * 2 if callable(c) else t)
+    yield held(x), held(x), [asked(o, x) for o in (c, C(), a, len, 3, C())]
+    C.__call__ = lambda self: 1
+    yield held(x), held(x), [asked(o, x) for o in (c, C(), a, len, 3, C())]
+
+
 @case(CASES, refused="the counts of an lru_cache that the call itself has called")
 def counts_of_a_cache(compile):
     @functools.cache
