@@ -95,7 +95,9 @@ void reach(Session* s, PyObject* v, int depth) {
 
 static PyObject* shallow_copy(PyObject* o) {
   if (PyDict_Check(o)) {
-    // PyDict_Copy keeps order and ignores overridden methods of subclasses.
+    // It copies the table with its hashes, where storing would compare keys, by code of the program's perhaps.  Where a subclass says
+    // how to go through it, it asks that.
+    if (Py_TYPE(o)->tp_iter == PyDict_Type.tp_iter) return PyDict_Copy(o);
     PyObject* copy = PyDict_New();
     PyObject *k, *v;
     Py_ssize_t pos = 0;

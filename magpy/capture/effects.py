@@ -195,6 +195,8 @@ def _container_effect(
         session.compare(obj)
         return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
     if isinstance(obj, set):
+        if content_of(obj) == content_of(pre):
+            return None
         now_set = frozenset(obj)
         added = [x for x in now_set if x not in pre]
         if pre <= now_set:
@@ -218,6 +220,11 @@ def _dict_effect(
 ) -> ContainerEffect | None:
     """What becomes of a dict, of which the run has deleted keys, and may have stored them again."""
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    if not deleted and len(obj) == len(pre):
+        # To look for a key may run code of the program's.
+        pairs = zip(base.items(obj), pre.items(), strict=True)
+        if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in pairs):
+            return None
     now = dict(base.items(obj))
     moved = {k for k in deleted if k in pre and k in now}
     deletes = [k for k in pre if k not in now or k in moved]

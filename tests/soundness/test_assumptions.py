@@ -471,6 +471,24 @@ def test_an_operation_that_raises_for_its_data_after_a_change():
     assert total == 3
 
 
+def test_custom_operators_do_what_their_schemas_say():
+    calls = [0]
+
+    @torch.library.custom_op("magpy_tests::counted", mutates_args=())
+    def counted(t: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return t * 2
+
+    def f(t):
+        return counted(t), calls[0]
+
+    compiled = magpy.compile(f, backend="eager")
+    results = [compiled(torch.ones(2)) for _ in range(4)]
+    assert all(torch.equal(r, torch.full((2,), 2.0)) for r, _ in results)
+    assert calls == [4]
+    assert [n for _, n in results] != [1, 2, 3, 4]
+
+
 def test_filters_that_make_errors_later_are_not_looked_at():
     def f(t):
         return t + float((np.array([1.0]) / 0)[0] > 0)

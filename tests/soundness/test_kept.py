@@ -423,6 +423,27 @@ def tables_that_are_looked_up_with_numbers(compile):
     yield f(t), f(t)
 
 
+@case(CASES)
+def keys_that_note_when_they_are_compared(compile):
+    """Looking into a dict or a set must not run code of the program's once more."""
+    seen = []
+
+    class Key:
+        def __init__(self, v):
+            self.v = v
+
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            seen.append(self.v)
+            return self.v == other.v
+
+    table, members = {Key(1): 1.0, Key(2): 2.0}, {Key(1), Key(2)}
+    yield compile(lambda t: t * table[Key(2)])(ones()), len(seen)
+    yield compile(lambda t: t * (Key(2) in members))(ones()), len(seen) > 3
+
+
 test_kept = check_all(CASES)
 
 
