@@ -222,8 +222,8 @@ def _dict_effect(
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     if not deleted and len(obj) == len(pre):
         # To look for a key may run code of the program's.
-        pairs = zip(base.items(obj), pre.items(), strict=True)
-        if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in pairs):
+        both = zip(base.items(obj), pre.items(), strict=True)
+        if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in both):
             return None
     now = dict(base.items(obj))
     moved = {k for k in deleted if k in pre and k in now}

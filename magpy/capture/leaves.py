@@ -24,7 +24,7 @@ from enum import Enum, IntEnum, auto
 from typing import Any
 
 from magpy import _interp
-from magpy.capture import scripts, torch_state
+from magpy.capture import torch_state
 
 
 class Leaf(IntEnum):
@@ -559,6 +559,10 @@ def effect_of(f: Any) -> Effect:
     for cls, effect in _BY_TYPE:
         if isinstance(f, cls):
             return effect
+    if any(
+        c.__name__ in _SCRIPTED and module_of_type(c).startswith("torch") for c in type(f).__mro__
+    ):
+        return Effect.SCRIPT
     owner, name, module = _owner_of(f), getattr(f, "__name__", ""), _module_of(f)
     effect = Effect.UNKNOWN if owner is None else _effect_of_method(f, owner, name)
     if effect is not Effect.UNKNOWN:
@@ -575,8 +579,11 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
     (functools.partial, Effect.PARTIAL),
     (weakref.ref, Effect.WEAKREF),
     (operator.attrgetter, Effect.ATTRGETTER),
-    *((kind, Effect.SCRIPT) for kind in scripts.KINDS),
 )
+
+
+# What TorchScript compiles to; by name, as the table needs no torch.
+_SCRIPTED = frozenset(["ScriptFunction", "ScriptMethod", "ScriptModule"])
 
 
 # What becomes of these is followed, or they have no state.

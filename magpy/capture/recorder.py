@@ -909,8 +909,10 @@ class Recorder(Values, TorchFunctionMode):
         try:
             result = run()
         except Exception:
-            # Python of the program decides whether it raises; in another call it may not.
-            self.refusal = self.refusal or refuse("a call that is done as a whole raises")
+            if self.observer.take() & _DATA:
+                # In another call it may not raise.
+                reason = "a call that is done as a whole looks at data, and raises"
+                self.refusal = self.refusal or refuse(reason)
             raise
         finally:
             self.depth -= 1

@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 
-#: What TorchScript compiles to: a function, a method, a module.
-KINDS: tuple[type, ...] = (torch.jit.ScriptFunction, torch.ScriptMethod, torch.jit.ScriptModule)
-
 # Nodes that make a value of what a tensor holds, and those by which such a value counts.
 _READS = frozenset(
     [
@@ -76,4 +73,4 @@ def _writes(node: Any) -> bool:
     )
 
 
-__all__ = ["KINDS", "Script", "look"]
+__all__ = ["Script", "look"]
