@@ -6,6 +6,7 @@ from typing import Final, final
 import torch
 
 DATA_DEPENDENT: Final[int]
+LOOKS: Final[int]
 """An operator whose result is a Python number that depends on tensor data (`item`, `equal`)."""
 DYNAMIC_SHAPE: Final[int]
 """An operator whose result's shape depends on tensor data (`nonzero`, `masked_select`)."""

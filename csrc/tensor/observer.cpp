@@ -21,6 +21,7 @@ enum Flag : unsigned {
   kRandom = 4,         // tag nondeterministic_seeded: dropout, randn, ...
   kMutates = 8,        // the schema writes to an argument
   kStatistics = 16,    // in training it writes running statistics, of which neither schema nor version counters tell
+  kLooks = 64,         // Python, and no other operator, asks for a value of data: item(), bool(), equal(), ...
   kSeveral = 32,       // the schema writes to other arguments than the first and `out`, of which version counters may not tell
 };
 
@@ -33,8 +34,12 @@ struct ObserverObject {
 // The observers started on this thread; a nested one leaves the outer one watching.
 thread_local std::vector<ObserverObject*> observers;
 // How many operators are running.  What an operator writes to inside itself (x + 1 fills a tensor with the 1) is no argument of the
-// program's, so that kMutates and kSeveral count at the outermost one only.
+// program's, so that kMutates and kSeveral count at the outermost one only; nor does Python hear of a value that one asks for (kLooks).
 thread_local int depth = 0;
+// How many of them the dispatcher knows: the others are ranges, such as a torch.autograd.Function, in which Python may run.
+thread_local int operators = 0;
+
+struct Range : at::ObserverContext {};
 
 // Operators by the address of their schema's name, which lives as long as the operator.  An address may come to be used by another
 // operator, or by a range that is none, so the text is compared as well.
@@ -70,12 +75,13 @@ unsigned flags_of(const c10::OperatorName& name) {
   unsigned flags = 0;
   const bool is_index = name.name == "aten::index" || name.name == "aten::_unsafe_index";
   for (at::Tag tag : found->getTags()) {
-    if (tag == at::Tag::data_dependent_output) flags |= kDataDependent;
+    if (tag == at::Tag::data_dependent_output) flags |= kDataDependent | kLooks;
     // Indexing has the tag for the sake of masks; a mask shows itself by the nonzero() it is turned into.
     if (tag == at::Tag::dynamic_output_shape && !is_index) flags |= kDynamicShape;
     if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
   }
   if (may_be_dynamic(name.name)) flags |= kDynamicShape;
+  if (name.name == "aten::is_nonzero") flags |= kLooks;  // what bool() calls, made of item()
   auto is = [&](const char* known) { return name.name == known; };
   if (std::any_of(std::begin(kRunningStatistics), std::end(kRunningStatistics), is)) flags |= kStatistics;
   if (!found->schema().is_mutable()) return flags;
@@ -98,18 +104,20 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& recor
     auto full = record.operator_name();
     if (!full) {
       depth++;
-      return nullptr;
+      return std::make_unique<Range>();
     }
     flags = flags_of(*full);
     known[name] = {name, overload, flags};
   }
   if (depth++ > 0) flags &= ~(unsigned)(kMutates | kSeveral);
+  if (operators++ > 0) flags &= ~(unsigned)kLooks;
   for (ObserverObject* observer : observers) observer->flags |= flags;
   return nullptr;
 }
 
-void on_operator_end(const at::RecordFunction&, at::ObserverContext*) {
+void on_operator_end(const at::RecordFunction&, at::ObserverContext* range) {
   if (depth > 0) depth--;
+  if (range == nullptr && operators > 0) operators--;
 }
 
 PyObject* observer_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -138,7 +146,7 @@ PyObject* observer_start(PyObject* object, PyObject*) {
   if (std::find(observers.begin(), observers.end(), self) != observers.end()) Py_RETURN_NONE;
   try {
     if (observers.empty()) {
-      depth = 0;
+      depth = operators = 0;
       self->handle = at::addThreadLocalCallback(
           at::RecordFunctionCallback(on_operator, on_operator_end).scopes({at::RecordScope::FUNCTION}));
     }
@@ -190,7 +198,7 @@ int init_observer(PyObject* module) {
   if (PyModule_AddIntConstant(module, "DATA_DEPENDENT", kDataDependent) < 0 ||
       PyModule_AddIntConstant(module, "DYNAMIC_SHAPE", kDynamicShape) < 0 ||
       PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0 || PyModule_AddIntConstant(module, "STATISTICS", kStatistics) < 0 ||
-      PyModule_AddIntConstant(module, "SEVERAL", kSeveral) < 0) {
+      PyModule_AddIntConstant(module, "SEVERAL", kSeveral) < 0 || PyModule_AddIntConstant(module, "LOOKS", kLooks) < 0) {
     return -1;
   }
   return PyModule_AddIntConstant(module, "MUTATES", kMutates);

@@ -78,7 +78,7 @@ _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
 _INDEXING = ("__getitem__", "__setitem__")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL = 1, 2, 4, 8, 16, 32
+_DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL, _LOOKS = 1, 2, 4, 8, 16, 32, 64
 
 
 class Recorder(Values, TorchFunctionMode):
@@ -612,7 +612,7 @@ class Recorder(Values, TorchFunctionMode):
         Raises:
             Refusal: nobody can tell what it may change.
         """
-        if not flags & _DATA or not reach.functions:
+        if not flags & _LOOKS or not reach.functions:
             return False
         if reach.state is None:
             raise refuse("a hook of gradients that looks at data reaches too much")
@@ -909,7 +909,7 @@ class Recorder(Values, TorchFunctionMode):
         try:
             result = run()
         except Exception:
-            if self.observer.take() & _DATA:
+            if self.observer.take() & _LOOKS or whole.looks:
                 # In another call it may not raise.
                 reason = "a call that is done as a whole looks at data, and raises"
                 self.refusal = self.refusal or refuse(reason)
@@ -926,7 +926,7 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
-        if flags & _DATA:
+        if flags & _LOOKS or whole.looks:
             # What it does to Python's objects, and whether it raises, was seen for this data only.
             raise refuse("a call that is done as a whole looks at data")
         written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))

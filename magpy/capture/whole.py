@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from magpy.capture.recorder import Recorder
 
 
+# They read memory that no operator is asked for.
+_LOOKS = frozenset(["tolist", "numpy", "__array__"])
+
+
 class Whole:
     """One such call.
 
@@ -44,6 +48,8 @@ class Whole:
         self._reached: list[tuple[int, int, Any]] | None = []
         # The memories that operations below it write to.
         self._written: set[int] = set()
+        #: Python below it asks for values of data.
+        self.looks = False
         #: It draws from generators of Python or numpy.
         self.draws = False
         self.refusal: Refusal | None = None
@@ -109,6 +115,7 @@ class Whole:
     def below(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be done below it."""
         accessor = accessor_of(func)
+        self.looks = self.looks or getattr(func, "__name__", "") in _LOOKS
         if not would_write(func, accessor, kwargs):
             return
         if accessor is not None and accessor[1] == "data":

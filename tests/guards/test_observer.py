@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from magpy import _tensor
-from magpy._tensor import DATA_DEPENDENT, DYNAMIC_SHAPE, MUTATES, RANDOM, STATISTICS
+from magpy._tensor import DATA_DEPENDENT, DYNAMIC_SHAPE, LOOKS, MUTATES, RANDOM, STATISTICS
 
 
 @pytest.fixture
@@ -74,6 +74,34 @@ def test_operator_gives_its_flags(
         MUTATES: RANDOM | DYNAMIC_SHAPE | DATA_DEPENDENT,
     }
     assert not seen & wrong.get(flags, RANDOM & ~flags)
+
+
+class Asks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return g * g.max().item()
+
+
+@pytest.mark.parametrize("run", [lambda: Asks.apply(G), lambda: Asks.apply(G).sum().backward()])
+@pytest.mark.parametrize("name", ["item", "bool", "int", "equal", "allclose"])
+def test_what_python_asks_for_is_told_from_what_operators_do(
+    observer: _tensor.Observer, name: str, run: Callable[[], Any]
+) -> None:
+    for asks in (OPERATORS[name][0], run):
+        observer.take()
+        asks()
+        assert observer.take() & LOOKS
+    for computes in ("one_hot", "mask", "setitem", "add", "batch_norm"):
+        observer.take()
+        OPERATORS[computes][0]()
+        assert not observer.take() & LOOKS
+    observer.take()
+    X.clone()[X > 1] = 2.0  # which takes the number out of a tensor
+    assert not observer.take() & LOOKS
 
 
 def test_operators_inside_backward_are_seen(observer: _tensor.Observer) -> None:
