@@ -6,8 +6,9 @@ from typing import Final, final
 import torch
 
 DATA_DEPENDENT: Final[int]
-LOOKS: Final[int]
 """An operator whose result is a Python number that depends on tensor data (`item`, `equal`)."""
+LOOKS: Final[int]
+"""Such an operator, or `is_nonzero`, that Python calls, and no other operator."""
 DYNAMIC_SHAPE: Final[int]
 """An operator whose result's shape depends on tensor data (`nonzero`, `masked_select`)."""
 RANDOM: Final[int]
