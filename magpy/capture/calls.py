@@ -402,7 +402,8 @@ def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def is_callable(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asks whether the class of an object, which may change, has a `__call__`."""
-    if len(args) == 1 and not kwargs and h.session.is_outside(args[0]):
+    changeable = len(args) == 1 and not kwargs and type(args[0]).__flags__ & (1 << 9)  # a heap type
+    if changeable and h.session.is_outside(args[0]):
         again(h, f, args)
     return f(*args, **kwargs)
 

@@ -612,7 +612,7 @@ class Recorder(Values, TorchFunctionMode):
         Raises:
             Refusal: nobody can tell what it may change.
         """
-        if not flags & _LOOKS or not reach.functions:
+        if not flags & (_LOOKS | _DYNAMIC) or not reach.functions:
             return False
         if reach.state is None:
             raise refuse("a hook of gradients that looks at data reaches too much")
@@ -909,7 +909,7 @@ class Recorder(Values, TorchFunctionMode):
         try:
             result = run()
         except Exception:
-            if self.observer.take() & _LOOKS or whole.looks:
+            if (whole.flags | self.observer.take()) & _LOOKS or whole.looks:
                 # In another call it may not raise.
                 reason = "a call that is done as a whole looks at data, and raises"
                 self.refusal = self.refusal or refuse(reason)
@@ -917,7 +917,7 @@ class Recorder(Values, TorchFunctionMode):
         finally:
             self.depth -= 1
             self.whole = None
-        flags = self.observer.take()
+        flags = whole.flags | self.observer.take()
         try:
             with unheard():
                 self._after_whole(func, plan, result, flags, whole)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from magpy.capture import memory
 from magpy.capture.identity import Identity
 from magpy.capture.steps import Fresh, OutsideRef, Record
@@ -55,7 +57,7 @@ class Shared:
 
     def copy(self, buffer: Any) -> Any:
         """A buffer is among the arguments.  Returns the copy that the step keeps."""
-        copy = buffer.copy()
+        copy = buffer.copy("K") if isinstance(buffer, np.ndarray) else buffer.copy()
         self._given.append((buffer, copy))
         return copy
 

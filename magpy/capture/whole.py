@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magpy import _tensor
+from magpy._tensor import DYNAMIC_SHAPE
 from magpy.capture import below, engine
-from magpy.capture.operations import accessor_of, would_write
+from magpy.capture.operations import SHAPE_READS, accessor_of, would_write
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.capture.trees import leaves, tensors
 from magpy.capture.where import refuse, where_text
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 # They read memory that no operator is asked for.
 _LOOKS = frozenset(["tolist", "numpy", "__array__"])
+# They tell how many there are.
+_COUNTS = SHAPE_READS | {"__len__", "__iter__", "unbind"}
 
 
 class Whole:
@@ -48,6 +51,11 @@ class Whole:
         self._reached: list[tuple[int, int, Any]] | None = []
         # The memories that operations below it write to.
         self._written: set[int] = set()
+        # What was done last, and whether shapes may follow from data since.
+        self._last = ""
+        self._loose = False
+        #: What operators below it did (magpy/_tensor.pyi).
+        self.flags = 0
         #: Python below it asks for values of data.
         self.looks = False
         #: It draws from generators of Python or numpy.
@@ -115,7 +123,13 @@ class Whole:
     def below(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be done below it."""
         accessor = accessor_of(func)
-        self.looks = self.looks or getattr(func, "__name__", "") in _LOOKS
+        flags = self._recorder.observer.take()
+        self.flags |= flags
+        # Into what a mask chooses it only writes.
+        self._loose = self._loose or bool(flags & DYNAMIC_SHAPE and self._last != "__setitem__")
+        self._last = accessor[1] if accessor is not None else getattr(func, "__name__", "")
+        counts = self._loose and self._last in _COUNTS
+        self.looks = self.looks or counts or self._last in _LOOKS
         if not would_write(func, accessor, kwargs):
             return
         if accessor is not None and accessor[1] == "data":

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from magpy import _interp
@@ -144,7 +145,8 @@ class Code:
         if isinstance(v, OutsideRef):
             return self.outside(v.obj)
         if isinstance(v, Fresh):
-            return f"{self.constant(v.obj)}.copy()"
+            layout = '"K"' if isinstance(v.obj, np.ndarray) else ""
+            return f"{self.constant(v.obj)}.copy({layout})"
         t = type(v)
         if t is Sizes:
             return f"{self.constant(torch.Size)}({self.tree(tuple(v))})"
@@ -219,7 +221,7 @@ class Code:
         return parts[0]
 
     def _make_copy(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(s.cls)}.copy()"
+        return f'{self.constant(s.cls)}.copy("K")'
 
     def _make_tuple_subclass(self, s: New, parts: list[str]) -> str:
         return f"tuple.__new__({self.constant(s.cls)}, {self._make_tuple(s, parts)})"

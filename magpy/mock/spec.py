@@ -439,7 +439,7 @@ class Builder:
             if shared or self._is_outside(base):
                 raise Refusal("a numpy array is kept that shares memory with one from outside")
             base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-        return self._remember(v, New("copy", v.copy()))
+        return self._remember(v, New("copy", v.copy("K")))
 
     def _reduced(self, v: Any, t: type) -> Spec:
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):

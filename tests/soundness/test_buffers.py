@@ -194,4 +194,17 @@ def arrays_of_the_call_and_results_apart(compile):
             yield found
 
 
+@case(CASES)
+def arrays_of_the_call_keep_their_layout(compile):
+    def kept(_):
+        return np.arange(6.0).reshape(2, 3).T.copy("F") + 1
+
+    def given(_):
+        return torch.from_numpy(np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+
+    kept, given = compile(kept), compile(given)
+    for _ in range(3):
+        yield kept(0), kept(0).strides, given(0), given(0).stride()
+
+
 test_buffers = check_all(CASES)

@@ -283,6 +283,34 @@ def blocks_and_functions_with_effects_for_some_data(compile):
             yield f(t), seen
 
 
+@case(CASES, refused="a call that is done as a whole looks at data")
+def functions_that_decide_by_shapes_of_data(compile):
+    seen = []
+
+    class Noting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, t):
+            if t[t > 0].numel() > 1:
+                seen.append(1)
+            return t * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    def block(t):
+        if len(t.nonzero()) < 2:
+            raise ValueError("few")
+        return t * 2
+
+    def checked(t):
+        return checkpoint(block, t, use_reentrant=False)
+
+    f, g = compile(lambda t: (Noting.apply(t), len(seen))), compile(checked)
+    for t in of(-1.0, 0.0, 1.0, 1.0, -1.0, 0.0, grad=True):
+        yield f(t), seen, attempt(g, t)
+
+
 @case(CASES, refused="torch.initial_seed is called after the call itself has seeded")
 def seeds_that_the_call_sets(compile):
     def f(n):
@@ -295,6 +323,24 @@ def seeds_that_the_call_sets(compile):
 
 
 test_unseen = check_all(CASES)
+
+
+def test_a_mask_that_is_assigned_decides_nothing():
+    class Masked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, t):
+            weights = torch.ones(t.shape)
+            weights[t > 0] = 3.0
+            return t * weights.reshape(t.size())
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    compiled = magpy.compile(lambda t: Masked.apply(t), backend="eager")
+    for t in of(1.0, -2.0, 3.0, grad=True):
+        assert torch.equal(compiled(t), Masked.apply(t))
+    assert magpy.stats(compiled).hits == 2
 
 
 def test_a_whole_call_that_does_not_look_at_data_is_captured():
