@@ -20,6 +20,7 @@ import random
 import re
 import sys
 import threading
+import traceback
 import types
 import typing
 import warnings
@@ -57,10 +58,15 @@ class Report:
 
 
 def attempt(f, *args, **kwargs):
-    """The result, or the exception."""
+    """The result, or the exception, whose frames keep nothing alive.
+
+    docs/semantics.md assumes that nobody reads their locals. Kept locals also keep autograd nodes,
+    and a leaf remembers its shape of before a new `.data` for as long as its node lives.
+    """
     try:
         return f(*args, **kwargs)
     except Exception as error:
+        traceback.clear_frames(error.__traceback__)
         return error
 
 
