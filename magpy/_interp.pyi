@@ -38,7 +38,7 @@ class Guard:
             ("deque", first_dst, o, n)  ("cell", dst, o)        ("cell_empty", o)
             ("func", o, code, defaults, kwdefaults)
             ("method", func_dst, self_dst, o)
-            ("tensor", o, TensorMeta)
+            ("tensor", o, TensorMeta)   ("gradient", dst, o)
             ("overlap", (o, ...), ((i, j), ...), m)   which of the first m overlap with which others
             ("py", function, (o, ...))
 

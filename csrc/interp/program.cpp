@@ -181,6 +181,7 @@ bool run(const Op& op, Frame& frame) {
     }
     case Code::kAttr: return load(frame, op.dst, PyObject_GetAttr(object, op.x));
     case Code::kAttrAbsent: return run_attr_absent(op, object);
+    case Code::kGradient: return load(frame, op.dst, tensor_api()->gradient(object));
     case Code::kLen: return raw_length(object) == op.n;
     case Code::kItem: return run_item(op, frame, object);
     case Code::kSet: return PyAnySet_Check(object) && set_equal(object, op.x);
@@ -257,6 +258,7 @@ PyObject* failure_text(const Op& op, const Frame& frame) {
     case Code::kFunc: text = PyUnicode_FromString("another function"); break;
     case Code::kMethod: text = PyUnicode_FromString("not a bound method"); break;
     case Code::kTensor: text = tensor_api()->difference(op.x, object); break;
+    case Code::kGradient: text = PyUnicode_FromString("not a tensor"); break;
     case Code::kOverlap: text = PyUnicode_FromString("tensors share memory in another way"); break;
     case Code::kPy: {
       PyObject* name = safe_text(op.x);

@@ -17,7 +17,7 @@ namespace magpy {
 
 enum class Code : uint8_t {
   kType, kSmallInt, kIs, kLeaf, kSame, kDistinct, kDictGet, kDictAbsent, kDictKeys, kInstDict, kAttr, kAttrAbsent, kLen, kItem, kSet,
-  kDeque, kCell, kCellEmpty, kFunc, kMethod, kTensor, kOverlap, kPy,
+  kDeque, kCell, kCellEmpty, kFunc, kMethod, kTensor, kGradient, kOverlap, kPy,
 };
 
 // One relative check.  Operands are registers (>= 0) or constants (~index into Program::constants).  Objects are borrowed from

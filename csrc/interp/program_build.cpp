@@ -24,7 +24,7 @@ constexpr OpName kOps[] = {
     {"item", Code::kItem, 4},        {"set", Code::kSet, 3},        {"deque", Code::kDeque, 4},
     {"cell", Code::kCell, 3},        {"cell_empty", Code::kCellEmpty, 2}, {"func", Code::kFunc, 5},
     {"method", Code::kMethod, 4},    {"tensor", Code::kTensor, 3},  {"overlap", Code::kOverlap, 4},
-    {"py", Code::kPy, 3},
+    {"gradient", Code::kGradient, 3}, {"py", Code::kPy, 3},
 };
 
 // No code of the user's classes can run, and nothing is made.
@@ -33,6 +33,7 @@ bool only_looks(Code code) {
     case Code::kInstDict:
     case Code::kAttr:
     case Code::kAttrAbsent:
+    case Code::kGradient:
     case Code::kSet:
     case Code::kDeque:
     case Code::kPy: return false;
@@ -182,6 +183,7 @@ int Builder::fill(Op& op, PyObject* const* args) {
       return expect(args[1], &PyFrozenSet_Type, &op.x);
     }
     case Code::kInstDict:
+    case Code::kGradient:
       program_.owns = true;
       return operand(args[1], &op.operand) < 0 ? -1 : destination(args[0], &op.dst);
     case Code::kAttr:

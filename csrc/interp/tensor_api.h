@@ -9,7 +9,7 @@
 
 namespace magpy {
 
-constexpr int kTensorApiVersion = 3;
+constexpr int kTensorApiVersion = 4;
 constexpr const char* kTensorApiName = "magpy._tensor._api";
 
 // None of these raises.  Objects are borrowed.
@@ -31,6 +31,8 @@ struct TensorApi {
   bool (*apart)(PyObject* const* tensors, size_t m, size_t n);
   bool (*state_matches)(PyObject* state);
   PyObject* (*state_difference)(PyObject* state);
+  // A new reference to the gradient that has been accumulated in a tensor, or None; runs no __torch_function__ and does not warn.
+  PyObject* (*gradient)(PyObject* tensor);
 };
 
 }  // namespace magpy

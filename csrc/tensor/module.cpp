@@ -16,10 +16,20 @@ namespace magpy {
 
 namespace {
 
+PyObject* gradient(PyObject* object) {
+  if (!is_tensor(object)) {
+    PyErr_Format(PyExc_TypeError, "a tensor is needed, not %.100s", Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
+  return THPVariable_Wrap(THPVariable_Unpack(object).unsafeGetTensorImpl()->grad());
+}
+
+PyObject* gradient_of(PyObject*, PyObject* object) { return gradient(object); }
+
 TensorApi api = {
     kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, &THPDeviceType, meta_matches,  meta_difference,
     pack_tensors,      check_pack,       free_pack,        tensors_overlap, tensors_apart, state_matches,
-    state_difference,
+    state_difference, gradient,
 };
 
 const at::Tensor* unpack(PyObject* object) {
@@ -69,6 +79,7 @@ PyMethodDef methods[] = {
     {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> bool: do their ranges of memory intersect?"},
     {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
+    {"gradient", gradient_of, METH_O, "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
     {nullptr, nullptr, 0, nullptr},
 };
 

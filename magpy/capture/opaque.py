@@ -1,9 +1,10 @@
 """The state of objects written in C that no other guard covers, as their types themselves tell it.
 
-Owns which types have such state (`stateful`) and how it is put into a form that can be compared
-(`picture`: what the C type's `__reduce_ex__` gives, PEP 307).  Does not own containers, tensors,
-arrays and iterators, which have guards of their own.  Called by the session when C code looks into
-an outside object, and by the guards made from that (magpy/refgraph/analysis.py).
+Owns which types have such state (`stateful`) or a value that never changes (`settled`), and how it
+is put into a form that can be compared (`picture`: what the C type's `__reduce_ex__` gives,
+PEP 307).  Does not own containers, tensors, arrays and iterators, which have guards of their own.
+Called by the session when C code looks into an outside object, and by the guards
+(magpy/refgraph/analysis.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from magpy import _interp
 
@@ -80,6 +82,21 @@ _STATELESS = (
 )
 # Containers: the session takes their content (csrc/interp).
 _CONTAINERS = (dict, list, set, bytearray, collections.deque)
+# Of the stateless ones, those whose content is guarded where it is read, and what is no value.
+_FOLLOWED = (
+    object,
+    tuple,
+    functools.partial,
+    functools._lru_cache_wrapper,
+    weakref.ref,
+    types.MethodType,
+    types.MappingProxyType,
+    types.ModuleType,
+    types.FunctionType,
+    type,
+)
+# Likewise of torch and numpy.
+_FOLLOWED_OF_LIBRARIES = (torch.Tensor, torch.Generator, np.ndarray, np.generic)
 # A lock is taken and given back within a call.
 _LOCKS = ("lock", "RLock")
 
@@ -90,11 +107,28 @@ def stateful(t: type) -> bool:
     base = _interp.c_base(t)
     if base in _STATELESS or base in _CONTAINERS or issubclass(base, numbers.Number):
         return False
+    if issubclass(base, torch._C.StorageBase):
+        return True
     module = base.__module__
     # pybind11's function records stand behind torch's functions, and never change.
     if module.partition(".")[0] in ("torch", "numpy", "magpy", "pybind11_builtins"):
         return False
     return not (module == "_thread" and base.__name__ in _LOCKS)
+
+
+@functools.lru_cache(maxsize=1024)
+def settled(t: type) -> bool:
+    """Whether objects of the type hold a value in C that never changes, and that C code reads.
+
+    Nobody hears of such a reading: an object of which not the identity is guarded must have the
+    same value (`picture`) when an entry is used again.
+    """
+    base = _interp.c_base(t)
+    if base in _FOLLOWED or base in _CONTAINERS or stateful(t):
+        return False
+    if base.__module__ == "_thread" or issubclass(base, types.SimpleNamespace):
+        return False
+    return not issubclass(base, _FOLLOWED_OF_LIBRARIES)
 
 
 def picture(obj: Any) -> Any:
@@ -103,6 +137,8 @@ def picture(obj: Any) -> Any:
     Calls `__reduce_ex__` of the C type; runs no code of Python classes.
     """
     base = _interp.c_base(type(obj))
+    if base is super:
+        return None  # it answers for the object that it stands for
     for c in type(obj).__mro__:
         if c is base:
             break

@@ -24,6 +24,7 @@ from magpy import _interp, _tensor, config
 from magpy.capture import attribution, engine
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
+from magpy.capture.gradients import Gradients
 from magpy.capture.indexing import taken_apart
 from magpy.capture.leaves import NUMBER_METHODS
 from magpy.capture.looks import current_modes, tensor_meta, unheard
@@ -61,6 +62,7 @@ from magpy.capture.steps import (
     TorchModes,
     Var,
     Wrapped,
+    has_gradient,
     identity,
     is_leaf,
 )
@@ -115,6 +117,9 @@ class Recorder(Values, TorchFunctionMode):
         # What a call that is recorded as a whole has written to.
         self._by_whole: frozenset[Var] = frozenset()
         self._reach: engine.Reach | None = None  # of the operation that is made now
+        reach = bool if session is None else session.reach
+        self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
+        self._guarded = False  # it reads a gradient that guards look at
         self._place: attribution.Site = ("", 0, "", {})  # where the program was then
         self._calls = Operations()
         self._filters = warnings.filters
@@ -229,6 +234,8 @@ class Recorder(Values, TorchFunctionMode):
                 recorded, *given = sized(func, args, kwargs)
                 plan = self._before(recorded, name, accessor, *given)
                 self._reach = engine.reach((args, kwargs)) if func in engine.RUNS else None
+                if self._reach is not None:
+                    self.gradients.added(self._reach.leaves if func in engine.ADDS else ())
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
         if self.refusal is not None:
@@ -383,6 +390,12 @@ class Recorder(Values, TorchFunctionMode):
             self._pin_shapes(args)
         self._on_host = self._given_array = False
         self._reach = None
+        self._guarded = False
+        if accessor is not None and accessor[1] == "grad":
+            if accessor[0] == "get":
+                self._guarded = self.gradients.read(args[0])
+            else:
+                self.gradients.assigned(args[0])
         self._shared.begin()
         if self.any_tracked:
             self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
@@ -518,6 +531,8 @@ class Recorder(Values, TorchFunctionMode):
             self._goes_beyond(self._reach) or self._decides(self._reach, flags)
         )
         inside = not once and self._stays_inside(args, name, accessor)
+        if self._guarded:
+            return result
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
@@ -864,6 +879,9 @@ class Recorder(Values, TorchFunctionMode):
             kind = "none"
         elif outs or self._only_known(result):
             kind, expected = "meta", tensor_meta(result)
+            if func is getattr and args[1] == "grad" and not outs:
+                var = self.tensors.var_of(result)
+                func, args, kind, expected = has_gradient, (args[0], Ref(var)), "leaf", True
         elif is_leaf(result):
             kind, expected = "leaf", result
         elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
@@ -904,6 +922,7 @@ class Recorder(Values, TorchFunctionMode):
         if self.depth or self._stopped():
             return run()  # not where a refusal is handled, which would be the context of an error
         self.observer.take()
+        self.gradients.unseen()
         self.depth += 1
         self.whole = whole
         try:
@@ -1101,12 +1120,14 @@ class Recorder(Values, TorchFunctionMode):
     def forget_tensors(self) -> None:
         """Gives up every weak reference to a tensor, of a run that was refused."""
         self.tensors.forget()
+        self.gradients.forget()
         self._follower = None
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
         self._is_outside = self.is_rewritten = bool
         self._follower = None
+        self.gradients.forget()
         self.tensors.end()
 
     @property

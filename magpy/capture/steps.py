@@ -224,6 +224,11 @@ def class_holding(cls: type, name: str) -> type:
     raise AttributeError(name)
 
 
+def has_gradient(tensor: Any, gradient: Any) -> bool:
+    """Whether the gradient of a tensor is this very object."""
+    return tensor.grad is gradient
+
+
 class Nested:
     """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
 
@@ -252,6 +257,8 @@ class Record:
         relied: whether the run relies on what one of its integers is.
         swapped: for tensors from outside whose `data` was assigned, what it was before.
         pinned: whether it relies on a size or an integer that follows from data.
+        gradients: tensors from outside and the gradients that they had when the call began, where
+            the run has read or added to them.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -270,3 +277,4 @@ class Record:
     relied: bool = False
     swapped: dict[Var, Any] = field(default_factory=dict)
     pinned: bool = False
+    gradients: list[tuple[Any, Any]] = field(default_factory=list)

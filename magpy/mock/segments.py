@@ -27,6 +27,7 @@ from magpy.capture.steps import (
     TorchModes,
     Var,
     class_number,
+    has_gradient,
     item_held,
     slot_held,
 )
@@ -153,7 +154,9 @@ def swaps_data(step: Step) -> bool:
 
 
 def _reads_gradient(step: Step) -> bool:
-    return isinstance(step, (OpStep, HostStep)) and step.func is getattr and step.args[1] == "grad"
+    if not isinstance(step, (OpStep, HostStep)):
+        return False
+    return step.func is has_gradient or (step.func is getattr and step.args[1] == "grad")
 
 
 # A check is computed ahead of the graph if that repeats at most this many operations.

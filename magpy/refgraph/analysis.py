@@ -211,6 +211,8 @@ class Analyzer:
             handler = _EVENTS.get(kind)
             if handler is not None:
                 handler(self, obj, key, value)
+        for tensor, gradient in c.record.gradients:
+            self.gradient(tensor, gradient)
         for step in c.record.steps:
             if isinstance(step, HostStep) and step.kind == "bind" and step.args:
                 self._counter(step)
@@ -366,6 +368,11 @@ class Analyzer:
             self.bind(v.__self__, owner, f"{expr}.__self__")
             return
         checks.append(("type", reg, t))
+        if opaque.settled(t):
+            value = opaque.picture(v)
+            checks.append(
+                ("is", reg, v) if value is None else ("py", opaque.unchanged(value), (reg,))
+            )
         if isinstance(v, tuple):
             checks.append(("len", reg, tuple.__len__(v)))
             for i in range(tuple.__len__(v)):
@@ -497,6 +504,17 @@ class Analyzer:
         dst = self.register()
         self.checks.append(("attr", dst, rel.register, name))
         self.bind(value, dst, f"{rel.expr}.{name}")
+
+    def gradient(self, tensor: Any, value: Any) -> None:
+        """The gradient that a tensor had when the call began was read or added to."""
+        dst = self.register()
+        self.checks.append(("gradient", dst, self.operand(tensor)))
+        rel = self.relative.get(id(tensor))
+        read, name = f"_d{len(self.constants)}", f"_d{len(self.constants) + 1}"
+        self.constants[read] = _tensor.gradient
+        if rel is None:
+            self.constants[name] = tensor
+        self.bind(value, dst, f"{read}({name if rel is None else rel.expr})")
 
     def cell(self, cell: Any, key: Any, value: Any) -> None:
         """A closure cell was read."""

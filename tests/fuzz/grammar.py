@@ -1063,6 +1063,341 @@ purse = {Money(1): $i, Money(2): $i}""",
         "odd.append($i) | loud['a'] = $i | Odd.__getitem__ = list.__getitem__ | "
         "del Loud.__missing__ | loud.pop('a', 0) | odd = Odd([$i])",
     ),
+    "deciding": Piece(
+        """notes = []
+class Deciding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t, k):
+        if t.sum() > k:
+            notes.append(k)
+        ctx.save_for_backward(t)
+        ctx.k = k
+        return t * k
+    @staticmethod
+    def backward(ctx, g):
+        (t,) = ctx.saved_tensors
+        if (g * t).sum() > 2:
+            notes.append('backward')
+            return g, None
+        return g * ctx.k, None
+class Seen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t):
+        notes.append(tuple(t.shape))
+        return t.clone()
+    @staticmethod
+    def backward(ctx, g):
+        notes.append('seen')
+        return g * len(notes)
+def guarded(g):
+    if g.sum() > 1:
+        notes.append('hook')
+        return g * 2
+def counted(g):
+    notes.append('counted')
+def part(t):
+    if t.sum() > 0:
+        return t * 2
+    notes.append('part')
+    return t - 1""",
+        {
+            "T": "Deciding.apply($T, $F) | Deciding.apply($T, $I) | Seen.apply($T) | part($T) | "
+            "torch.utils.checkpoint.checkpoint(part, $T, use_reentrant=False)",
+            "I": "len(notes)",
+        },
+        "$vT.register_hook(guarded) | $vT.register_hook(counted) | notes.clear() | "
+        "Deciding.apply($T, $F).sum().backward() | Seen.apply($T).sum().backward()",
+        "notes.clear() | notes.append(1) | a0.register_hook(guarded) | "
+        "part = lambda t: t + 1 | guarded = lambda g: g * 3 | backward(r)",
+    ),
+    "drawn": Piece(
+        "tg = torch.Generator()\ntg.manual_seed($i + 9)\nrng = np.random.default_rng($i + 1)\n"
+        "dice = random.Random($i)",
+        {
+            "T": "torch.rand(3, generator=tg) | torch.randperm(3, generator=tg).float() | "
+            "torch.empty(3).normal_(generator=tg) | torch.randn(1, generator=tg) * $T | "
+            "torch.bernoulli($T.sigmoid(), generator=tg)",
+            "I": "dice.randint(0, 3) | int(rng.integers(3)) | tg.initial_seed() % 5",
+            "F": "dice.random() | float(rng.random())",
+        },
+        "tg.manual_seed($I) | dice.seed($I) | $vT.uniform_(generator=tg)",
+        "tg.manual_seed($i) | dice.seed($i) | torch.rand(1, generator=tg) | tg = torch.Generator()",
+    ),
+    "memory": Piece(
+        "whole = np.arange(6.0, dtype=np.float32)\nmiddle = torch.from_numpy(whole[1:4])\n"
+        "part_of = whole[2:5]\nraw8 = bytearray(12)\nover = torch.frombuffer(raw8, "
+        "dtype=torch.float32)\nnumbers_of = a0.detach().numpy()",
+        {
+            "N": "whole | part_of | numbers_of | whole[::2] | middle.numpy() | over.numpy()",
+            "T": "middle | over | torch.from_numpy(part_of) | torch.from_numpy(whole)[:3] | "
+            "torch.frombuffer(raw8, dtype=torch.float32) | torch.asarray(whole)",
+            "F": "float(whole[2]) | middle[1].item() | float(part_of.sum())",
+            "I": "raw8[3] | int(whole.argmax())",
+        },
+        "whole[2] = $F | part_of += $F | middle.add_($F) | middle[1] = $F | over.fill_($F) | "
+        "raw8[3] = 64 | numbers_of[...] = $F | whole = whole.copy() | part_of = whole[1:4] | "
+        "middle = torch.from_numpy(whole[3:])",
+        "whole[2] = $f | part_of = whole[1:4] | middle.mul_(2) | raw8[7] = 65 | over.zero_() | "
+        "middle = middle.clone() | numbers_of = a0.detach().numpy() | whole[:] = whole[::-1] + 0",
+    ),
+    "absent": Piece(
+        """import types as holder_types
+holder = holder_types.ModuleType('holder')
+def maybe():
+    try:
+        return missing
+    except NameError:
+        return 0
+def imported():
+    return getattr(holder, 'found', None) or 1
+class Partly:
+    def get(self):
+        try:
+            return self.some
+        except AttributeError:
+            return 2
+partly = Partly()""",
+        {
+            "I": "maybe() | globals().get('missing', 4) | imported() | partly.get() | "
+            "getattr(partly, 'some', 5) | vars(partly).get('some', 6)",
+            "B": "'missing' in globals() | hasattr(holder, 'found') | hasattr(partly, 'some')",
+        },
+        "globals()['missing'] = $I | globals().pop('missing', None) | holder.found = $I | "
+        "partly.some = $I | vars(partly).clear() | Partly.some = $I",
+        "globals()['missing'] = $i | globals().pop('missing', None) | holder.found = $i | "
+        "partly.some = $i | del partly.some | Partly.some = $i | del Partly.some | "
+        "del holder.found",
+    ),
+    "nested": Piece(
+        """done = []
+def scaled(t, k=2):
+    done.append(k)
+    return t * k
+def stepped(t, n):
+    return t + n if n < 3 else -t
+inner = also(scaled)
+twice_over = functools.partial(inner, k=$i)
+class Holder:
+    rate = $f
+    @also
+    def run(self, t):
+        self.rate += 1
+        return t * self.rate
+holder2 = Holder()
+outer = also(lambda t: inner(t) + 1)
+branches = [also(stepped), stepped, functools.partial(stepped, n=$i)]""",
+        {
+            "T": "inner($T) | inner($T, $I) | twice_over($T) | holder2.run($T) | outer($T) | "
+            "branches[0]($T, $I) | branches[-1]($T) | scaled($T)",
+            "LT": "list(map(inner, $LT)) | [twice_over(q) for q in $LT]",
+            "I": "len(done)",
+            "F": "holder2.rate",
+            "A": "functools.partial(inner, k=3) | twice_over | holder2.run",
+        },
+        "done.clear() | holder2.rate = $F | Holder.rate = $F",
+        "done.clear() | holder2.rate = $f | twice_over = functools.partial(inner, k=5) | "
+        "inner = also(lambda t, k=1: t - k) | inner = scaled | branches.reverse() | "
+        "scaled.__defaults__ = (7,) | holder2 = Holder() | Holder.run = lambda self, t: t | "
+        "r = attempt(inner, a0)",
+    ),
+    "optim": Piece(
+        """weight = nn.Parameter(torch.tensor([0.5, -1.0, 2.0]))
+bias = nn.Parameter(torch.tensor([0.25]))
+opt = torch.optim.SGD([weight, bias], lr=0.1, momentum=0.9)
+adam = torch.optim.Adam([weight], lr=0.1)
+plan = torch.optim.lr_scheduler.StepLR(opt, 2)
+def train(t):
+    opt.zero_grad()
+    loss = ((weight * t.reshape(-1)[:1]).sum() + bias).square().sum()
+    loss.backward()
+    opt.step()
+    return loss""",
+        {
+            "T": "weight | bias | weight.grad | train($T.detach()) | train(torch.ones(1) * $F)",
+            "F": "opt.param_groups[0]['lr']",
+            "I": "len(opt.state) | plan.last_epoch",
+        },
+        "opt.step() | adam.step() | opt.zero_grad() | opt.zero_grad(set_to_none=False) | "
+        "plan.step() | adam.zero_grad() | opt.param_groups[0]['lr'] *= 0.5 | "
+        "torch.nn.utils.clip_grad_norm_([weight, bias], $F) | weight.grad = $T.detach() | "
+        "(weight * 2).sum().backward()",
+        "opt.param_groups[0]['lr'] = $f | opt.state.clear() | weight.requires_grad_(False) | "
+        "weight.data.mul_(2) | opt.zero_grad() | plan.step() | adam.step() | weight.grad = None | "
+        "opt = torch.optim.SGD([weight], lr=0.5) | opt.load_state_dict(opt.state_dict()) | "
+        "opt.add_param_group({'params': [nn.Parameter(torch.ones(1))]}) | "
+        "opt.param_groups[0]['momentum'] = 0.0",
+    ),
+    "errors": Piece(
+        """class Oops(Exception):
+    count = 0
+    def __init__(self, n, **more):
+        super().__init__(n)
+        self.n = n
+        Oops.count += 1
+def risky(n):
+    if n > 2:
+        raise Oops(n) from ValueError('cause')
+    if n < 0:
+        raise KeyError(n)
+    return n
+def safely(n):
+    try:
+        return risky(n)
+    except Oops as error:
+        trail.append(str(error.__cause__))
+        return error.n
+    except LookupError as error:
+        trail.append(error)
+        return len(error.args)
+    finally:
+        trail.append(n)
+trail = []""",
+        {
+            "I": "safely($I) | len(trail) | Oops.count",
+            "A": "Oops($I) | attempt(risky, $I) | trail[-1:]",
+        },
+        "trail.clear() | risky($I) | raise Oops($A) | Oops.count = 0",
+        "trail.clear() | Oops.count = $i | risky = lambda n: 1 | "
+        "Oops.__str__ = lambda self: 'oops' | Oops.__bases__ = (LookupError,)",
+    ),
+    "watched": Piece(
+        """class Watched:
+    log = []
+    def __init__(self, v):
+        self.v = v
+    def __setattr__(self, name, value):
+        self.log.append(name)
+        object.__setattr__(self, name, value)
+    def __delattr__(self, name):
+        self.log.append('-' + name)
+        object.__delattr__(self, name)
+    def __getattr__(self, name):
+        if name.startswith('_'):
+            raise AttributeError(name)
+        return len(name)
+    def __getitem__(self, k):
+        self.log.append(k)
+        return self.v
+class Size(int):
+    unit = 'm'
+    def __add__(self, other):
+        return Size(int(self) + int(other))
+    def __repr__(self):
+        return f'{int(self)}{self.unit}'
+class Name(str):
+    def upper(self):
+        return Name('up' + self)
+class Span(tuple):
+    def __new__(cls, *parts):
+        return super().__new__(cls, parts)
+    @property
+    def width(self):
+        return self[-1] - self[0]
+watched = Watched($i)
+size = Size($i)
+size.tag = $i
+name = Name('ab')
+span = Span($i, 4)""",
+        {
+            "I": "watched.v | watched.other | len(Watched.log) | size | size + $I | span.width | "
+            "span[0] | watched[0] | size.tag",
+            "S": "name | name.upper() | repr(size) | str(span)",
+            "A": "Watched($T) | Size($I) | span | Span($T, 2) | name.upper()",
+            "B": "size == $I | name == 'ab' | span == (1, 4)",
+        },
+        "watched.v = $I | watched.t = $T | del watched.v | Watched.log.clear() | "
+        "size = size + $I | Size.unit = $S | size.tag = $I | span = Span($I, 3)",
+        "watched.v = $i | Size.unit = 'k' | size = Size($i) | name = Name('b') | size = $i | "
+        "span = Span(0, $i) | Watched.__getattr__ = lambda self, name: 9 | Watched.log.append(0) | "
+        "span = (1, 4) | size.tag = $i | Size.__add__ = int.__add__",
+    ),
+    "models": Piece(
+        """torch.manual_seed(2)
+cell = nn.GRUCell(3, 3)
+rnn = nn.LSTM(3, 3)
+table3 = nn.Embedding(4, 3)
+heads = nn.MultiheadAttention(4, 2)
+class Stateful(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 3)
+        self.hidden = None
+        self.cache = []
+    def forward(self, t):
+        t = t.reshape(-1)[:1].expand(1, 3).float()
+        self.hidden = self.cell(t, self.hidden)
+        self.cache.append(self.hidden.detach())
+        if len(self.cache) > 2:
+            self.cache.pop(0)
+        return torch.cat(self.cache).sum(0) + self.hidden
+    def reset(self):
+        self.hidden = None
+        self.cache = []
+stateful = Stateful()""",
+        {
+            "T": "cell($T.reshape(-1)[:1].expand(3).float()) | stateful($T) | "
+            "table3(torch.tensor([$I % 4])) | rnn(torch.ones(2, 3) * $F)[0] | "
+            "heads(*[torch.ones(2, 4) * $F] * 3)[0] | "
+            "torch.func.functional_call(cell, {'bias_ih': torch.ones(9)}, "
+            "(torch.ones(3) * $F,)) | torch.vmap(cell)(torch.ones(2, 3) * $F)",
+            "I": "len(stateful.cache)",
+        },
+        "stateful.reset() | stateful.hidden = stateful.hidden.detach() | stateful.cache.clear() | "
+        "table3.weight.data[0] = $F | heads.eval() | stateful.hidden = None",
+        "stateful.reset() | stateful.hidden = None | table3.weight.data.mul_(2) | heads.eval() | "
+        "heads.train() | rnn.dropout = 0.0 | cell.bias_ih.data.zero_() | stateful.eval() | "
+        "cell.requires_grad_(False) | stateful.cache.append(torch.ones(1, 3)) | cell.double()",
+    ),
+    "transforms": Piece(
+        """from torch import distributions
+from torch.func import jacrev, jvp, vjp
+spread = distributions.Normal(torch.zeros(3), torch.ones(3) * 2)
+def energy(q):
+    return (q * q).sum() * power
+power = $f""",
+        {
+            "T": "spread.sample() | spread.log_prob($T.reshape(-1)[:1]).sum() | spread.rsample() | "
+            "jacrev(energy)($T.detach().float()) | vjp(energy, $T.detach().float())[0] | "
+            "jvp(torch.sin, ($T.detach().float(),), (torch.ones_like($T.detach().float()),))[1] | "
+            "torch.func.grad(energy)($T.detach().float()) | "
+            "torch.vmap(lambda q: q * power)(torch.ones(2, 3)) | "
+            "torch.autograd.grad(energy($T.detach().float().requires_grad_()), [a0], "
+            "allow_unused=True)[0] | torch.sparse_coo_tensor([[0, 1]], [$F, 1.0], (3,)).to_dense()",
+        },
+        "power = $F | spread.scale.mul_(2) | spread = distributions.Normal($F, 1.0)",
+        "power = $f | spread.scale.mul_(2) | spread.loc = torch.ones(3) | "
+        "energy = lambda q: q.sum() | distributions.Distribution.set_default_validate_args(True)",
+    ),
+    "scoped": Piece(
+        """import io as text_io
+events = []
+class Scope:
+    def __init__(self, name):
+        self.name = name
+    def __enter__(self):
+        events.append(self.name)
+        return self
+    def __exit__(self, kind, error, trace):
+        events.append(kind and kind.__name__)
+        return kind is LookupError
+@contextlib.contextmanager
+def stage(n):
+    try:
+        yield n
+    except ValueError as error:
+        events.append(str(error))
+    else:
+        events.append(n)
+sink = text_io.StringIO()
+scope = Scope('s')""",
+        {"I": "len(events)", "A": "events[-1:] | sink.getvalue()", "S": "scope.name"},
+        "with scope: | with stage($I) as $+I: | with contextlib.redirect_stdout(sink): | "
+        "with contextlib.ExitStack() as stack: | events.clear() | "
+        "with Scope($S), stage($I): | with torch.random.fork_rng(): | "
+        "with contextlib.closing(sink) if False else contextlib.nullcontext():",
+        "events.clear() | scope.name = 'q' | Scope.__exit__ = lambda self, *a: True | "
+        "sink = text_io.StringIO() | sink.truncate(0)",
+    ),
 }
 
 _TENSORS = [

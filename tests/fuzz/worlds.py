@@ -390,6 +390,15 @@ class Picture:
         frame = v.cr_frame
         self._word((v.__qualname__, frame is not None and frame.f_lineno), path)
 
+    def _generator_state(self, v, path):
+        self._word(("state", v.get_state().numpy().tobytes()), path)
+
+    def _random(self, v, path):
+        self._word(("state", v.getstate()), path)
+
+    def _numpy_random(self, v, path):
+        self._word(("state", str(v.bit_generator.state)), path)
+
     def _weak(self, v, path):
         """When an object dies is not compared: an entry may keep it for a while."""
 
@@ -418,6 +427,9 @@ _PICTURES = {
     weakref.ref: Picture._weak,
     _interp.Compiled: Picture._object,
     RemovableHandle: Picture._handle,
+    torch.Generator: Picture._generator_state,
+    random.Random: Picture._random,
+    np.random.Generator: Picture._numpy_random,
     **dict.fromkeys(_ITERATORS, Picture._iterator),
 }
 _PICTURES[types.BuiltinFunctionType] = Picture._object
@@ -458,7 +470,7 @@ def _path_text(path):
 # ---------------------------------------------------------------- a world
 
 # Not seen by the comparison: the same in both worlds, or private to one.
-_HIDDEN = {"__builtins__", "__warningregistry__", "steps", "target"}
+_HIDDEN = {"__builtins__", "__warningregistry__", "steps", "target", "also"}
 _CLASS_NOISE = {
     "__module__",
     "__dict__",
@@ -532,7 +544,8 @@ class World:
     def __init__(self, code, wrap, seed):
         self.stdout = io.StringIO()
         self.kept = []
-        self.namespace = {"__name__": "fuzz_world", **_HELPERS}
+        # `also` compiles a function of the program as its target is compiled.
+        self.namespace = {"__name__": "fuzz_world", **_HELPERS, "also": wrap}
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)
@@ -578,7 +591,7 @@ class World:
             if isinstance(x, type):
                 if x.__module__ == "fuzz_world":
                     classes[n] = describe_class(x)
-            elif type(x) is not _interp.Compiled:
+            else:
                 visible[n] = x
         state = np.random.get_state()
         return Picture(
