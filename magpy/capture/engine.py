@@ -47,12 +47,14 @@ class Reach:
         nodes: of autograd's graph.
         functions: the Python functions that run in it: hooks of leaves, and those of a
             `torch.autograd.Function`.
+        hooks: whether hooks of leaves are among them.
         state: what these can reach held before; None where nobody can tell.
     """
 
     leaves: list[torch.Tensor]
     nodes: set[Any]
     functions: list[Any]
+    hooks: bool
     state: below.Places | None
 
     def changed(self) -> list[tuple[int, Any]] | None:
@@ -97,11 +99,12 @@ def reach(roots: Any) -> Reach:
             if following is not None and following not in seen:
                 seen.add(following)
                 todo.append(following)
+    own = len(functions)
     for t in found.values():
         for hooks in (t._backward_hooks, t._post_accumulate_grad_hooks):
             functions += (hooks or {}).values()
     state = below.places(functions) if told else None
-    return Reach(list(found.values()), seen, functions, state)
+    return Reach(list(found.values()), seen, functions, len(functions) > own, state)
 
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -233,9 +233,7 @@ class Recorder(Values, TorchFunctionMode):
             with unheard():
                 recorded, *given = sized(func, args, kwargs)
                 plan = self._before(recorded, name, accessor, *given)
-                self._reach = engine.reach((args, kwargs)) if func in engine.RUNS else None
-                if self._reach is not None:
-                    self.gradients.added(self._reach.leaves if func in engine.ADDS else ())
+                self._reach = self._reached(func, args, kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
         if self.refusal is not None:
@@ -256,7 +254,7 @@ class Recorder(Values, TorchFunctionMode):
         finally:
             self.depth -= 1
         flags = observer.take()
-        if result is NotImplemented:
+        if result is NotImplemented or self._guarded:
             return result
         try:
             with unheard():
@@ -265,6 +263,14 @@ class Recorder(Values, TorchFunctionMode):
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         return result
+
+    def _reached(self, func: Any, args: Any, kwargs: Any) -> engine.Reach | None:
+        """What a pass of autograd's engine will reach, if the operation makes one."""
+        if func not in engine.RUNS:
+            return None
+        reach = engine.reach((args, kwargs))
+        self.gradients.added(reach.leaves if func in engine.ADDS else ())
+        return reach
 
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # What warns says where it was called, and what raises; that is not here.
@@ -531,8 +537,6 @@ class Recorder(Values, TorchFunctionMode):
             self._goes_beyond(self._reach) or self._decides(self._reach, flags)
         )
         inside = not once and self._stays_inside(args, name, accessor)
-        if self._guarded:
-            return result
         setter = accessor is not None and accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
@@ -639,6 +643,7 @@ class Recorder(Values, TorchFunctionMode):
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
         step.once = step.once or once
+        step.hooks = reach.hooks and len(reach.functions) > 1
         if reach.functions:
             step.gradients = frozenset([0])
         elif adds:

@@ -137,6 +137,7 @@ class HostStep:
             to anything else than the entry's conditions admit.
         gradients: autograd's engine runs in it, and adds to gradients in these memories; any
             `.grad` may be another object afterwards. None if it does not run.
+        hooks: hooks of leaves run in it, and not only one: their order can be seen.
     """
 
     func: Callable[..., Any]
@@ -155,6 +156,7 @@ class HostStep:
     writes: frozenset[Var] = frozenset()
     symbolic: bool = False
     gradients: frozenset[int] | None = None
+    hooks: bool = False
     site: Any = None
 
 

@@ -466,6 +466,21 @@ def _runs_later(step: OpStep) -> bool:
     )
 
 
+def _writes_again(step: OpStep, storages: dict[Var, int]) -> bool:
+    """Whether an operation writes to a list of tensors some of which share memory.
+
+    Eager does so one after the other. What AOTAutograd makes of it takes all of them as they were.
+    """
+    if not step.mutates:
+        return False
+    for given in (*step.args, *step.kwargs.values()):
+        if isinstance(given, (list, tuple)):
+            held = [storages.get(v.var, 0) for v in given if isinstance(v, Ref)]
+            if len(set(held)) < len(held):
+                return True
+    return False
+
+
 def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     """Whether only Python can do an operation: it takes or makes a tensor of a class of its own.
 
@@ -539,7 +554,9 @@ def _schedule(
         elif isinstance(step, OpStep):
             now = modes.modes if modes is not None else start
             kind: tuple[Any, ...] = ("graph", now.settings)
-            if types is not None and (id(step) in leaves or _only_python(step, types)):
+            if types is not None and (
+                id(step) in leaves or _only_python(step, types) or _writes_again(step, storages)
+            ):
                 kind = ("native", now.settings)
             elif types is not None and now.inference != start.inference:
                 # Compilers give ordinary tensors where a graph itself enters inference mode.
@@ -749,14 +766,17 @@ def cut(
 
 
 def _keep_differentiable(plan: Plan) -> None:
-    """Lets Python run what the call itself differentiates in order to do so again.
+    """Lets Python run what the call itself differentiates where a compiler's graph would not do.
 
-    A gradient penalty does.  What AOTAutograd makes has no second derivatives.
+    What AOTAutograd makes has no second derivatives, which a gradient penalty takes; and autograd's
+    engine comes to all its leaves at once, whose hooks the program runs in the order of its layers.
     """
     last = 0
     for i, item in enumerate(plan.items):
         step = item[0] if isinstance(item, tuple) else item
-        if isinstance(step, HostStep) and engine.keeps_graph(step.func, step.args, step.kwargs):
+        if isinstance(step, HostStep) and (
+            step.hooks or engine.keeps_graph(step.func, step.args, step.kwargs)
+        ):
             last = i
     for item in plan.items[:last]:
         if isinstance(item, Segment):

@@ -597,3 +597,26 @@ def test_checks_leak_nothing() -> None:
     for _ in range(100):
         run()
     assert (sys.getrefcount(t), sys.getrefcount(torch.Tensor)) == before
+
+
+def test_the_gradient_of_a_tensor_is_an_operand() -> None:
+    w, other = (torch.ones(2, requires_grad=True) for _ in range(2))
+    w.grad = torch.zeros(2)
+    meta = _tensor.TensorMeta(w.grad)
+    g = _interp.Guard(2, (), 3, [("gradient", 2, 0), ("tensor", 2, meta), ("same", 2, 1)], {})
+    assert g.check((w, w.grad))
+    assert not g.check((w, torch.zeros(2)))
+    assert not g.check((other, w.grad))
+    assert not g.check((1, w.grad))
+    none = _interp.Guard(1, (), 2, [("gradient", 1, 0), ("leaf", 1, None)], {})
+    assert none.check((other,))
+    assert not none.check((w,))
+    assert "not a tensor" in str(none.explain((1,)))
+    constant = _interp.Guard(0, (), 1, [("gradient", 0, ("a", w)), ("tensor", 0, meta)], {})
+    assert constant.check(())
+    count = sys.getrefcount(w.grad)
+    for _ in range(100):
+        constant.check(())
+    assert sys.getrefcount(w.grad) == count
+    w.grad = None
+    assert not constant.check(())

@@ -76,3 +76,17 @@ def test_views_of_a_tensor_that_is_made_again_stay_behind():
     of_the_input = HostStep(torch.Tensor.split, (Ref(x), 1), {}, "meta", None, [((0,), part)], "")
     (ahead, rest), _ = hoisted([of_the_input], {x: 1, part: 1}, needed=[part])
     assert ahead == [of_the_input]
+
+
+def test_a_list_with_a_tensor_twice_is_written_by_python():
+    a, b, view = Var(0), Var(1), Var(2)
+    storages = {a: 1, b: 2, view: 1}
+
+    def step(*written, mutates=True):
+        refs = [Ref(v) for v in written]
+        return OpStep(torch._foreach_mul_, (refs, 2.0), {}, [], mutates=mutates)
+
+    assert not segments._writes_again(step(a, b), storages)
+    assert segments._writes_again(step(a, b, a), storages)
+    assert segments._writes_again(step(a, view), storages)
+    assert not segments._writes_again(step(a, a, mutates=False), storages)

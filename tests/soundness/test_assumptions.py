@@ -170,6 +170,24 @@ def test_a_compiler_chooses_strides_that_lead_nowhere():
     assert strides(2, "eager") == strides(2, "aot_eager") == (3, 1)
 
 
+def test_hooks_of_a_pass_outside_run_in_a_compilers_order():
+    def order(backend):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+        called = []
+        for name, p in net.named_parameters():
+            p.register_hook(lambda g, name=name: called.append(name))
+        c = compiled(lambda t: net(t), backend=backend)
+        for _ in range(2):
+            del called[:]
+            c(torch.ones(1, 2)).sum().backward()
+        return called
+
+    eager = order("eager")
+    assert eager[0] == "1.bias"
+    assert sorted(order("aot_eager")) == sorted(eager)
+
+
 def test_a_compiler_makes_handles_of_hooks():
     def ids(backend):
         net = torch.nn.Linear(2, 2)

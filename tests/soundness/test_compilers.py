@@ -666,3 +666,20 @@ def test_a_backend_that_gives_one_tensor_for_two():
         same.add_(1)
         assert torch.equal(b, torch.arange(4.0) + 1)
         assert torch.equal(x, torch.arange(4.0))
+
+
+def test_a_tensor_that_is_written_twice_at_once():
+    """`clip_grad_norm_` does so where two parameters have one gradient."""
+
+    def f(a, b):
+        torch._foreach_mul_([a, b, a], 2.0)
+        torch._foreach_add_([a[:2], a[1:]], 1.0)
+        return a + b
+
+    for backend in ("aot_eager", "inductor"):
+        c = magpy.compile(f, backend=backend)
+        for i in range(3):
+            one, two = ([torch.full((3,), float(i)), torch.ones(3)] for _ in range(2))
+            assert c(*one).tolist() == f(*two).tolist()
+            assert [t.tolist() for t in one] == [t.tolist() for t in two]
+        assert magpy.stats(c).hits == 2
