@@ -96,7 +96,10 @@ _FOLLOWED = (
     type,
 )
 # Likewise of torch and numpy.
-_FOLLOWED_OF_LIBRARIES = (torch.Tensor, torch.Generator, np.ndarray, np.generic)
+_FOLLOWED_OF_LIBRARIES = (
+    *(torch.Tensor, torch.Generator, np.ndarray, np.generic),
+    *(np.random.Generator, np.random.RandomState, np.random.BitGenerator),
+)
 # A lock is taken and given back within a call.
 _LOCKS = ("lock", "RLock")
 

@@ -27,7 +27,7 @@ from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.capture.trees import Sizes, leaves
 from magpy.mock import support
-from magpy.mock.segments import Plan, Segment, memories, swaps_data
+from magpy.mock.segments import Plan, Segment, memories, swaps_data, switches_gradients
 from magpy.mock.spec import Const, New, Outside, Spec, Value
 from magpy.refgraph.analysis import Analysis
 from magpy.runtime import faults
@@ -567,10 +567,13 @@ class Code:
         dirty = self.constant(support.save)
         inputs, storages = c.record.inputs, c.record.storages
         swapped: set[Var] = set()
+        switched: set[Var] = set()
         changed: set[int] = set()  # memories
         for s in c.record.steps:
             if not isinstance(s, (OpStep, HostStep)):
                 continue
+            if switches_gradients(s, inputs):
+                switched.add(s.args[0].var)
             if swaps_data(s):
                 swapped |= {r.var for r in s.args[:1] if isinstance(r, Ref)}
             elif s.mutates:
@@ -595,14 +598,19 @@ class Code:
             for s in c.record.steps
         )
         leaves = (
-            [t for t in c.record.inputs.values() if t.requires_grad and support.is_leaf_tensor(t)]
+            [
+                t
+                for v, t in inputs.items()
+                if (t.requires_grad or v in switched) and support.is_leaf_tensor(t)
+            ]
             if backward
             else []
         )
+        switches = "".join(f"{self.outside(inputs[v])}, " for v in sorted(switched))
         grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
         self.lines.append(
             f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, "
-            f"{generators}, {grads}, ({swaps}))"
+            f"{generators}, {grads}, ({swaps}), ({switches}))"
         )
         self.globals["undo"] = support.undo
         return "return undo(saved)"

@@ -8,7 +8,7 @@ by magpy/runtime/entry.py.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,6 +151,18 @@ def array_memories(steps: Iterable[Step], storages: dict[Var, int]) -> dict[Var,
 def swaps_data(step: Step) -> bool:
     """Whether a step assigns `Tensor.data`: the tensor has other memory from there on."""
     return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
+
+
+def switches_gradients(step: Step, inputs: Container[Var]) -> bool:
+    """Whether a step says of an outside tensor whether it requires grad."""
+    if not isinstance(step, (OpStep, HostStep)) or not step.args:
+        return False
+    target = step.args[0]
+    if not isinstance(target, Ref) or target.var not in inputs:
+        return False
+    if step.func is setattr:
+        return bool(step.args[1] == "requires_grad")
+    return getattr(step.func, "__name__", "") == "requires_grad_"
 
 
 def _reads_gradient(step: Step) -> bool:

@@ -328,12 +328,15 @@ def save(
     owners: tuple[Any, ...] = (),
     leaves: tuple[Any, ...] = (),
     swapped: tuple[Any, ...] = (),
+    switched: tuple[Any, ...] = (),
 ) -> Any:
     """Copies of what the entry changes: tensors, gradients of leaves, states of generators.
 
-    Of tensors whose `data` is assigned it keeps the data itself.
+    Of tensors whose `data` is assigned it keeps the data itself, and of leaves whose
+    `requires_grad` is, that.
     """
     with torch.no_grad(), unheard():
+        required = [(t, t.requires_grad) for t in switched]
         before = [(t, t.data) for t in swapped]
         copies = [(t, _form(t), _once(t).clone()) for t in tensors]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
@@ -344,7 +347,7 @@ def save(
         states.append((torch.set_rng_state, torch.get_rng_state()))
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
-    return before, copies, grads, versions, states
+    return before, copies, grads, versions, states, required
 
 
 def is_leaf_tensor(t: Any) -> bool:
@@ -372,7 +375,7 @@ def _once(t: Any) -> Any:
 
 def undo(saved: Any) -> Any:
     """Puts everything back as `save` found it and leaves the entry."""
-    before, copies, grads, versions, states = saved
+    before, copies, grads, versions, states, required = saved
     with torch.no_grad(), unheard():
         for t, data in before:
             t.data = data
@@ -388,6 +391,8 @@ def undo(saved: Any) -> Any:
                 grad.detach().copy_(copy)
         # As nothing has happened, nothing may tell of it: autograd looks at versions.
         versions.__exit__(None, None, None)
+        for t, flag in required:
+            t.requires_grad_(flag)
     for put_back, state in states:
         put_back(state)
     return _interp.MISS

@@ -450,7 +450,7 @@ def _cannot_undo(record: Record) -> Refusal | None:
     """Why a call cannot be left after what it changes, or None."""
     if any(_changes_form(s, record) for s in record.steps):
         return Refusal(
-            "what an outside tensor is (requires_grad, its size, its hooks) is changed in a "
+            "what an outside tensor is (its size, its hooks) is changed in a "
             "call that reads a value which depends on data"
         )
     for v in record.mutated:
@@ -489,7 +489,7 @@ def _once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
 
 # What an outside tensor is, which no copy of its data brings back.
 _FORM_CHANGES = frozenset(
-    ["requires_grad_", "detach_", "set_", "resize_", "resize_as_", "register_hook", "retain_grad"]
+    ["detach_", "set_", "resize_", "resize_as_", "register_hook", "retain_grad"]
 )
 
 
@@ -499,8 +499,7 @@ def _changes_form(step: Any, record: Record) -> bool:
     target = step.args[0]
     if not isinstance(target, Ref) or target.var not in record.inputs:
         return False
-    name = step.args[1] if step.func is setattr else getattr(step.func, "__name__", "")
-    return name in _FORM_CHANGES or (step.func is setattr and name == "requires_grad")
+    return step.func is not setattr and getattr(step.func, "__name__", "") in _FORM_CHANGES
 
 
 def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> None:

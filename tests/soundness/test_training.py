@@ -7,10 +7,12 @@ compiled modules, which the caller computes (tests/soundness/test_tensors.py).
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import magpy
 from tests.soundness.worlds import assert_served, case, check_all
 
 CASES = []
@@ -336,3 +338,55 @@ def test_training_steps_are_served():
     for program in SERVED.values():
         # The first step makes the optimizer's state; a number is an input at its second value.
         assert_served(program, captures=3)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("decides", [False, True])
+def test_two_players_of_whom_one_rests(backend, decides):
+    """Who requires no gradients for a while does so again where an entry is left in between."""
+
+    def make():
+        torch.manual_seed(0)
+        players = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+        optimizers = [torch.optim.SGD(p.parameters(), 0.1) for p in players]
+
+        def step(x, z):
+            generator, judge = players
+            for p in judge.parameters():
+                p.requires_grad = True
+            optimizers[1].zero_grad()
+            loss = judge(x).mean() - judge(generator(z).detach()).mean()
+            loss.backward()
+            optimizers[1].step()
+            judge.requires_grad_(False)
+            optimizers[0].zero_grad()
+            other = -judge(generator(z)).mean()
+            other.backward()
+            optimizers[0].step()
+            a, b = loss.item(), other.item()
+            if decides and a > 0:
+                return "large", a
+            return a, b
+
+        return step, [*players[0].parameters(), *players[1].parameters()]
+
+    (eager, ours), (call, theirs) = make(), make()
+    f = magpy.compile(call, backend=backend)
+    seen = set()
+    for i in range(12):
+        generator = torch.Generator().manual_seed(i)
+        x = torch.randn(3, 2, generator=generator) * (i % 3)
+        z = torch.randn(3, 2, generator=generator)
+        if i == 7:
+            for p in (*ours, *theirs):
+                p.requires_grad_(True)
+        wanted, got = eager(x, z), f(x, z)
+        seen.add(wanted[0] == "large")
+        assert got == pytest.approx(wanted) if wanted[0] != "large" else got[0] == "large"
+        for p, q in zip(ours, theirs, strict=True):
+            assert p.requires_grad == q.requires_grad
+            assert (p.grad is None) == (q.grad is None)
+            torch.testing.assert_close(p, q)
+            torch.testing.assert_close(p.grad, q.grad)
+    assert magpy.stats(f).hits >= 8
+    assert not decides or seen == {True, False}

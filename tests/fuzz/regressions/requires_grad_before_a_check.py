@@ -1,4 +1,3 @@
-# eager: what an outside tensor is (requires_grad, its size, its hooks) is changed
 import torch
 gt = torch.tensor([0.5])
 
@@ -11,6 +10,5 @@ def f():
 target = f
 
 def steps(f):
-    yield attempt(f)
-    yield attempt(f)
-    yield attempt(f)
+    for _ in range(6):
+        yield attempt(f)
