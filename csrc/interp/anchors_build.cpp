@@ -1,5 +1,6 @@
 // What a guard is given of its anchored objects, read into checks; see anchors.h.
 #include "anchors.h"
+#include "leaf.h"
 
 #include <algorithm>
 #include <cstring>
@@ -62,7 +63,7 @@ int Anchors::add_dict_record(PyObject* record, Py_ssize_t i) {
       status = -1;
       break;
     }
-    Py_hash_t hash = PyObject_Hash(key);
+    Py_hash_t hash = key_hash(key);
     if (hash == -1) {
       status = -1;
       break;

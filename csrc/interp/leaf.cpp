@@ -215,7 +215,34 @@ PyObject* safe_text(PyObject* value) {
   return text;
 }
 
+bool runs_code(PyObject* key) {
+  PyTypeObject* type = Py_TYPE(key);
+  if (PyTuple_CheckExact(key)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+      if (runs_code(PyTuple_GET_ITEM(key, i))) return true;
+    }
+    return false;
+  }
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return type == &PyFrozenSet_Type && !is_deep_leaf(key);
+  if (is_tensor(key)) return false;
+  static PyObject* const names[] = {PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__hash__")};
+  for (PyObject* name : names) {
+    PyObject* own = _PyType_Lookup(type, name);
+    if (own != nullptr && PyFunction_Check(own)) return true;
+  }
+  return false;
+}
+
+Py_hash_t key_hash(PyObject* key) { return runs_code(key) ? 0 : PyObject_Hash(key); }
+
 PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash) {
+  if (runs_code(key)) {
+    PyObject *k, *found;
+    for (Py_ssize_t pos = 0; PyDict_Next(dict, &pos, &k, &found);) {
+      if (k == key) return found;
+    }
+    return nullptr;
+  }
   PyObject* value = _PyDict_GetItem_KnownHash(dict, key, hash);
   if (!value && PyErr_Occurred()) PyErr_Clear();
   return value;

@@ -27,6 +27,15 @@ int add_leaf_type(PyTypeObject* type);
 
 // The raw value of `key`, borrowed, or nullptr.  `hash` was computed when the guard was built.
 PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash);
+// torch.Tensor, or nullptr before `set_types`.
+inline PyTypeObject* g_tensor_type = nullptr;
+inline bool is_tensor(PyObject* v) { return g_tensor_type != nullptr && PyObject_TypeCheck(v, g_tensor_type); }
+
+// Whether to look for a key runs Python code that the program could notice: a `__hash__` or `__eq__` of its class, or of what is
+// in it.  (Tensors have a `__hash__` of torch's, which gives their address.)
+bool runs_code(PyObject* key);
+// The hash of a key; 0 for one that is looked for by its identity.
+Py_hash_t key_hash(PyObject* key);
 // The keys of `dict`, in its own order, are exactly `keys`.
 bool raw_dict_keys_equal(PyObject* dict, PyObject* keys);
 

@@ -1,5 +1,6 @@
 // The building of a guard's program; see program.h.
 #include "program.h"
+#include "leaf.h"
 
 #include <algorithm>
 #include <cstring>
@@ -169,12 +170,12 @@ int Builder::fill(Op& op, PyObject* const* args) {
     }
     case Code::kDictGet:
       op.x = args[2];
-      op.hash = PyObject_Hash(op.x);
+      op.hash = key_hash(op.x);
       if (op.hash == -1 || operand(args[1], &op.operand) < 0) return -1;
       return destination(args[0], &op.dst);
     case Code::kDictAbsent:
       op.x = args[1];
-      op.hash = PyObject_Hash(op.x);
+      op.hash = key_hash(op.x);
       return op.hash == -1 ? -1 : operand(args[0], &op.operand);
     case Code::kDictKeys:
       return operand(args[0], &op.operand) < 0 ? -1 : expect(args[1], &PyTuple_Type, &op.x);

@@ -53,7 +53,6 @@ enum Leaf : uint8_t {
 
 inline PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is never unloaded
 inline PyObject* g_absent = nullptr;        // the ABSENT sentinel
-inline PyTypeObject* g_tensor_type = nullptr;
 inline PyTypeObject* g_deque_type = nullptr;
 inline PyTypeObject* g_partial_type = nullptr;
 inline PyTypeObject* g_namespace_type = nullptr;
@@ -132,7 +131,6 @@ Bound bound_parts(PyObject* f);
 PyObject* bound_self(PyObject* f);
 
 inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
-inline bool is_tensor(PyObject* v) { return g_tensor_type != nullptr && PyObject_TypeCheck(v, g_tensor_type); }
 inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type); }
 
 struct Session {

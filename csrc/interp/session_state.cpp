@@ -520,6 +520,11 @@ static bool holds_key(PyObject* d, PyObject* key) {
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing and would not be redone:
 // that it is there must hold again.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
+  if (runs_code(key)) {
+    // To ask what is there would run the program's code once more: all of it is compared.
+    touch(s, d, false);
+    return;
+  }
   PyObject* now = PyDict_GetItemWithError(d, key);
   if (now == nullptr && PyErr_Occurred()) {
     PyErr_Clear();  // no key can be this: the program gets the same error

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp
+from magpy.capture.keys import hashes_quietly, refuse_if_it_shows
+from magpy.capture.steps import identity
 from magpy.errors import Refusal
 from magpy.mock.spec import Builder, Spec
 
@@ -197,9 +200,10 @@ def _container_effect(
     if isinstance(obj, set):
         if content_of(obj) == content_of(pre):
             return None
-        now_set = frozenset(obj)
-        added = [x for x in now_set if x not in pre]
-        if pre <= now_set:
+        now_set, before = list(set.__iter__(obj)), set(map(id, pre))
+        added = [x for x in now_set if id(x) not in before]
+        refuse_if_it_shows((*now_set, *pre))
+        if len(now_set) - len(added) == len(pre):
             return (
                 ContainerEffect(obj, "set", content=[builder.build(x) for x in added])
                 if added
@@ -215,6 +219,14 @@ def _container_effect(
     return None
 
 
+def _pairs(obj: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """What a dict holds, in its order, without hashing its keys as `OrderedDict.items` does."""
+    if not isinstance(obj, collections.OrderedDict):
+        return list(dict.items(obj))
+    values = {id(k): v for k, v in dict.items(obj)}
+    return [(k, values[id(k)]) for k in collections.OrderedDict.__iter__(obj)]
+
+
 def _dict_effect(
     obj: dict[Any, Any], pre: dict[Any, Any], deleted: list[Any], builder: Builder, session: Any
 ) -> ContainerEffect | None:
@@ -222,23 +234,30 @@ def _dict_effect(
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     if not deleted and len(obj) == len(pre):
         # To look for a key may run code of the program's.
-        both = zip(base.items(obj), pre.items(), strict=True)
+        both = zip(_pairs(obj), pre.items(), strict=True)
         if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in both):
             return None
-    now = dict(base.items(obj))
-    moved = {k for k in deleted if k in pre and k in now}
-    deletes = [k for k in pre if k not in now or k in moved]
+    now = _pairs(obj)
+    keys = [*pre, *(k for k, _ in now)]
+    # Where to look for a key would run the program's code, the object itself is looked for.
+    number: Callable[[Any], Any] = identity if all(map(hashes_quietly, keys)) else id
+    held = {number(k): v for k, v in pre.items()}
+    holds = {number(k): v for k, v in now}
+    moved = {number(k) for k in deleted} & held.keys() & holds.keys()
+    deletes = [k for k in pre if number(k) not in holds or number(k) in moved]
     stores = [
         (k, v)
-        for k, v in now.items()
-        if k not in pre or k in moved or not _same(v, pre[k], builder)
+        for k, v in now
+        if number(k) not in held or number(k) in moved or not _same(v, held[number(k)], builder)
     ]
-    if not deletes and not stores and list(now) == list(pre):
+    if not deletes and not stores and list(holds) == list(held):
         return None
-    replay = {k: None for k in pre if k in now and k not in moved}
+    if number is id:
+        refuse_if_it_shows(keys)
+    replay = {number(k): None for k in pre if number(k) in holds and number(k) not in moved}
     for k, _ in stores:
-        replay.setdefault(k, None)
-    if list(replay) == list(now):
+        replay.setdefault(number(k), None)
+    if list(replay) == list(holds):
         pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
         return ContainerEffect(
             obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes]
@@ -250,11 +269,14 @@ def _dict_effect(
             "dict",
             stores=[(builder.build(k), builder.build(v)) for k, v in stores],
             deletes=[builder.build(k) for k in deletes],
-            orders=[[builder.build(k) for k in keys] for keys in (dict.__iter__(obj), now)],
+            orders=[
+                [builder.build(k) for k in dict.__iter__(obj)],
+                [builder.build(k) for k, _ in now],
+            ],
         )
     return ContainerEffect(
         obj,
         "dict",
-        content=[(builder.build(k), builder.build(v)) for k, v in now.items()],
+        content=[(builder.build(k), builder.build(v)) for k, v in now],
         rebuild=True,
     )

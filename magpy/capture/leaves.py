@@ -25,6 +25,7 @@ from typing import Any
 
 from magpy import _interp
 from magpy.capture import torch_state
+from magpy.capture.keys import hashes_quietly
 
 
 class Leaf(IntEnum):
@@ -290,22 +291,6 @@ NUMBER_METHODS = frozenset(["item", "data_ptr"])
 def memory_of(memo: Any) -> dict[Any, Any]:
     """The dict in which an lru_cache keeps its results; clearing the cache empties it."""
     return next((x for x in gc.get_referents(memo) if type(x) is dict and x is not vars(memo)), {})
-
-
-_HEAP_TYPE = 1 << 9
-
-
-def hashes_quietly(key: Any) -> bool:
-    """Whether hashing and comparing it runs no code of the program."""
-    t = type(key)
-    if t is tuple:
-        return all(hashes_quietly(x) for x in key)
-    if t is frozenset:
-        return False
-    own = vars(object)
-    return not t.__flags__ & _HEAP_TYPE or all(
-        getattr(t, name) is own[name] for name in ("__hash__", "__eq__")
-    )
 
 
 def remembered(memo: Any, args: tuple[Any, ...] | None, result: Any) -> tuple[Any, Any] | None:

@@ -27,7 +27,8 @@ from magpy import _interp, _tensor
 from magpy.capture import leaves, opaque
 from magpy.capture.conditions import Conditions
 from magpy.capture.effects import ContainerEffect
-from magpy.capture.leaves import hashes_quietly, memory_of
+from magpy.capture.keys import hashes_quietly
+from magpy.capture.leaves import memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
 from magpy.capture.steps import HostStep, OutsideRef, class_number, item_held, slot_held
@@ -408,7 +409,8 @@ class Analyzer:
         """A key of a dict was read."""
         rel = self.relative.get(id(d))
         if rel is None:
-            if (id(d), key) in self.overwritten and self._state(value):
+            own = type(key) in (str, int) and (id(d), key) in self.overwritten
+            if own and self._state(value):
                 # The run put another object there, as it will in every call: what counts is what
                 # the object is like.
                 name = f"_d{len(self.constants)}"

@@ -1130,3 +1130,31 @@ def test_describe_has_a_line_per_check() -> None:
     lines = g.describe()
     assert len(lines) == 3
     assert any("int" in line for line in lines)
+
+
+def test_a_key_is_looked_up_without_its_own_eq() -> None:
+    asked = []
+
+    class Key:
+        def __eq__(self, other: object) -> bool:
+            asked.append(other)
+            return True
+
+        def __hash__(self) -> int:
+            return 1
+
+    a, b = Key(), Key()
+    d: dict[Any, Any] = {}
+    for k, v in ((a, 1), ((1, b), 2)):
+        d[k] = v
+    del asked[:]
+    g = guard(("dict_get", 1, 0, a), ("leaf", 1, 1))
+    anchored = guard(npos=0, dicts=[(d, [(a, 1, "leaf")])])
+    assert g.check((d,))
+    assert anchored.check(())
+    assert not g.check(({b: 1},))  # an equal one is another
+    assert not guard(("dict_get", 1, 0, (1, b))).check(({(1, a): 2},))
+    assert asked == []
+    d[a] = 3
+    assert not g.check((d,))
+    assert not anchored.check(())

@@ -3,6 +3,7 @@
 Every assumption of that page names its test; `test_every_assumption_has_its_test` checks that.
 """
 
+import collections
 import ctypes
 import decimal
 import gc
@@ -421,6 +422,31 @@ def test_tracebacks_show_the_lines_and_not_the_locals():
     assert served(f) == 1
     assert eager[0] == again[0]
     assert (eager[1], again[1]) == (True, False)
+
+
+def test_an_ordered_dict_hashes_its_keys_once_more():
+    class Key:
+        def __hash__(self):
+            asked.append(self)
+            return 1
+
+    asked = []
+    key = Key()
+    kept = collections.OrderedDict({key: 2})
+
+    def f(t):
+        return t * kept[key]
+
+    def counted(g):
+        del asked[:]
+        g(x)
+        return len(asked)
+
+    c = compiled(f)
+    assert counted(f) == 1
+    assert counted(c) > 1
+    # Its own `__hash__` changes what the call reads no more than in eager.
+    assert counted(c) == counted(f)
 
 
 def test_reference_counts_of_what_the_caller_holds_are_those_of_eager_afterwards():

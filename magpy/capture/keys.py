@@ -1,0 +1,94 @@
+"""Keys of dicts and elements of sets: what runs where they are hashed and compared.
+
+Owns the question whether that is code of the program (`__hash__` and `__eq__` of its classes),
+which the program may notice, and whether that code can do anything else than compute.  Called
+where magpy itself looks into containers (magpy/capture/effects.py, magpy/capture/leaves.py,
+magpy/refgraph/analysis.py); the native parts have a test of their own (`runs_code` in
+csrc/interp/leaf.cpp).
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from magpy.errors import Refusal
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def hashes_quietly(key: Any) -> bool:
+    """Whether hashing and comparing it runs no code of the program."""
+    t = type(key)
+    if t is tuple:
+        return all(hashes_quietly(x) for x in key)
+    if t is frozenset:
+        return False
+    own = vars(object)
+    return not t.__flags__ & _HEAP_TYPE or all(
+        getattr(t, name) is own[name] for name in ("__hash__", "__eq__")
+    )
+
+
+def refuse_if_it_shows(keys: Iterable[Any]) -> None:
+    """Refuses a change of a dict or a set that hashes and compares keys another number of times.
+
+    Raises:
+        Refusal: a key's class has a `__hash__` or `__eq__` that may do more than compute.
+    """
+    for key in keys:
+        name = shows(key)
+        if name is not None:
+            raise Refusal(
+                f"a dict or a set is changed whose key is a {type(key).__name__}, and its {name} "
+                "may do more than compute",
+                "",
+                "Let it only compare and hash what the object holds",
+            )
+
+
+def shows(key: Any) -> str | None:
+    """Which of `__hash__` and `__eq__` somebody may notice being called, or None."""
+    t = type(key)
+    if t is tuple or t is frozenset:
+        return next((name for name in map(shows, key) if name is not None), None)
+    if isinstance(key, torch.Tensor):
+        return None  # torch's own
+    for name in ("__hash__", "__eq__"):
+        f = getattr(t, name, None)
+        if isinstance(f, types.FunctionType) and not _computes(f.__code__):
+            return name
+    return None
+
+
+# What such a method may call: the like of `hash((self.a, self.b))` and `isinstance(other, Point)`.
+_CALLS = frozenset(
+    (
+        *("hash", "isinstance", "issubclass", "type", "id", "len", "tuple", "list", "set"),
+        *("frozenset", "str", "repr", "int", "float", "bool", "sorted", "getattr", "hasattr"),
+        *("all", "any", "zip", "map", "sum", "min", "max", "super", "range", "abs", "round"),
+        *("vars", "dict", "object", "bytes", "__hash__", "__eq__", "__ne__", "lower", "upper"),
+        *("casefold", "strip", "split", "join", "format", "get", "items", "keys", "values"),
+        *("startswith", "endswith", "as_tuple"),
+    )
+)
+_CHANGES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_NAME", "DELETE_", "IMPORT_")
+
+
+@functools.lru_cache(maxsize=512)
+def _computes(code: types.CodeType) -> bool:
+    """Whether the code, as far as its instructions tell, changes nothing that others see."""
+    for i in dis.get_instructions(code):
+        if i.opname.startswith(_CHANGES) or (
+            i.opname == "STORE_DEREF" and i.argval in code.co_freevars
+        ):
+            return False
+        called = i.opname == "LOAD_METHOD" or i.argrepr.startswith(("NULL + ", "NULL|self + "))
+        if i.opname == "PUSH_NULL" or (called and i.argval not in _CALLS):
+            return False
+    return all(_computes(c) for c in code.co_consts if isinstance(c, types.CodeType))
