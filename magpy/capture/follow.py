@@ -229,7 +229,9 @@ class Follower:
 
 
 def _form(tensor: Any) -> Any:
-    return (tensor.shape, tensor.stride()) if tensor.layout is torch.strided else None
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    return tensor.shape, tensor.stride()
 
 
 def _writes_only(func: Any) -> bool:

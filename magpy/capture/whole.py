@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
 from magpy import _tensor
 from magpy._tensor import DYNAMIC_SHAPE
@@ -33,6 +35,43 @@ if TYPE_CHECKING:
 _LOOKS = frozenset(["tolist", "numpy", "__array__"])
 # They tell how many there are.
 _COUNTS = SHAPE_READS | {"__len__", "__iter__", "unbind"}
+
+
+def opened(
+    func: Callable[..., Any], args: tuple[Any, ...], is_outside: Callable[[Any], bool]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A call and its positional arguments, where those that are partials with tensors are open.
+
+    A `functools.partial` that the program makes in every call may hold tensors of the run: what it
+    consists of are arguments, and the call makes it itself.  A `torch.autograd.Function` that gets
+    tensors in this way which require grad may go through what made them several times (a reentrant
+    checkpoint does): that is nothing for a compiler's graph.
+    """
+    own = func is not torch.utils.checkpoint.checkpoint
+    places = frozenset(
+        i
+        for i, v in enumerate(args)
+        if type(v) is functools.partial
+        and not vars(v)
+        and not is_outside(v)
+        and (held := tensors((v.args, v.keywords)))
+        and not (own and any(t.requires_grad for t in held))
+    )
+    if not places:
+        return func, args
+
+    def filled(*given: Any, **kwargs: Any) -> Any:
+        made = (
+            functools.partial(v[0], *v[1], **v[2]) if i in places else v
+            for i, v in enumerate(given)
+        )
+        return func(*made, **kwargs)
+
+    filled.__name__ = func.__name__
+    filled.__magpy_target__ = getattr(func, "__magpy_target__", func)  # type: ignore[attr-defined]
+    return filled, tuple(
+        (v.func, v.args, dict(v.keywords)) if i in places else v for i, v in enumerate(args)
+    )
 
 
 class Whole:
@@ -91,7 +130,9 @@ class Whole:
             return v.__func__, v.__self__
         if t is functools.partial:
             return v.func, *v.args, *v.keywords.values()
-        if t is types.BuiltinFunctionType and isinstance(v.__self__, (types.ModuleType, type)):
+        if t is types.BuiltinFunctionType and (
+            v.__self__ is None or isinstance(v.__self__, (types.ModuleType, type))
+        ):
             return ()
         if self._is_outside(v):
             self._recorder.record.kept[id(v)] = v, where_text(2)
@@ -158,4 +199,4 @@ class Whole:
         ]
 
 
-__all__ = ["Whole"]
+__all__ = ["Whole", "opened"]

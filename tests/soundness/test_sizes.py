@@ -956,3 +956,20 @@ def test_inductor_compiles_for_all_layouts():
         torch.testing.assert_close(c(*x), f(*x))
     assert magpy.stats(c).captures == 2
     assert magpy.stats(c).reasons == []
+
+
+def test_nested_tensors_among_sizes_that_vary():
+    """A TransformerEncoder packs what a mask leaves into a nested tensor (its fast path)."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).eval()
+    f = magpy.compile(encoder, backend="eager")
+    with torch.inference_mode():
+        for batch, length in ((2, 5), (3, 7), (3, 7), (2, 5), (4, 6), (4, 6)):
+            x = torch.randn(batch, length, 8)
+            mask = torch.zeros(batch, length, dtype=torch.bool)
+            mask[1:, length - 2 :] = True
+            wanted = encoder(x, src_key_padding_mask=mask)
+            assert torch.equal(f(x, src_key_padding_mask=mask), wanted)
+    assert magpy.stats(f).hits >= 3
+    assert not any("failed" in r for r in magpy.stats(f).reasons)

@@ -7,6 +7,8 @@ compiled modules, which the caller computes (tests/soundness/test_tensors.py).
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -390,3 +392,79 @@ def test_two_players_of_whom_one_rests(backend, decides):
             torch.testing.assert_close(p.grad, q.grad)
     assert magpy.stats(f).hits >= 8
     assert not decides or seen == {True, False}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_partial_that_holds_tensors(reentrant, backend):
+    """As `transformers` checkpoints its layers: masks and the like are keywords of a partial."""
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+            self.dropout = nn.Dropout(0.3)
+            self.calls = 0
+
+        def forward(self, t, scale, *, mask, shift=0):
+            return self.dropout(self.linear(t) * scale).masked_fill(mask, 0.0) + shift
+
+    def make():
+        torch.manual_seed(0)
+        layers = nn.ModuleList(Layer() for _ in range(2))
+
+        def step(x, n):
+            mask = x > 1
+            scale = (x.detach() if reentrant else x).mean() + n
+            for layer in layers:
+                block = functools.partial(layer.forward, mask=mask, scale=scale, shift=n)
+                x = checkpoint(block, x, use_reentrant=reentrant)
+            loss = x.square().mean()
+            loss.backward()
+            return loss
+
+        return step, list(layers.parameters())
+
+    (eager, ours), (call, theirs) = make(), make()
+    f = magpy.compile(call, backend=backend)
+    for i in range(5):
+        for p in (*ours, *theirs):
+            p.grad = None
+        x = torch.randn(2, 3, generator=torch.Generator().manual_seed(i))
+        torch.manual_seed(i)
+        wanted = eager(x.clone().requires_grad_(), 1)
+        torch.manual_seed(i)
+        torch.testing.assert_close(f(x.clone().requires_grad_(), 1), wanted)
+        for p, q in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
+    assert magpy.stats(f).hits >= 4, magpy.stats(f).reasons
+
+
+def test_a_partial_from_outside_stays_the_same_object():
+    """What a Function keeps of it is the very partial that the program has."""
+    kept = []
+
+    class Keeps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, t, f):
+            ctx.f = f
+            return t * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.f(1.0), None
+
+    outside = functools.partial(torch.add, torch.ones(()))
+
+    def program(x):
+        return Keeps.apply(x, outside), Keeps.apply(x, functools.partial(torch.mul, x.sum()))
+
+    f = magpy.compile(program, backend="eager")
+    for i in range(1, 4):
+        x, y = (torch.full((2,), float(i), requires_grad=True) for _ in range(2))
+        for g, t in ((program, x), (f, y)):
+            a, b = g(t)
+            (a + b).sum().backward()
+        assert y.grad.tolist() == x.grad.tolist()
+        kept.append(x.grad.tolist())
+    assert kept[0] != kept[1]
