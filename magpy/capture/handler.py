@@ -32,12 +32,14 @@ from magpy.capture.steps import (
     LEAF_TYPES,
     EffectStep,
     OutsideRef,
+    Part,
     Record,
     Var,
     class_holding,
     class_number,
     is_leaf,
     item_held,
+    part_held,
     slot_held,
 )
 from magpy.capture.symbols import Symbols
@@ -79,6 +81,9 @@ class Handler:
         self.redone: dict[tuple[int, str], Any] = {}
         # Where the numbers are that are followed, by the holder's address and the key.
         self.followed: set[tuple[int, Any]] = set()
+        # By the dict's address and the key: the dict, a tuple that stands for another while the
+        # program runs, the other, and the variable.
+        self.parts: dict[tuple[int, Any], tuple[Any, Any, Any, Var]] = {}
         # Globals in which it may put such a thing.
         self.unwarned: list[dict[str, Any]] = []
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
@@ -116,6 +121,8 @@ class Handler:
         """The variable of a tensor, of a tracked value or of an operation's exception."""
         if isinstance(v, BaseException):
             return self.recorder.raised_by(v)
+        if type(v) is tuple:
+            return next((var for _, made, _, var in self.parts.values() if made is v), None)
         if isinstance(v, torch.Tensor):
             var = self.recorder.tensors.known(v)
             if var is not None:
@@ -383,6 +390,9 @@ class Handler:
             key: where; None for a cell.
             follow: what sizes and places in tensors depend on it is followed.
         """
+        if isinstance(key, Part):
+            self._vary_part(holder, key.key)
+            return
         self.session.vary(holder, key)
         if follow:
             self.followed.add((id(holder), key))
@@ -390,6 +400,31 @@ class Handler:
             # Nothing tells of the reads of one item: it becomes an input at once.
             base: Any = list if isinstance(holder, list) else collections.deque
             base.__setitem__(holder, key, self.counter(holder, key, base.__getitem__(holder, key)))
+
+    def _vary_part(self, holder: Any, key: Any) -> None:
+        """The numbers in a tuple are inputs: for the run, an equal tuple takes its place."""
+        first = dict.__getitem__(holder, key)
+        if (id(holder), key) in self.parts:
+            return
+        recorder, place = self.recorder, OutsideRef(holder)
+        var = recorder.tensors.new()
+        recorder.note(item_held, (place, key), {}, "bind", tuple, result=var)
+        numbers = []
+        for i, value in enumerate(first):
+            own = recorder.track(part_held, (place, key, i, len(first)), {}, value)
+            recorder.originals[id(own)] = value
+            recorder.counted(holder, Part(key, i), own, value, False)
+            numbers.append(own)
+        made = tuple(numbers)
+        self.parts[id(holder), key] = holder, made, first, var
+        dict.__setitem__(holder, key, made)
+
+    def put_back(self) -> None:
+        """The tuples that were there before the run are there again."""
+        for (_, key), (holder, made, first, _) in self.parts.items():
+            if dict.get(holder, key) is made:
+                dict.__setitem__(holder, key, first)
+        self.parts.clear()
 
     def inherits(self, cls: type, name: str) -> None:
         """A number that is an input is found through a class."""

@@ -171,6 +171,7 @@ def run(
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:
+        handler.put_back()
         handler.session.clear()
         # The recorder refers to its tensors and to the handler: break the cycle at once.
         recorder.end()

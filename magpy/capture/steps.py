@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NewType
+from typing import Any, NamedTuple, NewType
 
 import torch
 
@@ -203,6 +203,25 @@ def item_held(holder: Any, key: Any) -> Any:
 def slot_held(obj: Any, name: str) -> Any:
     """What an object has in a slot, whatever the `__getattribute__` of its class gives."""
     return object.__getattribute__(obj, name)
+
+
+class Part(NamedTuple):
+    """A place in a tuple that a dict holds under a key."""
+
+    key: Any
+    at: int
+
+
+def part_held(holder: Any, key: Any, index: int, length: int) -> Any:
+    """An item of a tuple of so many items that a dict holds.
+
+    Raises:
+        LookupError, TypeError: it holds no such tuple.
+    """
+    held = dict.__getitem__(holder, key)
+    if type(held) is not tuple or len(held) != length:
+        raise TypeError(held)
+    return held[index]
 
 
 def class_number(cls: type, name: str) -> Any:

@@ -27,6 +27,7 @@ from magpy.capture.steps import (
     class_number,
     identity,
     item_held,
+    part_held,
     slot_held,
 )
 from magpy.capture.trees import variables
@@ -83,7 +84,9 @@ _DIVISIONS = frozenset(
 )
 _TRUE_DIVISIONS = frozenset({operator.truediv, operator.itruediv})
 # How numbers are read that are inputs.
-_READS = frozenset({operator.getitem, getattr, class_number, identity, item_held, slot_held})
+_READS = frozenset(
+    {operator.getitem, getattr, class_number, identity, item_held, part_held, slot_held}
+)
 _ONE_OPERAND = frozenset({operator.neg, operator.pos, abs})
 
 

@@ -29,6 +29,7 @@ from magpy.capture.steps import (
     class_number,
     has_gradient,
     item_held,
+    part_held,
     slot_held,
 )
 from magpy.capture.trees import collect, leaves
@@ -424,7 +425,7 @@ def _anywhere(step: Step) -> bool:
         isinstance(step, HostStep)
         and not step.outs
         and (
-            step.func in (scalar_tensor, class_number, item_held, slot_held)
+            step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
         )
     )

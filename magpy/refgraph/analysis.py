@@ -31,7 +31,14 @@ from magpy.capture.keys import hashes_quietly
 from magpy.capture.leaves import memory_of
 from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
-from magpy.capture.steps import HostStep, OutsideRef, class_number, item_held, slot_held
+from magpy.capture.steps import (
+    HostStep,
+    OutsideRef,
+    class_number,
+    item_held,
+    part_held,
+    slot_held,
+)
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
 
@@ -182,6 +189,12 @@ class Analyzer:
             and isinstance(step.args[0], OutsideRef)
             and isinstance(step.args[0].obj, (list, collections.deque))
         }
+        # Tuples of dicts, of which numbers are inputs.
+        self.parts = {
+            (id(step.args[0].obj), step.args[1])
+            for step in capture.record.steps
+            if isinstance(step, HostStep) and step.func is part_held
+        }
         self.classes = {
             id(obj): before
             for kind, obj, key, before in capture.log
@@ -311,6 +324,15 @@ class Analyzer:
         elif isinstance(holder, list):
             dst = self.register()
             self.checks.append(("item", dst, self.operand(holder), step.args[1]))
+        elif step.func is part_held:
+            held, dst = self.register(), self.register()
+            _, key, index, length = step.args
+            self.checks += [
+                ("dict_get", held, self.operand(holder), key),
+                ("type", held, tuple),
+                ("len", held, length),
+                ("item", dst, held, index),
+            ]
         elif isinstance(holder, dict):
             dst = self.register()
             self.checks.append(("dict_get", dst, self.operand(holder), step.args[1]))
@@ -407,6 +429,8 @@ class Analyzer:
 
     def dict_key(self, d: Any, key: Any, value: Any) -> None:
         """A key of a dict was read."""
+        if type(key) in (str, int) and (id(d), key) in self.parts:
+            return  # see `_counter`
         rel = self.relative.get(id(d))
         if rel is None:
             own = type(key) in (str, int) and (id(d), key) in self.overwritten

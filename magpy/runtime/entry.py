@@ -29,7 +29,7 @@ from magpy.backends.sized import giving_sizes, with_sizes
 from magpy.capture.conditions import Read
 from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.session import Capture, definition
-from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var, Wrapped
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Part, Record, Ref, Var, Wrapped
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import variables
 from magpy.errors import Refusal
@@ -385,6 +385,7 @@ class Runner:
 _HOLDING = ("dict_key", "cell", "type_attr", "list_item", "attr_c")
 # Longer lists of numbers are compared.
 _MOST_NUMBERS = 128
+_MOST_PARTS = 8
 
 
 def _changes(record: Record) -> bool:
@@ -536,6 +537,15 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
         if kind in _HOLDING and type(value) in (int, float):
             if kind != "list_item" or found is None:
                 numbers.append((expr, anchor, key, value, False))
+        elif (
+            kind == "dict_key"
+            and type(key) in (int, str)
+            and type(value) is tuple
+            and len(value) <= _MOST_PARTS
+        ):
+            # Such as the two rates of an optimizer, one of which a schedule sets.
+            if all(type(v) is float for v in value):
+                numbers += [(expr, anchor, Part(key, i), v, False) for i, v in enumerate(value)]
         elif (
             kind == "snap"
             and isinstance(holder, (list, collections.deque))

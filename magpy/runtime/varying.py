@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from magpy.capture.session import Varying
+from magpy.capture.steps import Part
 from magpy.capture.symbols import Dims
 from magpy.runtime.places import evaluated
 
@@ -173,7 +174,10 @@ def _mask(bits: Iterable[bool]) -> int:
 
 def _number_at(holder: Any, key: Any) -> Any:
     """The number at a key of a dict, list or deque, in a cell, class or slot, or None."""
-    if type(holder) is types.CellType and key is None:
+    if isinstance(key, Part):
+        whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
+        v = whole[key.at] if type(whole) is tuple and key.at < len(whole) else None
+    elif type(holder) is types.CellType and key is None:
         try:
             v = holder.cell_contents
         except ValueError:

@@ -449,6 +449,26 @@ def test_an_ordered_dict_hashes_its_keys_once_more():
     assert counted(c) == counted(f)
 
 
+def test_a_tuple_of_numbers_that_vary_is_stood_for():
+    group, kept = {}, []
+
+    def f(t):
+        a, b = group["rates"]
+        return t * a + b, group["rates"] is kept[0]
+
+    c = compiled(f)
+    answers = []
+    for i in range(4):
+        kept[:] = [(float(i), 2.0)]
+        group["rates"] = kept[0]
+        result, same = c(x)
+        assert torch.equal(result, x * i + 2.0)
+        assert group["rates"] is kept[0]
+        answers.append(same)
+    assert answers[0]
+    assert not all(answers)
+
+
 def test_reference_counts_of_what_the_caller_holds_are_those_of_eager_afterwards():
     y = torch.ones(3)
     f = compiled(lambda t: t + 1)

@@ -468,3 +468,40 @@ def test_a_partial_from_outside_stays_the_same_object():
         assert y.grad.tolist() == x.grad.tolist()
         kept.append(x.grad.tolist())
     assert kept[0] != kept[1]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("foreach", [False, True])
+def test_a_schedule_sets_one_of_two_rates(foreach, inside):
+    """OneCycleLR sets `betas`, a tuple: each of its numbers is an input."""
+
+    def make():
+        torch.manual_seed(0)
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01, foreach=foreach)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=50)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            if inside:
+                schedule.step()
+            return loss
+
+        return step, schedule, optimizer, model
+
+    (eager, one, ours, a), (call, two, theirs, b) = make(), make()
+    f = magpy.compile(call, backend="eager")
+    for i in range(12):
+        x = torch.full((3, 4), float(i))
+        assert f(x).item() == eager(x).item()
+        if not inside:
+            one.step(), two.step()
+        assert theirs.param_groups[0]["betas"] == ours.param_groups[0]["betas"]
+        assert theirs.param_groups[0]["lr"] == ours.param_groups[0]["lr"]
+        for p, q in zip(a.parameters(), b.parameters(), strict=True):
+            assert torch.equal(p, q)
+    assert magpy.stats(f).captures == 2
+    assert magpy.stats(f).hits >= 9  # a cache of the process may be filled in the first call
