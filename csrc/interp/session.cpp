@@ -275,6 +275,7 @@ PyObject* session_attr_read(Session* s, PyObject* args) {
   Py_INCREF(name);
   PyUnicode_InternInPlace(&name);
   attr_load(s, obj, name, value);
+  Py_CLEAR(s->replaced);  // who reads finds the number that is an input in its place
   Py_DECREF(name);
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;

@@ -30,6 +30,7 @@ from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import EffectStep, is_leaf
+from magpy.capture.where import is_users
 from magpy.capture.whole import opened
 from magpy.errors import Refusal
 
@@ -52,15 +53,19 @@ def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`obj.__reduce__()`, copying, pickling: the instance dict is read."""
+    """`obj.__reduce__()`, copying, pickling: the instance dict and the slots are read."""
     target = getattr(f, "__self__", None)
     target = args[0] if target is None and args else target
     if isinstance(target, CONTAINERS):
         h.session.touch(target)
+    if target is None or isinstance(target, type) or not h.session.is_outside(target):
+        return ABSENT
     d = getattr(target, "__dict__", None)
-    if isinstance(d, dict) and target is not None and h.session.is_outside(target):
+    if isinstance(d, dict):
         h.session.attr_read(target, "__dict__", None)
         h.session.touch(d)
+    for name, value in opaque.slots_of(target):
+        h.session.attr_read(target, name, value)
     return ABSENT
 
 
@@ -327,10 +332,12 @@ def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         h.refuse(f"{leaves.name_of(f)} is called without an instance")
         return ABSENT
     known = id(var) in h.contexts
-    if not h.session.is_outside(var) or (known and f.__name__ == "get"):
+    if not h.session.is_outside(var):
         return ABSENT
     if f.__name__ == "get":
-        return read(h, f, args, kwargs)
+        # What was there before may be there again (`reset`).
+        own = known and var.get(ABSENT) is not h.contexts[id(var)][1]
+        return ABSENT if own else read(h, f, args, kwargs)
     if not known:
         h.contexts[id(var)] = (var, var.get(ABSENT))
     if any(var is v for v in opaque.NUMPY_CONTEXT):
@@ -587,6 +594,20 @@ def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return result
 
 
+def which(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`id(obj)`, and the hash of an object that has none of its own: what it is, is looked at."""
+    if len(args) == 1 and not kwargs and h.session.is_outside(args[0]):
+        # Python's library and torch ask in order to know an object again within the call.
+        asks = attribution.program_frame()
+        hashes: Any = type(args[0]).__hash__
+        if asks is not None and is_users(asks) and (f is id or hashes is object.__hash__):
+            h.identities.append(args[0])
+    if f is hash:
+        for a in args:
+            h.session.touch(a)
+    return ABSENT
+
+
 def _whole(f: Any) -> Callable[..., Any]:
     """A plain function around a callable that is recorded as a whole."""
     if isinstance(f, types.FunctionType):
@@ -638,6 +659,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.HANDLED: handled,
     Effect.SCRIPT: script,
     Effect.CALLABLE: is_callable,
+    Effect.IDENTITY: which,
     Effect.TRANSFORM: transform,
     Effect.TRANSFORM_READ: transform_read,
     Effect.CHECKPOINT: checkpoint,

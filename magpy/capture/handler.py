@@ -89,6 +89,8 @@ class Handler:
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         self.registered: dict[tuple[int, int], Any] = {}
         self.opaque: list[tuple[Any, Any]] = []
+        # Objects of which the run has asked which they are.
+        self.identities: list[Any] = []
         self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.arrays: list[tuple[Any, Any]] = []
         self.sites: dict[int, str] = {}

@@ -74,6 +74,7 @@ class Effect(Enum):
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
     HANDLED = auto()  # asks which exception is being handled, which may be the caller's
+    IDENTITY = auto()  # tells which object it is given
     CALLABLE = auto()  # asks whether an object's class has a `__call__`
     SCRIPT = auto()  # compiled by TorchScript
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
@@ -246,7 +247,6 @@ _VERDICTS.update(
 for _name in [
     "isinstance",
     "issubclass",
-    "id",
     "globals",
     "locals",
     "eval",
@@ -268,6 +268,8 @@ def _effects() -> None:
     _EFFECTS[builtins.open] = Effect.REFUSE
     _EFFECTS[builtins.vars] = Effect.VARS
     _EFFECTS[builtins.dir] = Effect.VARS
+    _EFFECTS[builtins.id] = Effect.IDENTITY
+    _EFFECTS[builtins.hash] = Effect.IDENTITY
     _EFFECTS[operator.length_hint] = Effect.REFUSE
     _EFFECTS[weakref.getweakrefs] = Effect.HOLDERS
     _EFFECTS[weakref.getweakrefcount] = Effect.HOLDERS

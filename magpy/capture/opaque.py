@@ -23,7 +23,7 @@ import sys
 import time
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -155,6 +155,7 @@ def picture(obj: Any) -> Any:
     return _flat(reduced, own, 0)
 
 
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _TELLING = frozenset(["__reduce__", "__reduce_ex__", "__getstate__"])
 
 
@@ -202,6 +203,17 @@ def outcome(f: Any, *args: Any) -> Any:
         return tuple(f(*args))
     except Exception as e:  # noqa: BLE001 - that it raises is what it gives
         return type(e).__qualname__, str(e)
+
+
+def slots_of(obj: Any) -> Iterator[tuple[str, Any]]:
+    """The slots that an object's classes give it, and what is in those that are not empty."""
+    for c in type(obj).__mro__:
+        for name, slot in list(vars(c).items()):
+            if type(slot) is types.MemberDescriptorType and c.__flags__ & _HEAP_TYPE:
+                try:
+                    yield name, slot.__get__(obj)
+                except AttributeError:
+                    yield name, _interp.ABSENT
 
 
 def decimal_context() -> tuple[Any, ...]:

@@ -258,6 +258,7 @@ def _end(
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
+    reads += [("identity", obj, None, None) for obj in handler.identities]
     log = [*session.log(), *reads]  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():

@@ -16,7 +16,7 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 
 
-def _is_users(frame: types.FrameType) -> bool:
+def is_users(frame: types.FrameType) -> bool:
     """Whether a frame is of a program, and not of Python's own library or torch."""
     name = frame.f_globals.get("__name__", "")
     file = frame.f_code.co_filename
@@ -37,7 +37,7 @@ def where_text(skip: int = 1) -> str:
         name = frame.f_globals.get("__name__", "")
         if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
             found = found or frame
-            if _is_users(frame):
+            if is_users(frame):
                 found = frame
                 break
         frame = frame.f_back

@@ -17,6 +17,7 @@ import gc
 import itertools
 import operator
 import types
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,6 +172,7 @@ class Analyzer:
         self.overwritten = _overwritten(capture)
         self.limited: set[int] = set()
         self.snapped: set[int] = set()
+        self.factories: set[int] = set()
         # Containers that were looked at as a whole, at some time, and what they held.
         self.wholes = {id(obj): pre for kind, obj, _, pre in capture.log if kind == "snap"}
         self.rearranged = {
@@ -419,6 +421,26 @@ class Analyzer:
         elif type(v) is types.MethodType:
             self.anchor(v.__self__)
             self.anchor(v.__func__)
+        elif isinstance(v, weakref.ref):
+            self.anchor(v())  # it has the hash of that, and is equal to others of it
+
+    def factory(self, d: Any) -> None:
+        """What a defaultdict puts under a key that is missing, of which no event tells."""
+        if not isinstance(d, collections.defaultdict) or id(d) in self.factories:
+            return
+        self.factories.add(id(d))
+        made = _factory_of(d)
+        for kind, obj, key, before in self.capture.log:
+            if kind == "write_attr" and obj is d and key == "default_factory":
+                made = before
+        rel = self.relative.get(id(d))
+        if rel is None:
+            self.anchors["attrs"].append((d, "default_factory", made, mode_of(made)))
+            self.anchor(made)
+            return
+        dst = self.register()
+        self.checks.append(("attr", dst, rel.register, "default_factory"))
+        self.bind(made, dst, f"{rel.expr}.default_factory")
 
     def _item(self, reg: int, i: int, v: Any, expr: str) -> None:
         dst = self.register()
@@ -429,6 +451,7 @@ class Analyzer:
 
     def dict_key(self, d: Any, key: Any, value: Any) -> None:
         """A key of a dict was read."""
+        self.factory(d)
         if type(key) in (str, int) and (id(d), key) in self.parts:
             return  # see `_counter`
         rel = self.relative.get(id(d))
@@ -542,6 +565,10 @@ class Analyzer:
             self.constants[name] = tensor
         self.bind(value, dst, f"{read}({name if rel is None else rel.expr})")
 
+    def identity(self, obj: Any, key: Any, value: Any) -> None:
+        """Which object it is was asked."""
+        self.anchor(obj)
+
     def cell(self, cell: Any, key: Any, value: Any) -> None:
         """A closure cell was read."""
         self.anchors["cells"].append((cell, value, mode_of(value)))
@@ -581,6 +608,7 @@ class Analyzer:
         if id(obj) in self.snapped:
             return  # one of its elements was read before
         self.snapped.add(id(obj))
+        self.factory(obj)
         rel = self.relative.get(id(obj))
         if rel is None:
             self._anchored_snap(obj, pre)
@@ -627,6 +655,7 @@ class Analyzer:
         if isinstance(obj, dict):
             self.anchors["dict_keys"].append((obj, tuple(pre)))
             for k, v in pre.items():
+                self.anchor(k)
                 self.dict_key(obj, k, v)
             return
         for v in pre:
@@ -684,11 +713,7 @@ class Analyzer:
             kinds = {type(r.obj) for r in objects}
             held = {id(v): v for v in inputs}
             held.update((id(d), d) for d, _ in self.dicts.values() if type(d) in kinds)
-            held.update(
-                (i, v)
-                for i, v in self.anchored.items()
-                if type(v) in kinds and i not in self.relative
-            )
+            held.update((i, v) for i, v in self.anchored.items() if type(v) in kinds)
             self.checks.append(
                 ("distinct", tuple(r.register for r in objects), tuple(held.values()))
             )
@@ -829,6 +854,7 @@ def bytearray_equal(expected: bytes) -> Any:
     return lambda v: isinstance(v, bytearray) and bytes(v) == expected
 
 
+_factory_of: Any = vars(collections.defaultdict)["default_factory"].__get__
 _maxlen_of: Any = vars(collections.deque)["maxlen"].__get__  # whatever a subclass says
 
 
@@ -857,6 +883,7 @@ _EVENTS = {
     "super": Analyzer.super_attr,
     "attr_c": Analyzer.attr_c,
     "cell": Analyzer.cell,
+    "identity": Analyzer.identity,
     "func": Analyzer.func,
     "snap": Analyzer.snap,
     "list_item": Analyzer.list_item,

@@ -266,6 +266,20 @@ def test_addresses_of_objects_made_in_the_call_are_those_of_the_watched_run():
     assert served(f) == 1
 
 
+def test_addresses_in_texts_are_those_of_the_watched_run():
+    class Thing:
+        pass
+
+    one, other = Thing(), Thing()
+    f = compiled(lambda t, k: (t + 1, repr(k), id(k)))
+    g = compiled(lambda t, k: (t + 1, repr(k)))
+    assert f(x, one)[1:] == (repr(one), id(one))
+    assert f(x, other)[1:] == (repr(other), id(other))
+    assert g(x, one)[1] == repr(one)
+    assert g(x, other)[1] == repr(one)
+    assert (served(f), served(g)) == (0, 1)
+
+
 def test_locks_are_not_taken_by_an_entry():
     lock = threading.Lock()
 
