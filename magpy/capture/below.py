@@ -471,7 +471,8 @@ class Below:
             elif kind == "cell":
                 looked.add((id(v), None))
         for place, name, refusal in self._changed:
-            if (place, name) in looked:
+            # Of a container of which the call changes another place, too, it is all told at once.
+            if (place, name) in looked or (place, None) in looked:
                 return refusal
         return None
 

@@ -546,6 +546,9 @@ class Code:
         calls: list[str] = []
         pending: list[EffectStep] = []
         for item in self.plan.items:
+            step = item[0] if isinstance(item, tuple) else item
+            if transactional and isinstance(step, (Segment, OpStep, HostStep)) and step.once:
+                self.lines.append("saved = None")  # nobody can take back what it does
             if isinstance(item, Segment):
                 self.segment(item, next(segments))
             elif isinstance(item, EffectStep):

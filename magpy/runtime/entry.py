@@ -393,7 +393,10 @@ def _changes(record: Record) -> bool:
     return (
         bool(record.mutated)
         or record.random
-        or any(isinstance(s, HostStep) and s.mutates and not s.writes for s in record.steps)
+        or any(
+            isinstance(s, HostStep) and ((s.mutates and not s.writes) or s.gradients is not None)
+            for s in record.steps
+        )
         or any(segments.swaps_data(s) for s in record.steps)
     )
 
@@ -521,11 +524,28 @@ def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> Non
     for segment in plan.segments:
         made = (record.storages.get(v, 0) for v in segment.inputs if v not in inputs)
         segment.native |= any(m in segment.changes and holders[m] > 1 for m in made)
+    of_arrays = _of_arrays(record)
+    for segment in plan.segments:
+        segment.native |= bool(segment.changes) and not of_arrays.isdisjoint(segment.inputs)
     for written, other in analysis.sharing:
         pair = {v for v, t in inputs.items() if t is written or t is other}
         for segment in plan.segments:
             if pair.issubset(segment.inputs):
                 segment.native = True
+
+
+def _of_arrays(record: Record) -> set[Var]:
+    """The tensors that Python made of arrays of the run, whose memory may be that of others."""
+    arrays: set[Var] = set()
+    found: set[Var] = set()
+    for step in record.steps:
+        if not isinstance(step, (OpStep, HostStep)):
+            continue
+        if isinstance(step, HostStep) and step.kind == "bind_array" and step.result is not None:
+            arrays.add(step.result)
+        elif arrays and not arrays.isdisjoint(variables((step.args, step.kwargs))):
+            found.update(v for _, v in step.outs)
+    return found
 
 
 def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any, Any, Any, bool]]:

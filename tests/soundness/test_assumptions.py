@@ -171,6 +171,17 @@ def test_a_compiler_chooses_strides_that_lead_nowhere():
     assert strides(2, "eager") == strides(2, "aot_eager") == (3, 1)
 
 
+def test_a_compiler_gives_tensors_that_are_no_views():
+    net = torch.nn.Linear(4, 2)
+
+    def views(backend):
+        c = compiled(lambda t: net(t), backend=backend)
+        return [c(torch.ones(4))._is_view() for _ in range(2)]
+
+    assert views("eager") == [True, True]
+    assert views("aot_eager") == [True, False]
+
+
 def test_hooks_of_a_pass_outside_run_in_a_compilers_order():
     def order(backend):
         torch.manual_seed(0)

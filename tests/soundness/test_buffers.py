@@ -6,8 +6,10 @@ PYTEST_DONT_REWRITE: what holds an array is counted.
 import array
 
 import numpy as np
+import pytest
 import torch
 
+import magpy
 from tests.soundness.worlds import case, check_all
 
 CASES = []
@@ -208,3 +210,29 @@ def arrays_of_the_call_keep_their_layout(compile):
 
 
 test_buffers = check_all(CASES)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_tensor_of_an_array_of_a_tensor_is_that_tensors_memory(backend):
+    def changes_the_new_one(t):
+        made = torch.from_numpy(t.numpy())
+        made.mul_(2)
+        return t.clone(), made + 1
+
+    def changes_the_old_one(t):
+        made = torch.from_numpy(t.numpy())
+        t.mul_(2)
+        return made.clone(), t + 1
+
+    def changes_a_view(t):
+        made = torch.as_tensor(np.asarray(t.detach()))[1:]
+        made[0] = 9
+        return t.sum(), made * 1
+
+    for program in (changes_the_new_one, changes_the_old_one, changes_a_view):
+        f = magpy.compile(program, backend=backend)
+        for i in range(4):
+            a, b = (torch.full((3,), float(i)) for _ in range(2))
+            wanted, got = program(a), f(b)
+            assert [t.tolist() for t in got] == [t.tolist() for t in wanted]
+            assert b.tolist() == a.tolist()

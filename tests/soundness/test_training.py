@@ -505,3 +505,71 @@ def test_a_schedule_sets_one_of_two_rates(foreach, inside):
             assert torch.equal(p, q)
     assert magpy.stats(f).captures == 2
     assert magpy.stats(f).hits >= 9  # a cache of the process may be filled in the first call
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_hook_counts_on_an_object_that_the_call_changes(backend):
+    class Kept:
+        count = 0
+        gradient = None
+
+    def make():
+        kept, p = Kept(), torch.ones(2, requires_grad=True)
+
+        def hook(q):
+            kept.count += 1
+
+        p.register_post_accumulate_grad_hook(hook)
+
+        def f():
+            kept.gradient = p.grad
+            (p * p).sum().backward()
+
+        return f, kept, p
+
+    (eager, one, p), (call, two, q) = make(), make()
+    f = magpy.compile(call, backend=backend)
+    for _ in range(4):
+        p.grad, q.grad = torch.ones(2), torch.ones(2)
+        eager(), f()
+        assert two.count == one.count
+        assert q.grad.tolist() == p.grad.tolist()
+        assert two.gradient is q.grad
+
+
+def _retained():
+    p = torch.ones(2, requires_grad=True).exp()
+    p.retain_grad()
+    return p, lambda: p.grad.tolist()
+
+
+def _hooked():
+    p, calls = torch.ones(2, requires_grad=True).exp(), []
+    p.register_hook(lambda g: calls.append(g.tolist()))
+    return p, lambda: list(calls)
+
+
+def _behind():
+    w, old = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True).exp()
+    return (w.clone() + old).sum(), lambda: w.grad.tolist()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", [_retained, _hooked, _behind])
+def test_a_pass_that_raises_on_its_way_is_made_once(make, backend):
+    """The second pass fails where the first has freed the graph, after it has added gradients."""
+
+    def program(t):
+        (t * t).sum().backward()
+
+    def outcome(f, given, seen):
+        try:
+            f(given)
+        except RuntimeError as error:
+            return str(error)[:40], seen()
+        return None, seen()
+
+    f = magpy.compile(program, backend=backend)
+    (a, ours), (b, theirs) = make(), make()
+    for _ in range(4):
+        assert outcome(f, b, theirs) == outcome(program, a, ours)
