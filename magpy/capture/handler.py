@@ -160,6 +160,8 @@ class Handler:
             self.proxied(obj)
         elif isinstance(obj, types.SimpleNamespace):
             calls.read_vars(self, vars, (obj,), {})
+            if deep:
+                self.session.touch(vars(obj))
         elif t is operator.attrgetter:
             self.refuse(
                 "an operator.attrgetter is given to a C function, where nobody sees what it reads",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import datetime
 import decimal
 import enum
@@ -14,6 +15,7 @@ import inspect
 import io
 import operator
 import pathlib
+import pickle
 import re
 import string
 import struct
@@ -87,6 +89,16 @@ class Word(str, enum.Enum):  # noqa: UP042 - as programs have them
 class Holder:
     def __init__(self, v):
         self.v = v
+
+
+class Full:
+    __slots__ = ("v",)
+
+    def __init__(self, v):
+        self.v = v
+
+    def __repr__(self):
+        return f"Full({self.v})"
 
 
 class Heir(Holder):
@@ -209,6 +221,11 @@ KINDS = {
         (str, lambda s: s / "c", lambda s: s.name),
     ),
     "template": ([lambda s=s: string.Template(s) for s in "ab"], (lambda s: s.substitute(),)),
+    "namespace": (
+        [lambda i=i: types.SimpleNamespace(a=types.SimpleNamespace(b=[i])) for i in (1, 2)],
+        (repr, lambda s: str(vars(s)), lambda s: s == types.SimpleNamespace(a=2), pickle.dumps),
+    ),
+    "slots": ([lambda i=i: Full([i]) for i in (1, 2)], (pickle.dumps, copy.deepcopy)),
     "time tuple": (
         [lambda s=s: time.gmtime(s) for s in (0, 10**9)],
         (lambda s: s.tm_year, lambda s: s[0]),
