@@ -156,7 +156,9 @@ def picture(obj: Any) -> Any:
 
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_TELLING = frozenset(["__reduce__", "__reduce_ex__", "__getstate__"])
+_TELLING = frozenset(
+    ["__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"]
+)
 
 
 class _Object:

@@ -323,3 +323,17 @@ def test_a_number_of_a_class_of_its_own_that_counts():
     for _ in range(6):
         wanted, got = eager(torch.ones(1))[1], f(torch.ones(1))[1]
         assert (type(got), got) == (type(wanted), wanted)
+
+
+def test_a_class_that_tells_by_itself_is_not_asked():
+    asked = []
+
+    class Told(int):
+        def __getnewargs__(self):
+            asked.append(self)
+            return (0,)
+
+    f = magpy.compile(lambda t, v: (t + 1, v + 1), backend="eager")
+    for n in (1, 1, 2, 3, 1):
+        assert f(torch.ones(1), Told(n))[1] == n + 1
+    assert asked == []
