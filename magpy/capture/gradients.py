@@ -41,7 +41,9 @@ class Gradients:
         self._is_outside = is_outside
         self._reach = reach
         self._known: dict[int, torch.Tensor] = {}  # the tensors whose gradients are dealt with
+        self._noted: set[int] = set()  # those of them that guards look at
         self._changed = False
+        self._unseen = False
 
     def read(self, tensor: Any) -> bool:
         """The program reads a gradient; True if it is what the call began with, which is guarded.
@@ -66,21 +68,26 @@ class Gradients:
         self._changed = True
 
     def unseen(self) -> None:
-        """Something runs that may change gradients, and tells nobody."""
-        self._changed = True
+        """Something runs that may change gradients, and tells nobody.
+
+        What a gradient was that nobody has looked at so far cannot be found out any more.
+        """
+        self._changed = self._unseen = True
 
     def forget(self) -> None:
         """Lets go of all tensors, and of who told of them."""
         self._known.clear()
+        self._noted.clear()
         self._is_outside = self._reach = bool
 
     def _begins(self, tensor: Any) -> bool:
         """Whether the tensor's gradient of the call's beginning is noted, now or already."""
         if id(tensor) in self._known:
-            return any(t is tensor for t, _ in self._record.gradients)
-        if not isinstance(tensor, torch.Tensor) or not self._is_outside(tensor):
+            return id(tensor) in self._noted
+        if self._unseen or not isinstance(tensor, torch.Tensor) or not self._is_outside(tensor):
             return False
         self._known[id(tensor)] = tensor
+        self._noted.add(id(tensor))
         gradient = _tensor.gradient(tensor)
         self._record.gradients.append((tensor, gradient))
         if gradient is not None:

@@ -270,6 +270,8 @@ class Recorder(Values, TorchFunctionMode):
             return None
         reach = engine.reach((args, kwargs))
         self.gradients.added(reach.leaves if func in engine.ADDS else ())
+        if reach.functions:
+            self.gradients.unseen()
         return reach
 
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -279,6 +279,17 @@ def test_a_pass_notes_what_it_adds_to():
     assert record.gradients == [(w, None), (v, None)]
 
 
+def test_what_something_unseen_may_have_changed_is_not_noted():
+    w, v = (torch.ones(2, requires_grad=True) for _ in range(2))
+    gradients, record = _gradients(w, v)
+    assert gradients.read(w)
+    gradients.unseen()
+    v.grad = torch.ones(2)
+    assert not gradients.read(v)
+    assert not gradients.read(w)
+    assert record.gradients == [(w, None)]
+
+
 def test_a_leaf_of_the_calls_own_is_not_noted():
     gradients, record = _gradients()
     w = torch.ones(2, requires_grad=True)
