@@ -15,8 +15,6 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-
 from magpy.errors import Refusal
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
@@ -57,7 +55,7 @@ def shows(key: Any) -> str | None:
     t = type(key)
     if t is tuple or t is frozenset:
         return next((name for name in map(shows, key) if name is not None), None)
-    if isinstance(key, torch.Tensor):
+    if any(c.__module__ == "torch" and c.__name__ == "Tensor" for c in t.__mro__):
         return None  # torch's own
     for name in ("__hash__", "__eq__"):
         f = getattr(t, name, None)
