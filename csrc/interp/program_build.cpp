@@ -183,8 +183,10 @@ int Builder::fill(Op& op, PyObject* const* args) {
       if (operand(args[0], &op.operand) < 0) return -1;
       return expect(args[1], &PyFrozenSet_Type, &op.x);
     }
-    case Code::kInstDict:
     case Code::kGradient:
+      if (!tensor_api()) return -1;
+      [[fallthrough]];
+    case Code::kInstDict:
       program_.owns = true;
       return operand(args[1], &op.operand) < 0 ? -1 : destination(args[0], &op.dst);
     case Code::kAttr:

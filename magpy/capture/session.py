@@ -131,6 +131,7 @@ def run(
         Never raises on the program's behalf.
     """
     out = Outcome()
+    handler: Handler | None = None
     try:
         prepare()
         find_dynamo()
@@ -152,6 +153,8 @@ def run(
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         out.failure, out.stage = e, "start"
+        if handler is not None:
+            handler.put_back()
         try:
             out.value = f(*args, **kwargs)
         except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own

@@ -1158,3 +1158,11 @@ def test_a_key_is_looked_up_without_its_own_eq() -> None:
     d[a] = 3
     assert not g.check((d,))
     assert not anchored.check(())
+
+
+def test_a_gradient_needs_torch() -> None:
+    try:
+        g = guard(("gradient", 1, 0))
+    except (ImportError, RuntimeError):
+        return  # there is no torch where csrc/interp is tested alone
+    assert not g.check((1,))
