@@ -65,6 +65,8 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
   }
   for (auto& [o, c] : *s->containers) Py_VISIT(c.pre);
   for (auto& [o, _] : *s->tracked) Py_VISIT(o);
+  if (s->classes != nullptr)
+    for (auto& [o, _] : *s->classes) Py_VISIT(o);
   for (auto& [o, v] : *s->cells) {
     Py_VISIT(o);
     Py_VISIT(v);
@@ -87,6 +89,11 @@ int session_clear(Session* s) {
   for (auto& [o, c] : *s->containers) drop.push_back(c.pre);
   for (auto& [o, _] : *s->tracked) drop.push_back(o);
   s->tracked->clear();
+  if (s->classes != nullptr) {
+    for (auto& [o, _] : *s->classes) drop.push_back(o);
+    delete s->classes;
+    s->classes = nullptr;
+  }
   for (auto& [o, v] : *s->cells) {
     drop.push_back(o);
     drop.push_back(v);
@@ -234,7 +241,10 @@ PyObject* session_tracked(Session* s, PyObject* o) {
   return PyLong_FromLong(it->second);
 }
 
-PyObject* session_made(Session* s, PyObject* o) { return PyBool_FromLong(s->made->count(o) != 0); }
+PyObject* session_made(Session* s, PyObject* o) {
+  if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
+  return PyBool_FromLong(s->made->count(o) != 0);
+}
 
 // [(container, content before, read as a whole, appended to a deque that was not)] of the outside containers that were written or
 // read as a whole.

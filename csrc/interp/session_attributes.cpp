@@ -19,12 +19,26 @@ static bool written(Session* s, PyObject* obj, PyObject* name) {
 }
 
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
+  if (made_class(s, t)) {
+    // What it has itself is the run's own; what it does not have is looked for in those that it inherits from.
+    if (found_in_made_class(s, t, name)) return;
+    for (PyTypeObject* base : outside_bases(s, t)) {
+      PyObject* inherited = _PyType_Lookup(base, name);
+      read_type_attr(s, base, name, inherited);
+      if (inherited != nullptr) return;
+    }
+    return;
+  }
   if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
   emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
 }
 
 void read_bases(Session* s, PyObject* cls) {
   auto* t = reinterpret_cast<PyTypeObject*>(cls);
+  if (PyType_Check(cls) && made_class(s, t)) {
+    for (PyTypeObject* base : outside_bases(s, t)) read_bases(s, reinterpret_cast<PyObject*>(base));
+    return;
+  }
   // The guard on a class compares its MRO whichever attribute was looked up.
   if (PyType_Check(cls) && is_heap(t)) read_type_attr(s, t, g_str_class, _PyType_Lookup(t, g_str_class));
 }
@@ -57,7 +71,7 @@ static const char* const kProtocolNames =
 void read_name(Session* s, PyTypeObject* t) {
   static PyObject* const qualname = PyUnicode_InternFromString("__qualname__");
   static PyObject* const module = PyUnicode_InternFromString("__module__");
-  if (!is_heap(t) || qualname == nullptr || module == nullptr) return;
+  if (!is_heap(t) || made_class(s, t) || qualname == nullptr || module == nullptr) return;
   read_type_attr(s, t, module, _PyType_Lookup(t, module));
   auto* cls = reinterpret_cast<PyObject*>(t);
   if (written(s, cls, qualname) || !first_time(s, kAttrC, cls, qualname)) return;
@@ -75,6 +89,13 @@ void read_protocols(Session* s, PyTypeObject* t) {
   }();
   auto* cls = reinterpret_cast<PyObject*>(t);
   if (!is_heap(t) || !first_time(s, kProtocols, cls, nullptr)) return;
+  if (made_class(s, t)) {
+    for (PyTypeObject* base : outside_bases(s, t)) {
+      read_bases(s, reinterpret_cast<PyObject*>(base));
+      read_protocols(s, base);
+    }
+    return;
+  }
   const Py_ssize_t n = names ? PyList_GET_SIZE(names) : 0;
   PyObject* pairs = PyTuple_New(n);
   for (Py_ssize_t i = 0; pairs != nullptr && i < n; ++i) {
@@ -111,6 +132,10 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
   if (!is_heap(t) || !may_count(value)) return false;
   auto* cls = reinterpret_cast<PyObject*>(t);
   const bool input = s->tracked->find(value) != s->tracked->end();
+  if (made_class(s, t)) {
+    if (input && !found_in_made_class(s, t, name)) rely_on(s, value);
+    return false;
+  }
   if (!input && !counts_here(name) && s->varying->count(place_of_number(cls, name)) == 0) return false;
   auto seen = [&](PyTypeObject* o, Kind kind) {
     return s->seen->count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name), kind}) != 0;
@@ -199,6 +224,11 @@ bool outside_object(Session* s, PyObject* o) {
   return known_outside(s, o);
 }
 
+// Makes what was found in a class an object from outside, unless the class is the run's own.
+static void reach_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* v) {
+  if (!found_in_made_class(s, t, name)) reach(s, v);
+}
+
 // Whether it is not the object's own dict that gives the attribute.
 static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
   if (!outside_object(s, obj)) return false;
@@ -215,7 +245,8 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
   if (self_class != nullptr && this_class != nullptr && PyType_Check(self_class)) {
     PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class)->tp_mro;
     PyObject* found = nullptr;
-    bool after = false;
+    const bool made = made_class(s, reinterpret_cast<PyTypeObject*>(self_class));
+    bool after = false, own = false;  // whether a class of the run has it
     for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro) && found == nullptr; ++i) {
       PyObject* cls = PyTuple_GET_ITEM(mro, i);
       if (after && PyType_Check(cls)) {
@@ -227,17 +258,20 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
           found = v;
           Py_DECREF(v);
         }
+        auto* base = reinterpret_cast<PyTypeObject*>(cls);
+        own = made_class(s, base);
+        if (made && !own && is_heap(base)) read_type_attr(s, base, name, _PyType_Lookup(base, name));
       }
       if (cls == this_class) after = true;
     }
-    if (first_time(s, kSuper, self_class, name)) {
+    if (!made && first_time(s, kSuper, self_class, name)) {
       PyObject* key = PyTuple_Pack(2, this_class, name);
       if (key != nullptr) emit(s, kSuper, self_class, key, found);
       Py_XDECREF(key);
       // A second class in the same chain asks under the same name: it must not be taken for seen.
       s->seen->erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
     }
-    if (found != nullptr && found == value) reach(s, value);
+    if (found != nullptr && found == value && !own) reach(s, value);
   } else {
     PyErr_Clear();
   }
@@ -266,8 +300,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       read_protocols(s, t);
     }
     if (found != nullptr && is_heap(Py_TYPE(found))) read_protocols(s, Py_TYPE(found));  // is it a descriptor?
-    if (found != nullptr && found == value) reach(s, value);
-    PyObject* meta = is_heap(as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
+    if (found != nullptr && found == value) reach_found(s, as_type, name, value);
+    PyObject* meta = is_heap(as_type) && !made_class(s, as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
     if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) && value != found &&
         (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type)) {
       // What the class itself holds in C: its name, its bases, its dict.
@@ -298,7 +332,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       PyObject* r = ask(s, "handles", value == nullptr ? Py_None : value);
       Py_XDECREF(r);
     }
-    if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach(s, descr);
+    if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach_found(s, t, name, descr);
     return;
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
@@ -355,6 +389,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   read_protocols(s, t);
   if (PyType_Check(obj)) {
     if (PyType_HasFeature(reinterpret_cast<PyTypeObject*>(obj), Py_TPFLAGS_IMMUTABLETYPE)) return;  // it raises
+    if (made_class(s, reinterpret_cast<PyTypeObject*>(obj))) return;
     PyObject* of_class = _PyType_Lookup(t, name);
     if (of_class != nullptr && Py_TYPE(of_class) == &PyGetSetDescr_Type) {
       // Not in the class's dict: its name, its bases.

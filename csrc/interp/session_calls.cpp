@@ -362,6 +362,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   Session* s = tls_session;
   ++s->events;
   if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  if (s->classes == nullptr && makes_class(f, npos)) {
+    ErrorGuard error;
+    watch_classes(s);
+  }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     // A method made of something else than a Python function calls that with its receiver in front.
     std::vector<PyObject*> all{PyMethod_GET_SELF(f)};

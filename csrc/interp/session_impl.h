@@ -147,6 +147,8 @@ struct Session {
   std::unordered_set<Triple, TripleHash>* varying;       // (dict, key) and (cell, null) whose number differs from call to call
   std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
+  // Strong references, nullptr until the program makes a class: those that there were by then (false), and its own (true).
+  std::unordered_map<PyObject*, bool>* classes;
   PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
@@ -168,6 +170,21 @@ inline bool is_container(PyObject* o) {
 inline bool tracked(Session* s, PyObject* o) {
   return !s->tracked->empty() && o != nullptr && s->tracked->find(o) != s->tracked->end();
 }
+
+// ---------------------------------------------------------------- session_classes.cpp
+
+// Whether calling this makes a class.
+bool makes_class(PyObject* f, Py_ssize_t npos);
+// From here on classes of the run are told from those that there were.
+void watch_classes(Session* s);
+// Whether the run has made this class.
+bool made_class(Session* s, PyTypeObject* t);
+// Whether the name is found in a class that the run has made, when it is looked for in `t`.
+bool found_in_made_class(Session* s, PyTypeObject* t, PyObject* name);
+// Whether a class that the run has made has this among its attributes.
+bool held_by_made_class(Session* s, PyObject* o);
+// The classes from outside that a class of the run inherits from, in the order in which they are looked through (borrowed).
+std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t);
 
 // ---------------------------------------------------------------- session_state.cpp
 

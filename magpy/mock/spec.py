@@ -140,12 +140,21 @@ _PLAIN_ERRORS = frozenset(
 )
 
 
+def _defined_at(cls: type) -> str:
+    """Where the first method of a class is: a class does not tell where its own statement is."""
+    for v in vars(cls).values():
+        code = getattr(getattr(v, "__func__", v), "__code__", None)
+        if isinstance(code, types.CodeType) and code.co_filename != "<string>":
+            return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})"
+    return ""
+
+
 class Builder:
     """Makes specs of values.
 
     Args:
         is_outside: whether an object existed before the call.
-        is_made: whether a function object was made by the program.
+        is_made: whether a function or a class was made by the program.
         var_of: the variable of a tensor or host value, or None.
         is_shared: whether an array has memory of one that existed before the call.
     """
@@ -181,6 +190,7 @@ class Builder:
         spec = self._memo.get(id(v))
         if spec is not None:
             return spec
+        self._check_class(v if isinstance(v, type) else t)
         if isinstance(v, BaseException) and not self._is_outside(v):
             return self.error(v)
         var = self._var_of(v)
@@ -204,6 +214,14 @@ class Builder:
             return self._make(v, t)
         return self._remember(v, spec)
 
+    def _check_class(self, cls: type) -> None:
+        if self._is_made(cls):
+            raise Refusal(
+                f"the class {cls.__name__}, which the call makes, is kept, or an object of it",
+                _defined_at(cls),
+                "Define the class outside of the compiled function",
+            )
+
     def error(self, v: BaseException, kept: bool = True) -> Spec:
         """The spec of an exception of the run, with its traceback if it is `kept`, not raised.
 
@@ -212,6 +230,7 @@ class Builder:
         """
         if self._is_outside(v):
             return self.build(v)
+        self._check_class(type(v))
         if v.__cause__ is not None or v.__context__ is not None:
             raise Refusal("an exception is kept that was raised while another was handled")
         var = self._var_of(v)

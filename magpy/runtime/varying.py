@@ -186,9 +186,9 @@ def _number_at(holder: Any, key: Any) -> Any:
         v = dict.get(holder, key)
     elif isinstance(holder, type):
         v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
-    elif isinstance(holder, (list, collections.deque)) and -len(holder) <= key < len(holder):
+    elif isinstance(holder, (list, collections.deque)) and type(key) is int:
         base: Any = list if isinstance(holder, list) else collections.deque
-        v = base.__getitem__(holder, key)
+        v = base.__getitem__(holder, key) if -len(holder) <= key < len(holder) else None
     else:
         slot = getattr(type(holder), key, None) if isinstance(key, str) else None
         if type(slot) is not types.MemberDescriptorType:

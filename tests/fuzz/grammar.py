@@ -1398,6 +1398,50 @@ scope = Scope('s')""",
         "events.clear() | scope.name = 'q' | Scope.__exit__ = lambda self, *a: True | "
         "sink = text_io.StringIO() | sink.truncate(0)",
     ),
+    "grown": Piece(
+        """class Grown:
+    step = $i
+    names = []
+    def __init_subclass__(cls, **kw):
+        cls.extra = [len(kw)]
+        Grown.names.append(cls.__name__)
+class Fixed:
+    def __init__(self, v):
+        self.v = v
+        self.seen = 0
+    def __get__(self, o, t):
+        self.seen += 1
+        return self.v
+def grown(n):
+    class Local(Grown, q=n):
+        count = 0
+        items = [n]
+        fixed = Fixed(n)
+        def bump(self, t):
+            Local.count += 1
+            self.items.append(self.count)
+            return t * self.count + self.step
+    return Local
+def tallied(t, n):
+    local = grown(n)
+    for _ in range(2):
+        t = local().bump(t)
+    return t, local.items, local.extra, vars(local)['fixed'].seen
+def spot(t, n):
+    return collections.namedtuple('Spot', 't n')(t, n)""",
+        {
+            "T": "tallied($T, $I)[0] | grown($I)().bump($T) | spot($T, $I).t * spot($T, $I)[1]",
+            "LI": "tallied($T, $I)[1] | grown($I).items | grown($I).extra",
+            "I": "grown($I).count | len(Grown.names) | tallied($T, $I)[3] | grown($I)().fixed | "
+            "type('Made', (Grown,), {'v': $I}).v | spot($T, $I)._replace(n=$I).n",
+            "A": "grown($I) | grown($I)() | spot($T, $I) | list(spot($T, $I)) | "
+            "type('Made', (), {'v': $A})().v | grown($I)().bump",
+        },
+        "Grown.step += 1 | Grown.names.clear()",
+        "Grown.step = $i | Grown.names.clear() | Grown.bump = None | "
+        "Grown.__init_subclass__ = classmethod(lambda cls, **kw: setattr(cls, 'extra', [])) | "
+        "Fixed.__get__ = lambda self, o, t: 7",
+    ),
 }
 
 _TENSORS = [

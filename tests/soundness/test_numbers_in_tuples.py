@@ -1,6 +1,8 @@
-"""Numbers in tuples that dicts hold, such as an optimizer's `betas`: inputs once they vary."""
+"""Numbers that objects in C hold: in tuples of dicts (an optimizer's `betas`), beside `maxlen`."""
 
 from __future__ import annotations
+
+import collections
 
 import torch
 
@@ -59,3 +61,18 @@ def test_a_call_replaces_a_tuple_of_numbers():
         assert theirs == ours
     assert magpy.stats(f).captures == 2
     assert magpy.stats(f).hits == 8
+
+
+def test_a_deque_tells_its_greatest_length_and_holds_a_number_that_varies():
+    last = collections.deque([0.0], maxlen=2)
+
+    def f(t):
+        return t * last[0], last.maxlen
+
+    f = magpy.compile(f, backend="eager")
+    for i in range(6):
+        last[0] = float(i)
+        out, length = f(torch.ones(2))
+        assert out.tolist() == [i, i]
+        assert length == 2
+    assert magpy.stats(f).captures == 2

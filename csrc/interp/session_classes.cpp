@@ -1,0 +1,99 @@
+// Classes that the program makes during the run.
+//
+// Owns: telling them from classes from outside, and what they inherit from those.  Does not own: the events that a look at a class
+// becomes (session_attributes.cpp), nor what is refused of them (magpy/mock/spec.py).  Called by the session, with the GIL held.
+//
+// A class tells nobody when it was made, and its metaclass, `__init_subclass__` and `__set_name__` see it before the call that makes
+// it is over.  So the classes that there are, are noted before the first such call; only programs that make classes pay for it.
+
+#include "session_impl.h"
+
+namespace magpy {
+
+static bool add_classes(std::unordered_map<PyObject*, bool>* all) {
+  static PyObject* const subclasses = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__");
+  if (subclasses == nullptr) return false;
+  std::vector<PyObject*> next{reinterpret_cast<PyObject*>(&PyBaseObject_Type)};
+  all->emplace(Py_NewRef(next.back()), false);
+  while (!next.empty()) {
+    PyObject* cls = next.back();
+    next.pop_back();
+    PyObject* list = PyObject_CallOneArg(subclasses, cls);
+    if (list == nullptr || !PyList_Check(list)) {
+      Py_XDECREF(list);
+      return false;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      PyObject* sub = PyList_GET_ITEM(list, i);
+      if (!all->emplace(sub, false).second) continue;
+      Py_INCREF(sub);
+      next.push_back(sub);
+    }
+    Py_DECREF(list);
+  }
+  return true;
+}
+
+bool makes_class(PyObject* f, Py_ssize_t npos) {
+  if (PyType_Check(f)) return npos > 1 && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(f), &PyType_Type);
+  if (!PyCFunction_Check(f)) return false;
+  const char* name = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
+  PyObject* self = PyCFunction_GET_SELF(f);
+  if (strcmp(name, "__build_class__") == 0) return true;
+  return strcmp(name, "__new__") == 0 && self != nullptr && PyType_Check(self) &&
+         PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type);
+}
+
+void watch_classes(Session* s) {
+  if (s->classes != nullptr) return;
+  PauseGuard pause;
+  s->classes = new std::unordered_map<PyObject*, bool>();
+  if (!add_classes(s->classes)) fail(s, "classes");
+}
+
+bool made_class(Session* s, PyTypeObject* t) {
+  if (s->classes == nullptr || !is_heap(t)) return false;
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  auto it = s->classes->find(cls);
+  if (it != s->classes->end()) return it->second;
+  if (known_outside(s, cls)) return false;
+  s->classes->emplace(Py_NewRef(cls), true);
+  return true;
+}
+
+bool found_in_made_class(Session* s, PyTypeObject* t, PyObject* name) {
+  if (!made_class(s, t) || t->tp_mro == nullptr) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (!made_class(s, base)) {
+      if (_PyType_Lookup(base, name) != nullptr) return false;
+    } else if (base->tp_dict != nullptr && PyDict_GetItemWithError(base->tp_dict, name) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool held_by_made_class(Session* s, PyObject* o) {
+  if (s->classes == nullptr) return false;
+  for (auto& [cls, made] : *s->classes) {
+    if (!made) continue;
+    PyObject* dict = reinterpret_cast<PyTypeObject*>(cls)->tp_dict;
+    PyObject *k, *v;
+    Py_ssize_t pos = 0;
+    while (dict != nullptr && PyDict_Next(dict, &pos, &k, &v))
+      if (v == o) return true;
+  }
+  return false;
+}
+
+std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t) {
+  std::vector<PyTypeObject*> found;
+  for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (is_heap(base) && !made_class(s, base)) found.push_back(base);
+  }
+  return found;
+}
+
+}  // namespace magpy

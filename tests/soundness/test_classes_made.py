@@ -1,0 +1,261 @@
+"""Classes that the call makes: each call makes its own, and what it holds is the call's."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.fuzz import worlds
+
+PRELUDE = """
+import abc, collections, dataclasses, enum, functools
+import torch
+from torch import nn
+
+class Base:
+    scale = 2
+    def go(self, x):
+        return x * self.scale * self.k
+    def __init_subclass__(cls, **kw):
+        cls.extra = len(kw) + Base.scale
+
+class Meta(type):
+    made = 0
+    def __new__(m, name, bases, space):
+        Meta.made += 1
+        cls = super().__new__(m, name, bases, space)
+        cls.index = Meta.made
+        return cls
+    def __call__(cls, *args):
+        o = super().__call__(*args)
+        o.t = cls.index
+        return o
+
+class Descriptor:
+    def __init__(self, v):
+        self.v, self.n = v, 0
+    def __get__(self, o, t):
+        self.n += 1
+        return self.v + self.n
+    def __set_name__(self, t, name):
+        self.name = name
+
+names, classes, kept = [], [], []
+holder = Base()
+class Named:
+    def __init_subclass__(cls):
+        names.append(cls.__name__)
+class Listed:
+    def __init_subclass__(cls):
+        classes.append(cls)
+"""
+
+STEPS = """
+target = f
+def steps(f):
+    for k in (1, 1, 2, 2, 3, 3):
+        yield attempt(f, torch.ones(2) * k, k)
+    Base.scale = 5
+    yield attempt(f, torch.ones(2), 3)
+    yield attempt(f, torch.ones(2), 3)
+    Base.go = lambda self, x: x - 1
+    yield attempt(f, torch.ones(2), 3)
+    Meta.made = 100
+    yield attempt(f, torch.ones(2), 3)
+    Descriptor.__get__ = lambda self, o, t: 7
+    yield attempt(f, torch.ones(2), 3)
+    yield attempt(f, torch.ones(2), 3)
+"""
+
+USED = {
+    "an object that its metaclass's hook gives it": """
+        class A:
+            def __init_subclass__(c, **kw):
+                c.kw = kw
+        class B(A, z=k):
+            pass
+        return B.kw, x * k
+    """,
+    "a list": """
+        class A:
+            items = []
+        A.items.append(k)
+        A.z = x * 2
+        return A.items, A.z
+    """,
+    "a counter": """
+        class A:
+            count = 0
+            def bump(self):
+                A.count += 1
+                type(self).count += 1
+        for i in range(k):
+            A().bump()
+        return x * A.count, A.count
+    """,
+    "a base from outside": """
+        class A(Base, q=1):
+            def __init__(self):
+                self.k = k
+            def go(self, x):
+                return super().go(x) + self.extra
+        return A().go(x), A.scale, isinstance(A(), Base), hasattr(A, "foo")
+    """,
+    "a metaclass": """
+        class A(metaclass=Meta):
+            pass
+        return x * A().t, A.index
+    """,
+    "a descriptor": """
+        class A:
+            d = Descriptor(k)
+            e = property(lambda self: self.d * 10)
+        a = A()
+        return x * a.d + a.d, a.e, A.__dict__["d"].n, A.__dict__["d"].name
+    """,
+    "a namedtuple": """
+        P = collections.namedtuple("P", "a b")
+        q = P(x, k)._replace(b=k + 1)
+        return q.a * q.b, q._asdict()
+    """,
+    "a dataclass": """
+        @dataclasses.dataclass
+        class D:
+            a: int
+            b: list = dataclasses.field(default_factory=list)
+        d = D(k)
+        d.b.append(x)
+        return d.b[0] * d.a, repr(D(k + 1))[-12:], d.b
+    """,
+    "an enum": """
+        class E(enum.Enum):
+            A = 1
+            B = k + 3
+        return x * E.B.value, E.A.name, [e.value for e in E], E(1) is E.A
+    """,
+    "an exception": """
+        class Err(ValueError):
+            pass
+        try:
+            if k > 1:
+                raise Err(k)
+            return x * 2
+        except Err as e:
+            return x * e.args[0]
+    """,
+    "a module": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.k = k
+                self.register_buffer("b", torch.ones(2) * k)
+            def forward(self, x):
+                return x * self.k + self.b
+        return Net()(x)
+    """,
+    "type()": """
+        T = type("T", (), {"v": k, "go": lambda s, y: y * s.v, "items": [k]})
+        T.items.append(len(T.items))
+        return T().go(x), T.items, T.__name__
+    """,
+    "printed": """
+        class A:
+            def __repr__(self):
+                return f"A{k}"
+        print(A(), A.__name__)
+        return f"{A()}", x * k
+    """,
+    "single dispatch": """
+        class A:
+            pass
+        @functools.singledispatch
+        def g(v):
+            return 1
+        @g.register(A)
+        def _(v):
+            return 2
+        return x * g(A()) * g(3)
+    """,
+    "abc": """
+        class A(abc.ABC):
+            @abc.abstractmethod
+            def go(self): ...
+        class B(A):
+            def go(self):
+                return k
+        return x * B().go(), isinstance(B(), A)
+    """,
+    "slots": """
+        class S:
+            __slots__ = ("a", "b")
+            def __init__(self):
+                self.a = k
+                self.b = [k]
+        s = S()
+        s.b.append(s.a)
+        return x * s.a, s.b, S.a.__get__(s)
+    """,
+    "a function of it": """
+        class A:
+            def go(self, y=k):
+                return y * x
+        return A.go
+    """,
+    "a class of tensors": """
+        class T(torch.Tensor):
+            pass
+        y = x.as_subclass(T) * k
+        return y.as_subclass(torch.Tensor), type(y).__name__
+    """,
+    "a name of it outside": """
+        class A(Named):
+            pass
+        return x * k, names[-1]
+    """,
+}
+
+KEPT = {
+    "an object returned": "class A: pass\n        return A(), x * k",
+    "returned": "class A: pass\n        return A, x * k",
+    "an object stored": "class A: pass\n        kept.append(A())\n        return x * k",
+    "stored": "class A: pass\n        holder.cls = A\n        return x * k",
+    "in a list of a base": "class A(Listed): pass\n        return x * k",
+    "a bound method": "class A:\n            def go(self): pass\n        return A().go, x * k",
+    "a named tuple": "return collections.namedtuple('P', 'a b')(x, k)",
+    "raised": "class Err(Exception): pass\n        raise Err(k)",
+    "a tensor": "class T(torch.Tensor): pass\n        return x.as_subclass(T) * k",
+    "a module": "class N(nn.Module): pass\n        kept.append(N())\n        return x * k",
+}
+
+
+def _run(body):
+    source = f"{PRELUDE}\ndef f(x, k):{textwrap.indent(textwrap.dedent(body), '    ')}\n{STEPS}"
+    return worlds.run(source)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_a_class_is_made_and_used(name):
+    report = _run(USED[name])
+    assert report.finding is None
+    assert report.hits >= 3, report.reasons
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_class_is_made_and_kept(name):
+    """Its identity, and that of what it holds, is another one in each call."""
+    report = _run(f"\n        {KEPT[name]}\n")
+    assert report.finding is None
+    assert not report.hits
+    assert any("which the call makes, is kept" in r for r in report.reasons), report.reasons
+
+
+def test_a_class_that_was_there_is_kept():
+    """Though nothing was read of it, and the call makes others."""
+    report = _run("""
+        class A:
+            pass
+        return x * k, Base, Named, A.__name__, collections.OrderedDict(a=k)
+    """)
+    assert report.finding is None
+    assert report.hits >= 3, report.reasons
