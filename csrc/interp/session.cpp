@@ -45,6 +45,7 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   s->numbered = new std::unordered_set<PyObject*>();
   s->varying = new std::unordered_set<Triple, TripleHash>();
   s->made = new std::unordered_set<PyObject*>();
+  s->spaces = new std::unordered_set<PyObject*>();
   s->tracked = new std::unordered_map<PyObject*, long>();
   s->outside->reserve(2048);
   s->seen->reserve(8192);
@@ -65,6 +66,7 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
   }
   for (auto& [o, c] : *s->containers) Py_VISIT(c.pre);
   for (auto& [o, _] : *s->tracked) Py_VISIT(o);
+  for (PyObject* o : *s->spaces) Py_VISIT(o);
   if (s->classes != nullptr)
     for (auto& [o, _] : *s->classes) Py_VISIT(o);
   for (auto& [o, v] : *s->cells) {
@@ -89,6 +91,8 @@ int session_clear(Session* s) {
   for (auto& [o, c] : *s->containers) drop.push_back(c.pre);
   for (auto& [o, _] : *s->tracked) drop.push_back(o);
   s->tracked->clear();
+  for (PyObject* o : *s->spaces) drop.push_back(o);
+  s->spaces->clear();
   if (s->classes != nullptr) {
     for (auto& [o, _] : *s->classes) drop.push_back(o);
     delete s->classes;
@@ -125,6 +129,7 @@ void session_dealloc(Session* s) {
   delete s->numbered;
   delete s->varying;
   delete s->made;
+  delete s->spaces;
   delete s->tracked;
   PyTypeObject* t = Py_TYPE(s);
   t->tp_free(reinterpret_cast<PyObject*>(s));
@@ -243,6 +248,7 @@ PyObject* session_tracked(Session* s, PyObject* o) {
 
 PyObject* session_made(Session* s, PyObject* o) {
   if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
+  if (PyDict_Check(o)) return PyBool_FromLong(made_space(s, o));
   return PyBool_FromLong(s->made->count(o) != 0);
 }
 

@@ -1,10 +1,12 @@
-// Classes that the program makes during the run.
+// Classes and namespaces that the program makes during the run.
 //
-// Owns: telling them from classes from outside, and what they inherit from those.  Does not own: the events that a look at a class
+// Owns: telling them from those from outside, and what classes inherit from these.  Does not own: the events that a look at a class
 // becomes (session_attributes.cpp), nor what is refused of them (magpy/mock/spec.py).  Called by the session, with the GIL held.
 //
 // A class tells nobody when it was made, and its metaclass, `__init_subclass__` and `__set_name__` see it before the call that makes
 // it is over.  So the classes that there are, are noted before the first such call; only programs that make classes pay for it.
+
+#include <cstring>
 
 #include "session_impl.h"
 
@@ -34,14 +36,15 @@ static bool add_classes(std::unordered_map<PyObject*, bool>* all) {
   return true;
 }
 
+static bool is_named_builtin(PyObject* f, const char* name) {
+  return PyCFunction_Check(f) && strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
+}
+
 bool makes_class(PyObject* f, Py_ssize_t npos) {
   if (PyType_Check(f)) return npos > 1 && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(f), &PyType_Type);
-  if (!PyCFunction_Check(f)) return false;
-  const char* name = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
-  PyObject* self = PyCFunction_GET_SELF(f);
-  if (strcmp(name, "__build_class__") == 0) return true;
-  return strcmp(name, "__new__") == 0 && self != nullptr && PyType_Check(self) &&
-         PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type);
+  if (is_named_builtin(f, "__build_class__")) return true;
+  PyObject* self = is_named_builtin(f, "__new__") ? PyCFunction_GET_SELF(f) : nullptr;
+  return self != nullptr && PyType_Check(self) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type);
 }
 
 void watch_classes(Session* s) {
@@ -85,6 +88,23 @@ bool held_by_made_class(Session* s, PyObject* o) {
       if (v == o) return true;
   }
   return false;
+}
+
+// Whether it is the dict of a module, which the program may have come by in ways that nobody reports.
+static bool of_module(PyObject* dict) {
+  for (const char* name : {"__name__", "__spec__", "__loader__"})
+    if (PyDict_GetItemString(dict, name) == nullptr) return false;
+  return true;
+}
+
+void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  const bool function = f == reinterpret_cast<PyObject*>(&PyFunction_Type);
+  if (!function && !is_named_builtin(f, "exec") && !is_named_builtin(f, "eval")) return;
+  PyObject* globals = npos > 1 ? args[1] : nullptr;
+  for (Py_ssize_t i = 0; function && kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "globals") == 0) globals = args[npos + i];
+  if (globals == nullptr || !PyDict_Check(globals) || known_outside(s, globals) || of_module(globals)) return;
+  if (s->spaces->insert(globals).second) Py_INCREF(globals);
 }
 
 std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t) {

@@ -74,7 +74,7 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
         !held_by_made_class(s, first_arg))
       reach(s, first_arg);
   }
-  if (s->made->find(f) != s->made->end()) return;
+  if (s->made->find(f) != s->made->end() || made_space(s, func->func_globals)) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
   PyObject* none = Py_None;
   PyObject* state = PyTuple_Pack(3, func->func_code, func->func_defaults ? func->func_defaults : none,
@@ -191,10 +191,13 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   Session* s = tls_session;
   ++s->events;
   ErrorGuard error;
-  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  const bool own = made_space(s, globals);
+  if (!own && s->outside->emplace(globals, true).second) Py_INCREF(globals);
   PyObject* in_globals = PyDict_GetItemWithError(globals, name);
-  if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
-  read_dict(s, globals, name, in_globals);
+  if (!own) {
+    if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
+    read_dict(s, globals, name, in_globals);
+  }
   if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
     if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
     read_dict(s, builtins, name, value);
@@ -211,6 +214,7 @@ void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
   PyErr_Clear();
   ++s->events;
   for (PyObject* d : {globals, builtins}) {
+    if (made_space(s, d)) continue;
     if (s->outside->emplace(d, true).second) Py_INCREF(d);
     read_dict(s, d, name, nullptr);
   }
@@ -230,6 +234,7 @@ void on_import_access(PyObject* module, PyObject* name) {
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
+  if (made_space(s, globals)) return;
   ErrorGuard error;
   if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
   dict_store(s, globals, name, value);

@@ -149,6 +149,7 @@ struct Session {
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
   // Strong references, nullptr until the program makes a class: those that there were by then (false), and its own (true).
   std::unordered_map<PyObject*, bool>* classes;
+  std::unordered_set<PyObject*>* spaces;                 // dicts that the program made and runs code in (strong references)
   PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
@@ -175,6 +176,10 @@ inline bool tracked(Session* s, PyObject* o) {
 
 // Whether calling this makes a class.
 bool makes_class(PyObject* f, Py_ssize_t npos);
+// Notes a dict of the run in which code is about to run, or a function is to run.
+void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
+// Whether the globals of a frame are a dict that the run has made.
+inline bool made_space(Session* s, PyObject* globals) { return !s->spaces->empty() && s->spaces->count(globals) != 0; }
 // From here on classes of the run are told from those that there were.
 void watch_classes(Session* s);
 // Whether the run has made this class.

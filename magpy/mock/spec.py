@@ -154,7 +154,7 @@ class Builder:
 
     Args:
         is_outside: whether an object existed before the call.
-        is_made: whether a function or a class was made by the program.
+        is_made: whether a function, a class or a namespace was made by the program.
         var_of: the variable of a tensor or host value, or None.
         is_shared: whether an array has memory of one that existed before the call.
     """
@@ -346,6 +346,12 @@ class Builder:
         return spec
 
     def _function(self, v: types.FunctionType) -> Spec:
+        if self._is_made(v.__globals__):
+            raise Refusal(
+                f"the function {v.__name__} is kept, whose globals the call has made",
+                f"{v.__code__.co_filename}:{v.__code__.co_firstlineno} ({v.__name__})",
+                "Make it outside of the compiled function",
+            )
         spec = New(
             "function",
             (v.__code__, v.__globals__, v.__name__, v.__qualname__, v.__doc__, v.__module__),

@@ -1428,14 +1428,28 @@ def tallied(t, n):
         t = local().bump(t)
     return t, local.items, local.extra, vars(local)['fixed'].seen
 def spot(t, n):
-    return collections.namedtuple('Spot', 't n')(t, n)""",
+    return collections.namedtuple('Spot', 't n')(t, n)
+def counts(t):
+    global n
+    n += 1
+    seen.append(n)
+    return t * n
+def apart(n):
+    space = {'n': n, 'seen': []}
+    return types.FunctionType(counts.__code__, space), space
+def run_in(n):
+    space = {'n': n, 'seen': []}
+    exec('def g(t):\\n    global n\\n    n += 1\\n    seen.append(n)\\n    return t * n', space)
+    return space""",
         {
-            "T": "tallied($T, $I)[0] | grown($I)().bump($T) | spot($T, $I).t * spot($T, $I)[1]",
+            "T": "apart($I)[0]($T) | run_in($I)['g']($T) | tallied($T, $I)[0] | "
+            "grown($I)().bump($T) | spot($T, $I).t * spot($T, $I)[1]",
             "LI": "tallied($T, $I)[1] | grown($I).items | grown($I).extra",
-            "I": "grown($I).count | len(Grown.names) | tallied($T, $I)[3] | grown($I)().fixed | "
+            "I": "eval('n + 1', {'n': $I}) | grown($I).count | len(Grown.names) | "
+            "tallied($T, $I)[3] | grown($I)().fixed | "
             "type('Made', (Grown,), {'v': $I}).v | spot($T, $I)._replace(n=$I).n",
-            "A": "grown($I) | grown($I)() | spot($T, $I) | list(spot($T, $I)) | "
-            "type('Made', (), {'v': $A})().v | grown($I)().bump",
+            "A": "apart($I) | run_in($I)['seen'] | grown($I) | grown($I)() | spot($T, $I) | "
+            "list(spot($T, $I)) | type('Made', (), {'v': $A})().v | grown($I)().bump",
         },
         "Grown.step += 1 | Grown.names.clear()",
         "Grown.step = $i | Grown.names.clear() | Grown.bump = None | "

@@ -1,4 +1,4 @@
-"""Classes that the call makes: each call makes its own, and what it holds is the call's."""
+"""Classes and namespaces that the call makes: it makes its own, and what they hold is its own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.fuzz import worlds
 
-PRELUDE = """
-import abc, collections, dataclasses, enum, functools
+PRELUDE = r"""
+import abc, collections, dataclasses, enum, functools, types
 import torch
 from torch import nn
 
@@ -41,6 +41,23 @@ class Descriptor:
     def __set_name__(self, t, name):
         self.name = name
 
+def template(y):
+    global n
+    n += 1
+    seen.append(n)
+    return y * n
+def nested():
+    c, found = 0, []
+    def inner(y):
+        nonlocal c
+        c += 1
+        found.append(c)
+        return y * c
+    return inner
+inner = nested()
+TEXT = "def g(y):\n    global n\n    n += 1\n    seen.append(n)\n    return y * n"
+module = types.ModuleType("module")
+module.n = 3
 names, classes, kept = [], [], []
 holder = Base()
 class Named:
@@ -208,6 +225,30 @@ USED = {
         y = x.as_subclass(T) * k
         return y.as_subclass(torch.Tensor), type(y).__name__
     """,
+    "code in a dict": """
+        space = {"n": k, "seen": []}
+        exec(TEXT, space)
+        return space["g"](space["g"](x)), space["n"], space["seen"]
+    """,
+    "a function with a dict": """
+        space = {"n": k, "seen": []}
+        g = types.FunctionType(template.__code__, globals=space)
+        return g(g(x)), space["n"], space["seen"]
+    """,
+    "a function with cells": """
+        cells = types.CellType(k), types.CellType([])
+        g = types.FunctionType(inner.__code__, globals(), "g", None, cells)
+        return g(g(x)), [c.cell_contents for c in cells]
+    """,
+    "a function of a function": """
+        g = types.FunctionType(Base.go.__code__, globals(), "go", (x,))
+        g.tag = k
+        return g(types.SimpleNamespace(scale=Base.scale, k=k)), g.tag
+    """,
+    "an expression": """
+        space = {"Base": Base, "x": x, "k": k}
+        return eval("[(lambda: Base.scale * k)(), x * k]", space), eval("n", vars(module))
+    """,
     "a name of it outside": """
         class A(Named):
             pass
@@ -248,6 +289,33 @@ def test_a_class_is_made_and_kept(name):
     assert report.finding is None
     assert not report.hits
     assert any("which the call makes, is kept" in r for r in report.reasons), report.reasons
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exec(TEXT, space)\n        return space['g'], x * k",
+        "return types.FunctionType(template.__code__, space), x * k",
+    ],
+)
+def test_a_function_is_kept_that_runs_in_a_dict_that_the_call_makes(text):
+    report = _run(f"""
+        space = {{"n": k, "seen": []}}
+        {text}
+    """)
+    assert report.finding is None
+    assert not report.hits
+    assert any("whose globals the call has made" in r for r in report.reasons), report.reasons
+
+
+def test_code_runs_in_a_dict_from_outside():
+    """Which the program may come by without a name."""
+    report = _run("""
+        exec("n = n + 1", module.__dict__)
+        exec("k = 3", vars(holder))
+        return x * k * module.n, eval("(lambda: k)()", vars(holder))
+    """)
+    assert report.finding is None
 
 
 def test_a_class_that_was_there_is_kept():
