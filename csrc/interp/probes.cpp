@@ -189,8 +189,9 @@ constexpr binaryfunc kBinary[] = {
 PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
-  on_binary_pre(op, a[1], a[0]);
-  PyObject* result = kBinary[op](a[1], a[0]);
+  PyObject* result = nullptr;
+  if (on_binary_pre(op, a[1], a[0], &result)) return result;
+  result = kBinary[op](a[1], a[0]);
   tls_c_call = kPassedOn;
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
@@ -201,8 +202,9 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
 PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
-  on_compare_pre(op, a[1], a[0]);
-  PyObject* result = PyObject_RichCompare(a[1], a[0], op);
+  PyObject* result = nullptr;
+  if (on_compare_pre(op, a[1], a[0], &result)) return result;
+  result = PyObject_RichCompare(a[1], a[0], op);
   tls_c_call = kPassedOn;
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);

@@ -101,9 +101,10 @@ void on_truth(PyObject* obj);
 
 // a OP b, -a, not a, a < b (pre, then post).  `op` is the CPython NB_* number, or for unary/compare/in-place see probes.h.
 // post returns the object to give to the program (steals result).
-void on_binary_pre(int op, PyObject* a, PyObject* b);
+// True when the handler has performed the operation.
+bool on_binary_pre(int op, PyObject* a, PyObject* b, PyObject** result);
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
-void on_compare_pre(int op, PyObject* a, PyObject* b);
+bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result);
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);
 // a is b, two ints that are not one object here: would they be one if nobody watched?
 bool on_identity(PyObject* a, PyObject* b);

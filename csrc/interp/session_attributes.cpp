@@ -11,6 +11,8 @@
 
 #include <structmember.h>
 
+#include <cstring>
+
 namespace magpy {
 
 // Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
@@ -198,7 +200,6 @@ static bool slot_number_read(Session* s, PyObject* obj, PyObject* name, PyObject
 PyObject* instance_dict(Session* s, PyObject* obj) {
   PyTypeObject* t = Py_TYPE(obj);
   if (PyType_Check(obj)) return nullptr;
-  if (PyModule_Check(obj)) return PyModule_GetDict(obj);
 #if PY_VERSION_HEX >= 0x030C0000
   bool has = (t->tp_flags & Py_TPFLAGS_MANAGED_DICT) != 0 || t->tp_dictoffset != 0;
 #else
@@ -214,7 +215,7 @@ PyObject* instance_dict(Session* s, PyObject* obj) {
   Py_DECREF(d);
   if (!PyDict_Check(d)) return nullptr;
   if (s->outside->emplace(d, true).second) Py_INCREF(d);
-  if (!PyModule_Check(obj) && first_time(s, kLinkDict, obj, nullptr)) emit(s, kLinkDict, obj, nullptr, d);
+  if (first_time(s, kLinkDict, obj, nullptr)) emit(s, kLinkDict, obj, nullptr, d);
   return d;
 }
 
@@ -325,6 +326,12 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));  // is it a descriptor, and one that comes first?
+  if (PyMethod_Check(obj) && !known_outside(s, obj)) {
+    // One that was bound just now shows its function's attributes.
+    static PyObject* const str_doc = PyUnicode_InternFromString("__doc__");
+    if (descr == nullptr || name == str_doc) attr_load(s, PyMethod_GET_FUNCTION(obj), name, value);
+    return;
+  }
   if (!outside_object(s, obj)) {
     static PyObject* const str_context = PyUnicode_InternFromString("__context__");
     if (name == str_context && PyExceptionInstance_Check(obj)) {
@@ -434,6 +441,52 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     // C code of the class keeps it somewhere (threading.local).
     attribute_written(s, obj, name, value);
   }
+}
+
+// The descriptor of C that a call of `__get__`, `__set__` or `__delete__` is made of, bound or not, and the place of the first
+// argument after it; nullptr if it is no such call.
+static PyObject* called_descriptor(PyObject* f, PyObject* const* args, Py_ssize_t npos, const char** name, Py_ssize_t* first) {
+  PyWrapperDescrObject* wrapper = nullptr;
+  PyObject* descr = nullptr;
+  *first = 0;
+  if (Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+    wrapper = reinterpret_cast<WrapperObject*>(f)->descr;
+    descr = reinterpret_cast<WrapperObject*>(f)->self;
+  } else if (Py_IS_TYPE(f, &PyWrapperDescr_Type) && npos > 0) {
+    wrapper = reinterpret_cast<PyWrapperDescrObject*>(f);
+    descr = args[0];
+    *first = 1;
+  }
+  if (descr == nullptr || (Py_TYPE(descr) != &PyMemberDescr_Type && Py_TYPE(descr) != &PyGetSetDescr_Type)) return nullptr;
+  *name = wrapper->d_base->name;
+  return npos > *first && args[*first] != Py_None ? descr : nullptr;
+}
+
+static bool found_by_name(Session* s, PyObject* descr, PyObject* obj) {
+  if (_PyType_Lookup(Py_TYPE(obj), PyDescr_NAME(descr)) == descr) return true;
+  static PyObject* const reason = PyUnicode_InternFromString("a descriptor is called that another attribute hides");
+  Py_XDECREF(ask(s, "refuse", reason));
+  return false;
+}
+
+void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos) {
+  const char* name;
+  Py_ssize_t first;
+  PyObject* descr = called_descriptor(f, args, npos, &name, &first);
+  if (descr == nullptr || strcmp(name, "__get__") == 0) return;
+  if (found_by_name(s, descr, args[first])) attr_store(s, args[first], PyDescr_NAME(descr), npos > first + 1 ? args[first + 1] : nullptr);
+}
+
+void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* result) {
+  const char* name;
+  Py_ssize_t first;
+  PyObject* descr = called_descriptor(f, args, npos, &name, &first);
+  if (descr == nullptr || strcmp(name, "__get__") != 0) return;
+  if (!found_by_name(s, descr, args[first])) return;
+  attr_load(s, args[first], PyDescr_NAME(descr), result);
+  if (s->replaced == nullptr) return;
+  rely_on(s, s->replaced);  // what was given is what was there before
+  Py_CLEAR(s->replaced);
 }
 
 // The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.

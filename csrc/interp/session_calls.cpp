@@ -366,6 +366,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     ErrorGuard error;
     if (s->classes == nullptr && makes_class(f, npos)) watch_classes(s);
     note_space(s, f, args, npos, kwnames);
+    descriptor_called(s, f, args, npos);
   }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     // A method made of something else than a Python function calls that with its receiver in front.
@@ -486,6 +487,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   ErrorGuard error;
   uint8_t leaf = classify(s, f, nullptr);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
+  if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
   if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
   if (leaf == kLeafFrame || leaf == kLeafPure) return result;

@@ -484,14 +484,35 @@ void on_truth(PyObject* obj) {
   touch(s, obj, false);
 }
 
-void on_binary_pre(int, PyObject* a, PyObject* b) {
+// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody sees it.  True when the handler has
+// done it.
+static bool array_operation(const char* kind, int op, PyObject* a, PyObject* b, PyObject** result) {
+  if (is_tensor(a) == is_tensor(b)) return false;
+  PyObject* other = is_tensor(a) ? b : a;
+  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return false;
+  PyObject* r;
+  {
+    PauseGuard pause;
+    r = PyObject_CallMethod(tls_session->handler, "array_operation", "siOO", kind, op, a, b);
+  }
+  if (r == g_absent) {
+    Py_DECREF(r);
+    return false;
+  }
+  *result = r;
+  return true;
+}
+
+bool on_binary_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
   const bool text = PyUnicode_Check(a) || PyBytes_Check(a);
   operands_pre(a, b, text);
   // Text formatting, a dict and an array compute with what methods of the program answer.
+  if (array_operation("binary", op, a, b, result)) return true;
   tls_c_call = text || computes(a) || computes(b) ? kComputed : kPassedOn;
+  return false;
 }
 
-void on_compare_pre(int op, PyObject* a, PyObject* b) {
+bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
   Session* s = tls_session;
   // Numbers of the run in tuples and lists are compared one by one, each with what it meets.
   if ((op == Py_EQ || op == Py_NE) && ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
@@ -512,11 +533,13 @@ void on_compare_pre(int op, PyObject* a, PyObject* b) {
     Py_XDECREF(r);
     if (done) {
       tls_c_call = kPassedOn;
-      return;
+      return false;
     }
   }
   operands_pre(a, b, true);
+  if (array_operation("compare", op, a, b, result)) return true;
   tls_c_call = compares_in_python(a, op) && compares_in_python(b, op) ? kPassedOn : kComputed;
+  return false;
 }
 
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("binary", op, a, b, result); }

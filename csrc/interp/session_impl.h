@@ -252,6 +252,9 @@ PyObject* take_replaced(Session* s, PyObject* value);
 bool outside_object(Session* s, PyObject* o);
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
+// A descriptor of C is called by itself: `Class.slot.__set__(object, value)`, and after `__get__`.
+void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos);
+void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* result);
 // A key of an outside dict is stored, or deleted when value is nullptr.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value);
 bool may_count(PyObject* value);

@@ -13,6 +13,7 @@ import contextvars
 import copy
 import functools
 import gc
+import inspect
 import operator
 import sys
 import types
@@ -679,8 +680,31 @@ class Handler:
         if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
             # len() itself would make a number of its own of the one that is followed.
             return args[0].size(0) if args[0].dim() else ABSENT
-        if not leaves.numpy_function(f) or not _recomputable((args, kwargs)):
+        # An operator leaves a tensor and an array to numpy.
+        known = leaves.numpy_function(f) or (f in _OPERATORS and arrays.arrays_in(args))
+        if not known or not _recomputable((args, kwargs)):
             return ABSENT
+        return self._computed(f, args, kwargs)
+
+    def array_operation(self, kind: str, op: int, a: Any, b: Any) -> Any:
+        """An operator is about to be applied to a tensor and what may be an array.
+
+        Torch leaves it to numpy, which asks the tensor for its data and makes a tensor of what it
+        has computed.
+        """
+        recorder = self.recorder
+        if recorder.refusal is not None or recorder.depth or self.refusal is not None:
+            return ABSENT
+        if not isinstance(b if isinstance(a, torch.Tensor) else a, np.ndarray):
+            return ABSENT
+        result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
+        if result is ABSENT and self.refusal is None:
+            self.refuse("an operator is applied to a tensor and an array, and writes or raises")
+        return result
+
+    def _computed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What numpy computes from tensors, which is redone; ABSENT if it does more than that."""
+        recorder = self.recorder
         values = (*args, *kwargs.values())
         if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
             return ABSENT
@@ -857,6 +881,8 @@ _CONVERSIONS: dict[int, Any] = {
 UNARY = {100: operator.neg, 101: operator.pos, 102: operator.invert, 103: operator.not_}
 
 
+# Functions in C that do what an operator does.
+_OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}
 COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
 
 

@@ -271,6 +271,7 @@ def _effects() -> None:
     _EFFECTS[builtins.id] = Effect.IDENTITY
     _EFFECTS[builtins.hash] = Effect.IDENTITY
     _EFFECTS[operator.length_hint] = Effect.REFUSE
+    _EFFECTS[weakref.proxy] = Effect.REFUSE  # what is done with it is done with another object
     _EFFECTS[weakref.getweakrefs] = Effect.HOLDERS
     _EFFECTS[weakref.getweakrefcount] = Effect.HOLDERS
     _EFFECTS[warnings.warn] = Effect.EFFECT

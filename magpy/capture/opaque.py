@@ -216,6 +216,8 @@ def slots_of(obj: Any) -> Iterator[tuple[str, Any]]:
                     yield name, slot.__get__(obj)
                 except AttributeError:
                     yield name, _interp.ABSENT
+                except TypeError:
+                    continue  # a slot of other objects, under a name of this class
 
 
 def decimal_context() -> tuple[Any, ...]:

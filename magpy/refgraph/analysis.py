@@ -502,6 +502,8 @@ class Analyzer:
         """An object's instance dict was reached."""
         rel = self.relative.get(id(obj))
         if rel is None:
+            if isinstance(obj, types.ModuleType):
+                return  # it has one for good
             self.anchors["objtypes"].append((obj, self.class_of(obj)))
             if not isinstance(obj, types.FunctionType):
                 if object.__getattribute__(obj, "__dict__") is not d:
