@@ -738,6 +738,8 @@ class Handler:
         known = of_torch(function) if f is not None else foreign(function)
         if (f is not None and step is None) or self.refusal is not None or known:
             return
+        if self.recorder.performs(function):
+            return  # and it would hold what the operation is given, and autograd's graph by that
         try:
             self.recorder.below.entered(function, given)
         except Refusal as r:

@@ -58,6 +58,10 @@ class Operations:
             call = self._made[key] = placed(_OPERATION, site)
         return call
 
+    def made(self, function: Any) -> bool:
+        """Whether a function that looks like one of the program's is one of these."""
+        return function in self._made.values()
+
 
 #: In place of a site: the program lets no warning be shown there.
 SILENT = object()

@@ -292,6 +292,10 @@ class Recorder(Values, TorchFunctionMode):
         finally:
             _interp.below(watched)
 
+    def performs(self, function: Any) -> bool:
+        """Whether it is no function of the program, but one that stands for its lines."""
+        return self._calls.made(function)
+
     def warns(self) -> None:
         """The operation shows a warning: an entry does it as if from the same place."""
         if not self._warns and self._reach is None:
@@ -429,6 +433,11 @@ class Recorder(Values, TorchFunctionMode):
         """Keeps how a tensor from outside lay in memory when the call began."""
         var = self.tensors.known(tensor)
         if isinstance(data, torch.Tensor):
+            with unheard():
+                form, new = ((t.shape, t.dtype, t.device) for t in (tensor, data))
+                if form != new and tensor.requires_grad and torch.is_grad_enabled():
+                    # What an entry holds of autograd's graph would remember the form of before.
+                    raise refuse("p.data = ... gives a tensor with gradients another form")
             self.tensors.moves(tensor, data)
         if var not in self.record.inputs:
             return

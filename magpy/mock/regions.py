@@ -82,12 +82,6 @@ class Region:
         return any(v not in self.memory for v in self.inputs)
 
     @property
-    def infers(self) -> bool:
-        """Whether it enters or leaves inference mode."""
-        changes = [s.modes for s in self.steps if isinstance(s, ModeStep)]
-        return any(m.inference != self.modes.inference for m in changes)
-
-    @property
     def graph(self) -> Any:
         """Its operations as a torch.fx graph."""
         if self._graph is None:
@@ -137,6 +131,10 @@ def collapse(record: Record, spans: list[Span], start: TorchModes) -> None:
         inside = record.steps[span.start : span.end]
         if any(isinstance(s, ModeStep) and s.modes.settings != modes.settings for s in inside):
             raise Refusal("a setting of torch's is switched within a transform of torch.func")
+        if any(isinstance(s, ModeStep) and s.modes.inference != modes.inference for s in inside):
+            # A transform keeps the thread's dispatch keys and puts them back, and so does inference
+            # mode: where they were not nested as they were in the run, torch's state is spoilt.
+            raise Refusal("torch.func transforms in inference mode", "", "Use torch.no_grad()")
         steps += _one(record, inside, span, modes)
         after = _last_modes(inside, modes)
         if after != modes:
@@ -296,13 +294,11 @@ def used_only(step: OpStep, used: set[Var]) -> OpStep:
 def only_python(step: OpStep) -> bool:
     """Whether only Python can do a region.
 
-    Compilers lose what views hang on, what is changed through a transform, and inference tensors,
+    Compilers lose what views hang on and what is changed through a transform,
     and take no numbers.
     """
     region = step.func
-    return isinstance(region, Region) and (
-        step.mutates or region.shares or region.infers or region.counts
-    )
+    return isinstance(region, Region) and (step.mutates or region.shares or region.counts)
 
 
 __all__ = ["Region", "collapse", "only_python", "used_only"]

@@ -1440,18 +1440,27 @@ def apart(n):
 def run_in(n):
     space = {'n': n, 'seen': []}
     exec('def g(t):\\n    global n\\n    n += 1\\n    seen.append(n)\\n    return t * n', space)
-    return space""",
+    return space
+space_of = types.ModuleType('space_of')
+space_of.n, space_of.net = $i, torch.sin
+Grown.step_of = lambda self: self.step
+ticks = np.ones(3, dtype='float32') * $i""",
         {
-            "T": "apart($I)[0]($T) | run_in($I)['g']($T) | tallied($T, $I)[0] | "
+            "T": "$T * ticks | ticks[0] * $T | $T + $T.detach().numpy() | "
+            "vars(space_of)['net']($T) | apart($I)[0]($T) | run_in($I)['g']($T) | tallied($T, $I)[0] | "
             "grown($I)().bump($T) | spot($T, $I).t * spot($T, $I)[1]",
+            "B": "hasattr(Grown().step_of, 'tag') | 'n' in vars(space_of)",
             "LI": "tallied($T, $I)[1] | grown($I).items | grown($I).extra",
-            "I": "eval('n + 1', {'n': $I}) | grown($I).count | len(Grown.names) | "
+            "I": "getattr(Grown().step_of, 'tag', 0) | space_of.__dict__['n'] | "
+            "eval('n + 1', {'n': $I}) | grown($I).count | len(Grown.names) | "
             "tallied($T, $I)[3] | grown($I)().fixed | "
             "type('Made', (Grown,), {'v': $I}).v | spot($T, $I)._replace(n=$I).n",
             "A": "apart($I) | run_in($I)['seen'] | grown($I) | grown($I)() | spot($T, $I) | "
             "list(spot($T, $I)) | type('Made', (), {'v': $A})().v | grown($I)().bump",
         },
-        "Grown.step += 1 | Grown.names.clear()",
+        "Grown.step += 1 | Grown.names.clear() | space_of.n += 1 | ticks[0] += 1 | "
+        "space_of.__dict__['n'] = $I | Grown().step_of.__dict__['tag'] = $I",
+        "space_of.n = $i | space_of.net = torch.cos | Grown.step_of.tag = $i | ticks = ticks + 1 | "
         "Grown.step = $i | Grown.names.clear() | Grown.bump = None | "
         "Grown.__init_subclass__ = classmethod(lambda cls, **kw: setattr(cls, 'extra', [])) | "
         "Fixed.__get__ = lambda self, o, t: 7",

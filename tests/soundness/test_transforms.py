@@ -522,7 +522,7 @@ def without_gradients(compile):
             g = vmap(grad(lambda a: m(a).sum()))(x)
         return g, g.requires_grad
 
-    for mode in (torch.no_grad, torch.enable_grad, torch.inference_mode, torch.no_grad):
+    for mode in (torch.no_grad, torch.enable_grad, torch.no_grad):
         with mode():
             seen = step(batch())
         yield seen
