@@ -16,7 +16,7 @@ import random
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref as weakref_to
 
@@ -29,7 +29,7 @@ from magpy.capture import attribution, effect_calls, leaves, native, opaque, scr
 from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
-from magpy.capture.steps import EffectStep, is_leaf
+from magpy.capture.steps import LEAF_TYPES, EffectStep, is_leaf
 from magpy.capture.where import is_users
 from magpy.capture.whole import opened
 from magpy.errors import Refusal
@@ -565,6 +565,15 @@ def _outside_generator(h: Handler, owner: Any) -> bool:
     )
 
 
+def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    """What is in tuples, and the rest as it is, but for plain values."""
+    for v in values:
+        if type(v) is tuple:
+            yield from _parts(v)
+        elif type(v) not in LEAF_TYPES:
+            yield v
+
+
 def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
     h.session.rely_on((args, kwargs))
@@ -582,11 +591,18 @@ def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         h.session.reach(result)
     recorder = h.recorder
     if h.refusal is None and recorder.refusal is None and not recorder.depth:
-        kept = leaves.remembered(memo, None if kwargs else args, result)
+        of_object = (f.__self__,) if memo is not f else ()
+        kept = leaves.remembered(memo, (*of_object, *args), kwargs)
         if kept is None:
-            h.refuse(f"{leaves.name_of(memo)} is called, an lru_cache that keeps nothing")
+            h.refuse(
+                f"{leaves.name_of(memo)} is called, an lru_cache that keeps nothing, or whose keys "
+                "code of the program compares"
+            )
         else:
             h.memos.append((memo, *kept, result))
+            h.identities += filter(
+                h.session.is_outside, _parts((*of_object, *args, *kwargs.values()))
+            )
         try:
             recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
         except Refusal as r:

@@ -424,6 +424,12 @@ class Recorder(Values, TorchFunctionMode):
             plan = self._with_scalar_tensor(args, plan[0]), plan[1]
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
+        elif name == "__deepcopy__" and self._session is not None:
+            # Torch copies the attributes that Python has given to it, too.
+            d = getattr(args[0], "__dict__", None)
+            if d is not None and self._session.is_outside(args[0]):
+                self._session.attr_read(args[0], "__dict__", None)
+                self._session.touch(d)
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         self._as_they_were(self._shared.outside(plan))

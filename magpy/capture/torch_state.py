@@ -62,9 +62,9 @@ _MODES = _names(
     _push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack
     _get_function_stack_at _is_torch_function_enabled _is_torch_function_all_disabled
     _is_torch_function_mode_enabled _get_torch_function_state _set_torch_function_state
-    _set_skip_next_torch_function _skip_one_hop_torch_function _push_on_torch_dispatch_stack
+    _set_skip_next_torch_function _skip_one_hop_torch_function
     _pop_torch_dispatch_stack _len_torch_dispatch_stack _get_dispatch_stack_at
-    _set_dispatch_mode _get_dispatch_mode _unset_dispatch_mode
+    _get_dispatch_mode _unset_dispatch_mode
     _dispatch_tls_is_dispatch_key_excluded _dispatch_tls_is_dispatch_key_included
     _dispatch_tls_set_dispatch_key_excluded _dispatch_tls_set_dispatch_key_included
     _get_tracing_state _is_tracing _are_functorch_transforms_active _should_allow_numbers_as_tensors

@@ -1447,7 +1447,8 @@ Grown.step_of = lambda self: self.step
 ticks = np.ones(3, dtype='float32') * $i""",
         {
             "T": "$T * ticks | ticks[0] * $T | $T + $T.detach().numpy() | "
-            "vars(space_of)['net']($T) | apart($I)[0]($T) | run_in($I)['g']($T) | tallied($T, $I)[0] | "
+            "vars(space_of)['net']($T) | apart($I)[0]($T) | run_in($I)['g']($T) | "
+            "tallied($T, $I)[0] | "
             "grown($I)().bump($T) | spot($T, $I).t * spot($T, $I)[1]",
             "B": "hasattr(Grown().step_of, 'tag') | 'n' in vars(space_of)",
             "LI": "tallied($T, $I)[1] | grown($I).items | grown($I).extra",
