@@ -449,7 +449,7 @@ static PyObject* called_descriptor(PyObject* f, PyObject* const* args, Py_ssize_
   PyWrapperDescrObject* wrapper = nullptr;
   PyObject* descr = nullptr;
   *first = 0;
-  if (Py_IS_TYPE(f, &_PyMethodWrapper_Type)) {
+  if (Py_IS_TYPE(f, g_method_wrapper_type)) {
     wrapper = reinterpret_cast<WrapperObject*>(f)->descr;
     descr = reinterpret_cast<WrapperObject*>(f)->self;
   } else if (Py_IS_TYPE(f, &PyWrapperDescr_Type) && npos > 0) {

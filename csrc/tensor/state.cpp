@@ -222,9 +222,34 @@ struct StateObject {
   State* state;
 };
 
+// `with torch.device(..)` and `torch.set_default_device(..)`, of which each makes a mode of its own.  Borrowed, or nullptr.
+PyObject* device_context() {
+  static PyObject* type = [] {
+    PyObject* module = PyImport_ImportModule("torch.utils._device");
+    PyObject* found = module ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
+    Py_XDECREF(module);
+    if (!found) PyErr_Clear();
+    return found;
+  }();
+  return type;
+}
+
+// Whether two modes do the same: one mode, or two that make tensors on one device.
+bool same_mode(PyObject* a, PyObject* b) {
+  if (a == b) return true;
+  if (Py_TYPE(a) != Py_TYPE(b) || (PyObject*)Py_TYPE(a) != device_context()) return false;
+  PyObject* device = PyObject_GetAttrString(a, "device");
+  PyObject* other = PyObject_GetAttrString(b, "device");
+  int same = device && other ? PyObject_RichCompareBool(device, other, Py_EQ) : -1;
+  Py_XDECREF(device);
+  Py_XDECREF(other);
+  if (same < 0) PyErr_Clear();
+  return same == 1;
+}
+
 bool modes_match(const State& state) {
   size_t i = 0;
-  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && state.modes[i++] == mode; }) &&
+  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && same_mode(state.modes[i++], mode); }) &&
          i == state.modes.size();
 }
 
