@@ -710,25 +710,3 @@ def test_program_does_as_eager(name):
     report = fuzz.report_on(PROGRAMS[name], 0)
     assert report.finding is None
     assert bool(report.hits) is (name not in NO_HITS), report.reasons
-
-
-def test_a_device_that_is_set_anew_is_the_same_device():
-    """Each `with torch.device(..)` makes a mode of its own."""
-    f = magpy.compile(lambda x: (torch.ones(2) + x.cpu(), torch.empty(1).device), backend="eager")
-    for _ in range(4):
-        with torch.device("cpu"):
-            assert f(torch.ones(2))[0].tolist() == [2, 2]
-    try:
-        for _ in range(4):
-            torch.set_default_device("cpu")
-            f(torch.ones(2))
-    finally:
-        torch.set_default_device(None)
-    assert magpy.stats(f).captures == 1
-    x = torch.ones(2)
-    for _ in range(2):
-        with torch.device("meta"):
-            assert f(x)[1].type == "meta"
-        with torch.device("cpu"), torch.device("cpu"):
-            assert f(x)[1].type == "cpu"
-        assert f(x)[1].type == "cpu"

@@ -1,4 +1,4 @@
-"""A `TorchDispatchMode` that the call enters, of which its operations run Python."""
+"""Modes on torch's stacks: one that the call enters, and those of devices."""
 
 from __future__ import annotations
 
@@ -59,3 +59,25 @@ def test_a_mode_is_entered_in_the_call(program):
         assert f(torch.ones(2), ours).tolist() == program(torch.ones(2), eager).tolist()
         assert ours.seen == eager.seen
     assert any("_push_on_torch_dispatch_stack" in r for r in magpy.stats(f).reasons)
+
+
+def test_a_device_that_is_set_anew_is_the_same_device():
+    """Each `with torch.device(..)` makes a mode of its own."""
+    f = magpy.compile(lambda x: (x + 1, torch.empty(1).device), backend="eager")
+    for _ in range(4):
+        with torch.device("cpu"):
+            assert f(torch.ones(2))[0].tolist() == [2, 2]
+    try:
+        for _ in range(4):
+            torch.set_default_device("cpu")
+            f(torch.ones(2))
+    finally:
+        torch.set_default_device(None)
+    assert magpy.stats(f).captures == 1
+    x = torch.ones(2)
+    for _ in range(2):
+        with torch.device("meta"):
+            assert f(x)[1].type == "meta"
+        with torch.device("cpu"), torch.device("cpu"):
+            assert f(x)[1].type == "cpu"
+        assert f(x)[1].type == "cpu"
