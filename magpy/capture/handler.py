@@ -459,15 +459,23 @@ class Handler:
         Returns:
             Whether the answer is all that counts: both hold plain values only.
         """
-        t = type(container)
-        if t not in (tuple, list, set, frozenset, dict) or len(container) > _MOST_COMPARED:
-            return False
         if type(item) not in (int, float, str) or item != item:
             return False
-        tracked = self.session.tracked
-        if any(type(v) not in LEAF_TYPES or tracked(v) is not None for v in container):
+        t = type(container)
+        if t is range:
+            self.derive(operator.contains, (container, item), {}, item in container)
+            return True
+        # A class derived from these, such as Counter, that leaves the answer to them.
+        base: Any = next((c for c in _ASKED if issubclass(t, c)), None)
+        if base is None or t.__contains__ is not base.__contains__:
             return False
-        values = tuple(container) if t in (tuple, list) else frozenset(container)
+        if base.__len__(container) > _MOST_COMPARED:
+            return False
+        found = tuple(base.__iter__(container))
+        tracked = self.session.tracked
+        if any(type(v) not in LEAF_TYPES or tracked(v) is not None for v in found):
+            return False
+        values = found if base in (tuple, list) else frozenset(found)
         self.derive(operator.contains, (values, item), {}, item in values)
         return True
 
@@ -883,6 +891,8 @@ _CONVERSIONS: dict[int, Any] = {
 UNARY = {100: operator.neg, 101: operator.pos, 102: operator.invert, 103: operator.not_}
 
 
+# What answers whether a value is in it by the values that it holds.
+_ASKED = (tuple, list, set, frozenset, dict)
 # Functions in C that do what an operator does.
 _OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}
 COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]

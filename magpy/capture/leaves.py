@@ -8,6 +8,7 @@ once per C function of the process.
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import collections
 import functools
@@ -283,7 +284,7 @@ _effects()
 # Functions of numbers, strings and arrays: their result follows from their arguments' values.
 SCALAR_FUNCTIONS = frozenset(
     {float, int, complex, abs, round, min, max, sum, divmod, pow, str, repr, format, bool}
-    | {bin, chr, hash, hex, oct, ord}
+    | {bin, chr, hash, hex, oct, ord, bisect.bisect_left, bisect.bisect_right}
 )
 
 
