@@ -285,7 +285,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     PyObject* d = instance_dict(s, obj);
     if (d == nullptr) return;
     PyObject* in_dict = PyDict_GetItemWithError(d, name);
-    read_dict(s, d, name, in_dict);
+    if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
     if (in_dict == nullptr) read_dict(s, d, g_str_getattr, PyDict_GetItemWithError(d, g_str_getattr));  // PEP 562
     return;
   }

@@ -231,7 +231,8 @@ void read_or_store(Session* s, PyObject* dict, PyObject* const* rest, Py_ssize_t
     PyErr_Clear();
     return;
   }
-  read_dict(s, dict, rest[0], now);
+  if (now == nullptr || !counter_read(s, dict, rest[0], now)) read_dict(s, dict, rest[0], now);
+  Py_CLEAR(s->replaced);  // the call gives it
   if (now == nullptr) dict_store(s, dict, rest[0], nrest > 1 ? rest[1] : Py_None);
 }
 

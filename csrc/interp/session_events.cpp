@@ -455,7 +455,10 @@ void on_contains(PyObject* c, PyObject* item, int outcome) {
   (void)outcome;
   if (!PyDict_Check(c) || !known_outside(s, c) || !plain_key(item)) return;
   ErrorGuard error;
-  read_dict(s, c, item, PyDict_GetItemWithError(c, item));
+  PyObject* found = PyDict_GetItemWithError(c, item);
+  // That there is a number is part of the guard of one that is an input.
+  if (found == nullptr || !counter_read(s, c, item, found)) read_dict(s, c, item, found);
+  Py_CLEAR(s->replaced);
 }
 
 void on_touch(PyObject* obj, Touch how) {

@@ -30,6 +30,7 @@ LOOKS = {
     "named": ("bisect.bisect(ms, n, lo=1)", "ms[1] = 15"),
 }
 SCHEDULERS = {
+    "lbfgs": ("LBFGS([p], 0.1, 2)", "schedulers.StepLR(o, 50)"),
     "multi-step": ("SGD([p], 0.1)", "schedulers.MultiStepLR(o, [5, 9])"),
     "sequential": (
         "AdamW([p], 0.1)",
@@ -64,6 +65,46 @@ def steps(f):
     assert report.hits >= 14
 
 
+COUNTS = {
+    "setdefault": "d.setdefault('n', 0)\n    d['n'] += 1",
+    "setdefault used": "k = d.setdefault('n', 0)\n    d['n'] = k + 1",
+    "in": "if 'n' not in d:\n        d['n'] = 0\n    d['n'] += 1",
+    "in and used": "d['n'] = d['n'] + 1 if 'n' in d else 0",
+    "module": "module.n += 1\n    d['n'] = module.n",
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_whether_there_is_a_count_is_asked(name):
+    report = worlds.run(f"""{PRELUDE}
+import types
+module = types.ModuleType("module")
+module.n = 0
+d = dict()
+def f(x):
+    {COUNTS[name]}
+    return x * d['n']
+target = f
+def steps(f):
+    for i in range(8):
+        yield attempt(f, torch.ones(2))
+    d['n'] = module.n = 3.5
+    for i in range(3):
+        yield attempt(f, torch.ones(2))
+    d['n'] = module.n = None
+    yield attempt(f, torch.ones(2))
+    d['n'] = 40
+    del module.n
+    yield attempt(f, torch.ones(2))
+    module.n = 2
+    d.clear()
+    for i in range(3):
+        yield attempt(f, torch.ones(2))
+""")
+    assert report.finding is None
+    assert report.hits >= 8, report.reasons
+
+
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_training_step_with_a_scheduler(name):
     optimizer, scheduler = SCHEDULERS[name]
@@ -71,9 +112,12 @@ def test_a_training_step_with_a_scheduler(name):
 o = torch.optim.{optimizer}
 sched = {scheduler}
 def f(x):
-    o.zero_grad()
-    (p * x).sum().backward()
-    o.step()
+    def closure():
+        o.zero_grad()
+        loss = ((p - x) ** 2).sum()
+        loss.backward()
+        return loss
+    o.step(closure)
     sched.step()
     return p.sum().detach(), sched.get_last_lr()
 target = f
