@@ -117,6 +117,7 @@ class Recorder(Values, TorchFunctionMode):
         # What a call that is recorded as a whole has written to.
         self._by_whole: frozenset[Var] = frozenset()
         self._reach: engine.Reach | None = None  # of the operation that is made now
+        self._engine_was_run = False
         reach = bool if session is None else session.reach
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
         self._guarded = False  # it reads a gradient that guards look at
@@ -441,8 +442,8 @@ class Recorder(Values, TorchFunctionMode):
         if isinstance(data, torch.Tensor):
             with unheard():
                 form, new = ((t.shape, t.dtype, t.device) for t in (tensor, data))
-                if form != new and tensor.requires_grad and torch.is_grad_enabled():
-                    # What an entry holds of autograd's graph would remember the form of before.
+                if form != new and tensor.requires_grad and self._engine_was_run:
+                    # What an entry holds of autograd's graph remembers the form of before.
                     raise refuse("p.data = ... gives a tensor with gradients another form")
             self.tensors.moves(tensor, data)
         if var not in self.record.inputs:
@@ -657,6 +658,7 @@ class Recorder(Values, TorchFunctionMode):
 
     def _engine_ran(self, reach: engine.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
+        self._engine_was_run = True
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
         step.once = step.once or once
