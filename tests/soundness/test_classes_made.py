@@ -327,3 +327,38 @@ def test_a_class_that_was_there_is_kept():
     """)
     assert report.finding is None
     assert report.hits >= 3, report.reasons
+
+
+REACHED = {
+    "a frame": "sys._getframe().f_globals",
+    "a function": "function.__globals__",
+    "a partial": "partial.keywords",
+    "an iterator": "next(d for d in spaces)",
+    "a call in C": "sorted(spaces, key=len)[0]",
+    "a fold": "functools.reduce(lambda a, b: b, spaces)",
+}
+
+
+@pytest.mark.parametrize("way", REACHED)
+def test_a_dict_from_outside_is_reached_and_code_runs_in_it(way):
+    """It is none that the call has made, by whatever way it comes."""
+    report = worlds.run(f"""
+import functools, sys
+import torch
+n = 1
+def function(): pass
+partial = functools.partial(print, n=1)
+spaces = [{{"n": 1}}]
+def f(x):
+    class Local:
+        k = 2
+    return x * eval("(lambda: n)()", {REACHED[way]}) * Local.k
+target = f
+def steps(f):
+    global n
+    for v in (1, 1, 5, 5, 7):
+        n = partial.keywords["n"] = spaces[0]["n"] = v
+        yield attempt(f, torch.ones(2))
+""")
+    assert report.finding is None
+    assert report.captures, report.reasons
