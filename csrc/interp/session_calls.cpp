@@ -74,10 +74,6 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
   return static_cast<uint8_t>(v);
 }
 
-bool is_builtin(PyObject* f, const char* name) {
-  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
-}
-
 // functools.reduce; its function reports itself (iterators.h).  An array's method has the same name.
 bool is_reduce(PyObject* f) {
   if (!is_builtin(f, "reduce")) return false;

@@ -6,8 +6,6 @@
 // A class tells nobody when it was made, and its metaclass, `__init_subclass__` and `__set_name__` see it before the call that makes
 // it is over.  So the classes that there are, are noted before the first such call; only programs that make classes pay for it.
 
-#include <cstring>
-
 #include "session_impl.h"
 
 namespace magpy {
@@ -36,14 +34,10 @@ static bool add_classes(std::unordered_map<PyObject*, bool>* all) {
   return true;
 }
 
-static bool is_named_builtin(PyObject* f, const char* name) {
-  return PyCFunction_Check(f) && strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
-}
-
 bool makes_class(PyObject* f, Py_ssize_t npos) {
   if (PyType_Check(f)) return npos > 1 && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(f), &PyType_Type);
-  if (is_named_builtin(f, "__build_class__")) return true;
-  PyObject* self = is_named_builtin(f, "__new__") ? PyCFunction_GET_SELF(f) : nullptr;
+  if (is_builtin(f, "__build_class__")) return true;
+  PyObject* self = is_builtin(f, "__new__") ? PyCFunction_GET_SELF(f) : nullptr;
   return self != nullptr && PyType_Check(self) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type);
 }
 
@@ -99,7 +93,7 @@ static bool of_module(PyObject* dict) {
 
 void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   const bool function = f == reinterpret_cast<PyObject*>(&PyFunction_Type);
-  if (!function && !is_named_builtin(f, "exec") && !is_named_builtin(f, "eval")) return;
+  if (!function && !is_builtin(f, "exec") && !is_builtin(f, "eval")) return;
   PyObject* globals = npos > 1 ? args[1] : nullptr;
   for (Py_ssize_t i = 0; function && kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "globals") == 0) globals = args[npos + i];

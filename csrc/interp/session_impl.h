@@ -2,12 +2,13 @@
 //
 // Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour beyond a few lines.  Included
 // by session.cpp (the Python type), session_state.cpp (outside objects), session_attributes.cpp (attributes and classes),
-// session_events.cpp and session_calls.cpp (what the probes report) only.
+// session_classes.cpp, session_events.cpp and session_calls.cpp (what the probes report) only.
 #pragma once
 
 #include "leaf.h"
 #include "session.h"
 
+#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -131,6 +132,10 @@ Bound bound_parts(PyObject* f);
 PyObject* bound_self(PyObject* f);
 
 inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
+// A C function or a C method of that name, of whatever module.
+inline bool is_builtin(PyObject* f, const char* name) {
+  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
+}
 inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type); }
 
 struct Session {
