@@ -8,6 +8,8 @@ module; imports nothing.
 
 from __future__ import annotations
 
+import contextlib
+
 
 class MagpyError(Exception):
     """Base class of what magpy raises to its users."""
@@ -59,13 +61,16 @@ PLACED = "magpy_calls"
 def hide_frames(error: BaseException) -> BaseException:
     """Takes magpy's own frames, which an exception has passed last, out of its traceback.
 
-    They would keep what the program has let go, for as long as it keeps the exception.
+    They would keep what the program has let go, for as long as it keeps the exception: as a part of
+    it, and as callers of frames that are.  So those that are over are emptied, too.
     """
     tb = error.__traceback__
     while tb is not None and (
         str(tb.tb_frame.f_globals.get("__name__")).startswith("magpy.")
         or tb.tb_frame.f_code.co_varnames[:1] == (PLACED,)
     ):
+        with contextlib.suppress(RuntimeError):  # the caller's own still runs
+            tb.tb_frame.clear()
         tb = tb.tb_next
     return error.with_traceback(tb)
 

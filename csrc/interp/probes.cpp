@@ -19,7 +19,33 @@ compat::Frame* caller() { return compat::current_frame(PyThreadState_Get()); }
 
 // ---- attributes ----
 
+PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames);
+
+// The getter of a property, called like any other function, and what stands in for it where it has no such attribute.
+PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
+  PyObject* value = call(getter, &obj, 1, 0, nullptr);
+  if (value != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
+  static PyObject* const hook = PyUnicode_InternFromString("__getattr__");
+  PyTypeObject* t = Py_TYPE(obj);
+  PyObject* f = hook ? _PyType_Lookup(t, hook) : nullptr;
+  if (f == nullptr) return nullptr;
+  PyErr_Clear();
+  descrgetfunc bind = Py_TYPE(f)->tp_descr_get;
+  f = bind != nullptr ? bind(f, obj, reinterpret_cast<PyObject*>(t)) : Py_NewRef(f);
+  if (f == nullptr) return nullptr;
+  value = call(f, &name, 1, 0, nullptr);
+  Py_DECREF(f);
+  return value;
+}
+
 PyObject* attr_load(PyObject* obj, PyObject* name) {
+  PyObject* getter = active() ? on_getter(obj, name) : nullptr;
+  if (getter != nullptr) {
+    PyObject* value = call_getter(getter, obj, name);
+    if (active() && (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError))) value = on_attr_load(obj, name, value, getter);
+    Py_DECREF(getter);
+    return value;
+  }
   PyObject* value = PyObject_GetAttr(obj, name);
   if (active() && (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError))) return on_attr_load(obj, name, value);
   return value;

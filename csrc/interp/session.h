@@ -60,7 +60,9 @@ void on_uninstrumented(PyCodeObject* code, const char* why);
 
 // obj.name gave `value` (post), or raised AttributeError (value == nullptr; the exception is set and must survive).
 // Steals value and returns what to give.
-PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value);
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter = nullptr);
+// A property is about to be loaded whose getter is no Python function: it, to be called by the caller, or nullptr.  New.
+PyObject* on_getter(PyObject* obj, PyObject* name);
 // obj.name = value, or del obj.name when value == nullptr (pre).
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value);
 

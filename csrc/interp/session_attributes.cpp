@@ -33,6 +33,7 @@ void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found
   }
   if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
   emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
+  slot_found(s, t, name, found);
 }
 
 void read_bases(Session* s, PyObject* cls) {
@@ -80,8 +81,7 @@ void read_name(Session* s, PyTypeObject* t) {
   emit(s, kAttrC, cls, qualname, reinterpret_cast<PyHeapTypeObject*>(t)->ht_qualname);
 }
 
-// What is done with an object of a Python class follows from the methods that the class has, and from those that it does not have.
-void read_protocols(Session* s, PyTypeObject* t) {
+static PyObject* protocol_names() {
   static PyObject* const names = [] {
     PyObject* text = PyUnicode_FromString(kProtocolNames);
     PyObject* all = text ? PyUnicode_Split(text, nullptr, -1) : nullptr;
@@ -89,6 +89,19 @@ void read_protocols(Session* s, PyTypeObject* t) {
     for (Py_ssize_t i = 0; all != nullptr && i < PyList_GET_SIZE(all); ++i) PyUnicode_InternInPlace(&PyList_GET_ITEM(all, i));
     return all;
   }();
+  return names;
+}
+
+bool is_protocol(PyObject* name) {
+  PyObject* names = protocol_names();
+  const int found = names ? PySequence_Contains(names, name) : -1;
+  if (found < 0) PyErr_Clear();
+  return found > 0;
+}
+
+// What is done with an object of a Python class follows from the methods that the class has, and from those that it does not have.
+void read_protocols(Session* s, PyTypeObject* t) {
+  PyObject* const names = protocol_names();
   auto* cls = reinterpret_cast<PyObject*>(t);
   if (!is_heap(t) || !first_time(s, kProtocols, cls, nullptr)) return;
   if (made_class(s, t)) {
@@ -116,6 +129,10 @@ void read_protocols(Session* s, PyTypeObject* t) {
     return;
   }
   emit(s, kProtocols, cls, nullptr, pairs);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* found = PyTuple_GET_ITEM(PyTuple_GET_ITEM(pairs, i), 1);
+    if (found != g_absent) slot_found(s, t, PyList_GET_ITEM(names, i), found);
+  }
   Py_DECREF(pairs);
   if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
 }
@@ -273,6 +290,7 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
       s->seen->erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
     }
     if (found != nullptr && found == value && !own) reach(s, value);
+    if (found != nullptr) property_used(s, reinterpret_cast<PyTypeObject*>(self_class), name, found, "fget");
   } else {
     PyErr_Clear();
   }
@@ -302,6 +320,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     if (found != nullptr && is_heap(Py_TYPE(found))) read_protocols(s, Py_TYPE(found));  // is it a descriptor?
     if (found != nullptr && found == value) reach_found(s, as_type, name, value);
+    if (is_heap(t)) property_used(s, t, name, _PyType_Lookup(t, name), "fget");
     PyObject* meta = is_heap(as_type) && !made_class(s, as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
     if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) && value != found &&
         (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type)) {
@@ -326,6 +345,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (value == nullptr || t->tp_getattro != PyObject_GenericGetAttr) read_type_attr(s, t, g_str_getattr, _PyType_Lookup(t, g_str_getattr));
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));  // is it a descriptor, and one that comes first?
+  property_used(s, t, name, descr, "fget");
   if (PyMethod_Check(obj) && !known_outside(s, obj)) {
     // One that was bound just now shows its function's attributes.
     static PyObject* const str_doc = PyUnicode_InternFromString("__doc__");
@@ -348,7 +368,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
-    if (Py_TYPE(descr) == &PyProperty_Type) return;
+    if (Py_TYPE(descr) == &PyProperty_Type && !is_c_property(t, name, descr)) return;
     if (is_heap(Py_TYPE(descr))) return;  // a descriptor written in Python: its frame is watched
     if (name == g_str_dict) {
       instance_dict(s, obj);
@@ -426,6 +446,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     return;
   }
+  property_used(s, t, name, descr, value != nullptr ? "fset" : "fdel");
   if (!outside_object(s, obj)) return;
   // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));

@@ -359,6 +359,13 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   Session* s = tls_session;
   ++s->events;
   if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  if (Py_TYPE(f)->tp_call == nullptr) {
+    // The interpreter says that it cannot be called, as its class stands.
+    ErrorGuard error;
+    read_type(s, f);
+    if (is_heap(Py_TYPE(f))) read_type_attr(s, Py_TYPE(f), g_str_call, nullptr);
+    return false;
+  }
   {
     ErrorGuard error;
     if (s->classes == nullptr && makes_class(f, npos)) watch_classes(s);
@@ -386,8 +393,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       if (is_tensor(args[i])) read_protocols(s, Py_TYPE(args[i]));
     leaf = classify(s, f, nullptr);
     self = bound_self(f);
+    // A function that looks at no element is not slower for what has many.
+    const bool shallow = leaf == kLeafTouch && keeps_elements(f, npos);
     for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
-      takes_tensors = has_tensor(args[i]);
+      takes_tensors = shallow ? is_tensor(args[i]) : has_tensor(args[i]);
   }
   if (takes_tensors && array_call(s, f, args, npos, kwnames, result)) return true;
   {
@@ -482,6 +491,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
   if (Py_IS_TYPE(f, &Compiled_Type)) return on_call(compiled_behind(f), args, npos, kwnames, result);
   ErrorGuard error;
+  AfterGuard after(s);
   uint8_t leaf = classify(s, f, nullptr);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
@@ -555,6 +565,7 @@ void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObjec
   if (PyFunction_Check(f) || PyMethod_Check(f)) return;
   const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
   ErrorGuard error;
+  AfterGuard after(s);
   if (warning) Py_XDECREF(ask(s, "warning_raised", f));
   if (classify(s, f, nullptr) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
     PyObject* name = Py_NewRef(args[1]);

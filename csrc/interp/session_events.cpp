@@ -168,9 +168,17 @@ void on_uninstrumented(PyCodeObject* code, const char* why) {
   (void)code;
 }
 
-PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
+PyObject* on_getter(PyObject* obj, PyObject* name) {
+  if (!is_heap(Py_TYPE(obj))) return nullptr;
+  ErrorGuard error;
+  return getter_to_call(tls_session, obj, name);
+}
+
+PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter) {
   ++tls_session->events;
   ErrorGuard error;
+  AfterGuard after(tls_session);
+  tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
     PyObject* r = derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value));
     Py_XDECREF(r);
@@ -178,6 +186,7 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value) {
   }
   if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value)) read_frame(tls_session, value);
   attr_load(tls_session, obj, name, value);
+  tls_session->getter = nullptr;
   return take_replaced(tls_session, value);
 }
 
@@ -325,6 +334,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     ErrorGuard error;
     for (PyObject* v : {obj, key})
       if (!is_leaf(v)) read_protocols(s, Py_TYPE(v));
+    if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj))) read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
   }
   if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
   ErrorGuard error;
@@ -585,6 +595,7 @@ PyObject* on_unary(int op, PyObject* a, PyObject* result) {
   Session* s = tls_session;
   if (!is_leaf(a)) {
     ErrorGuard error;
+    AfterGuard after(s);
     read_protocols(s, Py_TYPE(a));
   }
   // The truth of a tracked value was checked when it was taken.

@@ -2,7 +2,8 @@
 //
 // Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour beyond a few lines.  Included
 // by session.cpp (the Python type), session_state.cpp (outside objects), session_attributes.cpp (attributes and classes),
-// session_classes.cpp, session_events.cpp and session_calls.cpp (what the probes report) only.
+// session_classes.cpp, session_slots.cpp (what C code calls in classes), session_events.cpp and session_calls.cpp (what the probes
+// report) only.
 #pragma once
 
 #include "leaf.h"
@@ -158,9 +159,21 @@ struct Session {
   PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
   PyObject* failure;                                     // first internal failure, or nullptr
   unsigned long long events;
+  bool after;                                            // whether what is told of is over
+  PyObject* getter;                                      // of the property that is loaded, if a probe has called it; borrowed
   PyObject* advanced;                                    // the iterator that was looked into last (address only), and when
   unsigned long long advanced_at;
   int collecting;                                        // whether the collector runs after the call
+};
+
+// What is looked at for the first time has been used already.
+struct AfterGuard {
+  Session* s;
+  const bool before;
+  explicit AfterGuard(Session* session) : s(session), before(session->after) { s->after = true; }
+  ~AfterGuard() { s->after = before; }
+  AfterGuard(const AfterGuard&) = delete;
+  AfterGuard& operator=(const AfterGuard&) = delete;
 };
 
 inline bool known_outside(Session* s, PyObject* o) { return s->outside->find(o) != s->outside->end(); }
@@ -257,6 +270,14 @@ PyObject* take_replaced(Session* s, PyObject* value);
 bool outside_object(Session* s, PyObject* o);
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
+// What stands in a class, and is not a Python function: a special method, a function of a property.
+bool is_protocol(PyObject* name);
+void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
+void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property, const char* which);
+// Whether a property is that of a class written in C.
+bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property);
+// The getter that a probe is to call as the program's own call, or nullptr; new.
+PyObject* getter_to_call(Session* s, PyObject* obj, PyObject* name);
 // A descriptor of C is called by itself: `Class.slot.__set__(object, value)`, and after `__get__`.
 void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos);
 void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* result);

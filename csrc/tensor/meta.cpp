@@ -32,12 +32,30 @@ const char* opaque_text(Opaque opaque) {
   return "";
 }
 
+// Which in-place operations autograd forbids follows from how the view was made, and from whether it is one of a leaf.
+constexpr uint8_t kView = 1, kOfLeaf = 2, kMade = 4;
+
+uint8_t view_kind(const torch::autograd::DifferentiableViewMeta* view) {
+  if (!view->has_bw_view()) return kView;
+  const bool of_leaf = view->get_backward_view().base_.is_leaf();
+  return (uint8_t)(kView + (of_leaf ? kOfLeaf : 0) + kMade * (uint8_t)view->get_creation_meta());
+}
+
 Gradient gradient_of(const c10::TensorImpl* impl) {
   auto* meta = static_cast<torch::autograd::AutogradMeta*>(impl->autograd_meta());
   if (!meta) return {};
   bool has_function = meta->grad_fn_.defined();
   bool requires_grad = meta->requires_grad_ || has_function;
-  return {requires_grad, !has_function, requires_grad && meta->is_view_};
+  if (!meta->is_view_) return {requires_grad, !has_function, 0};
+  auto* view = static_cast<torch::autograd::DifferentiableViewMeta*>(meta);
+  // A view requires grad with its base, and is given its function when it is asked for it (VariableHooks::grad_fn in
+  // torch/csrc/autograd/variable.cpp).
+  if (view->has_bw_view() && view->requires_grad()) {
+    requires_grad = true;
+    has_function |= view->get_backward_view().base_.requires_grad() && impl->version_counter().enabled() &&
+                    view->get_attr_version() != impl->version_counter().current_version();
+  }
+  return {requires_grad, !has_function, requires_grad ? view_kind(view) : (uint8_t)0};
 }
 
 bool has_forward_gradient(const c10::TensorImpl* impl) {
@@ -132,7 +150,7 @@ bool shape_matches(const Meta& meta, c10::TensorImpl* impl) {
 }
 
 bool same_gradient(const Gradient& a, const Gradient& b) {
-  return a.requires_grad == b.requires_grad && a.is_leaf == b.is_leaf && a.is_view == b.is_view;
+  return a.requires_grad == b.requires_grad && a.is_leaf == b.is_leaf && a.view == b.view;
 }
 
 template <typename List>
@@ -158,7 +176,13 @@ std::string gradient_difference(const Gradient& found, const Gradient& expected)
     return instead("requires_grad", yes_no(found.requires_grad), yes_no(expected.requires_grad));
   }
   if (found.is_leaf != expected.is_leaf) return instead("is_leaf", yes_no(found.is_leaf), yes_no(expected.is_leaf));
-  return found.is_view ? "a view instead of a tensor of its own" : "a tensor of its own instead of a view";
+  if (!found.view || !expected.view) {
+    return found.view ? "a view instead of a tensor of its own" : "a tensor of its own instead of a view";
+  }
+  if ((found.view ^ expected.view) & kOfLeaf) {
+    return found.view & kOfLeaf ? "a view of a leaf instead of another view" : "another view instead of a view of a leaf";
+  }
+  return "a view that was made in another way";
 }
 
 // The first difference in words; empty when there is none.

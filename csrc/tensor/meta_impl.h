@@ -22,7 +22,8 @@ inline uint64_t comparable_keys(const c10::TensorImpl* impl) {
 }
 
 struct Gradient {
-  bool requires_grad = false, is_leaf = true, is_view = false;
+  bool requires_grad = false, is_leaf = true;
+  uint8_t view = 0;  // of a view that requires grad: what autograd lets in-place operations on it do (`view_kind`), never 0
 };
 
 struct Meta {

@@ -134,7 +134,7 @@ bool strides_follow(const Meta& meta) {
 // False: only the full comparison can tell.
 bool form_of(const Meta& meta, Form& form) {
   if (!flags_known || meta.opaque != Opaque::kNo || meta.layout != c10::kStrided || meta.sizes.size() > Form::kDims ||
-      meta.dynamic || meta.free || meta.compare_offset || meta.gradient.is_view || !meta.gradient.is_leaf) {
+      meta.dynamic || meta.free || meta.compare_offset || meta.gradient.view || !meta.gradient.is_leaf) {
     return false;
   }
   form.has_index = meta.device && meta.device->has_index();
@@ -190,7 +190,8 @@ size_t first_unlike(const Form& form, const Member* members, const AutogradMeta*
     }
     difference |= (uintptr_t)Py_TYPE(member.object) ^ (uintptr_t)form.type;
     difference |= (uintptr_t)autograd->grad_fn_.get() | (uintptr_t)autograd->fw_grad_.get();
-    difference |= (uint64_t)(autograd->requires_grad_ ^ form.requires_grad) | (uint64_t)(autograd->is_view_ & form.requires_grad);
+    // A view requires grad when its base does.
+    difference |= (uint64_t)(autograd->requires_grad_ ^ form.requires_grad) | (uint64_t)autograd->is_view_;
     difference |= (uint64_t)impl->has_symbolic_sizes_strides();
     if (difference || (form.has_index && impl->device() != form.device)) return k;
   }

@@ -46,7 +46,8 @@ def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         h.session.attr_read(args[0], "__dict__", None)
         d = getattr(args[0], "__dict__", None)
         if isinstance(d, types.MappingProxyType):
-            h.proxied(d)
+            if not (isinstance(args[0], type) and h.session.made(args[0])):
+                h.proxied(d)
         elif isinstance(d, dict) and h.session.is_outside(d):
             h.session.compare(d)
     return ABSENT
@@ -591,7 +592,7 @@ def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         h.session.reach(result)
     recorder = h.recorder
     if h.refusal is None and recorder.refusal is None and not recorder.depth:
-        of_object = (f.__self__,) if memo is not f else ()
+        of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
         kept = leaves.remembered(memo, (*of_object, *args), kwargs)
         if kept is None:
             h.refuse(

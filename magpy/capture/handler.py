@@ -63,6 +63,7 @@ def _frames_hidden(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *args)
         except BaseException as e:
             hide_frames(e)
+            del args
             raise
 
     return perform
@@ -286,6 +287,10 @@ class Handler:
                     remedy = "Give the operation the object itself, and take a view of the tensor"
                     self.refusal = Refusal(reason, site, remedy)
                     return
+
+    def buffers(self) -> list[Any]:
+        """The objects from outside that were read and whose memory others may have, too."""
+        return [obj for obj, _ in self._buffers() if memory.of_buffer(obj) is not None]
 
     def _buffers(self) -> list[tuple[Any, Callable[[], bool]]]:
         """The buffers from outside that were read; tells of each whether it was changed since."""
@@ -689,7 +694,9 @@ class Handler:
             # len() itself would make a number of its own of the one that is followed.
             return args[0].size(0) if args[0].dim() else ABSENT
         # An operator leaves a tensor and an array to numpy.
-        known = leaves.numpy_function(f) or (f in _OPERATORS and arrays.arrays_in(args))
+        known = leaves.numpy_function(f) or (
+            inspect.isbuiltin(f) and f in _OPERATORS and arrays.arrays_in(args)
+        )
         if not known or not _recomputable((args, kwargs)):
             return ABSENT
         return self._computed(f, args, kwargs)

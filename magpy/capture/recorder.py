@@ -167,8 +167,10 @@ class Recorder(Values, TorchFunctionMode):
             return self._operation(func, args, kwargs or {})
         except BaseException as e:
             hide_frames(e)
+            del args, kwargs  # what was called here may keep this frame as its caller
             raise
         finally:
+            self._reach = None  # it holds functions of autograd
             _interp.resume()
 
     def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -177,6 +179,7 @@ class Recorder(Values, TorchFunctionMode):
             return self._calls.at(attribution.place_of(func))(func, args, kwargs)
         except BaseException as e:
             hide_frames(e)
+            del args, kwargs
             raise
 
     @contextlib.contextmanager

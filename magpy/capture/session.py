@@ -80,6 +80,7 @@ class Capture:
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
+    buffers: list[Any]
     memos: list[tuple[Any, Any, Any, Any]]
     iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
     start_modes: Any
@@ -284,6 +285,7 @@ def _end(
         handler.redo,
         handler.opaque,
         handler.arrays,
+        handler.buffers(),
         handler.memos,
         handler.iterators,
         recorder.start_modes,

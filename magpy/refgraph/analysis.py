@@ -8,13 +8,8 @@ Called by magpy/runtime/entry.py.
 
 from __future__ import annotations
 
-import builtins
 import collections
-import copy
 import enum
-import functools
-import gc
-import itertools
 import operator
 import types
 import weakref
@@ -28,9 +23,6 @@ from magpy import _interp, _tensor
 from magpy.capture import leaves, opaque
 from magpy.capture.conditions import Conditions
 from magpy.capture.effects import ContainerEffect
-from magpy.capture.keys import hashes_quietly
-from magpy.capture.leaves import memory_of
-from magpy.capture.memory import form_of
 from magpy.capture.session import Capture
 from magpy.capture.steps import (
     HostStep,
@@ -42,9 +34,26 @@ from magpy.capture.steps import (
 )
 from magpy.errors import Refusal
 from magpy.mock.spec import Const
+from magpy.refgraph.checks import (
+    ABSENT,
+    addresses,
+    answers,
+    array_unchanged,
+    bytearray_equal,
+    c_leaf,
+    class_holds,
+    deque_equal,
+    device_equal,
+    item_is_number,
+    iterator_like,
+    lie_as_before,
+    maxlen_equal,
+    maxlen_of,
+    mode_of,
+    scalar_equal,
+    still_remembers,
+)
 
-ABSENT = _interp.ABSENT
-_C_LEAVES = (int, float, complex, bool, type(None), str, bytes, type(...))
 _ANCHOR_TYPES = (
     torch.nn.Module,
     types.FunctionType,
@@ -65,28 +74,11 @@ _ANCHOR_TYPES = (
 )
 
 
-def c_leaf(v: Any) -> bool:
-    """Whether the guard program compares the value by type and value."""
-    t = type(v)
-    if t in _C_LEAVES:
-        return True
-    if t in (tuple, frozenset):
-        return all(c_leaf(x) for x in v)
-    if t is slice:
-        return c_leaf(v.start) and c_leaf(v.stop) and c_leaf(v.step)
-    return t is range
-
-
 def _same(a: Any, b: Any) -> bool:
     """Whether two structures of tuples hold the same objects, or equal leaves."""
     if type(a) is type(b) is tuple:
         return len(a) == len(b) and all(map(_same, a, b))
     return a is b or (c_leaf(a) and c_leaf(b) and _interp.leaf_equal(a, b))
-
-
-def mode_of(v: Any) -> str:
-    """How an anchored value is compared."""
-    return "leaf" if v is not ABSENT and c_leaf(v) else "is"
 
 
 @dataclass(slots=True)
@@ -124,33 +116,6 @@ class Analysis:
     def guard(self) -> Any:
         """The guard program."""
         return _interp.Guard(self.npos, self.kwnames, self.nregs, self.checks, self.anchors)
-
-
-def device_equal(expected: Any) -> Any:
-    """A check that a value is the same device or size."""
-
-    def check(v: Any) -> bool:
-        return type(v) is type(expected) and bool(v == expected)
-
-    return check
-
-
-def scalar_equal(expected: np.generic) -> Any:
-    """A check that a value is a numpy scalar of the same type and bits."""
-    bits = expected.tobytes()
-
-    def check(v: Any) -> bool:
-        return type(v) is type(expected) and v.dtype == expected.dtype and v.tobytes() == bits
-
-    return check
-
-
-def array_unchanged(expected: tuple[Any, ...]) -> Any:
-    """A check that a numpy array or record has the same dtype, shape and bytes.
-
-    Its class is checked too, elsewhere.
-    """
-    return lambda v: isinstance(v, (np.ndarray, np.void)) and form_of(v) == expected
 
 
 class Analyzer:
@@ -647,7 +612,7 @@ class Analyzer:
         rel = self.relative.get(id(d))
         if rel is not None and id(d) not in self.limited:
             self.limited.add(id(d))
-            self.checks.append(("py", maxlen_equal(_maxlen_of(d)), (rel.register,)))
+            self.checks.append(("py", maxlen_equal(maxlen_of(d)), (rel.register,)))
 
     def _anchored_snap(self, obj: Any, pre: Any) -> None:
         state = id(obj) in self.rearranged and any(self._state(v) for v in pre)
@@ -729,6 +694,7 @@ class Analyzer:
                 self.anchors["tensors"].append((tensor, c.metas[id(tensor)]))
         self._identities(anchored)
         self._overlaps(anchored)
+        self._buffers()
 
     def _overlaps(self, anchored: list[Any]) -> None:
         """A tensor that the call changes shares memory with the tensors that it shared it with."""
@@ -755,89 +721,18 @@ class Analyzer:
             named = tuple(self.operand(t) for t in operands)
             self.checks.append(("overlap", named, tuple(pairs), count))
 
+    def _buffers(self) -> None:
+        """Arrays and other buffers share memory with what they shared it with, and with no other.
 
-def iterator_like(taken: tuple[Any, ...], length: int | None) -> Any:
-    """A check that an iterator will give these elements (and then end, if a length is given)."""
-
-    def check(iterator: Any) -> bool:
-        rest = tuple(copy.copy(iterator))
-        if len(rest) < len(taken) or (length is not None and len(rest) != length):
-            return False
-        return all(_interp.leaf_equal(a, b) for a, b in zip(rest, taken, strict=False))
-
-    return check
-
-
-def answers(parts: tuple[Any, ...], places: tuple[int, ...], value: Any) -> Any:
-    """A check that a call gives this value.
-
-    Args:
-        parts: the function and its arguments; at some places nothing, or an unbound method.
-        places: where the objects that are checked go: there, or to the method.
-        value: what it gave.
-    """
-    exact = mode_of(value) == "leaf"
-
-    def check(*objects: Any) -> bool:
-        call = list(parts)
-        for i, v in zip(places, objects, strict=True):
-            call[i] = v if call[i] is None else functools.partial(call[i], v)
-        try:
-            found = call[0](*call[1:])
-        except Exception:  # noqa: BLE001 - it did not raise
-            return False
-        return _interp.leaf_equal(found, value) if exact else found is value
-
-    return check
-
-
-def item_is_number(i: int, kind: type) -> Any:
-    """A check that a deque has a number of a type at a place."""
-
-    def check(v: Any) -> bool:
-        same = len(v) > i and type(v[i]) is kind
-        return same and (kind is float or -_SMALL < v[i] < _SMALL)
-
-    return check
-
-
-def class_holds(name: str, kind: type) -> Any:
-    """A check that a class or one of its bases has a number of a type under a name."""
-
-    def holds(cls: type) -> bool:
-        try:
-            v: Any = class_number(cls, name)
-        except AttributeError:
-            return False
-        same = type(v) is kind
-        return same and (kind is float or -_SMALL < v < _SMALL)
-
-    return holds
-
-
-# As integers are that the guard `small_int` admits.
-_SMALL = 1 << 48
-
-
-def still_remembers(key: Any, value: Any, result: Any) -> Any:
-    """A check that an lru_cache still keeps what it kept under a key.
-
-    The look by identity runs no code of the program, such as the key's `__eq__`.  A cache with a
-    size keeps links, and uses that of what it forgets for another result.
-    """
-    linked = value is not result
-
-    def keeps(memo: Any, found: Any) -> bool:
-        if found is not value or not linked:
-            return found is value
-        own = [k for k, v in memory_of(memo).items() if v is value]
-        # The collector is told of keys and results one after the other.
-        pairs = itertools.pairwise(gc.get_referents(memo))
-        return any(a is own[0] and b is result for a, b in pairs)
-
-    if hashes_quietly(key):
-        return lambda memo: keeps(memo, memory_of(memo).get(key))
-    return lambda memo: any(k is key and keeps(memo, v) for k, v in memory_of(memo).items())
+        What is written through one of two of them would be read through the other.
+        """
+        c = self.capture
+        mutated = [c.record.inputs[v] for v in c.record.mutated]
+        moving = any(id(b) in self.relative for b in c.buffers)
+        if c.buffers and (mutated or (moving and len(c.buffers) > 1)):
+            operands = tuple(self.operand(v) for v in (*mutated, *c.buffers))
+            lie = lie_as_before(len(mutated), addresses((*mutated, *c.buffers)))
+            self.checks.append(("py", lie, operands))
 
 
 def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
@@ -851,32 +746,7 @@ def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
     return found
 
 
-def bytearray_equal(expected: bytes) -> Any:
-    """A check that a bytearray has these bytes."""
-    return lambda v: isinstance(v, bytearray) and bytes(v) == expected
-
-
 _factory_of: Any = vars(collections.defaultdict)["default_factory"].__get__
-_maxlen_of: Any = vars(collections.deque)["maxlen"].__get__  # whatever a subclass says
-
-
-def maxlen_equal(expected: int | None) -> Any:
-    """A check that a deque takes so many elements at most."""
-    return lambda d: _maxlen_of(d) == expected
-
-
-def deque_equal(expected: tuple[Any, ...]) -> Any:
-    """A check that a deque holds these objects."""
-
-    def check(v: Any) -> bool:
-        return len(v) == len(expected) and builtins.all(
-            a is b or (c_leaf(b) and type(a) is type(b) and a == b)
-            for a, b in zip(v, expected, strict=True)
-        )
-
-    return check
-
-
 _EVENTS = {
     "dict_key": Analyzer.dict_key,
     "link_dict": Analyzer.link_dict,
@@ -902,4 +772,4 @@ def analyze(capture: Capture) -> Analysis:
     return Analyzer(capture).run()
 
 
-__all__ = ["Analysis", "Analyzer", "Relative", "analyze", "c_leaf", "mode_of"]
+__all__ = ["Analysis", "Analyzer", "Relative", "analyze"]

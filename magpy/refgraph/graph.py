@@ -15,7 +15,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.session import Capture
-from magpy.refgraph.analysis import c_leaf
+from magpy.refgraph.checks import c_leaf
 
 _ABSENT = _interp.ABSENT
 _COLOURS = {

@@ -182,7 +182,7 @@ class Batch:
                 else:
                     status = item
             if status != 0 and current is not None:
-                self._ended(current, status)
+                self._ended(current, status, batch[:done])
                 done += 1
             elif status != 0:
                 self.failures.append(
@@ -194,8 +194,8 @@ class Batch:
                 done = max(done, 1)
             seeds = seeds[max(done, 1) :]
 
-    def _ended(self, seed, status):
-        """A program that ended its process."""
+    def _ended(self, seed, status, before):
+        """A program that ended its process, after those of the seeds `before`."""
         if status == -signal.SIGALRM:
             if not ends(lambda: grammar.program(seed), seed):
                 self.dropped["endless"] += 1
@@ -207,9 +207,12 @@ class Batch:
                 return
             finding = report.finding
         else:
-            if not ends(lambda: grammar.program(seed), seed, times=12):
-                self.dropped["eager crashes"] += 1
-                return
+            # What torch has written beside its memory shows later, in another program perhaps.
+            for each in (seed, *reversed(before)):
+                source = grammar.program(each)
+                if source is not None and not ends(lambda: source, each, times=12):  # noqa: B023
+                    self.dropped["eager crashes"] += 1
+                    return
             finding = worlds.Finding("crash", -1, f"status {status}")
         self.programs += 1
         self.failures.append((seed, finding))

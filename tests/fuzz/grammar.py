@@ -1116,7 +1116,7 @@ def part(t):
         {
             "T": "torch.rand(3, generator=tg) | torch.randperm(3, generator=tg).float() | "
             "torch.empty(3).normal_(generator=tg) | torch.randn(1, generator=tg) * $T | "
-            "torch.bernoulli($T.sigmoid(), generator=tg)",
+            "torch.bernoulli(torch.sigmoid($T), generator=tg)",
             "I": "dice.randint(0, 3) | int(rng.integers(3)) | tg.initial_seed() % 5",
             "F": "dice.random() | float(rng.random())",
         },

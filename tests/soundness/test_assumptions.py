@@ -474,6 +474,32 @@ def test_an_ordered_dict_hashes_its_keys_once_more():
     assert counted(c) == counted(f)
 
 
+def test_torch_asks_an_object_for_its_index_more_often():
+    class Size:
+        asked = 0
+
+        def __index__(self):
+            Size.asked += 1
+            return 2
+
+    size = Size()
+
+    def f(t):
+        return t * torch.ones(size).sum()
+
+    def counted(g):
+        Size.asked = 0
+        assert g(x).sum() == 2 * x.sum()
+        return Size.asked
+
+    c = compiled(f)
+    often = counted(f)
+    assert counted(c) > often
+    for _ in range(3):
+        counted(c)
+    assert counted(c) == often
+
+
 def test_a_tuple_of_numbers_that_vary_is_stood_for():
     group, kept = {}, []
 
