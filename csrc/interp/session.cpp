@@ -392,8 +392,9 @@ PyObject* py_call(PyObject*, PyObject* args) {
 }
 PyObject* py_session_active(PyObject*, PyObject*) { return PyBool_FromLong(tls_session != nullptr); }
 PyObject* py_set_types(PyObject*, PyObject* args) {
-  PyObject *tensor, *deque, *partial, *name_space;
-  if (!PyArg_ParseTuple(args, "OO!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial, &PyType_Type, &name_space))
+  PyObject *tensor, *deque, *partial, *name_space, *defaultdict;
+  if (!PyArg_ParseTuple(args, "OO!O!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial, &PyType_Type, &name_space,
+                        &PyType_Type, &defaultdict))
     return nullptr;
   Py_XDECREF(reinterpret_cast<PyObject*>(g_tensor_type));
   Py_XDECREF(reinterpret_cast<PyObject*>(g_deque_type));
@@ -403,6 +404,8 @@ PyObject* py_set_types(PyObject*, PyObject* args) {
   g_deque_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(deque));
   g_partial_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(partial));
   g_namespace_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(name_space));
+  Py_XDECREF(reinterpret_cast<PyObject*>(g_defaultdict_type));
+  g_defaultdict_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(defaultdict));
   Py_RETURN_NONE;
 }
 PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
@@ -498,7 +501,7 @@ PyMethodDef functions[] = {
     {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs): calls f with events on."},
     {"call", py_call, METH_VARARGS, "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
-    {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor or None, deque, partial, SimpleNamespace)."},
+    {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor or None, deque, partial, SimpleNamespace, defaultdict)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
     {"add_counters", py_add_counters, METH_VARARGS, "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},

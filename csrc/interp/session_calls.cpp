@@ -20,7 +20,9 @@ void* slot_key(PyWrapperDescrObject* descr) {
                                  reinterpret_cast<uintptr_t>(descr->d_wrapped));
 }
 
-uint8_t classify(Session* s, PyObject* f, void** key_out) {
+}  // namespace
+
+uint8_t classify(Session* s, PyObject* f) {
   void* key = nullptr;
   PyTypeObject* t = Py_TYPE(f);
   if (PyFunction_Check(f)) {
@@ -30,7 +32,7 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
     }
     return kLeafFrame;
   }
-  if (PyMethod_Check(f)) return classify(s, PyMethod_GET_FUNCTION(f), key_out);
+  if (PyMethod_Check(f)) return classify(s, PyMethod_GET_FUNCTION(f));
   bool cache = true;
   if (PyCFunction_Check(f)) {
     key = reinterpret_cast<PyCFunctionObject*>(f)->m_ml;
@@ -38,6 +40,11 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
     if (t != &PyCFunction_Type && t != &PyCMethod_Type) key = f;
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(f)->m_self;
     if (self != nullptr && !PyModule_Check(self) && PyCapsule_CheckExact(self)) cache = false;
+    // All classes share one description of `__new__`.
+    if (self != nullptr && PyType_Check(self) && is_builtin(f, "__new__")) {
+      if (is_heap(reinterpret_cast<PyTypeObject*>(self))) cache = false;
+      key = reinterpret_cast<char*>(self) + 2;
+    }
   } else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type) {
     key = reinterpret_cast<PyMethodDescrObject*>(f)->d_method;
   } else if (t == &PyWrapperDescr_Type) {
@@ -70,9 +77,10 @@ uint8_t classify(Session* s, PyObject* f, void** key_out) {
     return kLeafPure;
   }
   if (cache) g_leaves[key] = static_cast<uint8_t>(v);
-  if (key_out) *key_out = key;
   return static_cast<uint8_t>(v);
 }
+
+namespace {
 
 // functools.reduce; its function reports itself (iterators.h).  An array's method has the same name.
 bool is_reduce(PyObject* f) {
@@ -307,6 +315,7 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
 // A function that looks into what it is given.
 void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
   tls_c_call = passes_on(f) ? kPassedOn : kComputed;
+  callables_given(s, f, self, args, npos + nkw);
   if (self != nullptr && keeps_own_elements(f))
     touch_kept(s, self, false);
   else if (self != nullptr)
@@ -353,6 +362,13 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
   }
 }
 
+// A method made of something else than a Python function calls that with its receiver in front.
+std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  std::vector<PyObject*> all{PyMethod_GET_SELF(method)};
+  all.insert(all.end(), args, args + npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+  return all;
+}
+
 }  // namespace
 
 bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
@@ -373,9 +389,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     descriptor_called(s, f, args, npos);
   }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
-    // A method made of something else than a Python function calls that with its receiver in front.
-    std::vector<PyObject*> all{PyMethod_GET_SELF(f)};
-    all.insert(all.end(), args, args + npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
     return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
   }
   if (Py_IS_TYPE(f, &ModuleCall_Type) && npos > 0 && compiled_behind(args[0]) != nullptr)
@@ -391,7 +405,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     if (PyType_Check(f)) read_classes(s, f, true);  // it makes an object
     for (Py_ssize_t i = 0; i < npos + nkw; ++i)
       if (is_tensor(args[i])) read_protocols(s, Py_TYPE(args[i]));
-    leaf = classify(s, f, nullptr);
+    leaf = classify(s, f);
     self = bound_self(f);
     // A function that looks at no element is not slower for what has many.
     const bool shallow = leaf == kLeafTouch && keeps_elements(f, npos);
@@ -488,11 +502,15 @@ void on_warning_ends(PyObject* result) {
 
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
   Session* s = tls_session;
+  if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
+    const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
+    return on_call(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
+  }
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
   if (Py_IS_TYPE(f, &Compiled_Type)) return on_call(compiled_behind(f), args, npos, kwnames, result);
   ErrorGuard error;
   AfterGuard after(s);
-  uint8_t leaf = classify(s, f, nullptr);
+  uint8_t leaf = classify(s, f);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
@@ -561,13 +579,16 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
 
 void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   Session* s = tls_session;
-  (void)kwnames;
+  if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
+    const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
+    return on_call_raised(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames);
+  }
   if (PyFunction_Check(f) || PyMethod_Check(f)) return;
   const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
   ErrorGuard error;
   AfterGuard after(s);
   if (warning) Py_XDECREF(ask(s, "warning_raised", f));
-  if (classify(s, f, nullptr) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
+  if (classify(s, f) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
     PyObject* name = Py_NewRef(args[1]);
     PyUnicode_InternInPlace(&name);
     attr_load(s, args[0], name, nullptr);

@@ -336,8 +336,18 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
       if (!is_leaf(v)) read_protocols(s, Py_TYPE(v));
     if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj))) read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
   }
-  if (PyTuple_Check(obj) || is_leaf(obj) || !known_outside(s, obj)) return;
+  if (PyTuple_Check(obj) || is_leaf(obj)) return;
   ErrorGuard error;
+  if (PyObject* factory = factory_of(obj)) {
+    const int there = plain_key(key) ? PyDict_Contains(obj, key) : 0;
+    if (there < 0) PyErr_Clear();
+    if (there <= 0) {
+      if (known_outside(s, obj)) reach(s, factory);
+      touch(s, factory, true);
+      factory_used(s, factory);
+    }
+  }
+  if (!known_outside(s, obj)) return;
   if (PyDict_Check(obj)) {
     // A subclass may insert what is missing: what is there is asked before.
     if (!PyDict_CheckExact(obj)) {

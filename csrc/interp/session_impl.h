@@ -57,6 +57,7 @@ inline PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is ne
 inline PyObject* g_absent = nullptr;        // the ABSENT sentinel
 inline PyTypeObject* g_deque_type = nullptr;
 inline PyTypeObject* g_partial_type = nullptr;
+inline PyTypeObject* g_defaultdict_type = nullptr;
 inline PyTypeObject* g_namespace_type = nullptr;
 inline PyTypeObject* g_method_wrapper_type = nullptr;  // has no public name on every version
 inline PyObject* g_str_dict = nullptr;
@@ -273,6 +274,14 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 // What stands in a class, and is not a Python function: a special method, a function of a property.
 bool is_protocol(PyObject* name);
 void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
+// What a callable that is no Python function does.
+uint8_t classify(Session* s, PyObject* f);
+// A C function that looks into what it is given, with `self` behind it or nullptr, is given callables, which it may call.
+void callables_given(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t n);
+// The factory of a defaultdict, or nullptr.
+PyObject* factory_of(PyObject* dict);
+// C code may call it.
+void factory_used(Session* s, PyObject* factory);
 void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property, const char* which);
 // Whether a property is that of a class written in C.
 bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property);

@@ -1,7 +1,7 @@
-// Callables that the interpreter finds in classes and calls itself: special methods, and what stands behind properties.
+// Callables that C code calls by itself: special methods, what stands behind properties, factories, what a C function is given.
 //
-// Owns: what of such a callable is looked at.  Does not own: the lookup itself (session_attributes.cpp).  Called by the session,
-// with the GIL held.
+// Owns: what of such a callable is looked at.  Does not own: the lookup itself (session_attributes.cpp), nor the C functions that
+// report what they call (iterators.cpp).  Called by the session, with the GIL held.
 //
 // Where it is a Python function its frame reports what it does.  Anything else (a partial, a cache, a bound method, an
 // `attrgetter`) has a state of its own, or reads what it is given, and no probe is told of the call: it is looked into here where
@@ -9,6 +9,7 @@
 
 #include "classes.h"
 #include "dispatch.h"
+#include "iterators.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -93,6 +94,100 @@ void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
   // Torch's protocols are the recorder's.
   if (text == nullptr || strncmp(text, "__", 2) != 0 || strncmp(text, "__torch_", 8) == 0) return PyErr_Clear();
   if (of_python_class(t, name) && (another || !seen_when_called(s, found))) refuse_unseen(s, t, name, found);
+}
+
+struct DefaultDictObject {  // collections.defaultdict (Modules/_collectionsmodule.c), the same on 3.11 to 3.13
+  PyDictObject dict;
+  PyObject* factory;
+};
+
+PyObject* factory_of(PyObject* dict) {
+  if (g_defaultdict_type == nullptr || !PyObject_TypeCheck(dict, g_defaultdict_type)) return nullptr;
+  PyObject* factory = reinterpret_cast<DefaultDictObject*>(dict)->factory;
+  return factory == Py_None ? nullptr : factory;
+}
+
+void factory_used(Session* s, PyObject* factory) {
+  // What a container's method looks at and changes is the container, and what the call made is its own.
+  PyObject* self = bound_self(factory);
+  if (self != nullptr && (is_container(self) || (!PyModule_Check(self) && !known_outside(s, self)))) return;
+  if (seen_when_called(s, factory)) return;
+  PyObject* text = PyUnicode_FromFormat("a defaultdict's default_factory is a %s, and nobody sees what it reads when the dict calls it",
+                                        Py_TYPE(factory)->tp_name);
+  PyObject* r = text ? ask(s, "refuse", text) : nullptr;
+  if (text == nullptr) fail(s, "slots");
+  Py_XDECREF(text);
+  Py_XDECREF(r);
+}
+
+// C functions whose calls of what they are given are known: they report them, are iterators, or make none.
+static bool reports_calls(PyObject* f, PyObject* self) {
+  if (calls_its_argument(f) || (self != nullptr && (is_container(self) || is_leaf(self)))) return true;
+  if (PyType_Check(f)) {
+    const char* name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
+    return strchr(name, '.') == nullptr || strncmp(name, "itertools.", 10) == 0 || strncmp(name, "collections.", 12) == 0 ||
+           strcmp(name, "functools._lru_cache_wrapper") == 0;
+  }
+  PyObject* module = PyCFunction_Check(f) ? reinterpret_cast<PyCFunctionObject*>(f)->m_module : nullptr;
+  if (module == nullptr || !PyUnicode_Check(module)) return false;
+  if (PyUnicode_CompareWithASCIIString(module, "builtins") == 0) return true;
+  return PyUnicode_CompareWithASCIIString(module, "_operator") == 0 && !is_builtin(f, "call");
+}
+
+// Whether a callable does more, when C code calls it, than to look at what it is given and at what it is bound to.
+static bool acts_unseen(Session* s, PyObject* f, int depth = 0) {
+  PyTypeObject* t = Py_TYPE(f);
+  if (t->tp_call == nullptr || PyFunction_Check(f) || PyType_Check(f) || depth > 8) return false;
+  if (PyMethod_Check(f)) return acts_unseen(s, PyMethod_GET_FUNCTION(f), depth + 1);
+  if ((g_partial_type != nullptr && PyObject_TypeCheck(f, g_partial_type)) || Py_IS_TYPE(f, &Compiled_Type))
+    return acts_unseen(s, bound_parts(f).parts[0], depth + 1);
+  if (is_heap(t) && c_base(t) != t) return false;
+  PyObject* self = bound_self(f);
+  if (self != nullptr && is_container(self)) return false;
+  const uint8_t leaf = classify(s, f);
+  return leaf != kLeafFrame && leaf != kLeafTouch && leaf != kLeafPure && leaf != kLeafDictGet;
+}
+
+static void refuse_given(Session* s, PyObject* f, PyObject* given) {
+  const char* name = PyType_Check(f)        ? reinterpret_cast<PyTypeObject*>(f)->tp_name
+                     : PyCFunction_Check(f) ? reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name
+                                            : Py_TYPE(f)->tp_name;
+  PyObject* text = PyUnicode_FromFormat("%s is given a %s, and nobody sees what that does when it is called there. Use a lambda instead",
+                                        name, Py_TYPE(given)->tp_name);
+  PyObject* r = text ? ask(s, "refuse", text) : nullptr;
+  if (text == nullptr) fail(s, "slots");
+  Py_XDECREF(text);
+  Py_XDECREF(r);
+}
+
+// What an object of a class of the program's holds, as a C function finds it that is given the object.
+static bool held_callables(Session* s, PyObject* f, PyObject* object) {
+  PyObject* dict = PyObject_GenericGetDict(object, nullptr);
+  PyObject* held = dict == nullptr ? nullptr : PyDict_Values(dict);
+  if (held == nullptr) PyErr_Clear();
+  bool good = true;
+  for (Py_ssize_t i = 0; held != nullptr && good && i < PyList_GET_SIZE(held); ++i) {
+    PyObject* value = PyList_GET_ITEM(held, i);
+    if (is_leaf(value) || PyFunction_Check(value) || PyType_Check(value) || Py_TYPE(value)->tp_call == nullptr) continue;
+    good = !acts_unseen(s, value);
+    if (!good)
+      refuse_given(s, f, value);
+    else if (bound_parts(value).parts[0] != nullptr)
+      touch(s, value, true);
+  }
+  Py_XDECREF(held);
+  Py_XDECREF(dict);
+  return good;
+}
+
+void callables_given(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (reports_calls(f, self)) return;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* v = args[i];
+    if (is_leaf(v) || is_tensor(v) || PyModule_Check(v) || PyType_Check(v) || PyFunction_Check(v)) continue;
+    if (acts_unseen(s, v)) return refuse_given(s, f, v);
+    if (is_heap(Py_TYPE(v)) && c_base(Py_TYPE(v)) == &PyBaseObject_Type && !held_callables(s, f, v)) return;
+  }
 }
 
 // A function of a property that is no Python function, or nullptr; new.

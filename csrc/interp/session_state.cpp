@@ -372,6 +372,11 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
   }
   const bool outside = known_outside(s, o);
   if (outside) read_type(s, o);
+  if (PyObject* factory = factory_of(o); factory != nullptr && seen.count(factory) == 0) {
+    if (outside) reach(s, factory);
+    touch_into(s, factory, true, seen);
+    factory_used(s, factory);
+  }
   if (outside && is_container(o)) {
     if (!container(s, o).whole) {
       if (!ensure_pre(s, o)) return;

@@ -55,7 +55,8 @@ def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
 @functools.cache
 def prepare() -> None:
     """Connects the native parts with the Python ones, once per process."""
-    _interp.set_types(torch.Tensor, collections.deque, functools.partial, types.SimpleNamespace)
+    types_known = (collections.deque, functools.partial, types.SimpleNamespace)
+    _interp.set_types(torch.Tensor, *types_known, collections.defaultdict)
     _interp.set_instrument(_instrument, instrument.offsets)
     _interp.set_tensor_api(_tensor._api)
     for seed in (

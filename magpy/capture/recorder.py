@@ -402,6 +402,9 @@ class Recorder(Values, TorchFunctionMode):
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
+        if name in _CALL_PYTHON:
+            # An entry might do it for nothing, where its result turns out to be another.
+            raise refuse(f"Tensor.{name} calls a function for every element")
         if self._loose and name in RANK_FOLLOWS:
             self._pin_shapes(args)
         self._on_host = self._given_array = False
@@ -1169,6 +1172,9 @@ _IGNORES_ALL = ("ignore", None, Warning, None, 0)
 # The names of operations that have warned: another time the interpreter may have found that it has
 # shown that already.
 _HAVE_WARNED: set[str] = set()
+
+# Operations that call a Python function, which may draw a number or print.
+_CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
 
 # What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])

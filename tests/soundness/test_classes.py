@@ -6,6 +6,9 @@ own numbers of instances (tests/soundness/test_effects.py, tests/soundness/test_
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import torch
 from torch import nn
 
@@ -222,3 +225,33 @@ test_classes = check_all(CASES)
 def test_numbers_of_classes_are_inputs():
     for program in SERVED:
         assert_served(program, captures=2)
+
+
+SHARED_NEW = """
+import torch, magpy
+
+class State:
+    def __init__(self):
+        self.n = 2
+
+S = State()
+
+class Kept(int):
+    def __new__(cls):
+        return int.__new__(cls, S.n)
+
+def f(x):
+    S.n += 0
+    object.__new__(State)
+    return x * 2, str(Kept())
+
+x, c = torch.ones(2), magpy.compile(f, backend="eager")
+for S.n in (2, 2, 5, 5, 7):
+    assert c(x)[1] == str(S.n), (c(x)[1], S.n)
+"""
+
+
+def test_what_one_class_does_to_make_an_object_says_nothing_about_another():
+    # A process of its own: what is known of C functions is kept for as long as it runs.
+    done = subprocess.run([sys.executable, "-c", SHARED_NEW], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
