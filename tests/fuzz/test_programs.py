@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import pathlib
 
 import pytest
@@ -148,3 +149,11 @@ def test_a_crash_is_survived():
     )
     finding = fuzz.check(crash, 0)
     assert finding.kind == "crash"
+
+
+def test_a_program_whose_making_crashes_is_survived(monkeypatch):
+    monkeypatch.setattr(fuzz.grammar, "program", lambda seed: ctypes.string_at(0))
+    batch = fuzz.Batch()
+    batch.run([7, 8])
+    assert batch.dropped == {"eager crashes": 2}
+    assert not batch.failures
