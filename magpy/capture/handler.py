@@ -258,9 +258,10 @@ class Handler:
         self.refusal = self.refusal or refusal
 
     def check_buffers(self, where: str) -> None:
-        """Refuses where memory was read as a buffer from outside and written through a tensor.
+        """Refuses where memory is that of a buffer from outside and of a tensor, and one is changed.
 
-        What the buffer held when it was first read need not be what it held before the call.
+        What the buffer held when it was first read need not be what it held before the call; and
+        what Python writes to it is written when the operations are over.
 
         Args:
             where: the place to name where that of the read is not known.
@@ -270,8 +271,15 @@ class Handler:
             return
         record = self.recorder.record
         written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
-        for obj, _ in read:
+        for obj, is_changed in read:
             place = memory.of_buffer(obj)
+            shown = any(memory.meet(place, memory.of_tensor(t)) for t in record.inputs.values())
+            if shown and is_changed():
+                self.refusal = Refusal(
+                    f"a {type(obj).__name__} from outside is changed whose memory a tensor has",
+                    self.sites.get(id(obj), where),
+                )
+                return
             if any(memory.meet(place, w) for w in written):
                 self.refusal = Refusal(
                     f"memory that is read as a {type(obj).__name__} from outside is changed "

@@ -728,6 +728,9 @@ class Analyzer:
         """
         c = self.capture
         mutated = [c.record.inputs[v] for v in c.record.mutated]
+        if any(isinstance(b, bytearray) for b in c.buffers):
+            # The one buffer that a call may change.
+            mutated = list(c.record.inputs.values())
         moving = any(id(b) in self.relative for b in c.buffers)
         if c.buffers and (mutated or (moving and len(c.buffers) > 1)):
             operands = tuple(self.operand(v) for v in (*mutated, *c.buffers))
