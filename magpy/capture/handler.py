@@ -258,7 +258,7 @@ class Handler:
         self.refusal = self.refusal or refusal
 
     def check_buffers(self, where: str) -> None:
-        """Refuses where memory is that of a buffer from outside and of a tensor, and one is changed.
+        """Refuses where a buffer from outside and a tensor share memory, and one is changed.
 
         What the buffer held when it was first read need not be what it held before the call; and
         what Python writes to it is written when the operations are over.
