@@ -133,7 +133,7 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         return Explanation(False, str(outcome.refusal), outcome.value)
     capture = outcome.capture
     try:
-        _, info = entries.build(capture, backends.eager, lambda info, error, saved: _interp.MISS)
+        _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS)
     except Refusal as r:
         return Explanation(False, str(r), outcome.value)
     return Explanation(

@@ -19,7 +19,15 @@ import torch
 from magpy import _interp
 from magpy.capture.looks import unheard
 from magpy.capture.steps import Ref, Var
-from magpy.capture.symbols import CannotFollowError, Symbols, hint, is_open, plain, symbolic_form
+from magpy.capture.symbols import (
+    CannotFollowError,
+    SizedByDataError,
+    Symbols,
+    hint,
+    is_open,
+    plain,
+    symbolic_form,
+)
 from magpy.capture.trees import has_function, leaves, variables
 
 if TYPE_CHECKING:
@@ -44,6 +52,8 @@ class Follower:
         # What the operation that runs now gives for fake tensors: ABSENT if no symbol is concerned,
         # MISS if it cannot be done.
         self._fake: Any = _interp.ABSENT
+        # Whether what it asks of sizes is known, even if it cannot be done.
+        self._known = True
         # The tensors that it is given, with their forms.
         self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
 
@@ -155,7 +165,7 @@ class Follower:
             given: its arguments.
             follow: it may be done twice.
         """
-        self._fake = _interp.ABSENT
+        self._fake, self._known = _interp.ABSENT, True
         self._forms = []
         symbols, found = self._symbols, variables(plan)
         if symbols.fixed:
@@ -175,7 +185,10 @@ class Follower:
         try:
             with unheard():
                 fake = symbols.operation(func, *plan, self._given(given))
+        except SizedByDataError:
+            return
         except CannotFollowError:
+            self._known = False
             return
         if fake is not None or _writes_only(func):
             self._fake = fake
@@ -198,7 +211,7 @@ class Follower:
             symbols.fix_all()
 
     def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
-        if graph and self._fake is _interp.MISS:
+        if self._fake is _interp.MISS and (graph or not self._known):
             raise CannotFollowError("the operation cannot be done with fake tensors")
         for var, ref, form in self._forms:
             tensor = ref()

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dataclasses
 import functools
 import logging
 import math
@@ -117,6 +118,10 @@ _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 class CannotFollowError(Exception):
     """An operation cannot be done with fake tensors."""
+
+
+class SizedByDataError(CannotFollowError):
+    """An operation gives what depends on data; what it asks of sizes is a condition by now."""
 
 
 class Dims(NamedTuple):
@@ -347,19 +352,49 @@ class Symbols:
             static: gives the tensor or number that a variable is.
 
         Raises:
+            SizedByDataError: data decides what it gives.
             CannotFollowError: it cannot be done.
         """
+        from torch._subclasses import fake_tensor
+
+        try:
+            return self._operated(func, args, kwargs, static)
+        except (
+            fake_tensor.DynamicOutputShapeException,
+            fake_tensor.DataDependentOutputException,
+        ) as e:
+            # That is said before it is asked whether the sizes fit each other.
+            try:
+                with self._any_output():
+                    self._operated(func, args, kwargs, static)
+            except Exception as other:
+                raise CannotFollowError(f"{type(other).__name__}: {other}") from other
+            raise SizedByDataError(f"{type(e).__name__}: {e}") from e
+        except Exception as e:
+            raise CannotFollowError(f"{type(e).__name__}: {e}") from e
+
+    def _operated(self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any]) -> Any:
         from torch._dispatch.python import enable_python_dispatcher
 
         self.given = {}
+        with _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+            given = self._substitute(args, static), self._substitute(kwargs, static)
+            if getattr(func, "__name__", "") in _STORES:
+                _masks_fit(*given[0][:2])
+            return func(*given[0], **given[1])
+
+    @contextlib.contextmanager
+    def _any_output(self) -> Iterator[None]:
+        """Lets operations give sizes and numbers of data, which nothing is kept of."""
+        settings = self.env.settings
+        self.env.settings = dataclasses.replace(
+            settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+        )
         try:
-            with _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
-                given = self._substitute(args, static), self._substitute(kwargs, static)
-                if getattr(func, "__name__", "") in _STORES:
-                    _masks_fit(*given[0][:2])
-                return func(*given[0], **given[1])
-        except Exception as e:
-            raise CannotFollowError(f"{type(e).__name__}: {e}") from e
+            with self.env.ignore_fresh_unbacked_symbols():
+                yield
+        finally:
+            self.env.settings = settings
 
     def _substitute(self, v: Any, static: Callable[[Var], Any]) -> Any:
         def value(x: Any) -> Any:
@@ -646,6 +681,7 @@ def hint(v: Any) -> Any:
 __all__ = [
     "CannotFollowError",
     "Dims",
+    "SizedByDataError",
     "Symbols",
     "hint",
     "is_open",

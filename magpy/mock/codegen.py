@@ -528,12 +528,21 @@ class Code:
         self,
         runners: Sequence[Runs],
         recover: Callable[..., Any],
+        is_early: Callable[[BaseException], bool],
         transactional: bool,
     ) -> tuple[Any, str]:
-        """The compiled mock function and its text."""
+        """The compiled mock function and its text.
+
+        Args:
+            runners: what runs each segment of the plan.
+            recover: what is called where something raises: recover(error, saved, early).
+            is_early: whether an exception comes ahead of all changes, if nothing was saved.
+            transactional: what the entry changes is saved.
+        """
         faults.check("mock")
         c = self.capture
         self.globals["recover"] = recover
+        self.globals["is_early"] = is_early
         for step in self.plan.prelude:
             if isinstance(step, HostStep):
                 self.host(step, c.start_modes, "return MISS")
@@ -668,8 +677,10 @@ class Code:
             self.lines += [f"{self.constant(support.end_autocast)}()", "nesting = None"]
         body.extend("    " + line for line in (self.lines or ["pass"]))
         body.append("except Exception as error:")
+        # Ahead of `restore`, which empties the frames.
+        body.append("    early = saved is None and is_early(error)")
         body.extend("    " + line for line in restore)
-        body.append("    return recover(error, saved)")
+        body.append("    return recover(error, saved, early)")
         if restore:
             body.append("except BaseException as error:")
             body.extend("    " + line for line in [*restore, "raise"])

@@ -16,9 +16,11 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
+from magpy.capture.operations import IN_PLACE as IN_PLACE_OPERATORS
 from magpy.capture.placed import operation
 from magpy.capture.steps import (
     LEAF_TYPES,
+    HostStep,
     OpStep,
     OutsideRef,
     Ref,
@@ -62,7 +64,29 @@ def operations(step: OpStep) -> int:
     return getattr(step.func, "operations", 1)
 
 
-#: The mark of a node that writes to a tensor or draws random numbers.
+def written(step: OpStep | HostStep) -> set[Var]:
+    """The variables that a step which changes an argument may write to."""
+    found: set[Var] = set(step.writes)
+    if not found:
+        first = _writes_first(step.func) and "out" not in step.kwargs
+        collect(step.args[:1] if first else (step.args, step.kwargs), found)
+    return found
+
+
+def _writes_first(func: Any) -> bool:
+    """Whether an operation is a method of torch's that changes its tensor and nothing else."""
+    if not isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return False
+    name = func.__name__
+    return issubclass(torch.Tensor, func.__objclass__) and (
+        name == "__setitem__"
+        or (name.startswith("__i") and name[3:-2] in IN_PLACE_OPERATORS)
+        or (name.endswith("_") and not name.endswith("__"))
+    )
+
+
+#: The mark of a node that changes something: the inputs that it writes to, or None if it does more
+#: than write, such as draw random numbers, or may not be done twice.
 CHANGES = "magpy_changes"
 
 
@@ -124,8 +148,11 @@ class GraphBuilder:
         self.nodes += operations(step)
         func = step.func if step.site is None else operation(step.func, step.site)
         node = self._call(func, step.args, step.kwargs)
-        if step.mutates or step.random:
-            node.meta[CHANGES] = True
+        if step.random or step.once or step.whole or (step.mutates and step.site is not None):
+            node.meta[CHANGES] = None
+        elif step.mutates:
+            nodes = [self.env.get(v) for v in sorted(written(step))]
+            node.meta[CHANGES] = None if None in nodes else tuple(nodes)
         for path, var in step.outs:
             value = node
             for key in path:
@@ -226,4 +253,4 @@ def _is_tensor_method(func: types.FunctionType) -> bool:
     return getattr(torch.Tensor, func.__name__, None) is func
 
 
-__all__ = ["CHANGES", "IN_PLACE", "GraphBuilder", "operations", "safe", "substitute"]
+__all__ = ["CHANGES", "IN_PLACE", "GraphBuilder", "operations", "safe", "substitute", "written"]

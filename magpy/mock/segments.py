@@ -16,7 +16,6 @@ import torch
 
 from magpy.capture import engine
 from magpy.capture.operations import FORMS, scalar_tensor
-from magpy.capture.operations import IN_PLACE as IN_PLACE_OPERATORS
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -35,7 +34,7 @@ from magpy.capture.steps import (
 from magpy.capture.trees import collect, leaves
 from magpy.mock import regions
 from magpy.mock.certain import Certain
-from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe
+from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe, written
 
 
 @dataclass(slots=True)
@@ -84,27 +83,6 @@ class Plan:
     items: list[Any] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     prelude: list[Any] = field(default_factory=list)
-
-
-def written(step: OpStep | HostStep) -> set[Var]:
-    """The variables that a step which changes an argument may write to."""
-    found: set[Var] = set(step.writes)
-    if not found:
-        first = _writes_first(step.func) and "out" not in step.kwargs
-        collect(step.args[:1] if first else (step.args, step.kwargs), found)
-    return found
-
-
-def _writes_first(func: Any) -> bool:
-    """Whether an operation is a method of torch's that changes its tensor and nothing else."""
-    if not isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-        return False
-    name = func.__name__
-    return issubclass(torch.Tensor, func.__objclass__) and (
-        name == "__setitem__"
-        or (name.startswith("__i") and name[3:-2] in IN_PLACE_OPERATORS)
-        or (name.endswith("_") and not name.endswith("__"))
-    )
 
 
 def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:

@@ -30,7 +30,7 @@ from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.entry import BackendError, EntryInfo
-from magpy.runtime.raised import untouched
+from magpy.runtime.raised import as_the_programs
 from magpy.runtime.varying import Memory
 
 log = logging.getLogger("magpy")
@@ -319,10 +319,11 @@ class Manager:
         return result
 
     def _recover_of(self, ref: Any) -> Any:
-        def recover(info: EntryInfo, error: BaseException, saved: Any) -> Any:
+        def recover(info: EntryInfo, error: BaseException, saved: Any, early: bool) -> Any:
             """An entry raised before its effects: puts back what it can and runs eagerly.
 
-            `saved` is empty if nothing was changed yet, and None if nothing was saved.
+            `saved` is empty if nothing was changed yet, and None if nothing was saved; `early` says
+            for the latter that nothing was changed all the same.
             """
             compiled = ref()
             if compiled is None:
@@ -330,13 +331,10 @@ class Manager:
             if saved:
                 undo(saved)
             elif (
-                saved is None
-                and info.mutates
-                and not isinstance(error, BackendError)
-                and not untouched(info.ahead, error)
+                saved is None and info.mutates and not isinstance(error, BackendError) and not early
             ):
                 # Part of the call may have happened and cannot be taken back.
-                raise error
+                return _interp.Raise(as_the_programs(error))
             if isinstance(error, BackendError):
                 self._drop(compiled, info)
                 self._backend_failed(compiled, error)

@@ -48,7 +48,7 @@ from magpy.mock.support import (
 )
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
-from magpy.runtime.raised import unchanged_until
+from magpy.runtime.raised import unchanged_until, untouched
 
 log = logging.getLogger("magpy")
 
@@ -584,15 +584,15 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
 
 
 def build(
-    capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any], Any]
+    capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any, bool], Any]
 ) -> tuple[Any, EntryInfo]:
     """An `_interp.Entry` for a capture.
 
     Args:
         capture: what was captured.
         backend: compiles its graphs, at their first run.
-        recover: called as recover(info, exception, saved) when something inside the mock function
-            raises before its effects.
+        recover: called as recover(info, exception, saved, early) when something inside the mock
+            function raises before its effects.
 
     Raises:
         Refusal: the capture cannot be an entry.
@@ -662,7 +662,12 @@ def build(
     ]
     info.numbers = _numbers(capture, analysis)
     code = Code(capture, analysis, plan)
-    info.mock, info.text = code.function(runners, lambda e, saved: recover(info, e, saved), late)
+    info.mock, info.text = code.function(
+        runners,
+        lambda error, saved, early: recover(info, error, saved, early),
+        lambda error: untouched(info.ahead, error),
+        late,
+    )
     if config.logs:
         _log(info, analysis, guard, plan)
     return _interp.Entry(guard, info.mock, False, info), info

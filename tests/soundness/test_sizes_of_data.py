@@ -1,5 +1,7 @@
 """Sizes and integers that follow from data: followed from the second capture on, never assumed."""
 
+import traceback
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -381,4 +383,64 @@ def test_what_raises_for_some_sizes_of_an_argument_draws_once(backend):
     for g in (magpy.compile(f, backend=backend), f):
         torch.manual_seed(0)
         worlds.append([outcome(g, torch.ones(n)) for n in (5, 6, 4, 2, 7, 2)])
+    assert_same(*worlds)
+
+
+def loaded(x, kept, fixed):
+    kept.add_(1)
+    m = x[x[:, 0] > 0]
+    return m[fixed]
+
+
+def selected(x, kept, fixed):
+    kept.add_(1)
+    return x[x[:, 0] > 0][:, 0].masked_select(fixed)
+
+
+def found_at(x, kept, fixed):
+    kept.add_(1)
+    return torch.where(fixed, x[x[:, 0] > 0][:, 0], 0.0).nonzero()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [loaded, selected, found_at], ids=name_of)
+def test_what_a_mask_asks_of_a_size_of_data_is_a_condition(program, backend):
+    """Torch says that data decides the result before it asks whether the mask fits."""
+    compiled = magpy.compile(program, backend=backend)
+    fixed = torch.tensor([True, False, True])
+    worlds = []
+    for f in (compiled, program):
+        kept, said = torch.zeros(()), []
+        for n in (3, 3, 2, 5, 3, 4, 0, 1, 6, 3):
+            x = -torch.ones(8, 4)
+            x[:n] = torch.arange(1.0, 4 * n + 1).reshape(n, 4)
+            try:
+                said.append((f(x, kept, fixed), kept.clone()))
+            except Exception as error:  # noqa: BLE001 - compared below
+                at = [s.name for s in traceback.extract_tb(error.__traceback__)][1:]
+                said.append((type(error), str(error), at, kept.clone()))
+        worlds.append(said)
+    assert_same(*worlds)
+    assert any(program.__name__ in s[2] for s in worlds[1] if len(s) == 4)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_a_mask_asks_of_a_size_of_an_argument_is_a_condition(backend):
+    fixed = torch.tensor([True, False, True])
+
+    def f(x, kept):
+        kept.add_(1)
+        return x[fixed]
+
+    compiled = magpy.compile(f, backend=backend)
+    worlds = []
+    for g in (compiled, f):
+        kept, said = torch.zeros(()), []
+        for n in (3, 4, 5, 3, 2, 3):
+            try:
+                said.append((g(torch.arange(float(n)), kept), kept.clone()))
+            except Exception as error:  # noqa: BLE001 - compared below
+                at = [s.name for s in traceback.extract_tb(error.__traceback__)][1:]
+                said.append((type(error), str(error), at, kept.clone()))
+        worlds.append(said)
     assert_same(*worlds)
