@@ -227,7 +227,15 @@ def gathers_and_then_stores(t, i, said):
     return u
 
 
+def stores_and_prints(t, i, said):
+    said.append(1)
+    t[i] = 1.0
+    print("stored")
+    return t
+
+
 PROGRAMS = [
+    (stores_and_prints, [[1], [2], [3], [9]]),
     (stores, [[1], [2], [3], [9]]),
     (stores_masked, [[2], [2], [2], [1], [2], [0]]),
     (stores_where_autocast_is, [[2], [2], [2], [1], [2], [0]]),

@@ -23,7 +23,7 @@ import torch
 from torch import fx
 
 from magpy.capture.looks import unheard
-from magpy.capture.steps import HostStep, OpStep
+from magpy.capture.steps import EffectStep, HostStep, OpStep
 from magpy.errors import hide_frames
 from magpy.mock.graphs import CHANGES
 from magpy.mock.segments import Plan, Segment
@@ -34,6 +34,8 @@ def unchanged_until(plan: Plan) -> list[Segment]:
     found: list[Segment] = []
     for item in (*plan.prelude, *plan.items):
         step = item[0] if isinstance(item, tuple) else item
+        if isinstance(step, EffectStep):
+            continue  # what an entry calls for its effects comes when all else is done
         if isinstance(step, Segment):
             found.append(step)
             if any(CHANGES in node.meta for node in step.graph.graph.nodes):
