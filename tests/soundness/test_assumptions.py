@@ -585,6 +585,35 @@ def test_an_operation_that_raises_for_its_data_after_a_change():
         assert len(seen) == (3 if program is pick else 2)
     assert total == 3
 
+    def store(t, m):
+        seen.append(1)
+        t[m > 0] = torch.ones(2)
+
+    def change_and_store(t, m):
+        total.add_(1)
+        store(t, m)
+
+    def begin_to_store(t, i):
+        seen.append(1)
+        t[i] = torch.ones(2)
+
+    two, three = torch.tensor([1, 0, 1]), torch.tensor([1, 1, 1])
+    for program, fits, wrong, calls in (
+        (store, two, three, 3),  # the first change itself, which has written nothing
+        (change_and_store, two, three, 2),
+        (begin_to_store, torch.tensor([0, 1]), torch.tensor([0, 9]), 2),
+    ):
+        seen = []
+        f = compiled(program)
+        f(torch.zeros(3), fits), f(torch.zeros(3), fits)
+        assert served(f) == 1
+        changed = torch.zeros(3)
+        with pytest.raises((RuntimeError, IndexError), match="shape mismatch|out of bounds"):
+            f(changed, wrong)
+        assert len(seen) == calls
+        assert changed.tolist() == ([1, 0, 0] if program is begin_to_store else [0, 0, 0])
+    assert total == 6
+
 
 def test_custom_operators_do_what_their_schemas_say():
     calls = [0]
