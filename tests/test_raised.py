@@ -82,7 +82,9 @@ def test_what_writes_second_is_after_a_change():
 
 
 @pytest.mark.parametrize(
-    "flags", [{"random": True}, {"once": True}, {"whole": True}, {"site": SILENT}], ids=str
+    "flags",
+    [{"random": True}, {"once": True}, {"whole": True}, {"site": SILENT}],
+    ids=lambda flags: next(iter(flags)),
 )
 def test_what_does_more_than_write_is_not_done_again(flags):
     calls = []
