@@ -31,6 +31,8 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
     touch_kept(s, b, false);
     return;
   }
+  // An array makes an array of what it meets, and looks into what that holds.
+  deep = deep || PyObject_CheckBuffer(a) || PyObject_CheckBuffer(b);
   if (!tracked(s, a)) touch(s, a, deep);
   if (!tracked(s, b)) touch(s, b, deep);
 }
@@ -463,11 +465,14 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   }
   ErrorGuard error;
   if (!is_tensor(c)) touch_compared(s, item);
-  // What is in a sequence is compared with the item one by one; a dict and a set look for its hash first.
+  const bool by_hash = PyDict_Check(c) && plain_key(item);
+  if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && known_outside(s, c)) touch(s, c, is_deque(c));
+  // What is in these is compared with the item one by one, and is known to be outside by now; a dict and a set look for its hash first.
   for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i) touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
-  if (is_leaf(c) || PyTuple_Check(c) || !known_outside(s, c)) return;
-  if (PyDict_Check(c) && plain_key(item)) return;
-  touch(s, c, is_deque(c));
+  if (!PyDictValues_Check(c) && !PyDictItems_Check(c)) return;
+  PyObject* items = PySequence_List(c);
+  for (Py_ssize_t i = 0; items != nullptr && i < PyList_GET_SIZE(items); ++i) touch_compared(s, PyList_GET_ITEM(items, i));
+  Py_XDECREF(items);
 }
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {

@@ -156,7 +156,10 @@ class Recorder(Values, TorchFunctionMode):
         if self.depth or self.refusal is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
-            return self._unrecorded(func, args, kwargs or {})
+            result = self._unrecorded(func, args, kwargs or {})
+            if result is NotImplemented:
+                raise not_taken(func, types)  # else torch would ask the classes once more
+            return result
         _interp.pause()
         try:
             # torch tells a mode of a property's tensor even where no class hears of it.

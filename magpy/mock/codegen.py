@@ -110,7 +110,8 @@ class Code:
 
     def literal(self, v: Any) -> str:
         """Text for an immutable value."""
-        if type(v) in _LITERALS:
+        # Python does not write down, nor read, integers of thousands of digits.
+        if type(v) in _LITERALS and not (type(v) is int and v.bit_length() > 64):
             return repr(v)
         return self.constant(v)
 

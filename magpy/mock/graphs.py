@@ -85,9 +85,30 @@ def _writes_first(func: Any) -> bool:
     )
 
 
-#: The mark of a node that changes something: the inputs that it writes to, or None if it does more
-#: than write, such as draw random numbers, or may not be done twice.
+#: The mark of a node that changes something: the input that it writes to, if it is an operation of
+#: which doing it again tells whether it has begun (magpy/runtime/raised.py); else None.
 CHANGES = "magpy_changes"
+
+# What writes values that do not depend on those that were there, and what raises for the forms of
+# its arguments only, before it writes.
+_STORES = frozenset(
+    [
+        "__setitem__",
+        "index_put_",
+        "index_copy_",
+        "index_fill_",
+        "masked_fill_",
+        "masked_scatter_",
+        "copy_",
+        "fill_",
+        "__iadd__",
+        "__isub__",
+        "__imul__",
+        "add_",
+        "sub_",
+        "mul_",
+    ]
+)
 
 
 class GraphBuilder:
@@ -151,13 +172,20 @@ class GraphBuilder:
         if step.random or step.once or step.whole or (step.mutates and step.site is not None):
             node.meta[CHANGES] = None
         elif step.mutates:
-            nodes = [self.env.get(v) for v in sorted(written(step))]
-            node.meta[CHANGES] = None if None in nodes else tuple(nodes)
+            node.meta[CHANGES] = self._stored_to(step)
         for path, var in step.outs:
             value = node
             for key in path:
                 value = self.graph.call_function(operator.getitem, (value, key))
             self.env[var] = value
+
+    def _stored_to(self, step: OpStep) -> fx.Node | None:
+        plain = _writes_first(step.func) and "out" not in step.kwargs and step.args
+        if not plain or step.func.__name__ not in _STORES or not isinstance(step.args[0], Ref):
+            return None
+        accumulates = step.func.__name__ == "index_put_" and len(step.args) + len(step.kwargs) > 3
+        known = {step.args[0].var} >= step.writes
+        return self.env.get(step.args[0].var) if known and not accumulates else None
 
     def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         g, env = self.graph, self.env

@@ -452,7 +452,8 @@ class Analyzer:
 
     def key_expr(self, rel: Relative, key: Any) -> str:
         """The expression of dict[key]."""
-        if type(key) in (int, str, bool, bytes, type(None)):
+        large = type(key) is int and key.bit_length() > 64  # which Python may not write down
+        if type(key) in (int, str, bool, bytes, type(None)) and not large:
             text = repr(key)
         else:
             text = f"_d{len(self.constants)}"

@@ -8,7 +8,8 @@ An entry that changes something saves it only where a check may fail (magpy/runt
 operation that raises for its data is not expected; where it comes ahead of all changes the call can
 run eagerly, which raises at the program's line.  So it can where it is the first change itself and
 has not begun: torch looks at most arguments before it writes.  Whether it has is found out by doing
-it again, for copies.
+it again for a copy, of plain stores only (magpy/mock/graphs.py): what computes with what it changes
+may have begun and not show it, what is given an output may have resized it.
 """
 
 from __future__ import annotations
@@ -83,76 +84,67 @@ def _assigned(line: str) -> str:
 
 
 def _raises_at_once(node: fx.Node, frame: FrameType, error: BaseException) -> bool:
-    """Whether an operation that writes raises before it does, as far as one can see.
+    """Whether an operation that stores values raises before it does.
 
-    It is done once more, for copies of its inputs whose memory is shared as theirs is.  What it
-    writes to is made another there, so that a value that it has written already shows, too.
+    It is done once more, for copies of its inputs.  What it writes to is made another there, so
+    that a value that it has written already shows, too.
     """
-    writes = node.meta[CHANGES]
-    if writes is None:
+    target = node.meta[CHANGES]
+    if target is None:
         return False
     try:
         with unheard(), torch.no_grad():
             inputs = {n: frame.f_locals[n.name] for n in node.all_input_nodes}
-            trial = _Trial(t for t in inputs.values() if isinstance(t, torch.Tensor))
-            for n in writes:
-                trial.disturb(inputs[n])
-            before = trial.bytes()
+            trial = _Trial(inputs[target], [v for n, v in inputs.items() if n is not target])
 
             def copied(n: fx.Node) -> Any:
-                value = inputs[n]
-                return trial.copies[id(value)] if isinstance(value, torch.Tensor) else value
+                return trial.copy if n is target else inputs[n]
 
             args, kwargs = fx.map_arg(node.args, copied), fx.map_arg(node.kwargs, copied)
             try:
                 if node.op == "call_method":
                     getattr(args[0], str(node.target))(*args[1:], **kwargs)
-                else:
-                    assert callable(node.target)
+                elif callable(node.target):
                     node.target(*args, **kwargs)
             except Exception as again:  # noqa: BLE001 - it is compared with the first
-                same = type(again) is type(error) and str(again) == str(error)
-            else:
-                same = False
-            return same and all(map(torch.equal, before, trial.bytes()))
+                return type(again) is type(error) and str(again) == str(error) and trial.as_before()
+            return False
     except Exception:  # noqa: BLE001 - a kind of tensor that cannot be copied so
         return False
 
 
 class _Trial:
-    """Copies of tensors, which share memory where those do."""
+    """A copy of a tensor, every byte of whose memory is another."""
 
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Copies them.
+    def __init__(self, tensor: torch.Tensor, others: Iterable[Any]) -> None:
+        """Copies the tensor.
 
         Raises:
-            TypeError: one is of a kind that is not copied.
+            TypeError: it is of a kind that is not copied, or one of the others has memory with it.
         """
-        self._memory: dict[int, torch.Tensor] = {}
-        self._keys: dict[int, int] = {}
-        self.copies: dict[int, torch.Tensor] = {}
-        for t in tensors:
-            plain = type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout is torch.strided
-            if not plain or t.is_nested or t.is_conj() or t.is_neg():
-                raise TypeError(f"a {type(t).__name__} is not copied")
-            storage = t.untyped_storage()
-            key = self._keys[id(t)] = storage._cdata
-            if key not in self._memory:
-                memory = torch.empty(0, dtype=torch.uint8, device=t.device)
-                memory.set_(storage)
-                self._memory[key] = memory.clone()
-            copy = torch.empty(0, dtype=t.dtype, device=t.device)
-            shared = self._memory[key].untyped_storage()
-            copy.set_(shared, t.storage_offset(), t.size(), t.stride())
-            self.copies[id(t)] = copy
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        if not plain or tensor.layout is not torch.strided or tensor.is_nested:
+            raise TypeError(f"a {type(tensor).__name__} is not copied")
+        if tensor.is_conj() or tensor.is_neg():
+            raise TypeError("a view that computes is not copied")
+        storage = tensor.untyped_storage()
+        for t in others:
+            if isinstance(t, torch.Tensor) and (
+                t.layout is not torch.strided or t.untyped_storage()._cdata == storage._cdata
+            ):
+                raise TypeError("an input that may share memory")
+        memory = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+        memory.set_(storage)
+        # Of each type of numbers the last bit of a byte may be the other one, of truth values too.
+        self._memory = memory.bitwise_xor(1)
+        self._before = self._memory.clone()
+        self.copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        form = tensor.storage_offset(), tensor.size(), tensor.stride()
+        self.copy.set_(self._memory.untyped_storage(), *form)
 
-    def disturb(self, tensor: torch.Tensor) -> None:
-        """Changes every byte of a copy's memory; numbers of all types have two values for that."""
-        self._memory[self._keys[id(tensor)]].bitwise_xor_(1)
-
-    def bytes(self) -> list[torch.Tensor]:
-        """What all memories hold, copied."""
-        return [m.clone() for m in self._memory.values()]
+    def as_before(self) -> bool:
+        """Whether nothing was written to the copy."""
+        return torch.equal(self._memory, self._before)
 
 
 def as_the_programs(error: BaseException) -> BaseException:

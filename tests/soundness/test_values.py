@@ -337,3 +337,33 @@ def test_a_class_that_tells_by_itself_is_not_asked():
     for n in (1, 1, 2, 3, 1):
         assert f(torch.ones(1), Told(n))[1] == n + 1
     assert asked == []
+
+
+def test_integers_of_thousands_of_digits_are_numbers_as_others():
+    """Python refuses to write them down: `sys.get_int_max_str_digits`."""
+    large = 10**5000
+    kept = {"n": large, large: torch.ones(2)}
+
+    def given(t, n):
+        return t + 1, n
+
+    def counted(t, n):
+        kept["n"] = kept["n"] * 3
+        return t + kept[large], kept["n"]
+
+    def made(t, n):
+        return t, [10**5000, {10**5000: n}]
+
+    for program in (given, counted, made):
+        compiled = magpy.compile(program, backend="eager")
+        t = torch.ones(2)
+        for n in (large, large + 1, large, large):
+            before = kept["n"]
+            got = compiled(t, n)
+            kept["n"] = before
+            want = program(t, n)
+            assert torch.equal(got[0], want[0])
+            assert got[1] == want[1], "the numbers differ"
+        stats = magpy.stats(compiled)
+        assert stats.captures > 0
+        assert not [r for r in stats.reasons if "magpy failed" in r]
