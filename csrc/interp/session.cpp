@@ -180,12 +180,16 @@ PyObject* session_run(Session* s, PyObject* args) {
   return r;
 }
 
-PyObject* session_log(Session* s, PyObject*) {
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(s->log->size()));
+PyObject* session_log(Session* s, PyObject* args) {
+  Py_ssize_t start = 0, size = static_cast<Py_ssize_t>(s->log->size());
+  if (!PyArg_ParseTuple(args, "|n", &start)) return nullptr;
+  start = start < 0 ? 0 : start > size ? size : start;
+  PyObject* list = PyList_New(size - start);
   if (list == nullptr) return nullptr;
   static PyObject* names[sizeof(kKindNames) / sizeof(kKindNames[0])];
   Py_ssize_t i = 0;
-  for (auto& e : *s->log) {
+  for (Py_ssize_t from = start; from < size; from++) {
+    auto& e = (*s->log)[static_cast<size_t>(from)];
     if (names[e.kind] == nullptr) names[e.kind] = PyUnicode_InternFromString(kKindNames[e.kind]);
     PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj, e.key ? e.key : Py_None, e.value ? e.value : Py_None);
     if (t == nullptr) {
@@ -310,7 +314,7 @@ PyObject* session_events(Session* s, void*) { return PyLong_FromUnsignedLongLong
 
 PyMethodDef session_methods[] = {
     {"run", reinterpret_cast<PyCFunction>(session_run), METH_VARARGS, nullptr},
-    {"log", reinterpret_cast<PyCFunction>(session_log), METH_NOARGS, nullptr},
+    {"log", reinterpret_cast<PyCFunction>(session_log), METH_VARARGS, nullptr},
     {"is_outside", reinterpret_cast<PyCFunction>(session_is_outside), METH_O, nullptr},
     {"reach", reinterpret_cast<PyCFunction>(session_reach), METH_O, nullptr},
     {"touch", reinterpret_cast<PyCFunction>(session_touch), METH_O, nullptr},

@@ -21,7 +21,7 @@ import torch
 
 from magpy import _interp, _tensor
 from magpy.capture import attribution, leaves
-from magpy.capture.effects import at_start, container_states
+from magpy.capture.effects import at_start, content_of, is_changed
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
 from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
@@ -138,10 +138,7 @@ def _effect_step(
 
 def _changed(h: Handler, module: types.ModuleType, name: str) -> bool:
     before = at_start(h.session, module, name)
-    return (
-        before is not vars(module).get(name, ABSENT)
-        or container_states(h.session).get(id(before)) is not None
-    )
+    return before is not vars(module).get(name, ABSENT) or is_changed(h.session, before)
 
 
 def _silent(h: Handler, message: Any, category: Any, site: attribution.Site) -> bool:
@@ -165,9 +162,12 @@ def _looked_at(h: Handler, values: Any) -> list[Any]:
             changed only afterwards.
     """
     session = h.session
-    changed = {i for i, now in container_states(session).items() if now is not None}
-    changed.update(id(obj) for kind, obj, _, _ in session.log() if kind == "write_attr")
-    changed.update(id(cell) for cell, _ in session.written_cells())
+    # The log is long, and calls like this one may be many.
+    news = session.log(h.log_read)
+    h.log_read += len(news)
+    h.assigned.update(id(obj) for kind, obj, _, _ in news if kind == "write_attr")
+    cells = {id(cell) for cell, _ in session.written_cells()}
+    snapshots = {id(obj): (obj, pre) for obj, pre, *_ in session.containers()}
     tensors: list[Any] = []
     seen: dict[int, Any] = {}
     todo: list[Any] = [values]
@@ -176,7 +176,9 @@ def _looked_at(h: Handler, values: Any) -> list[Any]:
         if id(v) in seen or type(v) in _PLAIN or isinstance(v, _NOT_LOOKED_INTO):
             continue
         seen[id(v)] = v
-        if id(v) in changed:
+        obj, pre = snapshots.get(id(v), (None, None))
+        altered = obj is not None and content_of(obj) != content_of(pre)
+        if altered or id(v) in h.assigned or id(v) in cells:
             raise Refusal(f"it is given a {type(v).__name__} that the call has changed before")
         if len(seen) > _REACH:
             raise Refusal("it is given too many objects to tell which of them the call changes")

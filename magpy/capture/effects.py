@@ -73,6 +73,14 @@ def container_states(session: Any) -> dict[int, Any]:
     return picture
 
 
+def is_changed(session: Any, container: Any) -> bool:
+    """Whether an outside container holds something else than when the run first looked at it."""
+    return any(
+        obj is container and content_of(obj) != content_of(pre)
+        for obj, pre, *_ in session.containers()
+    )
+
+
 def written_places(session: Any) -> dict[tuple[int, str | None], Any]:
     """What attributes without a dict, those of classes, and cells hold that the run has written."""
     places: dict[tuple[int, str | None], Any] = {}

@@ -18,6 +18,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.looks import unheard
+from magpy.capture.operations import resizable
 from magpy.capture.steps import Ref, Var
 from magpy.capture.symbols import (
     CannotFollowError,
@@ -56,6 +57,8 @@ class Follower:
         self._known = True
         # The tensors that it is given, with their forms.
         self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
+        # Those among them to which it may give other sizes, with what their sizes follow from.
+        self._sized: dict[Var, str] = {}
 
     # ------------------------------------------------------------- numbers
 
@@ -166,7 +169,7 @@ class Follower:
             follow: it may be done twice.
         """
         self._fake, self._known = _interp.ABSENT, True
-        self._forms = []
+        self._forms, self._sized = [], {}
         symbols, found = self._symbols, variables(plan)
         if symbols.fixed:
             return
@@ -182,6 +185,12 @@ class Follower:
             symbols.fix_all()
             return
         self._fake = _interp.MISS
+        with unheard():
+            targets = variables(resizable(func, *plan))
+            for v in leaves(given) if targets else ():
+                var = known(v) if isinstance(v, torch.Tensor) else None
+                if var in targets:
+                    self._sized[var] = str(symbols.fakes.get(var, v).shape)
         try:
             with unheard():
                 fake = symbols.operation(func, *plan, self._given(given))
@@ -211,21 +220,31 @@ class Follower:
             symbols.fix_all()
 
     def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+        symbols = self._symbols
         if self._fake is _interp.MISS and (graph or not self._known):
             raise CannotFollowError("the operation cannot be done with fake tensors")
         for var, ref, form in self._forms:
             tensor = ref()
-            if tensor is not None and _form(tensor) != form:
+            if tensor is not None and (_form(tensor) != form or self._resizes(var)):
                 self._formed(var, tensor, graph)
+            if tensor is not None:
+                symbols.requires_grad(var, tensor.requires_grad)
         for path, var in outs:
             tensor = _at(result, path)
             if not graph or self._fake is _interp.ABSENT:
-                self._symbols.still(var, tensor)
+                symbols.still(var, tensor)
                 continue
             fake = _at(self._fake, path)
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
-            self._symbols.note(var, fake)
+            symbols.note(var, fake)
+
+    def _resizes(self, var: Var) -> bool:
+        """Whether an operation that left a tensor as large as it was may resize it another time."""
+        if var not in self._sized:
+            return False
+        fake = self._symbols.given.get(var)
+        return self._fake is _interp.MISS or fake is None or str(fake.shape) != self._sized[var]
 
     def _formed(self, var: Var, tensor: Any, graph: bool) -> None:
         """Notes the form that an operation has given to a tensor that was there before."""

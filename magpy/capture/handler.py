@@ -79,6 +79,10 @@ class Handler:
         self.called_effect: tuple[Any, EffectStep | None] = None, None
         # The tensors that it is given, with their versions.
         self.versions: list[tuple[Any, int]] = []
+        # The addresses of objects whose attributes the run has written, and how much of the log
+        # they are taken from.
+        self.assigned: set[int] = set()
+        self.log_read = 0
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
         # Where the numbers are that are followed, by the holder's address and the key.

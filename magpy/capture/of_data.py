@@ -19,9 +19,10 @@ from magpy import _tensor
 from magpy.capture.conditions import Checked
 from magpy.capture.identity import Identity
 from magpy.capture.looks import unheard
-from magpy.capture.operations import FORMS
+from magpy.capture.operations import resizable
 from magpy.capture.steps import HostStep, OpStep, Record, Ref, Var
 from magpy.capture.symbols import Symbols
+from magpy.capture.trees import variables
 
 Function = Callable[..., Any]
 # Longer lists of integers are compared.
@@ -122,8 +123,7 @@ class OfData:
             if isinstance(step.func, Checked):
                 others = self._symbols.complete(step.func, there, changed)
                 step.args += tuple(Ref(v) for v in others)
-            if getattr(step.func, "__name__", "") in FORMS:
-                changed |= {a.var for a in step.args[:1] if isinstance(a, Ref)}
+            changed |= variables(resizable(step.func, step.args, step.kwargs))
 
 
 __all__ = ["OfData"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._ops import OpOverload, OpOverloadPacket
 
 from magpy.capture.looks import unheard
 
@@ -82,6 +83,8 @@ RANK_FOLLOWS = _names(
     trapz
     """
 )
+# The types of the operators of `torch.ops`.
+OPERATORS = (OpOverload, OpOverloadPacket)
 # Operations whose results share memory with what they are given, or not, as its sizes say.
 MAY_SHARE = _names("contiguous reshape reshape_as flatten ravel")
 # What gives a tensor another form in place: views that were made before lie otherwise than those
@@ -89,7 +92,7 @@ MAY_SHARE = _names("contiguous reshape reshape_as flatten ravel")
 FORMS = _names(
     """
     t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_
-    setattr swap_tensors
+    __set__ setattr swap_tensors
     """
 )
 # Operations that give as many tensors as those sizes say.
@@ -196,6 +199,29 @@ STATISTICS_OF: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (torch.native_batch_norm, _parameters(f"{_BUILTIN} training")),
     (torch.instance_norm, _parameters(f"{_BUILTIN} use_input_stats")),
 )
+
+
+def operation_name(func: Any) -> str:
+    """The name of an operation, without that of its overload (`torch.ops.aten.t_.default`)."""
+    if type(func) is OpOverload:
+        func = func.overloadpacket
+    return getattr(func, "__name__", "")
+
+
+def resizable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Those of an operation's arguments to which it may give other sizes.
+
+    What is given as `out` is resized. An operator of `torch.ops` writes what its schema says.
+    """
+    if type(func) is OpOverloadPacket:
+        overloads: list[str] = func.overloads()  # type: ignore[no-untyped-call]
+        func = getattr(func, overloads[0]) if len(overloads) == 1 else func
+    if type(func) is OpOverload:
+        names = [a.name for a in func._schema.arguments]
+        given = dict(zip(names, args, strict=False)) | kwargs
+        written = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
+        return [given[name] for name in written if name in given]
+    return args[:1] if operation_name(func) in FORMS else (), kwargs.get("out")
 
 
 def would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:

@@ -37,6 +37,7 @@ from magpy.capture.operations import (
     MAY_SHARE,
     METADATA,
     MODE_SETTERS,
+    OPERATORS,
     RANK_FOLLOWS,
     SHAPE_READS,
     SPLITS,
@@ -46,6 +47,8 @@ from magpy.capture.operations import (
     WITH_SCALAR_TENSOR,
     accessor_call,
     accessor_of,
+    operation_name,
+    resizable,
     scalar_tensor,
     sized,
     would_write,
@@ -63,6 +66,7 @@ from magpy.capture.steps import (
     Var,
     Wrapped,
     has_gradient,
+    has_room,
     identity,
     is_leaf,
 )
@@ -114,6 +118,8 @@ class Recorder(Values, TorchFunctionMode):
         self._ever_loose: set[Var] = set()
         # Of the operation that is about to be written down: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
+        # The tensors to which it may give other sizes unseen by its name, with their sizes before.
+        self._targets: list[tuple[Any, torch.Size]] = []
         # What a call that is recorded as a whole has written to.
         self._by_whole: frozenset[Var] = frozenset()
         self._reach: engine.Reach | None = None  # of the operation that is made now
@@ -216,7 +222,7 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = getattr(func, "__name__", "")
+        name = operation_name(func)
         accessor = None
         if name in ("__get__", "__set__", "__delete__"):
             accessor = accessor_of(func)
@@ -443,6 +449,9 @@ class Recorder(Values, TorchFunctionMode):
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         self._as_they_were(self._shared.outside(plan))
+        self._targets = []
+        if "out" in kwargs or type(func) in OPERATORS:
+            self._targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
         return plan
 
     def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
@@ -540,12 +549,15 @@ class Recorder(Values, TorchFunctionMode):
         self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
     ) -> Any:
         args, kwargs = plan = self._sharing(plan, result)
-        on_host = self._on_host or (
+        # Compilers write what they have computed back into a tensor of the size that it had.
+        resized = self._resized() and not self._scalars
+        number = (
             self.any_tracked
             and not self._scalars
             and not self.transforms.active  # Python runs a region that takes numbers
             and self._has_number((args, kwargs))
         )
+        on_host = self._on_host or resized or number
         outs: list[tuple[Any, Var]] = []
         self._leaf = False
         self._outputs(result, (), outs)
@@ -557,6 +569,8 @@ class Recorder(Values, TorchFunctionMode):
         is_random = bool(flags & _RANDOM)
         self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
         self._by_whole = frozenset()
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
+        reshapes = self._form_follows(func, (args, kwargs), by_data)
         mutates = bool(flags & _MUTATES or self._writes)
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
@@ -574,23 +588,14 @@ class Recorder(Values, TorchFunctionMode):
         if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
         if not outs and result is not None and not self._only_known(result):
-            if not has_ref(args) and not has_ref(kwargs):
-                return result
-            if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
-                return self.track(func, args, kwargs, result)
-            if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
-                array = self.track(func, args, kwargs, result)
-                if name == "__array__":
-                    # C code asked for it, and nobody sees what it makes of it.
-                    self.rely_on(array, self._session.tracked(array))
-                return array
-            self._host(func, args, kwargs, result, outs, is_random, name, mutates)
-            return result
-        loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
+            return self._value(func, args, kwargs, result, name, (is_random, mutates))
+        loose = by_data and (bool(outs) or reshapes)
         if self._loose or (loose and self._scalars):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
             self._host(func, args, kwargs, result, outs, is_random, name, mutates, loose)
+            if reshapes and by_data and not self._scalars:
+                self._compare_sizes()
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
@@ -600,6 +605,45 @@ class Recorder(Values, TorchFunctionMode):
             OpStep(func, args, kwargs, outs, is_random, mutates or not outs, leaves=leaf, site=site)
         )
         return result
+
+    def _value(
+        self, func: Any, args: Any, kwargs: Any, result: Any, name: str, flags: tuple[bool, bool]
+    ) -> Any:
+        """What the program gets where an operation gives something that is no tensor."""
+        if not has_ref(args) and not has_ref(kwargs):
+            return result
+        if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
+            return self.track(func, args, kwargs, result)
+        if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
+            array = self.track(func, args, kwargs, result)
+            if name == "__array__":
+                # C code asked for it, and nobody sees what it makes of it.
+                self.rely_on(array, self._session.tracked(array))
+            return array
+        is_random, mutates = flags
+        self._host(func, args, kwargs, result, [], is_random, name, mutates)
+        return result
+
+    def _resized(self) -> bool:
+        """Whether the operation has resized what it was given to write to.
+
+        No guard looks at the memory that the size asks for.
+        """
+        found = [t for t, shape in self._targets if t.shape != shape]
+        storages = self.record.storages
+        outside = {storages.get(v, 0) for v in self.record.inputs} if found else set()
+        for t in found:
+            var = self.tensors.known(t)
+            if var is not None and storages.get(var, 0) in outside:
+                self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, "leaf", True)
+        return bool(found)
+
+    def _compare_sizes(self) -> None:
+        """Data has decided the sizes of what the operation wrote to: they must be what they are."""
+        for t, _ in self._targets:
+            var = self.tensors.known(t)
+            if var is not None:
+                self.note(identity, (Ref(var),), {}, "meta", tensor_meta(t))
 
     def _warning_site(self, name: str) -> Any:
         """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""
@@ -698,6 +742,26 @@ class Recorder(Values, TorchFunctionMode):
         self.note(len, (Ref(var),), {}, "leaf", len(result))
         for i, x in enumerate(result):
             result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
+        return True
+
+    def _form_follows(self, func: Any, plan: tuple[Any, Any], by_data: bool) -> bool:
+        """Whether an operation may give tensors that were there before sizes that follow from data.
+
+        From here on they count as such.
+
+        Args:
+            func: the operation, which has been done.
+            plan: its arguments.
+            by_data: the operation itself looks at data.
+        """
+        if not (by_data or self._loose):
+            return False
+        found = variables(resizable(func, *plan)) | (self._writes if by_data else frozenset())
+        if not found or not (by_data or self.is_loose(variables(plan))):
+            return False
+        if self._scalars:
+            self._loose.update(found)
+            self._ever_loose.update(found)
         return True
 
     def _loosen(
@@ -1094,7 +1158,8 @@ class Recorder(Values, TorchFunctionMode):
         if writes:
             self._writes |= variables(plan)
             self._shared.written(plan)
-        loose = bool(outs) and bool(flags & (_DATA | _DYNAMIC))
+        by_data = bool(flags & (_DATA | _DYNAMIC))
+        loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
         if self._loose or (loose and self._scalars):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
         if self._on_host or loose or _has_array(args):

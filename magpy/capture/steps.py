@@ -250,6 +250,12 @@ def has_gradient(tensor: Any, gradient: Any) -> bool:
     return tensor.grad is gradient
 
 
+def has_room(tensor: Any, size: int) -> bool:
+    """Whether a tensor's memory has so many bytes, or may get them, which `numpy()` ends."""
+    memory = tensor.untyped_storage()
+    return bool(memory.resizable() or memory.nbytes() >= size)
+
+
 class Nested:
     """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
 

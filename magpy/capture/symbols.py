@@ -336,6 +336,12 @@ class Symbols:
         if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
             self.symbolic.add(var)
 
+    def requires_grad(self, var: Var, required: bool) -> None:
+        """What stands for a variable requires grad as the tensor does by now."""
+        fake = self.fakes.get(var)
+        if fake is not None and fake.requires_grad != required:
+            self.fakes[var] = fake.detach().requires_grad_(required)
+
     def concerns(self, found: Iterable[Var]) -> bool:
         """Whether the sizes or the value of one of these variables hold symbols."""
         return not self.fixed and any(v in self.symbolic or v in self.numbers for v in found)

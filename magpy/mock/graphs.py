@@ -31,8 +31,13 @@ from magpy.capture.trees import Sizes, collect, rebuilt
 
 
 def safe(v: Any) -> bool:
-    """Whether torch.fx can print an argument tree."""
+    """Whether torch.fx can print an argument tree.
+
+    What is printed of a NaN, and of a complex number's zeros, has lost the sign.
+    """
     t = type(v)
+    if t is complex or (t is float and v != v):
+        return False
     if t is Ref or t in LEAF_TYPES or t is range:
         return True
     if t in (tuple, list, torch.Size, Sizes):

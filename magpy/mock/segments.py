@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from magpy.capture import engine
-from magpy.capture.operations import FORMS, scalar_tensor
+from magpy.capture.operations import resizable, scalar_tensor
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -31,7 +31,7 @@ from magpy.capture.steps import (
     part_held,
     slot_held,
 )
-from magpy.capture.trees import collect, leaves
+from magpy.capture.trees import collect, leaves, variables
 from magpy.mock import regions
 from magpy.mock.certain import Certain
 from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe, written
@@ -571,20 +571,18 @@ def _schedule(
     return schedule.runs
 
 
-def _live(runs: list[Any], needed: set[Var]) -> list[set[Var]]:
-    """Which variables are used after each of the runs."""
-    later = set(needed)
-    uses: list[set[Var]] = []
-    for item in reversed(runs):
-        uses.append(set(later))
+def _last_uses(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
+    """The index of the last run that uses a variable, beyond all if something comes after them."""
+    last: dict[Var, int] = {}
+    for i, item in enumerate(runs):
+        found: set[Var] = set()
         if isinstance(item, tuple):
-            for s in item[1]:
-                if isinstance(s, OpStep):
-                    collect((s.args, s.kwargs), later)
+            collect([(s.args, s.kwargs) for s in item[1] if isinstance(s, OpStep)], found)
         elif hasattr(item, "outs"):
-            collect((item.args, item.kwargs), later)
-    uses.reverse()
-    return uses
+            collect((item.args, item.kwargs), found)
+        last.update(dict.fromkeys(found, i))
+    last.update(dict.fromkeys(needed, len(runs)))
+    return last
 
 
 def _views(
@@ -606,13 +604,13 @@ def _views(
     """
     taken = {storages.get(v, 0) for v in inputs}
     changed = set(taken) if inference else set()
-    formed: dict[int, int] = {}
+    last: dict[int, int] = {}
     for i, (step, _) in enumerate(done):
         if step.mutates:
             memories = {storages.get(v, 0) for v in written(step)}
             changed |= memories
-            if getattr(step.func, "__name__", "") in FORMS:
-                formed.update(dict.fromkeys(memories, i))
+            if variables(resizable(step.func, step.args, step.kwargs)):
+                last.update(dict.fromkeys(memories, i))
     groups: dict[int, list[Var]] = {}
     for v in outputs:
         groups.setdefault(storages.get(v, 0), []).append(v)
@@ -632,7 +630,7 @@ def _views(
             bases = [v for v in found if storages.get(v, 0) == memory]
             if not bases:
                 continue
-            if made < formed.get(memory, 0):
+            if made < last.get(memory, 0):
                 return None
             if memory in taken:
                 # Of several views that were made at once autograd allows no change.
@@ -691,7 +689,8 @@ def cut(
     runs = _schedule(steps, storages or {}, hoist.arrays, types, numbers, start, needed)
     modes = start
     plan = Plan(prelude=prelude)
-    for item, live in zip(runs, _live(runs, needed), strict=True):
+    last_uses = _last_uses(runs, needed)
+    for i, item in enumerate(runs):
         if not isinstance(item, tuple):
             if hasattr(item, "outs"):
                 item_modes = modes
@@ -725,7 +724,7 @@ def cut(
                 done.append((s, modes))
         if ops == 0:
             continue
-        outputs = sorted(made & live)
+        outputs = sorted(v for v in made if last_uses.get(v, i) > i)
         views: list[tuple[OpStep, TorchModes]] | None = []
         if types is not None and item[0][0] != "native":
             inference = item[0][0] == "inference"

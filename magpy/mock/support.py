@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-import math
+import struct
 import sys
 import traceback
 import types
@@ -28,11 +28,11 @@ from magpy.errors import hide_frames
 
 
 def same_leaf(a: Any, b: Any) -> bool:
-    """Same type and same value; nan equals nan, 0.0 is not -0.0."""
+    """Same type and same value; nan equals nan of the same bits, 0.0 is not -0.0."""
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
-        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+        return (a == b and a != 0.0) or struct.pack("d", a) == struct.pack("d", b)
     if isinstance(a, complex):
         return same_leaf(a.real, b.real) and same_leaf(a.imag, b.imag)
     if isinstance(a, (tuple, list)):

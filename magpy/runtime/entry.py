@@ -297,8 +297,28 @@ class Runner:
             finally:
                 self.info.compile_seconds += time.perf_counter() - start
         compiled = self.finished(compiled, places)
+        if sizes and self.backend is not eager:
+            compiled = self._as_compiled_for(compiled, inputs[len(places) :])
         self.use(compiled)
         return compiled
+
+    def _as_compiled_for(
+        self, compiled: Callable[..., Any], examples: list[Any]
+    ) -> Callable[..., Any]:
+        """What is called first: inputs that no fake tensor followed may require grad meanwhile.
+
+        They do so in every call or in none.
+        """
+        required = [isinstance(t, torch.Tensor) and t.requires_grad for t in examples]
+
+        def run(*inputs: Any) -> Any:
+            found = [isinstance(t, torch.Tensor) and t.requires_grad for t in inputs]
+            if found != required:
+                return self.by_python()(*inputs)
+            self.use(compiled)
+            return compiled(*inputs)
+
+        return run
 
     def examples(self, inputs: list[Any]) -> list[Any]:
         """The inputs as results of operations, which they may be in another call.

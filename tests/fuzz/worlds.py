@@ -217,6 +217,11 @@ class Picture:
             # A compiler may take any number for a stride that leads nowhere.
             strides = tuple(s for s, n in zip(strides, d.shape, strict=True) if n > 1 and d.numel())
         self._word((d.dtype, tuple(d.shape), strides, d.storage_offset()), path)
+        if d.numel():
+            last = sum((n - 1) * s for n, s in zip(d.shape, d.stride(), strict=True))
+            if (d.storage_offset() + last + 1) * d.element_size() > storage.nbytes():
+                # Torch resizes it before it finds that its memory cannot grow.
+                raise ValueError("a tensor is larger than its memory: what it shows is anything")
         try:
             function = v.grad_fn
             name = function.name() if function is not None else None

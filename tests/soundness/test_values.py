@@ -13,6 +13,7 @@ import functools
 import hashlib
 import inspect
 import io
+import math
 import operator
 import pathlib
 import pickle
@@ -367,3 +368,29 @@ def test_integers_of_thousands_of_digits_are_numbers_as_others():
         stats = magpy.stats(compiled)
         assert stats.captures > 0
         assert not [r for r in stats.reasons if "magpy failed" in r]
+
+
+def test_constants_of_graphs_keep_their_bits():
+    """What Python prints of a NaN, or of a complex number's zeros, has lost the sign."""
+    minus = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000000))[0]
+    zeros = complex(-0.0, -0.0)
+
+    def bits(t):
+        t = torch.view_as_real(t) if t.is_complex() else t
+        return t.view(torch.int32).tolist()
+
+    def kept(t):
+        n = math.sin(minus)
+        return [t + n, torch.full((1,), n), t * zeros, t + complex(minus, -0.0), t - -0.0], n
+
+    def given(t, n):
+        return [t + n, torch.full((1,), n)], n
+
+    calls = [(kept, ()), (given, (minus,)), (given, (math.nan,)), (given, (zeros,))]
+    compiled = {f: magpy.compile(f, backend="eager") for f in (kept, given)}
+    for f, more in calls * 3:
+        want, got = (g(torch.ones(1), *more) for g in (f, compiled[f]))
+        assert [bits(t) for t in got[0]] == [bits(t) for t in want[0]]
+        pack = [struct.pack("<dd", complex(n).real, complex(n).imag) for n in (got[1], want[1])]
+        assert pack[0] == pack[1]
+    assert magpy.stats(compiled[kept]).hits == 2
