@@ -90,3 +90,11 @@ def test_a_list_with_a_tensor_twice_is_written_by_python():
     assert segments._writes_again(step(a, b, a), storages)
     assert segments._writes_again(step(a, view), storages)
     assert not segments._writes_again(step(a, a, mutates=False), storages)
+
+
+def test_variables_are_kept_for_the_last_run_that_uses_them():
+    made = OpStep(torch.sin, (Ref(Var(0)),), {}, [((), Var(1))])
+    host = HostStep(torch.Tensor.item, (Ref(Var(1)),), {}, "leaf", 1.0, [], "")
+    runs = [(("graph", None), [made]), host, (("graph", None), [made])]
+    last = segments._last_uses(runs, {Var(2)})
+    assert last == {Var(0): 2, Var(1): 1, Var(2): len(runs)}

@@ -973,3 +973,33 @@ def test_nested_tensors_among_sizes_that_vary():
             assert torch.equal(f(x, src_key_padding_mask=mask), wanted)
     assert magpy.stats(f).hits >= 3
     assert not any("failed" in r for r in magpy.stats(f).reasons)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_requires_grad_by_then_in_an_entry_for_many_sizes(backend):
+    """A graph behind the change is compiled for what the tensor is there."""
+
+    def made(x):
+        z = torch.ones(3)
+        z.requires_grad_()
+        if (z * x).sum().item() > -1000:
+            x = x + 1
+        return z * 2, x * 2
+
+    def set_back(x):
+        z = torch.ones(3)
+        z.requires_grad_()
+        total = (z * x).sum().item()
+        z.requires_grad = False
+        return z * 2, x * total
+
+    for f, required in ((made, True), (set_back, False)):
+        c = magpy.compile(f, backend=backend)
+        for n in SIZES:
+            x = rows(n)[:, :3] / 10
+            got, want = c(x), f(x)
+            assert [t.requires_grad for t in got] == [t.requires_grad for t in want]
+            assert got[0].requires_grad is required
+            assert all(map(torch.equal, got, want))
+        assert magpy.stats(c).captures == 2
+        assert magpy.stats(c).hits == len(SIZES) - 2
