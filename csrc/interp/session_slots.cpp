@@ -70,13 +70,17 @@ static bool seen_when_called(Session* s, PyObject* f, int depth = 0) {
   return true;
 }
 
-static void refuse_unseen(Session* s, PyTypeObject* t, PyObject* name, PyObject* f) {
-  PyObject* text = PyUnicode_FromFormat("%s.%U is a %s, and nobody sees what it reads when it is called there", t->tp_name, name,
-                                        Py_TYPE(f)->tp_name);
-  PyObject* r = text ? ask(s, "refuse", text) : nullptr;
-  if (text == nullptr) fail(s, "slots");
-  Py_XDECREF(text);
+// Refuses the capture for a reason; steals it, nullptr after an error.
+static void refuse(Session* s, PyObject* reason) {
+  PyObject* r = reason ? ask(s, "refuse", reason) : nullptr;
+  if (reason == nullptr) fail(s, "slots");
+  Py_XDECREF(reason);
   Py_XDECREF(r);
+}
+
+static void refuse_unseen(Session* s, PyTypeObject* t, PyObject* name, PyObject* f) {
+  refuse(s, PyUnicode_FromFormat("%s.%U is a %s, and nobody sees what it reads when it is called there", t->tp_name, name,
+                                 Py_TYPE(f)->tp_name));
 }
 
 // What gives the special method when it is asked for (a property, a partialmethod), which is then called unseen.
@@ -112,12 +116,8 @@ void factory_used(Session* s, PyObject* factory) {
   PyObject* self = bound_self(factory);
   if (self != nullptr && (is_container(self) || (!PyModule_Check(self) && !known_outside(s, self)))) return;
   if (seen_when_called(s, factory)) return;
-  PyObject* text = PyUnicode_FromFormat("a defaultdict's default_factory is a %s, and nobody sees what it reads when the dict calls it",
-                                        Py_TYPE(factory)->tp_name);
-  PyObject* r = text ? ask(s, "refuse", text) : nullptr;
-  if (text == nullptr) fail(s, "slots");
-  Py_XDECREF(text);
-  Py_XDECREF(r);
+  refuse(s, PyUnicode_FromFormat("a defaultdict's default_factory is a %s, and nobody sees what it reads when the dict calls it",
+                                 Py_TYPE(factory)->tp_name));
 }
 
 // C functions whose calls of what they are given are known: they report them, are iterators, or make none.
@@ -152,12 +152,8 @@ static void refuse_given(Session* s, PyObject* f, PyObject* given) {
   const char* name = PyType_Check(f)        ? reinterpret_cast<PyTypeObject*>(f)->tp_name
                      : PyCFunction_Check(f) ? reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name
                                             : Py_TYPE(f)->tp_name;
-  PyObject* text = PyUnicode_FromFormat("%s is given a %s, and nobody sees what that does when it is called there. Use a lambda instead",
-                                        name, Py_TYPE(given)->tp_name);
-  PyObject* r = text ? ask(s, "refuse", text) : nullptr;
-  if (text == nullptr) fail(s, "slots");
-  Py_XDECREF(text);
-  Py_XDECREF(r);
+  refuse(s, PyUnicode_FromFormat("%s is given a %s, and nobody sees what that does when it is called there. Use a lambda instead",
+                                 name, Py_TYPE(given)->tp_name));
 }
 
 // What an object of a class of the program's holds, as a C function finds it that is given the object.
