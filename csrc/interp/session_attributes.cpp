@@ -20,6 +20,22 @@ static bool written(Session* s, PyObject* obj, PyObject* name) {
   return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
 }
 
+// The class that gives an attribute to a class and its objects, or nullptr.
+static PyTypeObject* owner_of(PyTypeObject* t, PyObject* name) {
+  for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (base->tp_dict != nullptr && PyDict_GetItemWithError(base->tp_dict, name) != nullptr) return base;
+  }
+  return nullptr;
+}
+
+// Whether the run has stored what is found there.
+static bool stored_in_class(Session* s, PyTypeObject* t, PyObject* name) {
+  PyTypeObject* owner = owner_of(t, name);
+  return owner != nullptr &&
+         s->seen->count(Triple{reinterpret_cast<uintptr_t>(owner), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0;
+}
+
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
   if (made_class(s, t)) {
     // What it has itself is the run's own; what it does not have is looked for in those that it inherits from.
@@ -242,9 +258,9 @@ bool outside_object(Session* s, PyObject* o) {
   return known_outside(s, o);
 }
 
-// Makes what was found in a class an object from outside, unless the class is the run's own.
+// Makes what was found in a class an object from outside, unless the class is the run's own or the run has stored it there.
 static void reach_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* v) {
-  if (!found_in_made_class(s, t, name)) reach(s, v);
+  if (!found_in_made_class(s, t, name) && !stored_in_class(s, t, name)) reach(s, v);
 }
 
 // Whether it is not the object's own dict that gives the attribute.

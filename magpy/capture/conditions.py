@@ -57,10 +57,12 @@ class Conditions:
         Returns:
             The keys of the arguments that calls of this object have to give.
         """
-        keys = list(dict.fromkeys(map(key, sources)))
+        places: dict[Any, int] = {}
+        for s in sources:
+            places.setdefault(key(s), len(places))
         self.symbols = [s.symbol for s in sources]
-        self._places = [(keys.index(key(s)), s.read, s.dim) for s in sources]
-        return keys
+        self._places = [(places[key(s)], s.read, s.dim) for s in sources]
+        return list(places)
 
     def fill(self, names: list[str], text: str, space: dict[str, Any]) -> None:
         """Sets the condition, a Python expression of the symbols."""

@@ -27,6 +27,8 @@ from magpy.capture.trees import variables
 Function = Callable[..., Any]
 # Longer lists of integers are compared.
 _LONGEST_LIST = 32
+# Each check looks at all symbols that are known by then: later integers are compared.
+_MOST_CHECKS = 64
 
 
 class OfData:
@@ -58,9 +60,12 @@ class OfData:
             What a step calls in the place of `func`.
         """
         self._integers.add(var)
-        if self._symbols is None or not self._symbols.number_of_data(var, value):
+        symbols = self._symbols
+        if symbols is None or len(symbols.checks) >= _MOST_CHECKS:
             return func
-        return self._symbols.checked(func, given, [var])
+        if not symbols.number_of_data(var, value):
+            return func
+        return symbols.checked(func, given, [var])
 
     def relied_on(self, var: Var) -> None:
         """The run relies on what a number is."""

@@ -224,6 +224,13 @@ class Code:
     def _make_copy(self, s: New, parts: list[str]) -> str:
         return f'{self.constant(s.cls)}.copy("K")'
 
+    def _make_array(self, s: New, parts: list[str]) -> str:
+        return f"{self.constant(support.new_array)}({self.constant(s.cls)})"
+
+    def _make_view(self, s: New, parts: list[str]) -> str:
+        form = ", ".join(self.literal(x) for x in s.cls)
+        return f"{self.constant(support.array_view)}({parts[0]}, {form})"
+
     def _make_tuple_subclass(self, s: New, parts: list[str]) -> str:
         return f"tuple.__new__({self.constant(s.cls)}, {self._make_tuple(s, parts)})"
 

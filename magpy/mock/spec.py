@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture import attribution
+from magpy.capture import attribution, memory
 from magpy.capture.leaves import module_of_type
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.errors import Refusal
@@ -173,6 +173,7 @@ class Builder:
         self._var_of = var_of
         self._memo: dict[int, Spec] = {}
         self._pins: list[Any] = []
+        self._places: list[memory.Range | None] = []
 
     def build(self, v: Any) -> Spec:
         """The spec of `v`.
@@ -443,6 +444,7 @@ class Builder:
         elif isinstance(v, (list, set, collections.deque)):
             spec.fill.append(("elements", [self.build(x) for x in base.__iter__(v)]))
         elif isinstance(v, bytearray):
+            self._apart(v)
             spec.fill.append(("bytes", Const(bytes(v))))
         self._state(v, t, spec)
         return spec
@@ -464,7 +466,28 @@ class Builder:
             if shared or self._is_outside(base):
                 raise Refusal("a numpy array is kept that shares memory with one from outside")
             base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
-        return self._remember(v, New("copy", v.copy("K")))
+        if isinstance(v, np.generic):
+            return self._remember(v, New("copy", v.copy("K")))
+        owner = memory.owner_of(v)
+        if owner is not v and type(v) is type(owner) is np.ndarray and not v.dtype.hasobject:
+            start = v.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+            form = v.shape, v.dtype, start, v.strides, v.flags.writeable
+            return self._remember(v, New("view", form, [self.build(owner)]))
+        self._apart(v)
+        copy = v.copy("K")
+        copy.flags.writeable = v.flags.writeable
+        return self._remember(v, New("array", copy))
+
+    def _apart(self, buffer: Any) -> None:
+        """Notes the memory of what is made anew.
+
+        Raises:
+            Refusal: something else is, too, that has it.
+        """
+        place = memory.of_buffer(buffer)
+        if any(memory.meet(place, other) for other in self._places):
+            raise Refusal("arrays or buffers of the call are kept that share memory")
+        self._places.append(place)
 
     def _reduced(self, v: Any, t: type) -> Spec:
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):

@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
@@ -64,6 +65,32 @@ def same_sized(result: Any, expected: list[Any]) -> bool:
     return len(found) == len(expected) and all(
         meta.matches(t) for meta, t in zip(expected, found, strict=True)
     )
+
+
+def new_array(array: Any) -> Any:
+    """A copy of an array, as it lies and as it may be written to."""
+    copy = array.copy("K")
+    copy.flags.writeable = array.flags.writeable
+    return copy
+
+
+def array_view(
+    owner: Any, shape: Any, dtype: Any, start: int, strides: Any, writeable: bool
+) -> Any:
+    """A view of an array that owns its memory.
+
+    Args:
+        owner: the array.
+        shape: of the view.
+        dtype: of the view.
+        start: its first byte, counted from the owner's.
+        strides: in bytes.
+        writeable: whether it may be written to.
+    """
+    whole = owner.T if owner.flags.f_contiguous else owner
+    view = np.ndarray(shape, dtype, whole, start, strides)
+    view.flags.writeable = writeable
+    return view
 
 
 def new_defaultdict(cls: type, factory: Any) -> Any:
