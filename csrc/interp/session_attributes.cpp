@@ -378,7 +378,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach_found(s, t, name, descr);
     return;
   }
-  if (descr != nullptr && is_heap(Py_TYPE(descr))) reach(s, descr);  // a descriptor written in Python has state of its own
+  if (descr != nullptr && is_heap(Py_TYPE(descr))) reach_found(s, t, name, descr);  // a descriptor written in Python has state of its own
   if (name == g_str_class) {
     read_type(s, obj);
     return;
@@ -410,7 +410,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
     if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
   }
-  if (in_dict == nullptr && descr != nullptr && descr == value) reach(s, value);
+  if (in_dict == nullptr && descr != nullptr && descr == value) reach_found(s, t, name, value);
   if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
     emit(s, kAttrC, obj, name, value);
     reach(s, value);

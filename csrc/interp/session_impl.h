@@ -116,8 +116,9 @@ struct PauseGuard {
 inline bool is_leaf(PyObject* v) {
   PyTypeObject* t = Py_TYPE(v);
   return t == &PyLong_Type || t == &PyUnicode_Type || v == Py_None || t == &PyFloat_Type || t == &PyBool_Type ||
-         t == &PyBytes_Type || t == &PyComplex_Type || v == Py_Ellipsis || v == Py_NotImplemented ||
-         t == &PySlice_Type || t == &PyRange_Type || t == &PyCode_Type;
+         t == &PyBytes_Type || t == &PyComplex_Type || v == Py_Ellipsis || v == Py_NotImplemented || t == &PyRange_Type ||
+         t == &PyCode_Type || (t == &PySlice_Type && is_leaf(reinterpret_cast<PySliceObject*>(v)->start) &&
+                               is_leaf(reinterpret_cast<PySliceObject*>(v)->stop) && is_leaf(reinterpret_cast<PySliceObject*>(v)->step));
 }
 
 struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable since 3.0

@@ -65,6 +65,18 @@ void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value) 
 }
 
 // Makes obj an outside object.  Immutable containers are looked through at once: their content cannot change.
+// Whether it holds objects that C code hands on, calls or compares, and that no attribute read by Python need tell of.
+static bool holds_unseen(PyObject* v) {
+  if (PyWeakref_CheckRef(v) || PySlice_Check(v)) return true;
+  PyTypeObject* t = Py_TYPE(v);
+  if (PyModule_Check(v) || PyType_Check(v) || PyFunction_Check(v) || is_container(v)) return false;
+  const char* name = c_base(t)->tp_name;
+  for (const char* known : {"operator.methodcaller", "operator.itemgetter", "datetime.datetime", "datetime.time", "re.Match",
+                            "types.GenericAlias", "types.UnionType"})
+    if (strcmp(name, known) == 0) return true;
+  return false;
+}
+
 void reach(Session* s, PyObject* v, int depth) {
   if (v == nullptr || is_leaf(v)) return;
   if (!s->outside->emplace(v, true).second) return;
@@ -90,6 +102,9 @@ void reach(Session* s, PyObject* v, int depth) {
     }
     Py_XDECREF(it);
     PyErr_Clear();
+  } else if (holds_unseen(v)) {
+    PyObject* r = ask(s, "held", v);
+    Py_XDECREF(r);
   }
 }
 

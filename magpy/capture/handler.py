@@ -18,6 +18,7 @@ import operator
 import sys
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -186,6 +187,16 @@ class Handler:
                 self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
             self.opaque.append((obj, before))
             self.sites.setdefault(id(obj), where_text())
+
+    def held(self, obj: Any) -> None:
+        """An object of C from outside is reached whose content C code may hand on, call or compare.
+
+        What a weak reference leads to is asked for where the program calls it.
+        """
+        for x in opaque.held(obj):
+            self.session.reach(x)
+            if not isinstance(obj, weakref.ref):
+                self.session.touch(x)
 
     def _array(self, array: Any) -> None:
         """An outside array, or one of a subclass, is looked into."""

@@ -8,6 +8,7 @@ Made and asked by the recorder; the handlers ask it too.
 
 from __future__ import annotations
 
+import bisect
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import torch
 
 from magpy import _tensor
+from magpy.capture import memory
 from magpy.capture.looks import unheard
-from magpy.capture.operations import OF_MEMORY, OF_TENSOR
+from magpy.capture.operations import OF_MEMORY, OF_PARTS, OF_TENSOR
 from magpy.capture.steps import Nested, Record, Var, Wrapped
 from magpy.capture.symbols import Dims, Symbols
 from magpy.capture.transforms import wrapped
@@ -46,6 +48,8 @@ class Identity:
         self._memories = 0
         self._in_memory: dict[int, list[Var]] = {}
         self._merged: dict[int, int] = {}
+        # Where the memories of inputs are, in order, each with one of them; none meets another.
+        self._ranges: list[tuple[int, int, Var]] = []
         #: What each input was before the run changed it, by identity.
         self.metas: dict[int, Any] = {}
 
@@ -106,13 +110,16 @@ class Identity:
         """
         storages = self._record.storages
         found = [self.known(tensor), self.known(source)]
-        numbers = {storages[v] for v in found if v in storages}
         address = _storage(source)
         if address in self._memory:
             self._memory[address][1].append(weakref.ref(tensor))
+        self._merge({storages[v] for v in found if v in storages})
+
+    def _merge(self, numbers: set[int]) -> None:
+        """Two memories are one."""
         if len(numbers) < 2:
             return
-        members = self._in_memory
+        storages, members = self._record.storages, self._in_memory
         # Memory 0 is that of all of which it is not known.
         gone, kept = sorted(numbers, key=lambda n: (n == 0, len(members.get(n, ()))))
         for var in members.pop(gone, []):
@@ -120,6 +127,24 @@ class Identity:
                 storages[var] = kept
                 members.setdefault(kept, []).append(var)
         self._merged[gone] = kept
+
+    def _overlap(self, var: Var, tensor: Any) -> None:
+        """Merges the memory of an input with those of others that have a byte of it.
+
+        Several storages may show one memory (`torch.from_numpy` of one array, twice).
+        """
+        place = memory.of_tensor(tensor)
+        if place is None or place[0] >= place[1]:
+            return
+        start, end = place
+        ranges, storages = self._ranges, self._record.storages
+        first = bisect.bisect_right(ranges, start, key=lambda r: r[1])
+        last = first
+        while last < len(ranges) and ranges[last][0] < end:
+            start, end = min(start, ranges[last][0]), max(end, ranges[last][1])
+            self._merge({storages[ranges[last][2]], storages[var]})
+            last += 1
+        ranges[first:last] = [(start, end, var)]
 
     def _remember(self, tensor: Any, var: Var) -> None:
         key = id(tensor)
@@ -154,6 +179,7 @@ class Identity:
             )
         var = self.new(tensor)
         self._record.inputs[var] = tensor
+        self._overlap(var, tensor)
         # The guard is on what the tensor was before the run changed it.
         dims = Dims()
         if self._symbols is not None and not self._symbols.fixed:
@@ -165,6 +191,8 @@ class Identity:
 
     def unguarded(self, args: tuple[Any, ...], name: str) -> bool:
         """Whether a read of metadata depends on what no guard on a tensor covers."""
+        if name in OF_PARTS:
+            return True
         if name not in OF_MEMORY and name not in OF_TENSOR:
             return False
         record = self._record

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
+from magpy.capture.steps import LEAF_TYPES
 
 # Types whose objects have no state that changes, or only state that is read through attributes.
 # What comes from torch has its own rules.
@@ -100,6 +101,11 @@ _FOLLOWED_OF_LIBRARIES = (
     *(torch.Tensor, torch.Generator, np.ndarray, np.generic),
     *(np.random.Generator, np.random.RandomState, np.random.BitGenerator),
 )
+# What no guard but that on the object which holds it is needed for.
+_PLAIN = (
+    *(type, types.ModuleType, types.FunctionType, types.CodeType, types.BuiltinFunctionType),
+    *(types.WrapperDescriptorType, types.MethodDescriptorType, datetime.timezone),
+)
 # A lock is taken and given back within a call.
 _LOCKS = ("lock", "RLock")
 
@@ -132,6 +138,30 @@ def settled(t: type) -> bool:
     if base.__module__ == "_thread" or issubclass(base, types.SimpleNamespace):
         return False
     return not issubclass(base, _FOLLOWED_OF_LIBRARIES)
+
+
+def held(obj: Any) -> list[Any]:
+    """What an object of C whose own state never changes holds, as it is looked into from C.
+
+    Neither plain values, classes, functions nor modules are told.
+    """
+    found: list[Any] = []
+    todo = [obj]
+    while todo:
+        v = todo.pop()
+        inner = gc.get_referents(v)
+        if isinstance(v, (datetime.datetime, datetime.time)):
+            inner.append(v.tzinfo)
+        elif isinstance(v, weakref.ref):
+            inner = [weakref.ref.__call__(v)]
+        for x in inner:
+            if x is v or isinstance(x, _PLAIN) or type(x) in LEAF_TYPES:
+                continue
+            if type(x) in (tuple, slice, frozenset) or (type(x) is dict and not x):
+                todo.append(x)
+            else:
+                found.append(x)
+    return found
 
 
 def picture(obj: Any) -> Any:

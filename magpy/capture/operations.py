@@ -46,6 +46,8 @@ OF_MEMORY = _names("storage_offset _version is_shared is_pinned is_set_to _is_vi
 OF_TENSOR = _names(
     "output_nr grad_fn retains_grad name _backward_hooks _post_accumulate_grad_hooks __dir__"
 )
+# What no guard and no size of a dense tensor tells.
+OF_PARTS = _names("sparse_dim dense_dim qscheme")
 # These change torch's modes, which are noted at every operation instead.
 MODE_SETTERS = _names(
     """
@@ -81,6 +83,13 @@ RANK_FOLLOWS = _names(
     """
     squeeze squeeze_ squeeze_copy cov corrcoef bincount norm matrix_norm matrix_rank pinv trapezoid
     trapz
+    """
+)
+# What a sparse tensor consists of: how many elements that has is data.
+SPARSE_PARTS = _names(
+    """
+    coalesce _coalesce _values _indices values indices crow_indices col_indices ccol_indices
+    row_indices sparse_compressed_tensor sparse_coo_tensor
     """
 )
 # The types of the operators of `torch.ops`.

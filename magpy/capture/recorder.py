@@ -40,6 +40,7 @@ from magpy.capture.operations import (
     OPERATORS,
     RANK_FOLLOWS,
     SHAPE_READS,
+    SPARSE_PARTS,
     SPLITS,
     STATIC_RESULT,
     STATISTICS_OF,
@@ -570,6 +571,7 @@ class Recorder(Values, TorchFunctionMode):
         self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
         self._by_whole = frozenset()
         by_data = bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
+        by_data = by_data or name in SPARSE_PARTS
         reshapes = self._form_follows(func, (args, kwargs), by_data)
         mutates = bool(flags & _MUTATES or self._writes)
         if mutates:

@@ -179,3 +179,55 @@ def test_an_array_is_the_memory_of_the_very_tensor(line, backend):
             seen.append((x, result))
         assert_same(seen[1], seen[0])
     assert magpy.stats(compiled).hits
+
+
+MADE = """
+np.arange(6.0)
+np.asfortranarray(np.arange(6.0).reshape(2, 3))
+locked(np.arange(6.0))
+np.array([1, "a", None, 3, 4, 5], dtype=object)
+np.arange(6).reshape(3, 2)
+np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])
+np.frombuffer(bytearray(range(24)), dtype=np.float32)
+np.matrix([[1.0, 2.0], [3.0, 4.0]])
+np.arange(6.0).reshape(2, 3).T.copy("K")
+"""
+KEPT = """
+(a, a[1:])
+a[1:]
+(a[::-1], a)
+(a.T, a)
+(a[:2], a[1:])
+(np.broadcast_to(a[:1], (2,) + a[:1].shape), a)
+(a, a)
+(a.view(), a)
+keep(a, a[1:])
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kept", KEPT.strip().splitlines())
+def test_arrays_of_the_call_that_share_memory_are_made_again_as_such(kept):
+    for made in MADE.strip().splitlines():
+        seen = []
+        for wrap in (lambda f: f, lambda f: magpy.compile(f, backend="eager")):
+            names = {"np": np, "torch": torch, "stored": {}}
+            exec(
+                "def locked(a):\n    a.flags.writeable = False\n    return a\n"
+                "def keep(a, b):\n    stored['a'] = a\n    stored['b'] = b\n    return b\n"
+                f"def f(t):\n    a = {made}\n    return t + 1, {kept}\n",
+                names,
+            )
+            f = wrap(names["f"])
+            found = []
+            for _ in range(4):
+                r = f(torch.ones(2))[1]
+                held = [*(r if isinstance(r, tuple) else (r,)), *names["stored"].values()]
+                shared = [[np.shares_memory(x, y) for x in held] for y in held]
+                flags = [(x.flags.writeable, x.strides, x.shape, type(x)) for x in held]
+                for x in held:
+                    if x.flags.writeable:
+                        x[..., 0] = x[..., -1]
+                found.append((shared, flags, [x.copy() for x in held]))
+            seen.append(found)
+        assert_same(seen[1], seen[0], made)
