@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 ABSENT = _interp.ABSENT
 
 
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
 def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`vars(obj)`: the instance dict is read."""
     if args:
@@ -50,7 +53,18 @@ def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
                 h.proxied(d)
         elif isinstance(d, dict) and h.session.is_outside(d):
             h.session.compare(d)
+        if f is dir:
+            _names_are_read(h, args[0])
     return ABSENT
+
+
+def _names_are_read(h: Handler, obj: Any) -> None:
+    """`dir` finds the names in classes, too."""
+    cls = obj if isinstance(obj, type) else type(obj)
+    for c in cls.__mro__:
+        if c.__flags__ & _HEAP_TYPE and not h.session.made(c):
+            again(h, opaque.names_in, (c,))
+            return
 
 
 def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -59,6 +73,8 @@ def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     target = args[0] if target is None and args else target
     if isinstance(target, CONTAINERS):
         h.session.touch(target)
+    if f.__name__ == "__dir__" and target is not None:
+        _names_are_read(h, target)
     if target is None or isinstance(target, type) or not h.session.is_outside(target):
         return ABSENT
     d = getattr(target, "__dict__", None)

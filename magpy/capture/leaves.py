@@ -100,10 +100,19 @@ _COMPUTE_MODULES = _names(
     _collections _collections_abc _sre re _struct struct _json _string string _abc abc _weakref
     weakref typing _typing types enum _bisect _heapq numbers fractions copy copyreg _copyreg
     inspect _ast ast _opcode marshal zlib _hashlib hashlib _blake2 _sha1 _sha2 _sha256 _sha512
-    _sha3 _md5 binascii unicodedata errno _stat _codecs codecs _csv dataclasses contextlib array
+    _sha3 _md5 binascii unicodedata errno _stat _codecs codecs dataclasses contextlib array
     _datetime datetime uuid _statistics _queue opt_einsum einops
     """
 )
+# Of what is written in C there: what keeps something of its own, or reads and writes files.
+_NOT_COMPUTING = _names(
+    """
+    register unregister register_error lookup_error tofile fromfile dump from_file set_result
+    set_exception add_done_callback then done value wait
+    """
+)
+# What torch's functions, and those of pybind11, are bound to.
+_NO_OWNERS = ("_VariableFunctionsClass", "PyCapsule", "pybind11_")
 # C functions that read the world outside the program's objects and change nothing.
 _READS = {
     "sys": _names(
@@ -469,6 +478,8 @@ def classify(f: Any) -> Leaf:
     if effect_of(f) is not Effect.UNKNOWN:
         return Leaf.HANDLER
     name = getattr(f, "__name__", "")
+    if name in _NOT_COMPUTING and _keeps_or_reads(f):
+        return Leaf.HANDLER
     if name in ("__instancecheck__", "__subclasscheck__") and isinstance(f, _DESCRIPTORS):
         return Leaf.PURE
     if isinstance(f, _DESCRIPTORS):
@@ -488,6 +499,16 @@ def classify(f: Any) -> Leaf:
         watched = isinstance(type(f).__call__, (types.FunctionType, _interp.ModuleCall))
         return Leaf.FRAME if watched else _classify_call(f, module, root)
     return Leaf.HANDLER
+
+
+def _keeps_or_reads(f: Any) -> bool:
+    """Whether a function with a name of `_NOT_COMPUTING` is one that is meant there."""
+    owner = _owner_of(f)
+    bound = owner is not None and not owner.__name__.startswith(_NO_OWNERS)
+    if owner is not None and bound:
+        return any(c.__name__ in ("ndarray", "Future", "StorageBase") for c in owner.__mro__)
+    root = (getattr(f, "__module__", None) or "").partition(".")[0]
+    return root in ("", "_codecs", "codecs", "numpy", "torch", "builtins")
 
 
 def _classify_method(f: Any, name: str) -> Leaf | None:

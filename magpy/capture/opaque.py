@@ -164,6 +164,13 @@ def held(obj: Any) -> list[Any]:
     return found
 
 
+def names_in(cls: type) -> tuple[tuple[str, ...], ...]:
+    """The names in a class and in all that it derives from, as `dir` finds them."""
+    return tuple(
+        tuple(type.__dict__["__dict__"].__get__(c)) for c in type.__dict__["__mro__"].__get__(cls)
+    )
+
+
 def picture(obj: Any) -> Any:
     """The state of an object in a form for `same`, or None if its type does not tell it.
 
