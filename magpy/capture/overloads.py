@@ -8,6 +8,7 @@ Source: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torc
 
 from __future__ import annotations
 
+import warnings
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -67,10 +68,20 @@ def not_taken(func: Any, types: Any) -> TypeError:
     )
 
 
+def _nothing() -> None:
+    pass
+
+
 def _name(func: Any) -> str:
     """What torch's bindings call a function of theirs."""
     if not isinstance(func, BuiltinFunctionType):
-        return str(torch.overrides.resolve_name(func))
+        mutated = warnings._filters_mutated  # type: ignore[attr-defined]
+        # It sets filters for a while: warnings that were shown once would be shown again.
+        warnings._filters_mutated = _nothing  # type: ignore[attr-defined]
+        try:
+            return str(torch.overrides.resolve_name(func))
+        finally:
+            warnings._filters_mutated = mutated  # type: ignore[attr-defined]
     owner = func.__self__
     module = owner.__name__.rpartition(".")[2].strip("_") if isinstance(owner, ModuleType) else ""
     return f"torch.{module}.{func.__name__}" if module else f"torch.{func.__name__}"
