@@ -55,7 +55,9 @@ Gradient gradient_of(const c10::TensorImpl* impl) {
     has_function |= view->get_backward_view().base_.requires_grad() && impl->version_counter().enabled() &&
                     view->get_attr_version() != impl->version_counter().current_version();
   }
-  return {requires_grad, !has_function, requires_grad ? view_kind(view) : (uint8_t)0};
+  // One that does not require grad yet may do so once it is changed, if how it was made does not forbid that.
+  const bool plain = !view->has_bw_view() || view->get_creation_meta() == torch::autograd::CreationMeta::DEFAULT;
+  return {requires_grad, !has_function, requires_grad || !plain ? view_kind(view) : (uint8_t)0};
 }
 
 bool has_forward_gradient(const c10::TensorImpl* impl) {

@@ -12,6 +12,8 @@ import collections
 import contextlib
 import copyreg
 import gc
+import logging
+import os
 import sys
 import types
 import warnings
@@ -210,15 +212,17 @@ def _callers(
         wanted = 1
     frame: types.FrameType | None = sys._getframe(1)
     sites: list[tuple[str, int, str, dict[str, Any]]] = []
-    while frame is not None and len(sites) < wanted:
+    counted = 0  # logging passes its own frames over
+    while frame is not None and counted < wanted:
         if _interp.is_caller(frame):
             break
         name = frame.f_globals.get("__name__", "")
         if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
             code = frame.f_code
             sites.append((code.co_filename, frame.f_lineno, code.co_name, frame.f_globals))
+            counted += os.path.normcase(code.co_filename) != logging._srcfile
         frame = frame.f_back
-    if len(sites) < wanted and wanted > 1:
+    if counted < wanted and wanted > 1:
         raise Refusal("it reports a frame outside of the compiled call")
     return sites[::-1]
 

@@ -1016,3 +1016,25 @@ def test_warnings_of_a_backend_are_not_the_programs():
         filters = warnings.filters
     assert magpy.stats(strict).hits == 2
     assert ("error", None, Warning, None, 0) in filters
+
+
+@pytest.mark.parametrize("made", ["outside", "inside"])
+def test_adapters_of_loggers_tell_the_programs_line(made):
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(logging.Formatter("%(filename)s:%(lineno)d:%(funcName)s:%(message)s"))
+    logger = logging.Logger("adapted")
+    logger.addHandler(handler)
+    adapter = logging.LoggerAdapter(logger, {"z": 1})
+
+    def told(x):
+        (adapter if made == "outside" else logging.LoggerAdapter(logger, {"z": 2})).error("ad")
+        return x * 2
+
+    c = magpy.compile(told, backend="eager")
+    for f in (told, c, c, c):
+        f(torch.ones(1))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 4
+    assert len(set(lines)) == 1
+    assert magpy.stats(c).hits or made == "inside"

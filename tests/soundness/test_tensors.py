@@ -559,3 +559,44 @@ def test_what_no_class_takes_raises_as_in_eager(operation):
     f = magpy.compile(operation, backend="eager")
     wanted = told(operation)
     assert [told(f), told(f)] == [wanted, wanted]
+
+
+def test_how_a_view_without_gradients_was_made_decides_what_may_be_done_to_it():
+    w = torch.nn.Parameter(torch.ones(4))
+    base = torch.arange(12.0)
+    with torch.no_grad():
+        forbidden = base[:4]
+
+    def given():
+        rows = torch.arange(8.0).view(2, 4)
+        return [rows[0], forbidden, rows.clone()[0], rows.unbind(0)[0], torch.ones(4), forbidden[:]]
+
+    def run(wrap):
+        calls = []
+
+        def tried(x):
+            try:
+                torch.rand(1)
+                x.mul_(w)
+                return "fine"
+            except RuntimeError:
+                return "caught"
+
+        def counted(x):
+            calls.append(1)
+            x.mul_(w)
+
+        fs = wrap(tried), wrap(counted)
+        found = [(attempt_text(f, x), len(calls)) for f in fs for _ in range(2) for x in given()]
+        return found, fs
+
+    def attempt_text(f, x):
+        try:
+            return f(x)
+        except RuntimeError as e:
+            return str(e)
+
+    want, _ = run(lambda f: f)
+    got, compiled = run(lambda f: magpy.compile(f, backend="eager"))
+    assert got == want
+    assert all(magpy.stats(c).hits >= 6 for c in compiled)
