@@ -530,6 +530,29 @@ def test_reference_counts_of_what_the_caller_holds_are_those_of_eager_afterwards
     assert served(f) == 2
 
 
+def test_a_leaf_remembers_its_form_as_long_as_a_graph_of_what_was_read_lives():
+    """A list that the call appends to lives on with the entry, and with it the leaf's old graph."""
+
+    def outcome(wrap):
+        leaf = torch.tensor([0.5], requires_grad=True)
+        names = {"leaf": leaf, "kept": []}
+        exec(
+            "def f(p):\n    kept.append(1 + p)\n    p.data = p.detach().sum()\n    return p\n",
+            names,
+        )
+        f = wrap(names["f"])
+        result = f(leaf)
+        names["kept"] = None
+        try:
+            result.sum().backward()
+        except RuntimeError as e:
+            return f, str(e)
+        return f, leaf.grad
+
+    assert torch.equal(outcome(lambda f: f)[1], torch.tensor(1.0))
+    assert "invalid gradient" in outcome(compiled)[1]
+
+
 def test_objects_from_outside_that_were_read_may_die_later():
     class Thing:
         k = 2
