@@ -537,7 +537,9 @@ def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> Non
     inputs = record.inputs
     symbols = record.symbols or Symbols({})
     for v in record.mutated:
-        if not symbols.dense(v, inputs[v]):
+        # What they keep for a backward pass is the input that they then write to.
+        kept = inputs[v].requires_grad and not is_leaf_tensor(inputs[v])
+        if kept or not symbols.dense(v, inputs[v]):
             for segment in plan.segments:
                 segment.native |= v in segment.inputs
     holders = collections.Counter(record.storages.values())

@@ -683,3 +683,26 @@ def test_a_tensor_that_is_written_twice_at_once():
             assert c(*one).tolist() == f(*two).tolist()
             assert [t.tolist() for t in one] == [t.tolist() for t in two]
         assert magpy.stats(c).hits == 2
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, w: x.mul_(w),
+        lambda x, w: x.mul_(w) * 1,
+        lambda x, w: x[1:].mul_(w[1:]),
+        lambda x, w: x.div_(w),
+        lambda x, w: torch.mul(x, x, out=None) + x.pow_(w),
+    ],
+)
+def test_an_argument_that_is_changed_can_be_differentiated(f):
+    c = magpy.compile(f, backend="aot_eager")
+    for i in range(4):
+        grads = []
+        for g in (f, c):
+            w = torch.full((3,), 2.0, requires_grad=True)
+            x = torch.arange(1.0, 4.0) + i
+            g(x, w).sum().backward()
+            grads.append((w.grad, x.detach()))
+        assert_same(grads[1], grads[0])
+    assert magpy.stats(c).hits == 3
