@@ -181,6 +181,7 @@ class Recorder(Values, TorchFunctionMode):
             raise
         finally:
             self._reach = None  # it holds functions of autograd
+            self._targets = []  # and these tensors, which die as in eager
             _interp.resume()
 
     def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
