@@ -416,6 +416,8 @@ class Recorder(Values, TorchFunctionMode):
         if name in _CALL_PYTHON:
             # An entry might do it for nothing, where its result turns out to be another.
             raise refuse(f"Tensor.{name} calls a function for every element")
+        if name == "from_file":
+            raise refuse("torch.from_file reads a file, and may write to it")
         if self._loose and name in RANK_FOLLOWS:
             self._pin_shapes(args)
         self._on_host = self._given_array = False

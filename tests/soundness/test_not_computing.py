@@ -74,3 +74,20 @@ def test_a_future_is_asked_in_every_call():
     assert [c(torch.ones(1)).item() for _ in range(2)] == [0, 0]
     future.set_result(1)
     assert c(torch.ones(1)).item() == 1
+
+
+def test_a_file_that_is_a_tensor_is_written_once_in_every_call(tmp_path):
+    def f(path):
+        t = torch.from_file(path, shared=True, size=4, dtype=torch.uint8)
+        t.add_(1)
+        return t.tolist()
+
+    c = magpy.compile(f, backend="eager")
+    for i in range(4):
+        seen = []
+        for g in (f, c):
+            path = tmp_path / type(g).__name__
+            if not i:
+                path.write_bytes(bytes(4))
+            seen.append((g(str(path)), path.read_bytes()))
+        assert seen[0] == seen[1] == ([i + 1] * 4, bytes([i + 1] * 4))
