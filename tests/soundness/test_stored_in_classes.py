@@ -46,3 +46,34 @@ def test_each_call_stores_an_object_of_its_own(line):
     want, _ = run(lambda f: f)
     got, _ = run(lambda f: magpy.compile(f, backend="eager"))
     assert got == want
+
+
+@pytest.mark.parametrize("read", ["H.rate", "h.rate", "getattr(H, 'rate')", "type(h).rate"])
+def test_what_hides_it_later_is_seen(read):
+    """Between calls a class, or the object, gets one of its own."""
+
+    def run(wrap):
+        class B:
+            pass
+
+        class H(B):
+            pass
+
+        h = H()
+        names = {"B": B, "H": H, "h": h}
+        body = f"p = [1]\n    B.rate = p\n    x = {read}\n    return t * len(x), x is p"
+        exec(f"def f(t):\n    {body}", names)
+        f = wrap(names["f"])
+        found = []
+        for i in range(8):
+            if i == 2:
+                H.rate = [1, 2]
+            elif i == 4:
+                del H.rate
+            elif i == 6:
+                h.rate = [1, 2, 3]
+            product, own = f(torch.ones(1))
+            found.append((product.item(), own))
+        return found
+
+    assert run(lambda f: magpy.compile(f, backend="eager")) == run(lambda f: f)
