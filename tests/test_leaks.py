@@ -274,14 +274,34 @@ def _raises(x):
     raise ValueError(str(y.shape))
 
 
+LEAF = torch.ones(2, requires_grad=True)
+
+
+def _cannot_be_an_entry(x):
+    x.sum().backward()
+    return x.detach() + 1 if LEAF.grad.sum() > 0 else x.detach()
+
+
+def _cannot_be_an_entry_and_raises(x):
+    raise ValueError(str(_cannot_be_an_entry(x)))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "program", [_changes_an_array, _calls_what_is_refused, _looks_at_a_frame, _raises]
+    "program",
+    [
+        _changes_an_array,
+        _calls_what_is_refused,
+        _looks_at_a_frame,
+        _raises,
+        _cannot_be_an_entry,
+        _cannot_be_an_entry_and_raises,
+    ],
 )
 def test_a_refused_call_keeps_nothing_until_the_collector_comes(program):
     def called():
         compiled = magpy.compile(program, backend="eager")
-        x = torch.ones(2, requires_grad=True)
+        x = LEAF * 1
         alive = [weakref.ref(x)]
         try:
             result = compiled(x)

@@ -210,6 +210,7 @@ class Manager:
                 )
             wait = self._compile_now(capture, new, info)
         except Refusal as r:
+            r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
             if entries.compiler_turns() != turns:
                 self._note(f"{r} (while a compiler ran on another thread)")
                 return
