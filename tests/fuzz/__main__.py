@@ -157,6 +157,20 @@ def repeats(program, seed):
     return first is True
 
 
+def needs_deaths(program, seed, wrap=None):
+    """Whether what `program()` gives is as eager where nothing dies that was seen from outside.
+
+    docs/semantics.md assumes that nobody can tell how long an entry keeps what it compares with.
+    """
+
+    def work():
+        warnings.simplefilter("ignore")
+        yield worlds.run(program(), seed, wrap, immortal=True).finding is None
+
+    first, *_ = _apart(work, _TIMEOUT // 4)
+    return first is True
+
+
 def similar(finding):
     """What stays the same when a failing program is shortened."""
     if finding is None:
@@ -248,6 +262,10 @@ class Batch:
         differs = finding is not None and finding.kind == "differs"
         if differs and not repeats(lambda: grammar.program(seed), seed):
             report.finding, report.varies = None, True
+        elif differs and needs_deaths(lambda: grammar.program(seed), seed):
+            print(f"  seed {seed}: needs what dies to be dead: {finding.text:.160}", flush=True)
+            report.finding = None
+            self.dropped["needs deaths"] += 1
         if report.varies:
             self.dropped["not deterministic"] += 1
         self.programs += 1

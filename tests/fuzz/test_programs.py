@@ -128,6 +128,31 @@ def test_worlds_that_differ_are_found():
     assert finding.step == 1
 
 
+KEEPING = """
+import torch
+leaf = torch.tensor([0.5], requires_grad=True)
+kept = []
+def f(p):
+    kept.append(1 + p)
+    p.data = p.detach().sum()
+    return p
+target = f
+def steps(f):
+    global kept
+    r = f(leaf)
+    yield r
+    kept = None
+    backward(r)
+    yield r
+"""
+
+
+def test_what_only_shows_because_an_entry_keeps_something_is_told_apart():
+    assert worlds.run(KEEPING).finding.kind == "differs"
+    assert fuzz.needs_deaths(lambda: KEEPING, 0)
+    assert not fuzz.needs_deaths(lambda: FORGETFUL, 0, Forgetful)
+
+
 def test_a_failing_program_is_shortened():
     def fails(source):
         try:

@@ -152,13 +152,13 @@ class Picture:
     A path is a chain of (path, step), made into text only for a difference.
     """
 
-    def __init__(self, value):
+    def __init__(self, value, keep=None):
         self.words = []
         self.paths = []
         self._seen = {}
         self._storages = {}
         self._handles = {}
-        self._keep = []  # no address may be used again
+        self._keep = [] if keep is None else keep  # no address may be used again
         with torch._C.DisableTorchFunctionSubclass():
             self._add(value, None)
         del self._seen, self._storages, self._handles, self._keep
@@ -546,9 +546,10 @@ def _shown_in(stdout):
 class World:
     """One run of a program."""
 
-    def __init__(self, code, wrap, seed):
+    def __init__(self, code, wrap, seed, keep=None):
         self.stdout = io.StringIO()
         self.kept = []
+        self._keep = keep
         # `also` compiles a function of the program as its target is compiled.
         self.namespace = {"__name__": "fuzz_world", **_HELPERS, "also": wrap}
         torch.default_generator.manual_seed(seed)
@@ -618,7 +619,8 @@ class World:
                     torch.is_autocast_enabled("cpu"),
                     torch.get_default_dtype(),
                 ),
-            }
+            },
+            self._keep,
         )
 
 
@@ -671,12 +673,13 @@ backend = "eager"
 _FAILURES = {True: ("magpy failed", "the backend"), False: ("magpy failed",)}
 
 
-def run(source, seed=0, wrap=None, limit=64):
+def run(source, seed=0, wrap=None, limit=64, immortal=False):
     """Runs a program in both worlds, one after the other.
 
     Args:
         wrap: what makes the compiled target; `magpy.compile` with `backend` if None.
         limit: steps after which the program is left.
+        immortal: whether all that can be seen before and after a step lives on in both worlds.
     """
     report = Report()
     code = compiled_source(source)
@@ -687,12 +690,16 @@ def run(source, seed=0, wrap=None, limit=64):
         return made[-1]
 
     with _modes_restored():
-        eager = World(code, lambda f: f, seed)
+        eager = World(code, lambda f: f, seed, [] if immortal else None)
+        if immortal:
+            eager.seen()
         wanted = []
         while len(wanted) < limit and eager.step():
             wanted.append(eager.seen())
     with _modes_restored():
-        other = World(code, wrap or compile_target, seed)
+        other = World(code, wrap or compile_target, seed, [] if immortal else None)
+        if immortal:
+            other.seen()
         while report.steps < limit:
             more = other.step()
             if more != (report.steps < len(wanted)):
