@@ -39,7 +39,7 @@ class Guard:
             ("func", o, code, defaults, kwdefaults)
             ("method", func_dst, self_dst, o)
             ("tensor", o, TensorMeta)   ("gradient", dst, o)
-            ("overlap", (o, ...), ((i, j), ...), m)   which of the first m overlap with which others
+            ("overlap", (o, ...), ((i, j, how), ...), m)   how the first m overlap with others
             ("py", function, (o, ...))
 
         anchors: lists of records about long-lived objects, checked before `checks`; `mode` is

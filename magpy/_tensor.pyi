@@ -78,7 +78,9 @@ class Observer:
 def apart(tensors: list[torch.Tensor], m: int, /) -> bool:
     """Whether none of the first m tensors overlaps in memory with another of the list."""
 
-def overlaps(a: torch.Tensor, b: torch.Tensor, /) -> bool: ...
+def overlaps(a: torch.Tensor, b: torch.Tensor, /) -> int:
+    """0 where their ranges of memory do not intersect, 2 where they start together, else 1."""
+
 def tensor_version(tensor: torch.Tensor, /) -> int: ...
 def storage_id(tensor: torch.Tensor, /) -> int: ...
 def gradient(tensor: torch.Tensor, /) -> torch.Tensor | None:

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "tensor_api.h"
+
 #include "anchors.h"
 
 namespace magpy {
@@ -32,7 +34,7 @@ struct Op {
   PyObject *x = nullptr, *y = nullptr, *z = nullptr;
   std::vector<int> operands;
   std::vector<PyObject*> objects;  // `distinct`: sorted by address
-  std::vector<bool> pairs;         // `overlap`: upper triangle, row by row; empty when none overlaps
+  std::vector<Overlap> pairs;      // `overlap`: upper triangle, row by row; empty when none overlaps
   PyObject* source = nullptr;
 };
 

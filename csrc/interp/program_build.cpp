@@ -132,17 +132,21 @@ int Builder::fill_overlap(Op& op, PyObject* pairs) {
   size_t n = op.operands.size();
   PyObject* fast = PySequence_Fast(pairs, "overlap: pairs must be a sequence");
   if (!fast) return -1;
-  if (PySequence_Fast_GET_SIZE(fast)) op.pairs.assign(n * n, false);
+  if (PySequence_Fast_GET_SIZE(fast)) op.pairs.assign(n * n, Overlap::kNone);
   int status = 0;
   for (Py_ssize_t k = 0; status == 0 && k < PySequence_Fast_GET_SIZE(fast); k++) {
     Py_ssize_t i, j;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, k), "nn:overlap", &i, &j)) {
+    int how;
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, k), "nni:overlap", &i, &j, &how)) {
       status = -1;
     } else if (i < 0 || j < 0 || (size_t)i >= n || (size_t)j >= n || i == j) {
       PyErr_SetString(PyExc_ValueError, "overlap: no such pair");
       status = -1;
+    } else if (how != (int)Overlap::kSome && how != (int)Overlap::kFromStart) {
+      PyErr_SetString(PyExc_ValueError, "overlap: 1 or 2 is needed");
+      status = -1;
     } else {
-      op.pairs[std::min(i, j) * n + std::max(i, j)] = true;
+      op.pairs[std::min(i, j) * n + std::max(i, j)] = (Overlap)how;
     }
   }
   Py_DECREF(fast);

@@ -9,8 +9,12 @@
 
 namespace magpy {
 
-constexpr int kTensorApiVersion = 4;
+constexpr int kTensorApiVersion = 5;
 constexpr const char* kTensorApiName = "magpy._tensor._api";
+
+// How the ranges of memory of two tensors intersect.  Where they start together, operations take the tensors for one; where they do
+// not, some raise (at::assert_no_partial_overlap).
+enum class Overlap : char { kNone, kSome, kFromStart };
 
 // None of these raises.  Objects are borrowed.
 struct TensorApi {
@@ -26,7 +30,7 @@ struct TensorApi {
   // The index of the first tensor that no longer matches, or -1.
   Py_ssize_t (*check_pack)(void* pack);
   void (*free_pack)(void* pack);
-  bool (*overlaps)(PyObject* a, PyObject* b);
+  Overlap (*overlaps)(PyObject* a, PyObject* b);
   // Whether none of the first m of n tensors overlaps with another of them.
   bool (*apart)(PyObject* const* tensors, size_t m, size_t n);
   bool (*state_matches)(PyObject* state);

@@ -397,12 +397,19 @@ std::vector<at::Tensor> parts_of(const at::Tensor& tensor) {
   }
 }
 
-bool strided_overlap(const at::Tensor& a, const at::Tensor& b) {
+template <class T>
+Overlap of_ranges(T a_first, T a_last, T b_first, T b_last) {
+  if (a_first > b_last || b_first > a_last) return Overlap::kNone;
+  return a_first == b_first ? Overlap::kFromStart : Overlap::kSome;
+}
+
+Overlap strided_overlap(const at::Tensor& a, const at::Tensor& b) {
   Range x, y;
-  if (!range_of(a, x) || !range_of(b, y)) return false;
-  if (x.storage == y.storage) return x.low <= y.high && y.low <= x.high;
+  if (!range_of(a, x) || !range_of(b, y)) return Overlap::kNone;
+  if (x.storage == y.storage) return of_ranges(x.low, x.high, y.low, y.high);
   // Two storages over one memory (torch.from_numpy twice).
-  return x.first && y.first && a.device() == b.device() && x.first <= y.last && y.first <= x.last;
+  if (!x.first || !y.first || a.device() != b.device()) return Overlap::kNone;
+  return of_ranges(x.first, x.last, y.first, y.last);
 }
 
 }  // namespace
@@ -448,21 +455,21 @@ PyObject* meta_difference(PyObject* object, PyObject* tensor) {
   }
 }
 
-bool tensors_overlap(PyObject* a, PyObject* b) {
-  if (!is_tensor(a) || !is_tensor(b)) return false;
-  if (a == b) return true;
+Overlap tensors_overlap(PyObject* a, PyObject* b) {
+  if (!is_tensor(a) || !is_tensor(b)) return Overlap::kNone;
+  if (a == b) return Overlap::kFromStart;
   try {
     const at::Tensor &x = THPVariable_Unpack(a), &y = THPVariable_Unpack(b);
     if (x.layout() == c10::kStrided && y.layout() == c10::kStrided) return strided_overlap(x, y);
     for (const at::Tensor& p : parts_of(x)) {
       for (const at::Tensor& q : parts_of(y)) {
-        if (strided_overlap(p, q)) return true;
+        if (strided_overlap(p, q) != Overlap::kNone) return Overlap::kSome;
       }
     }
-    return false;
+    return Overlap::kNone;
   } catch (const std::exception&) {
     PyErr_Clear();
-    return true;
+    return Overlap::kSome;
   }
 }
 
@@ -474,7 +481,7 @@ constexpr size_t kFewPairs = 64;
 bool pairs_apart(PyObject* const* tensors, size_t m, size_t n) {
   for (size_t i = 0; i < m; i++) {
     for (size_t j = i + 1; j < n; j++) {
-      if (tensors_overlap(tensors[i], tensors[j])) return false;
+      if (tensors_overlap(tensors[i], tensors[j]) != Overlap::kNone) return false;
     }
   }
   return true;

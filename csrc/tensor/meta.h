@@ -8,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "tensor_api.h"
+
 namespace magpy {
 
 extern PyTypeObject TensorMeta_Type;
@@ -17,8 +19,8 @@ bool meta_matches(PyObject* meta, PyObject* object);
 // A new str saying how `object` differs, or nullptr (without an exception) when it does not.
 PyObject* meta_difference(PyObject* meta, PyObject* object);
 
-// Do the bytes that the two tensors can reach intersect?  Strided tensors that interleave count as overlapping.
-bool tensors_overlap(PyObject* a, PyObject* b);
+// Of the bytes that the two tensors can reach.  Strided tensors that interleave count as overlapping.
+Overlap tensors_overlap(PyObject* a, PyObject* b);
 // Whether none of the first m of n tensors overlaps with another of them.  Does not raise.
 bool tensors_apart(PyObject* const* tensors, size_t m, size_t n);
 

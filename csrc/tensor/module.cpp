@@ -56,7 +56,7 @@ PyObject* apart(PyObject*, PyObject* args) {
 PyObject* overlaps(PyObject*, PyObject* args) {
   PyObject *a, *b;
   if (!PyArg_ParseTuple(args, "OO:overlaps", &a, &b) || !unpack(a) || !unpack(b)) return nullptr;
-  return PyBool_FromLong(tensors_overlap(a, b));
+  return PyLong_FromLong((long)tensors_overlap(a, b));
 }
 
 PyObject* tensor_version(PyObject*, PyObject* object) {
@@ -76,7 +76,7 @@ PyObject* storage_id(PyObject*, PyObject* object) {
 
 PyMethodDef methods[] = {
     {"apart", apart, METH_VARARGS, "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another of it?"},
-    {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> bool: do their ranges of memory intersect?"},
+    {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start together, else 1."},
     {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
     {"gradient", gradient_of, METH_O, "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},

@@ -709,15 +709,15 @@ class Analyzer:
         # As they lay in memory when the call began.
         before = {id(record.inputs[v]): data for v, data in record.swapped.items()}
         lying = [before.get(id(t), t) for t in operands]
-        pairs: list[tuple[int, int]] = []
+        pairs: list[tuple[int, int, int]] = []
         if not _tensor.apart(lying, count):
             pairs = [
-                (i, j)
+                (i, j, how)
                 for i in range(count)
                 for j in range(i + 1, len(operands))
-                if _tensor.overlaps(lying[i], lying[j])
+                if (how := _tensor.overlaps(lying[i], lying[j]))
             ]
-        self.sharing = [(operands[i], operands[j]) for i, j in pairs]
+        self.sharing = [(operands[i], operands[j]) for i, j, _ in pairs]
         if len(operands) > 1:
             named = tuple(self.operand(t) for t in operands)
             self.checks.append(("overlap", named, tuple(pairs), count))

@@ -495,7 +495,9 @@ def test_guard_keeps_tensors_until_it_dies() -> None:
 def test_overlap_is_by_bytes() -> None:
     t = torch.zeros(4, 4)
     assert _tensor.overlaps(t, t)
-    assert _tensor.overlaps(t, t[1])
+    assert _tensor.overlaps(t, t[1]) == 1
+    assert _tensor.overlaps(t, t[0]) == 2
+    assert _tensor.overlaps(t.flatten()[1:], t[0]) == 1
     assert not _tensor.overlaps(t[0], t[1])
     assert not _tensor.overlaps(t[:2], t[2:])
     assert _tensor.overlaps(t[:3], t[2:])
@@ -521,13 +523,17 @@ def test_overlap_of_sparse_parts() -> None:
 
 def test_overlap_check_wants_exactly_these_pairs() -> None:
     t = torch.zeros(4, 4)
-    g = _interp.Guard(3, (), 3, [("overlap", (0, 1, 2), ((0, 2),), 3)], {})
+    g = _interp.Guard(3, (), 3, [("overlap", (0, 1, 2), ((0, 2, 1),), 3)], {})
     assert g.check((t, base(), t[1]))
+    assert not g.check((t, base(), t[0])), "they start together"
     assert not g.check((t, base(), base()))
     assert not g.check((t, t[0], t[1]))
     assert g.explain((t, t[0], t[1])) == (0, "tensors share memory in another way")
     with pytest.raises(ValueError, match="pair"):
-        _interp.Guard(1, (), 1, [("overlap", (0,), ((0, 1),), 1)], {})
+        _interp.Guard(1, (), 1, [("overlap", (0,), ((0, 1, 1),), 1)], {})
+    for how in (0, 3):
+        with pytest.raises(ValueError, match="1 or 2"):
+            _interp.Guard(2, (), 2, [("overlap", (0, 1), ((0, 1, how),), 1)], {})
     for m in (-1, 2):
         with pytest.raises(ValueError, match="so many"):
             _interp.Guard(1, (), 1, [("overlap", (0,), (), m)], {})

@@ -116,6 +116,22 @@ def memory_overlaps_or_not(compile):
 
 
 @case(CASES)
+def operations_raise_where_memory_overlaps_partly(compile):
+    def f(a, b):
+        try:
+            torch.add(a, b, out=a)
+        except RuntimeError as error:
+            return str(error)
+        return b * 1
+
+    for order in ((1, 0, 1, 0), (0, 1, 0, 1)):
+        compiled = compile(f)
+        for where in order:
+            t = torch.arange(6.0)
+            yield compiled(t[where : where + 4], t[1:5]), t
+
+
+@case(CASES)
 def argument_overlaps_a_parameter(compile):
     w = torch.arange(6.0)
 
