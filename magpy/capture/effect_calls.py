@@ -102,10 +102,11 @@ def _effect_step(
     """
     printing = torch._tensor_str.PRINT_OPTS
     looked_at = _looked_at(h, (args, kwargs, printing))
-    if getattr(f, "__module__", None) == "logging" and (
-        f.__name__ == "exception" or kwargs.get("exc_info")
-    ):
-        raise Refusal("it tells of an exception with its traceback")
+    if getattr(f, "__module__", None) == "logging":
+        if f.__name__ == "exception" or kwargs.get("exc_info"):
+            raise Refusal("it tells of an exception with its traceback")
+        if kwargs.get("stack_info"):
+            raise Refusal("it tells of the frames that called it (stack_info)")
     sites, caller = None, 0
     frame = attribution.program_frame()
     if attribution.is_warning(f) and frame is not None:

@@ -1038,3 +1038,18 @@ def test_adapters_of_loggers_tell_the_programs_line(made):
     assert len(lines) == 4
     assert len(set(lines)) == 1
     assert magpy.stats(c).hits or made == "inside"
+
+
+def test_who_logs_the_stack_is_not_served():
+    logger = logging.Logger("stacks")
+    logger.addHandler(logging.StreamHandler(io.StringIO()))
+
+    def told(x):
+        logger.error("here", stack_info=True)
+        return x * 2
+
+    c = magpy.compile(told, backend="eager")
+    for _ in range(3):
+        c(torch.ones(1))
+    assert not magpy.stats(c).hits
+    assert "stack_info" in str(magpy.stats(c).reasons)
