@@ -6,16 +6,36 @@ Owns how they are looked at without the program hearing of it.  Does not own wha
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _disable_current_modes
 
 from magpy.capture.steps import TorchModes, is_leaf
 from magpy.capture.where import refuse
 
 # magpy's own looks at a tensor are none of the program's: no subclass and no mode hears of them.
 unheard: Any = torch._C.DisableTorchFunction
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """No dispatch mode and no hook of saved tensors of the program hears of what is done inside."""
+    with contextlib.ExitStack() as stack:
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        if saved_tensors_are_heard():
+            # The last ones that were set are those that hear.
+            stack.enter_context(saved_tensors_hooks(_itself, _itself))
+        yield
+
+
+def _itself(tensor: Any) -> Any:
+    return tensor
 
 
 def _autocast_devices() -> tuple[str, ...]:
@@ -48,6 +68,11 @@ def modes_of_the_program() -> bool:
     )
 
 
+def saved_tensors_are_heard() -> bool:
+    """Whether hooks of tensors that are saved for a backward pass are set on this thread."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
 def tensor_meta(result: Any) -> Any:
     """What is compared of the results of an operation that is done in every call.
 
@@ -74,4 +99,11 @@ def tensor_meta(result: Any) -> Any:
     raise refuse(f"a {type(result).__name__} is returned beside tensors")
 
 
-__all__ = ["current_modes", "modes_of_the_program", "tensor_meta", "unheard"]
+__all__ = [
+    "apart",
+    "current_modes",
+    "modes_of_the_program",
+    "saved_tensors_are_heard",
+    "tensor_meta",
+    "unheard",
+]

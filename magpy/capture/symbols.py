@@ -29,6 +29,7 @@ import torch
 
 from magpy import _tensor
 from magpy.capture.conditions import Checked, Conditions, Read, Source
+from magpy.capture.looks import apart
 from magpy.capture.steps import OutsideRef, Ref, Var
 from magpy.capture.trees import rebuilt
 
@@ -318,7 +319,7 @@ class Symbols:
         if tensor.is_conj() or tensor.is_neg() or tensor.layout is not torch.strided:
             raise CannotFollowError("a tensor has a form that is not followed")
         like: dict[str, Any] = {"dtype": tensor.dtype, "device": tensor.device}
-        with self.mode, torch.inference_mode(tensor.is_inference()):
+        with apart(), self.mode, torch.inference_mode(tensor.is_inference()):
             if strides is None:
                 fake = torch.empty(sizes, **like)
             else:
@@ -383,7 +384,7 @@ class Symbols:
         from torch._dispatch.python import enable_python_dispatcher
 
         self.given = {}
-        with _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+        with apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
             given = self._substitute(args, static), self._substitute(kwargs, static)
             if getattr(func, "__name__", "") in _STORES:
                 _masks_fit(*given[0][:2])

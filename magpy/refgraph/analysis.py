@@ -200,6 +200,8 @@ class Analyzer:
         for e in c.effects:
             if isinstance(e, ContainerEffect) and e.kind == "deque":
                 self._most(e.obj)
+        for *_, answer in (*c.redo, *c.memos):
+            self.anchor(answer)
         self._tensors()
         symbols = c.record.symbols
         conditions = None

@@ -81,3 +81,91 @@ def test_a_device_that_is_set_anew_is_the_same_device():
         with torch.device("cpu"), torch.device("cpu"):
             assert f(x)[1].type == "cpu"
         assert f(x)[1].type == "cpu"
+
+
+class Hears(TorchDispatchMode):
+    """Keeps what it hears of."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        sizes = [tuple(map(type, a.shape)) for a in args if isinstance(a, torch.Tensor)]
+        self.heard.append((str(func), sizes))
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _dispatched():
+    with Hears() as mode:
+        yield mode.heard
+
+
+@contextlib.contextmanager
+def _saved():
+    heard = []
+
+    def pack(t):
+        heard.append(("pack", type(t), tuple(map(type, t.shape)), t.sum().item()))
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        yield heard
+
+
+def _model(x, w):
+    h = torch.tanh(x @ w)
+    return (h * h).sum(0) * x.shape[0]
+
+
+def _in_place(x, w):
+    x.add_(1)
+    h = x @ w
+    h.mul_(2)
+    return h.exp()
+
+
+def _of_data(x, w):
+    h = (x @ w).exp()
+    return h * 2 if h.sum() > 0 else h.relu()
+
+
+def _picks(x, w):
+    return torch.sigmoid(x[x[:, 0] > -9] @ w)
+
+
+def _enters_hooks(x, w):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t):
+        return torch.tanh(x @ w)
+
+
+@pytest.mark.parametrize("where", [_dispatched, _saved])
+@pytest.mark.parametrize("program", [_model, _in_place, _of_data, _picks, _enters_hooks])
+def test_nobody_hears_of_what_magpy_looks_at(program, where):
+    """Of fake tensors least of all, with which sizes that vary are followed."""
+
+    def outcome(f, w, n):
+        x = torch.arange(4.0 * n).reshape(n, 4) / 10
+        with where() as heard:
+            y = f(x, w)
+            y.sum().backward()
+        return heard, y.tolist(), w.grad.tolist()
+
+    weights = [torch.ones(4, 3, requires_grad=True) for _ in range(2)]
+    f = magpy.compile(program, backend="eager")
+    for n in (2, 3, 4, 4, 5):
+        assert outcome(f, weights[1], n) == outcome(program, weights[0], n)
+
+
+def _enters_a_mode(x, w):
+    with Hears() as mode:
+        y = torch.tanh(x @ w)
+    return y, mode.heard
+
+
+def test_nobody_hears_where_the_call_enters_the_mode():
+    w = torch.ones(4, 3)
+    f = magpy.compile(_enters_a_mode, backend="eager")
+    for n in (2, 3, 4, 4, 5):
+        assert f(torch.ones(n, 4), w)[1] == _enters_a_mode(torch.ones(n, 4), w)[1]
