@@ -452,9 +452,13 @@ PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
   Handover handover = {items[0], items + 1, npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
   Handover* outer = tls_handover;
   tls_handover = &handover;
-  PyObject* result = PyObject_Vectorcall(items[0], items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  PyObject* f = Py_NewRef(items[0]);
+  PyObject* result = PyObject_Vectorcall(f, items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   tls_handover = outer;
   check_hook();
+  // Where it raises, it may not have taken its arguments: then no frame tells of it.
+  if (result == nullptr && active()) on_call_raised(f, nullptr, 0, nullptr);
+  Py_DECREF(f);
   return result;
 }
 

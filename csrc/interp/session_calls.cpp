@@ -515,6 +515,11 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
   if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
+  if (PyType_Check(f) && reinterpret_cast<PyTypeObject*>(f)->tp_iternext != nullptr) {
+    // It calls what it is given later, where nobody is told that the call raised.
+    for (Py_ssize_t i = 0; i < npos; ++i)
+      if (PyFunction_Check(args[i])) read_function(s, reinterpret_cast<PyFunctionObject*>(args[i]));
+  }
   if (leaf == kLeafFrame || leaf == kLeafPure) return result;
   if (leaf == kLeafGetattr || leaf == kLeafDictGet) {
     PyObject* self = bound_self(f);
@@ -577,8 +582,43 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   return result;
 }
 
+// A TypeError of a call: where a Python function did not take its arguments it has no frame that tells of it.
+static void may_not_be_entered(Session* s, PyObject* f, int depth = 0) {
+  if (depth > 8) return;
+  if (PyFunction_Check(f)) return read_function(s, reinterpret_cast<PyFunctionObject*>(f));
+  if (PyMethod_Check(f)) return may_not_be_entered(s, PyMethod_GET_FUNCTION(f), depth + 1);
+  if (PyObject* inner = inner_function(f)) {
+    may_not_be_entered(s, inner, depth + 1);
+    Py_DECREF(inner);
+    return;
+  }
+  if (g_partial_type != nullptr && PyObject_TypeCheck(f, g_partial_type)) {
+    if (PyObject* inner = bound_parts(f).parts[0]) may_not_be_entered(s, inner, depth + 1);
+    return;
+  }
+  static PyObject* const names[] = {PyUnicode_InternFromString("__call__"), PyUnicode_InternFromString("__new__"),
+                                    PyUnicode_InternFromString("__init__")};
+  auto* t = Py_TYPE(f);
+  PyObject* called = is_heap(t) ? _PyType_Lookup(t, names[0]) : nullptr;
+  if (called != nullptr && called != f) may_not_be_entered(s, called, depth + 1);
+  if (!PyType_Check(f) || !is_heap(reinterpret_cast<PyTypeObject*>(f))) return;
+  for (PyObject* name : {names[1], names[2]}) {
+    PyObject* made_by = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(f), name);
+    if (made_by != nullptr) may_not_be_entered(s, made_by, depth + 1);
+  }
+}
+
 void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   Session* s = tls_session;
+  if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+    ErrorGuard error;
+    may_not_be_entered(s, f);
+    if (!PyFunction_Check(f)) {
+      const Py_ssize_t n = npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+      for (Py_ssize_t i = 0; i < n; ++i)  // C code may have called what it was given
+        if (args[i] != nullptr && Py_TYPE(args[i])->tp_call != nullptr) may_not_be_entered(s, args[i]);
+    }
+  }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
     return on_call_raised(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames);

@@ -65,7 +65,6 @@ PyObject* operated(const char* method, int op, PyObject* a, PyObject* b, PyObjec
 
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   Session* s = tls_session;
-  auto* f = reinterpret_cast<PyObject*>(func);
   ++s->events;
   ErrorGuard error;
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
@@ -76,6 +75,11 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
         !held_by_made_class(s, first_arg))
       reach(s, first_arg);
   }
+  read_function(s, func);
+}
+
+void read_function(Session* s, PyFunctionObject* func) {
+  auto* f = reinterpret_cast<PyObject*>(func);
   if (s->made->find(f) != s->made->end() || made_space(s, func->func_globals)) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
   PyObject* none = Py_None;

@@ -132,6 +132,8 @@ struct Bound {
   PyObject* parts[3];
 };
 Bound bound_parts(PyObject* f);
+// What a staticmethod or a classmethod holds, or nullptr; new.
+PyObject* inner_function(PyObject* f);
 PyObject* bound_self(PyObject* f);
 
 inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
@@ -220,6 +222,8 @@ void fail(Session* s, const char* where);
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value);
 // Makes v an outside object.
 void reach(Session* s, PyObject* v, int depth = 0);
+// A function's code, defaults and closure count, as they do from when it is called.
+void read_function(Session* s, PyFunctionObject* func);
 // Keeps a shallow copy of an outside container, once.
 bool ensure_pre(Session* s, PyObject* o);
 // Asks the Python side; a failure there drops the capture.

@@ -25,8 +25,7 @@ static bool of_python_class(PyTypeObject* t, PyObject* name) {
   return false;
 }
 
-// What a staticmethod or a classmethod holds, or nullptr; new.
-static PyObject* inner_function(PyObject* f) {
+PyObject* inner_function(PyObject* f) {
   static PyObject* const name = PyUnicode_InternFromString("__func__");
   if (name == nullptr || !(Py_IS_TYPE(f, &PyStaticMethod_Type) || Py_IS_TYPE(f, &PyClassMethod_Type))) return nullptr;
   PyObject* inner = PyObject_GetAttr(f, name);
