@@ -666,6 +666,13 @@ void on_import(PyObject* module, PyObject* name) {
   ErrorGuard error;
   PyObject* modules = PyImport_GetModuleDict();
   if (modules == nullptr) return;
+  // What imports is itself a name that can be another.
+  static PyObject* const importer = PyUnicode_InternFromString("__import__");
+  PyObject* builtins = PyEval_GetBuiltins();
+  if (builtins != nullptr && importer != nullptr && PyDict_Check(builtins) && !made_space(s, builtins)) {
+    if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+    read_dict(s, builtins, importer, PyDict_GetItemWithError(builtins, importer));
+  }
   auto read = [&](PyObject* key) {
     if (key == nullptr || PyDict_GetItemWithError(modules, key) != module) {
       PyErr_Clear();

@@ -223,10 +223,7 @@ def checkpoint(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def saved_hooks(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Hooks of saved tensors are set: what a graph saves is its own affair."""
     if torch.is_grad_enabled() and not h.recorder.depth:
-        h.refuse(
-            "hooks of saved tensors are set, which run when the backward pass does",
-            "Set them outside of the compiled function",
-        )
+        h.refuse("hooks of saved tensors are set, which run when the backward pass does")
     return f(*args, **kwargs)
 
 

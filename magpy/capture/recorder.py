@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
@@ -461,6 +462,8 @@ class Recorder(Values, TorchFunctionMode):
     def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
         """Keeps how a tensor from outside lay in memory when the call began."""
         var = self.tensors.known(tensor)
+        if is_lazy(tensor):
+            raise refuse("a parameter gets its shape", "The next call finds it made")
         if isinstance(data, torch.Tensor):
             with unheard():
                 form, new = ((t.shape, t.dtype, t.device) for t in (tensor, data))

@@ -241,8 +241,11 @@ class Builder:
             spec = self._remember(v, New("error", None, [Value(var)]))
             self._state(v, type(v), spec)
         sites = attribution.passed(v)
-        if kept and sites and isinstance(spec, New):
-            spec.fill.append(("traceback", sites))
+        if isinstance(spec, New):
+            if v.__suppress_context__:  # raise ... from None
+                spec.fill.append(("slots", [("__suppress_context__", self.build(True))]))
+            if kept and sites:
+                spec.fill.append(("traceback", sites))
         return spec
 
     def varies(self, v: Any) -> bool:

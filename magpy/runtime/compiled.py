@@ -22,7 +22,7 @@ from magpy import _interp, backends, config
 from magpy.backends import elsewhere
 from magpy.backends.inductor import Inductor
 from magpy.capture import session
-from magpy.capture.looks import unheard
+from magpy.capture.looks import saved_tensors_are_heard, unheard
 from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.mock.support import undo
@@ -168,6 +168,14 @@ class Manager:
         if entries.compiler_elsewhere():
             # It changes torch's state under our eyes, and this call need not wait for it.
             self._note("a compiler is running on another thread")
+            return _interp.MISS
+        if saved_tensors_are_heard():
+            # They count what is saved (torch.utils.checkpoint compares that of two calls), and
+            # may end the call from within an operation.
+            self._note(
+                "hooks of saved tensors are set (checkpoint(..., use_reentrant=False), "
+                "save_on_cpu, saved_tensors_hooks)"
+            )
             return _interp.MISS
         start, turns = time.perf_counter(), entries.compiler_turns()
         varying = self._varies(compiled, args, kwargs)

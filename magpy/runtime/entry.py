@@ -27,12 +27,7 @@ from magpy.backends.draws import told_apart
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.sized import giving_sizes, with_sizes
 from magpy.capture.conditions import Read
-from magpy.capture.looks import (
-    current_modes,
-    modes_of_the_program,
-    saved_tensors_are_heard,
-    unheard,
-)
+from magpy.capture.looks import current_modes, modes_of_the_program, unheard
 from magpy.capture.session import Capture, definition
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Part, Record, Ref, Var, Wrapped
 from magpy.capture.symbols import Symbols
@@ -499,9 +494,9 @@ def _once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
     what Python did below it, and the eager call would do it again.
     """
     what = remedy = ""
-    if modes_of_the_program() or saved_tensors_are_heard():
+    if modes_of_the_program():
         # They hear of each operation once, and of none that is done to check a value.
-        what = "operations of which modes, or hooks of saved tensors, set before the call hear"
+        what = "operations of which modes hear that were entered before the call"
     for item in (*plan.prelude, *plan.items):
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, Segment) and step.draws_below:

@@ -757,6 +757,15 @@ def modules_made_and_registered_inside(compile):
         yield f(x), dict(m.state_dict())
 
 
+@case(CASES, refused="a parameter gets its shape")
+def parameters_get_their_shapes_in_the_first_call(compile):
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.ReLU())
+    f = compile(m)
+    for _ in range(4):
+        yield f(torch.ones(2, 4)), dict(m.state_dict()), repr(m)
+
+
 @case(CASES)
 def sorting_and_functional_tools(compile):
     import functools

@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE: the programs must be what they look like.
 """
 
+import builtins
 import sys
 import types
 
@@ -56,6 +57,30 @@ def a_module_is_replaced_by_something_else(compile):
     m.k = 4
     seen += [f(x), f(x)]
     yield seen  # at once: the worlds share sys.modules
+
+
+@case(CASES)
+def what_imports_is_replaced(compile):
+    module("magpy_tests_e", k=1)
+    real, other = builtins.__import__, types.SimpleNamespace(k=3)
+
+    def imports(name, *args, **kwargs):
+        return other if name == "magpy_tests_e" else real(name, *args, **kwargs)
+
+    def f(t):
+        import magpy_tests_e
+
+        return t * magpy_tests_e.k
+
+    f, seen = compile(f), []
+    seen += [f(x), f(x)]
+    builtins.__import__ = imports
+    try:
+        seen += [f(x), f(x)]
+    finally:
+        builtins.__import__ = real
+    seen += [f(x), f(x)]
+    yield seen
 
 
 @case(CASES)

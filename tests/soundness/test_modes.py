@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
@@ -156,6 +157,66 @@ def test_nobody_hears_of_what_magpy_looks_at(program, where):
     f = magpy.compile(program, backend="eager")
     for n in (2, 3, 4, 4, 5):
         assert outcome(f, weights[1], n) == outcome(program, weights[0], n)
+
+
+class HearsFunctions(torch.overrides.TorchFunctionMode):
+    """Keeps what it hears of."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.heard.append(getattr(func, "__name__", "?"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [Hears, HearsFunctions])
+def test_modes_hear_once_of_what_leads_to_a_branch(mode):
+    def program(x, w):
+        h = (x @ w).exp()
+        return h.sin() * 2 if h.sum() > 100 else h.cos()
+
+    def outcome(f, at):
+        with mode() as entered:
+            y = f(torch.full((3, 4), at), w)
+        return entered.heard, y.tolist()
+
+    w = torch.ones(4, 4)
+    f = magpy.compile(program, backend="eager")
+    for at in (-1.0, -1.0, 1.0, 1.0, -1.0, 1.0):
+        assert outcome(f, at) == outcome(program, at)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("sizes", [(3,) * 12, (3, 3, 4, 5, 6, 4)])
+@pytest.mark.parametrize("early", [True, False])
+def test_a_compiled_block_is_checkpointed(backend, sizes, early):
+    """Each checkpoint sets hooks of its own, and compares what two runs of the block save."""
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 5), torch.nn.Dropout(0.3), torch.nn.Tanh(), torch.nn.Linear(5, 4)
+    )
+
+    def block(x):
+        return model(x).softmax(-1)
+
+    def outcome(f, n):
+        torch.manual_seed(n)
+        model.zero_grad()
+        x = torch.randn(n, 4, requires_grad=True)
+        with torch.utils.checkpoint.set_checkpoint_early_stop(early):
+            y = torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+        y.sum().backward()
+        return x.grad.tolist(), model[0].weight.grad.tolist()
+
+    f = magpy.compile(block, backend=backend)
+    for n in sizes:
+        assert outcome(f, n) == outcome(block, n)
+    assert magpy.stats(f).captures == 0
+    assert "hooks of saved tensors" in str(magpy.stats(f).reasons)
+    for _ in range(3):
+        f(torch.ones(3, 4))
+    assert magpy.stats(f).hits == 2
 
 
 def _enters_a_mode(x, w):

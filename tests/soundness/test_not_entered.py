@@ -1,4 +1,4 @@
-"""Functions that raise because they do not take their arguments have no frame that tells of them."""
+"""Functions that raise since they do not take their arguments have no frame that tells of them."""
 
 from __future__ import annotations
 
