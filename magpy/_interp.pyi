@@ -234,6 +234,13 @@ def session_active() -> bool: ...
 def set_types(*types: type) -> None: ...
 def set_leaf_code(code: CodeType, verdict: int, /) -> None: ...
 def forget_leaves() -> None: ...
+def is_instance(obj: object, classes: Any, /) -> bool:
+    """Whether the type of an object is one of these classes, or derives from one.
+
+    Raises:
+        TypeError: `classes` is neither a class nor a tuple of classes.
+    """
+
 def c_base(cls: type, /) -> type:
     """The nearest class written in C along the chain of `__base__`."""
 

@@ -14,7 +14,32 @@ PyObject* py_c_base(PyObject*, PyObject* arg) {
   return Py_NewRef(reinterpret_cast<PyObject*>(c_base(reinterpret_cast<PyTypeObject*>(arg))));
 }
 
+// 1, 0, or -1 with an exception.
+int is_subtype(PyTypeObject* type, PyObject* classes) {
+  if (PyType_Check(classes)) return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(classes));
+  if (!PyTuple_Check(classes)) {
+    PyErr_Format(PyExc_TypeError, "is_instance() needs a class or a tuple of classes, not %.100s", Py_TYPE(classes)->tp_name);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    const int found = is_subtype(type, PyTuple_GET_ITEM(classes, i));
+    if (found != 0) return found;
+  }
+  return 0;
+}
+
+PyObject* py_is_instance(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2) {
+    PyErr_Format(PyExc_TypeError, "is_instance() takes 2 arguments, not %zd", n);
+    return nullptr;
+  }
+  const int found = is_subtype(Py_TYPE(args[0]), args[1]);
+  return found < 0 ? nullptr : PyBool_FromLong(found);
+}
+
 PyMethodDef functions[] = {
+    {"is_instance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(py_is_instance)), METH_FASTCALL,
+     "is_instance(object, class or tuple of classes) -> bool: by its type alone, which no code of the program tells"},
     {"c_base", py_c_base, METH_O, "c_base(cls) -> the nearest class written in C along the chain of `__base__`"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from magpy.kinds import isinstance
+
 
 class Writes(Exception):
     """The call has not been made: it would write to an array."""

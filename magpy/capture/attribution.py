@@ -15,6 +15,7 @@ import torch
 
 from magpy import _interp
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 Site = tuple[str, int, str, dict[str, Any]]
 

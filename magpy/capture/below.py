@@ -30,6 +30,7 @@ from magpy.capture.effects import container_states
 from magpy.capture.trees import tensors
 from magpy.capture.where import refuse
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 #: Modules whose functions change nothing of the program's that is not given to them.
 FOREIGN = {"torch", "numpy", "builtins", *sys.stdlib_module_names}

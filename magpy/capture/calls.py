@@ -16,6 +16,7 @@ import random
 import re
 import sys
 import types
+from _abc import _get_dump  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref as weakref_to
@@ -33,6 +34,7 @@ from magpy.capture.steps import LEAF_TYPES, EffectStep, is_leaf
 from magpy.capture.where import is_users
 from magpy.capture.whole import opened
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
@@ -45,7 +47,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`vars(obj)`: the instance dict is read."""
-    if args:
+    if args and not isinstance(type(args[0]).__getattribute__, types.FunctionType):
         h.session.attr_read(args[0], "__dict__", None)
         d = getattr(args[0], "__dict__", None)
         if isinstance(d, types.MappingProxyType):
@@ -398,12 +400,27 @@ def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     ):
         again(h, abc.get_cache_token, ())
         return ABSENT
+    kept = _kept_answers(base)
     result = _interp.watched(f, args, kwargs)
+    if kept is not None and kept != _kept_answers(base):
+        h.refuse(
+            f"{base.__name__}.__subclasshook__ answers, and the answer is kept",
+            "The next call finds it there and is captured",
+        )
     known = h.registered.get((id(base), id(cls)))
     if known is None or not known.is_about(cls):
         known = h.registered[id(base), id(cls)] = _Registered(base, cls, bool(result))
         again(h, known, ())
     return result
+
+
+def _kept_answers(base: Any) -> tuple[int, ...] | None:
+    """How many answers an abstract base class keeps, where code of the program finds them."""
+    owner = next(c for c in base.__mro__ if "__subclasshook__" in vars(c))
+    if owner.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    _, found, not_found, _ = _get_dump(base)
+    return len(found), len(not_found)
 
 
 def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.steps import Var
+from magpy.kinds import isinstance
 
 #: How a dimension's size or stride is read from a tensor.
 Read = Callable[[Any, int], int]

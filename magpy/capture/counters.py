@@ -11,6 +11,8 @@ import dis
 import types
 from typing import Any
 
+from magpy.kinds import isinstance
+
 _PAIRS = {
     "STORE_ATTR": ("LOAD_ATTR", "LOAD_METHOD"),
     "STORE_GLOBAL": ("LOAD_GLOBAL", "LOAD_NAME"),

@@ -28,6 +28,7 @@ from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
 from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 from magpy.mock.segments import memories
 
 if TYPE_CHECKING:

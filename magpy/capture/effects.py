@@ -17,6 +17,7 @@ from magpy import _interp
 from magpy.capture.keys import hashes_quietly, refuse_if_it_shows
 from magpy.capture.steps import identity
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 from magpy.mock.spec import Builder, Spec
 
 ABSENT = _interp.ABSENT
@@ -240,7 +241,7 @@ def _dict_effect(
 ) -> ContainerEffect | None:
     """What becomes of a dict, of which the run has deleted keys, and may have stored them again."""
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
-    if not deleted and len(obj) == len(pre):
+    if not deleted and dict.__len__(obj) == len(pre):
         # To look for a key may run code of the program's.
         both = zip(_pairs(obj), pre.items(), strict=True)
         if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in both):

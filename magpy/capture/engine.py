@@ -20,6 +20,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from magpy import _tensor
 from magpy.capture import below
 from magpy.capture.trees import tensors
+from magpy.kinds import isinstance
 
 # What adds to the gradients of leaves.
 ADDS = (torch.Tensor.backward, torch.autograd.backward)

@@ -30,6 +30,7 @@ from magpy.capture.symbols import (
     symbolic_form,
 )
 from magpy.capture.trees import has_function, leaves, variables
+from magpy.kinds import isinstance
 
 if TYPE_CHECKING:
     from magpy.capture.recorder import Recorder

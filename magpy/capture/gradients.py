@@ -16,6 +16,7 @@ import torch
 from magpy import _tensor
 from magpy.capture.identity import Identity
 from magpy.capture.steps import Record
+from magpy.kinds import isinstance
 
 
 class Gradients:

@@ -48,6 +48,7 @@ from magpy.capture.symbols import Symbols
 from magpy.capture.trees import has_ref
 from magpy.capture.where import where_text
 from magpy.errors import Refusal, hide_frames
+from magpy.kinds import isinstance
 from magpy.mock.spec import Builder, Const
 from magpy.mock.support import advance
 from magpy.runtime import faults

@@ -24,6 +24,7 @@ from magpy.capture.symbols import Dims, Symbols
 from magpy.capture.transforms import wrapped
 from magpy.capture.trees import tensors
 from magpy.capture.where import refuse
+from magpy.kinds import isinstance
 
 
 class Identity:

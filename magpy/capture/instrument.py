@@ -19,6 +19,7 @@ from types import CodeType
 from magpy import _interp
 from magpy.capture import opcodes
 from magpy.capture.opcodes import CACHES, EXTENDED_ARG, EXTRA_STACK, Const, Item
+from magpy.kinds import isinstance
 
 # Twins are made in the middle of programs, which may have put other functions in place of builtins.
 # What is defined below keeps to those of now.

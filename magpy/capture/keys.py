@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -34,7 +35,7 @@ def hashes_quietly(key: Any) -> bool:
 
 
 def refuse_if_it_shows(keys: Iterable[Any]) -> None:
-    """Refuses a change of a dict or a set that hashes and compares keys another number of times.
+    """Refuses a dict or a set whose keys would be hashed and compared another number of times.
 
     Raises:
         Refusal: a key's class has a `__hash__` or `__eq__` that may do more than compute.
@@ -43,8 +44,8 @@ def refuse_if_it_shows(keys: Iterable[Any]) -> None:
         name = shows(key)
         if name is not None:
             raise Refusal(
-                f"a dict or a set is changed whose key is a {type(key).__name__}, and its {name} "
-                "may do more than compute",
+                f"a dict or a set is made or changed whose key is a {type(key).__name__}, and its "
+                f"{name} may do more than compute",
                 "",
                 "Let it only compare and hash what the object holds",
             )

@@ -22,11 +22,14 @@ import warnings
 import weakref
 from collections.abc import Callable
 from enum import Enum, IntEnum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 from magpy import _interp
 from magpy.capture import torch_state
 from magpy.capture.keys import hashes_quietly
+from magpy.kinds import isinstance
+
+T = TypeVar("T")
 
 
 class Leaf(IntEnum):
@@ -469,10 +472,7 @@ def classify(f: Any) -> Leaf:
     if isinstance(f, _COMPILED):
         # During a capture a compiled callable is what it wraps.
         return Leaf.FRAME
-    try:
-        verdict = _VERDICTS.get(f)
-    except TypeError:
-        verdict = None
+    verdict = _registered(_VERDICTS, f)
     if verdict is not None:
         return verdict
     if effect_of(f) is not Effect.UNKNOWN:
@@ -499,6 +499,16 @@ def classify(f: Any) -> Leaf:
         watched = isinstance(type(f).__call__, (types.FunctionType, _interp.ModuleCall))
         return Leaf.FRAME if watched else _classify_call(f, module, root)
     return Leaf.HANDLER
+
+
+def _registered(table: dict[object, T], f: Any) -> T | None:
+    """What a table says of a callable, of which no `__hash__` of the program hears."""
+    if not hashes_quietly(f):
+        return next((v for k, v in table.items() if k is f), None)
+    try:
+        return table.get(f)
+    except TypeError:
+        return None
 
 
 def _keeps_or_reads(f: Any) -> bool:
@@ -582,10 +592,7 @@ def effect_of(f: Any) -> Effect:
     code = _code_of(f)
     if code is not None and code in _WHOLE_PYTHON:
         return _WHOLE_PYTHON[code]
-    try:
-        effect = _EFFECTS.get(f)
-    except TypeError:
-        effect = None
+    effect = _registered(_EFFECTS, f)
     if effect is not None:
         return effect
     if isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):

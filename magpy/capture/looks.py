@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from magpy.capture.steps import TorchModes, is_leaf
 from magpy.capture.where import refuse
+from magpy.kinds import isinstance
 
 # magpy's own looks at a tensor are none of the program's: no subclass and no mode hears of them.
 unheard: Any = torch._C.DisableTorchFunction

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from magpy.kinds import isinstance
+
 # From the first byte to behind the last.
 Range = tuple[int, int]
 

@@ -23,6 +23,7 @@ from magpy import _interp, _tensor
 from magpy.capture import instrument, leaves, transforms
 from magpy.capture.counters import counters
 from magpy.capture.leaves import Effect, Leaf
+from magpy.kinds import isinstance
 from magpy.runtime import faults
 
 

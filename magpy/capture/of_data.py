@@ -23,6 +23,7 @@ from magpy.capture.operations import resizable
 from magpy.capture.steps import HostStep, OpStep, Record, Ref, Var
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import variables
+from magpy.kinds import isinstance
 
 Function = Callable[..., Any]
 # Longer lists of integers are compared.

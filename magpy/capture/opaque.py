@@ -31,6 +31,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.steps import LEAF_TYPES
+from magpy.kinds import isinstance
 
 # Types whose objects have no state that changes, or only state that is read through attributes.
 # What comes from torch has its own rules.

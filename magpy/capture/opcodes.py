@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from magpy import _interp
+from magpy.kinds import isinstance
 
 # Twins are made in the middle of programs, which may have put other functions in place of builtins.
 # What is defined below keeps to those of now.

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch._ops import OpOverload, OpOverloadPacket
 
 from magpy.capture.looks import unheard
+from magpy.kinds import isinstance
 
 
 def _names(text: str) -> frozenset[str]:

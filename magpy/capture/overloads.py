@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from magpy import _interp
+from magpy.kinds import isinstance
 
 torch.overrides.get_default_nowrap_functions()  # Tensor.__torch_function__ fills a cache with it
 

@@ -80,6 +80,7 @@ from magpy.capture.values import Values
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
 from magpy.errors import Refusal, hide_frames
+from magpy.kinds import isinstance
 from magpy.runtime import faults
 
 _push: Any = torch.overrides._push_mode

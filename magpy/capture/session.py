@@ -23,6 +23,7 @@ from magpy.capture.native import find_dynamo, prepare
 from magpy.capture.steps import Record
 from magpy.capture.symbols import Dims, Symbols
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 from magpy.mock import regions
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults

@@ -18,6 +18,7 @@ from magpy.capture.steps import Fresh, OutsideRef, Record
 from magpy.capture.trees import rebuilt, tensors, variables
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 # The tuple that tells of it, a variable, the tensor, and the arguments of `_kept` and of
 # sys.getrefcount.

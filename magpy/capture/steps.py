@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, NewType
 
 import torch
 
+from magpy.kinds import isinstance
+
 Var = NewType("Var", int)
 
 LEAF_TYPES = (

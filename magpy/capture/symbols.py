@@ -32,6 +32,7 @@ from magpy.capture.conditions import Checked, Conditions, Read, Source
 from magpy.capture.looks import apart
 from magpy.capture.steps import OutsideRef, Ref, Var
 from magpy.capture.trees import rebuilt
+from magpy.kinds import isinstance
 
 
 def total(values: Iterable[Any]) -> Any:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from magpy.kinds import isinstance
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

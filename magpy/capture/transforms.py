@@ -26,6 +26,7 @@ from magpy import _tensor
 from magpy.capture import leaves
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import Var
+from magpy.kinds import isinstance
 
 _functorch: Any = torch._C._functorch
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from magpy.capture.steps import Fresh, OutsideRef, Ref, Var
+from magpy.kinds import isinstance
 
 
 class Sizes(tuple[Any, ...]):

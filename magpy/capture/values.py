@@ -38,6 +38,7 @@ from magpy.capture.symbols import Symbols, is_open, plain
 from magpy.capture.trees import Sizes, tensors, variables
 from magpy.capture.where import refuse
 from magpy.capture.whole import Whole
+from magpy.kinds import isinstance
 
 # Values for which an operation may return its argument, or nothing but zeros.
 _SPECIAL = (0.0, 1.0)

@@ -11,6 +11,7 @@ import sys
 import types
 
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)

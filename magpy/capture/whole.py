@@ -26,6 +26,7 @@ from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.capture.trees import leaves, tensors
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 if TYPE_CHECKING:
     from magpy.capture.recorder import Recorder

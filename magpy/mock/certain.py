@@ -31,6 +31,7 @@ from magpy.capture.steps import (
     slot_held,
 )
 from magpy.capture.trees import variables
+from magpy.kinds import isinstance
 
 
 def _names(text: str) -> frozenset[str]:

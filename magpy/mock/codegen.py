@@ -26,6 +26,7 @@ from magpy.capture.placed import operation
 from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.capture.trees import Sizes, leaves
+from magpy.kinds import isinstance
 from magpy.mock import support
 from magpy.mock.segments import Plan, Segment, memories, swaps_data, switches_gradients
 from magpy.mock.spec import Const, New, Outside, Spec, Value

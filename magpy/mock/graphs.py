@@ -28,6 +28,7 @@ from magpy.capture.steps import (
     Var,
 )
 from magpy.capture.trees import Sizes, collect, rebuilt
+from magpy.kinds import isinstance
 
 
 def safe(v: Any) -> bool:

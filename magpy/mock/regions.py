@@ -30,6 +30,7 @@ from magpy.capture.steps import (
 from magpy.capture.transforms import Span, restore, state
 from magpy.capture.trees import collect, variables
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 from magpy.mock.graphs import GraphBuilder
 
 # What a region consists of.

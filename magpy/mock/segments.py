@@ -32,6 +32,7 @@ from magpy.capture.steps import (
     slot_held,
 )
 from magpy.capture.trees import collect, leaves, variables
+from magpy.kinds import isinstance
 from magpy.mock import regions
 from magpy.mock.certain import Certain
 from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe, written

@@ -15,6 +15,7 @@ import torch
 
 from magpy.capture.steps import HostStep, OpStep, Record, Ref, Step, Var
 from magpy.capture.trees import leaves, variables
+from magpy.kinds import isinstance
 
 _CONSTANTS = (
     *(int, float, bool, str, type(None), type(...)),

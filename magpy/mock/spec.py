@@ -28,9 +28,11 @@ import torch
 
 from magpy import _interp
 from magpy.capture import attribution, memory
+from magpy.capture.keys import refuse_if_it_shows
 from magpy.capture.leaves import module_of_type
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 
 
 @dataclass(slots=True)
@@ -443,8 +445,11 @@ class Builder:
         self._remember(v, spec)
         if isinstance(v, dict):
             items = base.items(v)
+            refuse_if_it_shows(dict.keys(v))
             spec.fill.append(("items", [(self.build(k), self.build(x)) for k, x in items]))
         elif isinstance(v, (list, set, collections.deque)):
+            if isinstance(v, set):
+                refuse_if_it_shows(set.__iter__(v))
             spec.fill.append(("elements", [self.build(x) for x in base.__iter__(v)]))
         elif isinstance(v, bytearray):
             self._apart(v)
@@ -505,7 +510,12 @@ class Builder:
         ) or t.__name__.endswith("IOWrapper"):
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         try:
-            reduced = v.__reduce_ex__(4)
+            cls: Any = t
+            if cls.__reduce__ is frozenset.__reduce__ and cls.__reduce_ex__ is object.__reduce_ex__:
+                # Its own way iterates as the program says.
+                reduced: Any = t, (_VALUES[frozenset](v),), object.__getstate__(v)  # type: ignore[attr-defined]
+            else:
+                reduced = v.__reduce_ex__(4)
         except Exception as e:
             raise Refusal(
                 f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again"
@@ -515,6 +525,10 @@ class Builder:
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
+        base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)
+        if own and base in _VALUES and make in (copyreg.__newobj__, t):  # type: ignore[attr-defined]
+            # What the program does there is done already.
+            make, args = base.__new__, (t, _VALUES[base](v))
         spec = New("reduce", make)
         self._remember(v, spec)
         spec.parts = [self.build(a) for a in args]
@@ -524,6 +538,17 @@ class Builder:
             [(self.build(k), self.build(x)) for k, x in pairs] if pairs is not None else None,
         ]
         return spec
+
+
+# How an object of a class derived from one of these gives an object of that one.
+_VALUES: dict[type, Any] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda v: bytes.__getitem__(v, slice(None)),
+    frozenset: lambda v: list(frozenset.__iter__(v)),
+}
 
 
 def _has_slot(v: Any, name: str) -> bool:

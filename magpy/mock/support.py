@@ -26,6 +26,7 @@ from magpy.capture.placed import placed
 from magpy.capture.steps import TorchModes
 from magpy.capture.torch_state import settings
 from magpy.errors import hide_frames
+from magpy.kinds import isinstance
 
 
 def same_leaf(a: Any, b: Any) -> bool:

@@ -33,6 +33,7 @@ from magpy.capture.steps import (
     slot_held,
 )
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 from magpy.mock.spec import Const
 from magpy.refgraph.checks import (
     ABSENT,

@@ -23,6 +23,7 @@ from magpy.capture.keys import hashes_quietly
 from magpy.capture.leaves import memory_of
 from magpy.capture.memory import Range, form_of, meet, of_buffer, of_tensor
 from magpy.capture.steps import class_number
+from magpy.kinds import isinstance
 
 ABSENT = _interp.ABSENT
 _C_LEAVES = (int, float, complex, bool, type(None), str, bytes, type(...))

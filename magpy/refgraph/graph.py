@@ -15,6 +15,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.session import Capture
+from magpy.kinds import isinstance
 from magpy.refgraph.checks import c_leaf
 
 _ABSENT = _interp.ABSENT

@@ -21,6 +21,7 @@ import torch
 from magpy import _interp
 from magpy.backends import Backend
 from magpy.backends.inductor import Inductor, stepped
+from magpy.kinds import isinstance
 from magpy.runtime.entry import EntryInfo, Runner
 
 WARM = 2

@@ -25,6 +25,7 @@ from magpy.capture import session
 from magpy.capture.looks import saved_tensors_are_heard, unheard
 from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
+from magpy.kinds import isinstance
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial

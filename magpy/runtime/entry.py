@@ -33,6 +33,7 @@ from magpy.capture.steps import EffectStep, HostStep, OpStep, Part, Record, Ref,
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import variables
 from magpy.errors import Refusal
+from magpy.kinds import isinstance
 from magpy.mock import segments
 from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code

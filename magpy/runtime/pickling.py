@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from magpy.kinds import isinstance
 from magpy.runtime import compiled as runtime
 
 

@@ -13,6 +13,8 @@ import functools
 import types
 from typing import Any
 
+from magpy.kinds import isinstance
+
 _SEQUENCES = (list, tuple, collections.deque)
 _OF_C = (types.MemberDescriptorType, types.GetSetDescriptorType)
 

@@ -26,6 +26,7 @@ from torch import fx
 from magpy.capture.looks import unheard
 from magpy.capture.steps import EffectStep, HostStep, OpStep
 from magpy.errors import hide_frames
+from magpy.kinds import isinstance
 from magpy.mock.graphs import CHANGES
 from magpy.mock.segments import Plan, Segment
 

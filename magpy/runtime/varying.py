@@ -21,6 +21,7 @@ import torch
 from magpy.capture.session import Varying
 from magpy.capture.steps import Part
 from magpy.capture.symbols import Dims
+from magpy.kinds import isinstance
 from magpy.runtime.places import evaluated
 
 # Sizes of 0 and 1 stand for themselves: operations treat them differently (broadcasting).
@@ -188,7 +189,8 @@ def _number_at(holder: Any, key: Any) -> Any:
         v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
     elif isinstance(holder, (list, collections.deque)) and type(key) is int:
         base: Any = list if isinstance(holder, list) else collections.deque
-        v = base.__getitem__(holder, key) if -len(holder) <= key < len(holder) else None
+        n = base.__len__(holder)
+        v = base.__getitem__(holder, key) if -n <= key < n else None
     else:
         slot = getattr(type(holder), key, None) if isinstance(key, str) else None
         if type(slot) is not types.MemberDescriptorType:
