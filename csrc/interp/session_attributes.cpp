@@ -97,6 +97,15 @@ void read_name(Session* s, PyTypeObject* t) {
   emit(s, kAttrC, cls, qualname, reinterpret_cast<PyHeapTypeObject*>(t)->ht_qualname);
 }
 
+void read_abstract(Session* s, PyTypeObject* t) {
+  static PyObject* const name = PyUnicode_InternFromString("__abstractmethods__");
+  if (!is_heap(t) || name == nullptr || t->tp_dict == nullptr || made_class(s, t)) return;
+  PyObject* methods = PyDict_GetItemWithError(t->tp_dict, name);
+  auto* cls = reinterpret_cast<PyObject*>(t);
+  if (methods == nullptr || written(s, cls, name) || !first_time(s, kAttrC, cls, name)) return;
+  emit(s, kAttrC, cls, name, methods);
+}
+
 static PyObject* protocol_names() {
   static PyObject* const names = [] {
     PyObject* text = PyUnicode_FromString(kProtocolNames);

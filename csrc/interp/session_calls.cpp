@@ -402,7 +402,13 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   PyObject* behind = nullptr;
   {
     ErrorGuard error;
-    if (PyType_Check(f)) read_classes(s, f, true);  // it makes an object
+    if (PyType_Check(f)) {  // it makes an object
+      read_classes(s, f, true);
+      read_abstract(s, reinterpret_cast<PyTypeObject*>(f));
+    } else if (is_builtin(f, "__build_class__")) {
+      static PyObject* const builder = PyUnicode_InternFromString("__build_class__");
+      read_builtin(s, builder);
+    }
     for (Py_ssize_t i = 0; i < npos + nkw; ++i)
       if (is_tensor(args[i])) read_protocols(s, Py_TYPE(args[i]));
     leaf = classify(s, f);

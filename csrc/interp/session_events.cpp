@@ -495,6 +495,12 @@ void on_touch(PyObject* obj, Touch how) {
   ++s->events;
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
+  if (how == Touch::kMatch && is_heap(Py_TYPE(obj)) && !made_class(s, Py_TYPE(obj))) {
+    // Whether it is a sequence or a mapping is said by flags of its class, which registering it sets.
+    auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(obj));
+    static PyObject* const flags = PyUnicode_InternFromString("__flags__");
+    if (flags != nullptr && first_time(s, kAttrC, cls, flags)) Py_XDECREF(ask(s, "matched", cls));
+  }
   // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are passed on.
   if (((how == Touch::kUnpack || how == Touch::kExtend) && (is_sequence(obj) || PyDict_CheckExact(obj))) || (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);
@@ -661,18 +667,20 @@ PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result
 
 void on_make_function(PyObject* func) { tls_session->made->insert(func); }
 
+void read_builtin(Session* s, PyObject* name) {
+  PyObject* builtins = PyEval_GetBuiltins();
+  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins)) return;
+  if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+  read_dict(s, builtins, name, PyDict_GetItemWithError(builtins, name));
+}
+
 void on_import(PyObject* module, PyObject* name) {
   Session* s = tls_session;
   ErrorGuard error;
   PyObject* modules = PyImport_GetModuleDict();
   if (modules == nullptr) return;
-  // What imports is itself a name that can be another.
   static PyObject* const importer = PyUnicode_InternFromString("__import__");
-  PyObject* builtins = PyEval_GetBuiltins();
-  if (builtins != nullptr && importer != nullptr && PyDict_Check(builtins) && !made_space(s, builtins)) {
-    if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
-    read_dict(s, builtins, importer, PyDict_GetItemWithError(builtins, importer));
-  }
+  read_builtin(s, importer);
   auto read = [&](PyObject* key) {
     if (key == nullptr || PyDict_GetItemWithError(modules, key) != module) {
       PyErr_Clear();

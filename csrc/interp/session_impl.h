@@ -224,6 +224,8 @@ void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value);
 void reach(Session* s, PyObject* v, int depth = 0);
 // A function's code, defaults and closure count, as they do from when it is called.
 void read_function(Session* s, PyFunctionObject* func);
+// A statement looks for a name among the builtins of its frame.
+void read_builtin(Session* s, PyObject* name);
 // Keeps a shallow copy of an outside container, once.
 bool ensure_pre(Session* s, PyObject* o);
 // Asks the Python side; a failure there drops the capture.
@@ -250,6 +252,8 @@ void read_bases(Session* s, PyObject* cls);
 void read_type(Session* s, PyObject* o);
 // The interpreter, or C code, asks a class for its special methods.
 void read_protocols(Session* s, PyTypeObject* t);
+// Whether a class makes objects at all.
+void read_abstract(Session* s, PyTypeObject* t);
 // C code takes the name of a class into a text.
 void read_name(Session* s, PyTypeObject* t);
 // An object is compared with another by C code.

@@ -153,6 +153,10 @@ class Handler:
             # A callable that lies about itself is not known.
             return int(Leaf.HANDLER)
 
+    def matched(self, cls: type) -> None:
+        """A pattern asks whether objects of a class are sequences or mappings."""
+        calls.again(self, opaque.matched_as, (cls,))
+
     def touch(self, obj: Any, deep: bool) -> None:
         """An outside object that is no plain container is looked into as a whole by C code."""
         t = type(obj)

@@ -475,6 +475,8 @@ def classify(f: Any) -> Leaf:
     verdict = _registered(_VERDICTS, f)
     if verdict is not None:
         return verdict
+    if _answers_anything(f):
+        return Leaf.FRAME
     if effect_of(f) is not Effect.UNKNOWN:
         return Leaf.HANDLER
     name = getattr(f, "__name__", "")
@@ -496,9 +498,24 @@ def classify(f: Any) -> Leaf:
         return Leaf.TOUCH
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
         # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
-        watched = isinstance(type(f).__call__, (types.FunctionType, _interp.ModuleCall))
+        watched = isinstance(type(f).__call__, _FRAMES)
         return Leaf.FRAME if watched else _classify_call(f, module, root)
     return Leaf.HANDLER
+
+
+_FRAMES = (types.FunctionType, _interp.ModuleCall)
+
+
+def _answers_anything(f: Any) -> bool:
+    """Whether an object that is called, by a frame, is of a class that decides what it has.
+
+    To ask it for an attribute would run the program's `__getattr__`.
+    """
+    t: Any = type(f)
+    if not t.__flags__ & (1 << 9) or module_of_type(t).partition(".")[0] == "torch":
+        return False
+    asked = isinstance(getattr(t, "__getattr__", t.__getattribute__), types.FunctionType)
+    return asked and not isinstance(f, (type, *_DESCRIPTORS)) and isinstance(t.__call__, _FRAMES)
 
 
 def _registered(table: dict[object, T], f: Any) -> T | None:

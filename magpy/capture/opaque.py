@@ -172,6 +172,16 @@ def names_in(cls: type) -> tuple[tuple[str, ...], ...]:
     )
 
 
+# Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING (PEP 634).
+_MATCHED_AS = 1 << 5 | 1 << 6
+
+
+def matched_as(cls: type) -> int:
+    """Which patterns its objects match, as its bases and what registered it say."""
+    flags: int = type.__dict__["__flags__"].__get__(cls)
+    return flags & _MATCHED_AS
+
+
 def picture(obj: Any) -> Any:
     """The state of an object in a form for `same`, or None if its type does not tell it.
 

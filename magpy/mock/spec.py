@@ -513,7 +513,7 @@ class Builder:
             cls: Any = t
             if cls.__reduce__ is frozenset.__reduce__ and cls.__reduce_ex__ is object.__reduce_ex__:
                 # Its own way iterates as the program says.
-                reduced: Any = t, (_VALUES[frozenset](v),), object.__getstate__(v)  # type: ignore[attr-defined]
+                reduced: Any = t, (_VALUES[frozenset](v),), object.__getstate__(v)
             else:
                 reduced = v.__reduce_ex__(4)
         except Exception as e:
