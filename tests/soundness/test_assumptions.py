@@ -671,6 +671,92 @@ def test_filters_that_make_errors_later_are_not_looked_at():
         assert torch.equal(compiled(torch.ones(2)), wanted)
 
 
+def test_what_observes_execution_hears_of_watched_calls_only():
+    def program(t):
+        with torch.profiler.record_function("magpy's block"):
+            return inner(t)
+
+    def inner(t):
+        return t + 1
+
+    def heard(f):
+        names = set()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            f(x)
+        names.update(e.key for e in profile.key_averages())
+        before = sys.getprofile()
+        sys.setprofile(lambda frame, event, arg: names.add(frame.f_code.co_name))
+        try:
+            f(x)
+        finally:
+            sys.setprofile(before)
+        return {"magpy's block", "inner"} & names
+
+    f = compiled(program)
+    assert heard(program) == {"magpy's block", "inner"}
+    f(x)
+    assert heard(f) == set()
+    assert served(f) == 2
+
+
+def test_an_exceptions_text_names_classes_as_they_were():
+    class Thing:
+        pass
+
+    def program(t):
+        try:
+            return t + len(Thing())
+        except TypeError as error:
+            return str(error)
+
+    f = compiled(program)
+    first = f(x)
+    assert "'Thing'" in first
+    Thing.__name__ = "Other"
+    assert "'Other'" in program(x)
+    assert f(x) == first
+
+
+def test_limits_of_the_interpreter_are_those_of_the_watched_call():
+    def deep(n):
+        return n if n == 0 else deep(n - 1)
+
+    f = compiled(lambda t: t + deep(60) + len(str(10**700)))
+    wanted = f(x)
+    limit, digits = sys.getrecursionlimit(), sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        with pytest.raises(ValueError, match="digits"):
+            str(10**700)
+        assert torch.equal(f(x), wanted)
+    finally:
+        sys.set_int_max_str_digits(digits)
+        sys.setrecursionlimit(limit)
+    assert served(f) == 1
+
+
+def test_anomaly_detection_shows_magpys_frames():
+    w = torch.ones(3, requires_grad=True)
+
+    def program(t):
+        with torch.autograd.detect_anomaly(check_nan=True):
+            loss = (w * t).sqrt().sum()
+            loss.backward()
+        return loss.detach()
+
+    def told(f):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(RuntimeError, match="returned nan values"):
+                f(-torch.ones(3))
+        return "".join(str(w.message) for w in caught)
+
+    f = compiled(program)
+    assert "in program" in told(program)
+    assert "Error detected in SqrtBackward0" in told(f)
+    assert "recorder.py" in told(compiled(program))
+
+
 def test_every_assumption_has_its_test():
     page = (ROOT / "docs" / "semantics.md").read_text()
     assumed = page.split("## What is assumed")[1]
