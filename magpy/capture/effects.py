@@ -29,7 +29,8 @@ class ContainerEffect:
 
     Attributes:
         kind: "dict", "list", "set", "deque", "bytearray".
-        stores: dict: (key, spec) pairs in order; deletes: keys taken out first.
+        stores: dict: (key, spec) pairs in order; deletes: keys taken out first; replaced: the keys
+            of stores that were there, and stay in their places.
         orders: OrderedDict: all its keys, in the order of the dict that it is made of, which C code
             sees, and in its own; empty if these follow from the stores.
         content: specs of the whole new content when `rebuild`, or of the appended tail.
@@ -39,6 +40,7 @@ class ContainerEffect:
     kind: str
     stores: list[tuple[Any, Spec]] = field(default_factory=list)
     deletes: list[Any] = field(default_factory=list)
+    replaced: list[Any] = field(default_factory=list)
     orders: list[list[Spec]] = field(default_factory=list)
     content: list[Any] | None = None
     rebuild: bool = False
@@ -146,6 +148,8 @@ def end_state(
             continue
         if isinstance(obj, dict):
             effect = _dict_effect(obj, pre, deleted.get(id(obj), []), builder, session)
+            if effect is not None and not effect.rebuild:
+                reads += _relied_on(effect, session)
         else:
             effect = _container_effect(obj, pre, whole, builder, session)
         if effect is not None:
@@ -228,6 +232,19 @@ def _container_effect(
     return None
 
 
+def _relied_on(effect: ContainerEffect, session: Any) -> list[tuple[str, Any, Any, Any]]:
+    """What the order of a dict relies on: a key whose value is replaced has its place there.
+
+    Were it not there, it would come in the order in which the program stores, which is not known.
+    """
+    if len(effect.stores) < 2:
+        return []
+    if not all(map(hashes_quietly, effect.replaced)):
+        session.compare(effect.obj)
+        return []
+    return [("dict_has", effect.obj, key, None) for key in effect.replaced]
+
+
 def _pairs(obj: dict[Any, Any]) -> list[tuple[Any, Any]]:
     """What a dict holds, in its order, without hashing its keys as `OrderedDict.items` does."""
     if not isinstance(obj, collections.OrderedDict):
@@ -269,7 +286,11 @@ def _dict_effect(
     if list(replay) == list(holds):
         pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
         return ContainerEffect(
-            obj, "dict", stores=pairs, deletes=[builder.build(k) for k in deletes]
+            obj,
+            "dict",
+            stores=pairs,
+            deletes=[builder.build(k) for k in deletes],
+            replaced=[k for k, _ in stores if number(k) in held and number(k) not in moved],
         )
     session.compare(obj)
     if base is not dict:

@@ -445,6 +445,12 @@ class Analyzer:
         self.checks.append(("dict_get", dst, rel.register, key))
         self.bind(value, dst, self.key_expr(rel, key))
 
+    def dict_has(self, d: Any, key: Any, _: Any) -> None:
+        """A key is there, whatever it has."""
+        rel = self.relative.get(id(d))
+        place = ("a", d) if rel is None else rel.register
+        self.checks.append(("dict_get", self.register(), place, key))
+
     def _state(self, value: Any) -> bool:
         return (
             value is not ABSENT
@@ -755,6 +761,7 @@ def _overwritten(capture: Capture) -> set[tuple[int, Any]]:
 
 _factory_of: Any = vars(collections.defaultdict)["default_factory"].__get__
 _EVENTS = {
+    "dict_has": Analyzer.dict_has,
     "dict_key": Analyzer.dict_key,
     "link_dict": Analyzer.link_dict,
     "type_attr": Analyzer.type_attr,
