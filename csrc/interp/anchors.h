@@ -106,7 +106,7 @@ class Anchors {
   };
   struct SetCheck {
     PyObject* set;
-    PyObject* items;  // frozenset
+    PyObject* items;  // tuple, in the order in which the set gives them
     Py_ssize_t i;
     Py_ssize_t mask = -1;  // of the table in which `places` were found; -1: not armed
     std::vector<std::pair<Py_ssize_t, PyObject*>> places = {};  // elements of `items`, borrowed

@@ -175,13 +175,11 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
     return 0;
   }
   if (is("sets")) {
-    if (!PyArg_ParseTuple(record, "OO:sets", &a, &b)) return -1;
+    if (!PyArg_ParseTuple(record, "OO!:sets", &a, &PyTuple_Type, &b)) return -1;
     if (!PyAnySet_Check(a)) return PyErr_SetString(PyExc_TypeError, "sets: a set is needed"), -1;
-    PyObject* items = PyFrozenSet_New(b);
-    if (!items) return -1;
     keep(a);
-    refs_.push_back(items);
-    sets_.push_back({a, items, i});
+    keep(b);
+    sets_.push_back({a, b, i});
     return 0;
   }
   if (is("cells")) {

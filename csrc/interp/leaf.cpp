@@ -61,28 +61,14 @@ struct SetItem {
   Py_hash_t hash;
 };
 
+// Equal sets may iterate in different orders, as they were filled; what a program computes may follow it.
 bool set_equal_at(PyObject* a, PyObject* b, int depth) {
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
-  // Equal sets that were built alike iterate alike: walk both, and search only for what does not line up.
   Py_ssize_t pos_a = 0, pos_b = 0;
   SetItem x, y;
-  std::vector<SetItem> rest_a, rest_b;
   while (_PySet_NextEntry(a, &pos_a, &x.item, &x.hash)) {
     if (!_PySet_NextEntry(b, &pos_b, &y.item, &y.hash)) return false;
-    if (x.hash == y.hash && equal(x.item, y.item, depth)) continue;
-    rest_a.push_back(x);
-    rest_b.push_back(y);
-  }
-  for (const SetItem& item : rest_a) {
-    bool found = false;
-    for (SetItem& other : rest_b) {
-      if (other.item && other.hash == item.hash && equal(item.item, other.item, depth)) {
-        other.item = nullptr;
-        found = true;
-        break;
-      }
-    }
-    if (!found) return false;
+    if (x.hash != y.hash || !equal(x.item, y.item, depth)) return false;
   }
   return true;
 }
@@ -150,7 +136,23 @@ bool deep_leaf(PyObject* value, int depth) {
 
 bool leaf_equal(PyObject* a, PyObject* b) { return equal(a, b, 0); }
 
-bool set_equal(PyObject* set, PyObject* expected) { return set_equal_at(set, expected, 0); }
+bool set_gives(PyObject* set, PyObject* expected) {
+  if (PySet_GET_SIZE(set) != PyTuple_GET_SIZE(expected)) return false;
+  Py_ssize_t pos = 0, i = 0;
+  SetItem x;
+  while (_PySet_NextEntry(set, &pos, &x.item, &x.hash)) {
+    if (!equal(x.item, PyTuple_GET_ITEM(expected, i++), 0)) return false;
+  }
+  return true;
+}
+
+PyObject* set_elements(PyObject* set) {
+  PyObject* elements = PyTuple_New(PySet_GET_SIZE(set));
+  Py_ssize_t pos = 0, i = 0;
+  SetItem x;
+  while (elements && _PySet_NextEntry(set, &pos, &x.item, &x.hash)) PyTuple_SET_ITEM(elements, i++, Py_NewRef(x.item));
+  return elements;
+}
 
 bool is_deep_leaf(PyObject* value) { return deep_leaf(value, 0); }
 

@@ -13,8 +13,10 @@ namespace magpy {
 // containers of leaves element by element.  Anything that is not a leaf equals only itself.
 bool leaf_equal(PyObject* a, PyObject* b);
 
-// Does `set` (a set or frozenset) have exactly the elements of `expected` (likewise)?  Elements compare as leaves.
-bool set_equal(PyObject* set, PyObject* expected);
+// Does `set` (a set or frozenset) give exactly the elements of the tuple, in this order?  Elements compare as leaves.
+bool set_gives(PyObject* set, PyObject* expected);
+// What it gives, as a new tuple; runs no code of its class.
+PyObject* set_elements(PyObject* set);
 
 // Is `value` a leaf all the way down, so that its repr runs no code of the user's?
 bool is_deep_leaf(PyObject* value);

@@ -184,7 +184,7 @@ bool run(const Op& op, Frame& frame) {
     case Code::kGradient: return load(frame, op.dst, tensor_api()->gradient(object));
     case Code::kLen: return raw_length(object) == op.n;
     case Code::kItem: return run_item(op, frame, object);
-    case Code::kSet: return PyAnySet_Check(object) && set_equal(object, op.x);
+    case Code::kSet: return PyAnySet_Check(object) && set_gives(object, op.x);
     case Code::kDeque: return run_deque(op, frame, object);
     case Code::kCell: {
       PyObject* value = PyCell_Check(object) ? PyCell_GET(object) : nullptr;

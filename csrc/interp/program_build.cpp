@@ -185,7 +185,7 @@ int Builder::fill(Op& op, PyObject* const* args) {
       return operand(args[0], &op.operand) < 0 ? -1 : expect(args[1], &PyTuple_Type, &op.x);
     case Code::kSet: {
       if (operand(args[0], &op.operand) < 0) return -1;
-      return expect(args[1], &PyFrozenSet_Type, &op.x);
+      return expect(args[1], &PyTuple_Type, &op.x);
     }
     case Code::kGradient:
       if (!tensor_api()) return -1;

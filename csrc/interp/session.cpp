@@ -64,7 +64,10 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
     Py_VISIT(e.key);
     Py_VISIT(e.value);
   }
-  for (auto& [o, c] : *s->containers) Py_VISIT(c.pre);
+  for (auto& [o, c] : *s->containers) {
+    Py_VISIT(c.pre);
+    Py_VISIT(c.order);
+  }
   for (auto& [o, _] : *s->tracked) Py_VISIT(o);
   for (PyObject* o : *s->spaces) Py_VISIT(o);
   if (s->classes != nullptr)
@@ -88,7 +91,10 @@ int session_clear(Session* s) {
     drop.push_back(e.key);
     drop.push_back(e.value);
   }
-  for (auto& [o, c] : *s->containers) drop.push_back(c.pre);
+  for (auto& [o, c] : *s->containers) {
+    drop.push_back(c.pre);
+    drop.push_back(c.order);
+  }
   for (auto& [o, _] : *s->tracked) drop.push_back(o);
   s->tracked->clear();
   for (PyObject* o : *s->spaces) drop.push_back(o);

@@ -95,6 +95,7 @@ struct Event {
 
 struct Container {
   PyObject* pre = nullptr;  // shallow copy from before the first write (or whole read)
+  PyObject* order = nullptr;  // of a set: its elements as they came when `pre` was copied, which may give them in another order
   bool whole = false;
   Py_ssize_t appended = 0;  // so many elements were appended, one at a time, to a deque that was not looked into
 };

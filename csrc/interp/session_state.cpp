@@ -157,6 +157,13 @@ bool ensure_pre(Session* s, PyObject* o) {
     return false;
   }
   container(s, o).pre = copy;
+  if (PyAnySet_Check(o)) {
+    container(s, o).order = set_elements(o);
+    if (container(s, o).order == nullptr) {
+      fail(s, "snapshot");
+      return false;
+    }
+  }
   return true;
 }
 
@@ -397,7 +404,7 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
       if (!ensure_pre(s, o)) return;
       Container& c = container(s, o);
       c.whole = true;
-      emit(s, kSnap, o, nullptr, c.pre);
+      emit(s, kSnap, o, c.order, c.pre);
       reach_content(s, c.pre);
     }
     if (deep && seen.insert(o).second) {

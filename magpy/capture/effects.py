@@ -29,7 +29,8 @@ class ContainerEffect:
 
     Attributes:
         kind: "dict", "list", "set", "deque", "bytearray".
-        stores: dict: (key, spec) pairs in order; deletes: keys taken out first; replaced: the keys
+        stores: dict: (key, spec) pairs in order; deletes: keys, or elements of a set, taken out
+            first; replaced: the keys
             of stores that were there, and stay in their places.
         orders: OrderedDict: all its keys, in the order of the dict that it is made of, which C code
             sees, and in its own; empty if these follow from the stores.
@@ -216,14 +217,17 @@ def _container_effect(
         now_set, before = list(set.__iter__(obj)), set(map(id, pre))
         added = [x for x in now_set if id(x) not in before]
         refuse_if_it_shows((*now_set, *pre))
-        if len(now_set) - len(added) == len(pre):
-            return (
-                ContainerEffect(obj, "set", content=[builder.build(x) for x in added])
-                if added
-                else None
-            )
+        here = set(map(id, now_set))
+        gone = [x for x in pre if id(x) not in here]
+        if gone and (not whole or len(gone) == len(pre)):
+            # What it held is not known, or it was emptied.
+            content = [builder.build(x) for x in now_set]
+            return ContainerEffect(obj, "set", content=content, rebuild=True)
         return ContainerEffect(
-            obj, "set", content=[builder.build(x) for x in now_set], rebuild=True
+            obj,
+            "set",
+            content=[builder.build(x) for x in added],
+            deletes=[builder.build(x) for x in gone],
         )
     if isinstance(obj, bytearray):
         if bytes(obj) == pre:

@@ -379,7 +379,9 @@ class Code:
             {"deque": collections.deque, "bytearray": bytearray}[e.kind]
         )
         if not e.rebuild:
-            return [f"{base}.{'update' if e.kind == 'set' else 'extend'}({target}, {values})"]
+            lines = [f"set.discard({target}, {self.spec(x)})" for x in e.deletes]
+            put = "update" if e.kind == "set" else "extend"
+            return [*lines, f"{base}.{put}({target}, {values})"]
         if e.kind == "list":
             return [f"list.__setitem__({target}, {self.constant(slice(None))}, {values})"]
         if e.kind == "bytearray":

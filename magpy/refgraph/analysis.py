@@ -588,7 +588,7 @@ class Analyzer:
         self.factory(obj)
         rel = self.relative.get(id(obj))
         if rel is None:
-            self._anchored_snap(obj, pre)
+            self._anchored_snap(obj, key if isinstance(obj, set) else pre)
             return
         reg, expr = rel.register, rel.expr
         if isinstance(obj, dict):
@@ -605,7 +605,7 @@ class Analyzer:
                     f"{expr}[{i}]" if type(obj) is list else f"list.__getitem__({expr}, {i})",
                 )
         elif isinstance(obj, set):
-            self.checks.append(("set", reg, pre))
+            self.checks.append(("set", reg, key))
         elif isinstance(obj, collections.deque):
             self._most(obj)
             self.checks.append(("len", reg, len(pre)))

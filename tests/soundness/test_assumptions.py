@@ -671,6 +671,31 @@ def test_filters_that_make_errors_later_are_not_looked_at():
         assert torch.equal(compiled(torch.ones(2)), wanted)
 
 
+def test_a_set_may_be_filled_in_another_order():
+    def filled(*elements):
+        made = set()
+        for element in elements:
+            made.add(element)
+        return made
+
+    def program(t, found):
+        found.add(15)
+        found.add(23)
+        return t
+
+    f = compiled(program)
+    f(x, set())
+    ours, eager = set(), set()
+    f(x, ours), program(x, eager)
+    assert served(f) == 1
+    assert ours == eager
+    assert list(eager) == [23, 15] != list(ours)
+    reads = compiled(lambda t, found: (t, list(found)))
+    for found in (filled(8, 0), filled(8, 0), filled(0, 8), filled(0, 8), filled(8, 0)):
+        assert reads(x, found)[1] == list(found)
+    assert served(reads) == 3
+
+
 def test_what_observes_execution_hears_of_watched_calls_only():
     def program(t):
         with torch.profiler.record_function("magpy's block"):
