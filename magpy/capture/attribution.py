@@ -53,6 +53,17 @@ def place_of(func: Any) -> Site:
     return site_of(f) if f is not None else _NOWHERE
 
 
+def called_from() -> tuple[Site, ...]:
+    """The sites of the program's frames within the call, from its first to the innermost one."""
+    sites: list[Site] = []
+    frame = program_frame()
+    while frame is not None and not _interp.is_caller(frame):
+        if not str(frame.f_globals.get("__name__", "")).startswith("magpy."):
+            sites.insert(0, site_of(frame))
+        frame = frame.f_back
+    return tuple(sites)
+
+
 def passed(error: BaseException) -> list[Site]:
     """The sites of the program's frames that an exception passed, outermost first."""
     sites = []

@@ -724,6 +724,10 @@ class Recorder(Values, TorchFunctionMode):
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
         step.once = step.once or once
+        # What the call has changed may have had a graph before.
+        given = self.record.inputs.values()
+        step.goes_on = any(engine.goes_on(reach.nodes, t) for t in given)
+        step.sites = attribution.called_from()
         step.hooks = reach.hooks and len(reach.functions) > 1
         if reach.functions:
             step.gradients = frozenset([0])

@@ -140,6 +140,10 @@ class HostStep:
         gradients: autograd's engine runs in it, and adds to gradients in these memories; any
             `.grad` may be another object afterwards. None if it does not run.
         hooks: hooks of leaves run in it, and not only one: their order can be seen.
+        goes_on: the engine goes on to a graph from before the call, which may be freed by another
+            one: then it raises.
+        sites: the lines of the program from which it is called, outermost first, where it may raise
+            in an entry that nobody can take back.
     """
 
     func: Callable[..., Any]
@@ -160,6 +164,8 @@ class HostStep:
     gradients: frozenset[int] | None = None
     hooks: bool = False
     site: Any = None
+    goes_on: bool = False
+    sites: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)

@@ -488,7 +488,8 @@ class Code:
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
-        func = self.callee(step.func, modes, step.site)
+        called = support.from_lines(step.sites, step.func) if step.sites else step.func
+        func = self.callee(called, modes, step.site)
         self.lines.append(f"# {step.where}")
         if step.kind in ("none", "call"):
             self.lines.append(f"{func}({args})")

@@ -515,6 +515,25 @@ def _once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
     return None
 
 
+def _raises_late(capture: Capture) -> Refusal | None:
+    """Why an exception could come too late for what the call does to Python's objects, or None.
+
+    A graph from before the call may be freed by the time of another one: the pass then raises after
+    tensors were changed, which nobody takes back, and before anything of Python's is.
+    """
+    if not capture.record.mutated:
+        return None
+    for step in capture.record.steps:
+        if isinstance(step, HostStep) and step.goes_on:
+            return Refusal(
+                "a backward pass goes on to what was computed before the call, which changes a "
+                "tensor, too",
+                step.where,
+                "Make the pass outside of the compiled function",
+            )
+    return None
+
+
 # What an outside tensor is, which no copy of its data brings back.
 _FORM_CHANGES = frozenset(
     ["detach_", "set_", "resize_", "resize_as_", "register_hook", "retain_grad"]
@@ -663,7 +682,7 @@ def build(
     )
     if backend is not eager:
         _keep_native(plan, analysis, capture.record)
-    why = _once_ahead(plan, certain)
+    why = _once_ahead(plan, certain) or _raises_late(capture)
     if why is not None:
         raise why
     late = _needs_undo(plan, capture.record, certain)
