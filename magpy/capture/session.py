@@ -258,6 +258,11 @@ def _end(
         result = _exception_spec(out.exception, builder)
     handler.finish_iterators(builder)
     handler.finish_contexts(builder)
+    for tensor in record.inputs.values():
+        gradient = _tensor.gradient(tensor)
+        if gradient is not None and not session.is_outside(gradient) and vars(gradient):
+            # Autograd's engine makes another one in every call, and nobody would set it there.
+            raise Refusal("an attribute is set of a gradient that the call makes")
     for obj, before in handler.opaque:
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
