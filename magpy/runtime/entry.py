@@ -519,15 +519,17 @@ def _raises_late(capture: Capture) -> Refusal | None:
     """Why an exception could come too late for what the call does to Python's objects, or None.
 
     A graph from before the call may be freed by the time of another one: the pass then raises after
-    tensors were changed, which nobody takes back, and before anything of Python's is.
+    tensors or gradients were changed, which nobody takes back, and before anything of Python's is.
     """
-    if not capture.record.mutated:
+    steps = capture.record.steps
+    effects = bool(capture.effects) or any(isinstance(s, EffectStep) for s in steps)
+    if not (effects or capture.record.mutated):
         return None
-    for step in capture.record.steps:
+    for step in steps:
         if isinstance(step, HostStep) and step.goes_on:
             return Refusal(
-                "a backward pass goes on to what was computed before the call, which changes a "
-                "tensor, too",
+                "a backward pass goes on to what was computed before the call, which changes "
+                "something else, too",
                 step.where,
                 "Make the pass outside of the compiled function",
             )
