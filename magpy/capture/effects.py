@@ -98,15 +98,19 @@ def written_places(session: Any) -> dict[tuple[int, str | None], Any]:
     return places
 
 
+# A class of the program's may iterate as it likes.
+_ITERATED = (set, frozenset, list, tuple, collections.deque)
+
+
 def content_of(container: Any) -> Any:
     """What a container or its snapshot holds, by identity."""
     if isinstance(container, (bytes, bytearray)):
         return bytes(container)
-    if isinstance(container, (set, frozenset)):
-        return frozenset(map(id, container))
     if isinstance(container, dict):
         return [id(x) for pair in dict.items(container) for x in pair]
-    return [id(x) for x in container]
+    base: Any = next(c for c in _ITERATED if isinstance(container, c))
+    found = [id(x) for x in base.__iter__(container)]
+    return frozenset(found) if base in (set, frozenset) else found
 
 
 def _same(now: Any, pre: Any, builder: Builder) -> bool:

@@ -193,6 +193,19 @@ def _values_of_classes_of_the_programs(heard):
     return f
 
 
+def _ways_to_iterate(heard):
+    def kind(base):
+        class Own(base):
+            def __iter__(self):
+                heard.append(base.__name__)
+                return base.__iter__(self)
+
+        return Own
+
+    values = [kind(base)([8, 0]) for base in (set, list)]
+    return lambda x: (x * 2, [8 in v for v in values], [len(v) for v in values])
+
+
 def _answer_of_an_abstract_class(heard):
     class Base(abc.ABC):
         @classmethod
@@ -205,7 +218,7 @@ def _answer_of_an_abstract_class(heard):
 
 
 PROGRAMS = [
-    *(_values_of_classes_of_the_programs, _answer_of_an_abstract_class),
+    *(_ways_to_iterate, _values_of_classes_of_the_programs, _answer_of_an_abstract_class),
     *(_attributes, _class, _names, _hash_of_what_is_called, _hash_of_what_cannot, _lengths),
     *(_keys_of_what_is_made, _keys_of_what_is_made_first),
 ]
