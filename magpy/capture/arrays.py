@@ -31,6 +31,15 @@ def arrays_in(v: Any) -> list[Any]:
     return []
 
 
+def holds_objects(v: Any) -> bool:
+    """Whether numpy computes with Python objects, which run code of their own."""
+    if isinstance(v, (np.ndarray, np.generic)):
+        return v.dtype.hasobject
+    if type(v) in (tuple, list):
+        return any(map(holds_objects, v))
+    return type(v) is dict and any(map(holds_objects, v.values()))
+
+
 def unbound(
     f: Callable[..., Any], args: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -60,9 +69,9 @@ def call_without_writing(
         result = f(*_read_only(args), **_read_only(kwargs))
         if result is None:
             raise Writes  # if only to what an array is
-        if all(a.flags.writeable for a in arrays_in(result)):
+        if not holds_objects(result) and all(a.flags.writeable for a in arrays_in(result)):
             return result
-        # One of the arrays, or a view of one: it must be the program's own.
+        # One of the arrays, a view of one, or what holds them: it must be the program's own.
         return f(*args, **kwargs)
     raise Writes
 
@@ -79,4 +88,4 @@ def _read_only(v: Any) -> Any:
     return v
 
 
-__all__ = ["Writes", "arrays_in", "call_without_writing", "unbound"]
+__all__ = ["Writes", "arrays_in", "call_without_writing", "holds_objects", "unbound"]

@@ -170,7 +170,9 @@ def format_text(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         h.refuse("str.format reads an attribute", "Use an f-string instead")
         return ABSENT
     if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
-        return h.tracked_call(f, args, kwargs)
+        result = h.tracked_call(f, args, kwargs)
+        if result is not ABSENT:
+            return result
     for a in (*args, *kwargs.values()):
         h.session.touch(a)
     return _interp.watched(f, args, kwargs)

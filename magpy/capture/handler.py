@@ -14,6 +14,7 @@ import copy
 import functools
 import gc
 import inspect
+import math
 import operator
 import sys
 import types
@@ -379,6 +380,9 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder.depth:
             return result
+        if arrays.holds_objects((args, kwargs, result)):
+            self.session.rely_on((args, kwargs))
+            return result
         if not written and _is_short_tuple(result):
             one = functools.partial(functools.partial, element, f, len(result))
             return tuple(self.derive(one(i), args, kwargs, v) for i, v in enumerate(result))
@@ -645,7 +649,12 @@ class Handler:
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
         owner = getattr(f, "__self__", None)
-        if leaves.scalar_function(f) and _recomputable((args, kwargs)):
+        terms = _terms(f, args, kwargs)
+        if terms:
+            step = operator.add if f is sum else operator.mul
+            return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
+        objects = arrays.holds_objects(owner)
+        if leaves.scalar_function(f) and not objects and _recomputable((args, kwargs)):
             try:
                 return self._recomputed(f, args, kwargs, owner)
             except arrays.Writes:
@@ -685,6 +694,8 @@ class Handler:
         finally:
             self.recorder.direct = False
         if any(isinstance(a, torch.Tensor) for a in args):
+            if is_leaf(result) and self.session.tracked(result) is None:
+                self.session.rely_on((args, kwargs))  # of the tensors it has taken the numbers
             return result
         return self.derive(f, args, kwargs, result)
 
@@ -695,7 +706,7 @@ class Handler:
             function, given = getattr(type(owner), f.__name__), (owner, *args)
         targets = arrays.arrays_in((given, kwargs))
         tracked = [a for a in targets if self.session.tracked(a) is not None]
-        if len(tracked) == len(targets):
+        if len(tracked) == len(targets) and _recomputable((given, kwargs)):
             result = self.sure(f, args, kwargs, owner)
             if result is None:
                 self.host_only(function, given, kwargs, tracked)
@@ -707,7 +718,7 @@ class Handler:
         for a in (*given, *kwargs.values()):
             self.session.touch(a)
         before = [a.tobytes() for a in tracked]
-        result = f(*args, **kwargs)
+        result = _interp.watched(f, args, kwargs)
         if [a.tobytes() for a in tracked] != before:
             self.refuse(f"{leaves.name_of(f)} writes to an array that follows from data")
         return result
@@ -738,7 +749,11 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder.depth or self.refusal is not None:
             return ABSENT
-        if not isinstance(b if isinstance(a, torch.Tensor) else a, np.ndarray):
+        array = b if isinstance(a, torch.Tensor) else a
+        if not isinstance(array, np.ndarray):
+            return ABSENT
+        if arrays.holds_objects(array):
+            self.refuse("an operator is applied to a tensor and an array of objects")
             return ABSENT
         result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
         if result is ABSENT and self.refusal is None:
@@ -881,9 +896,30 @@ def _recomputable(values: Any) -> bool:
         return all(map(_recomputable, values))
     if t is dict:
         return all(type(k) is str and _recomputable(v) for k, v in values.items())
-    return (
-        is_leaf(values) or t is np.ndarray or isinstance(values, (torch.Tensor, np.generic, type))
-    )
+    if t is np.ndarray or isinstance(values, np.generic):
+        return not arrays.holds_objects(values)
+    return is_leaf(values) or isinstance(values, (torch.Tensor, type))
+
+
+def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What `sum` or `math.prod` joins one after another, where tensors are among it; else nothing.
+
+    Their code in C adds numbers up as such, which are then other objects than the tracked ones.
+    """
+    if (f is not sum and f is not math.prod) or not 1 <= len(args) + len(kwargs) <= 2 or not args:
+        return []
+    values, *rest = args
+    start = rest[0] if rest else kwargs.get("start", 0 if f is sum else 1)
+    whole = type(values) in _TENSORS and values.dim() > 0
+    if not (whole or type(values) in (list, tuple)) or not set(kwargs) <= {"start"}:
+        return []
+    terms = [start, *values]
+    first = next((i for i, v in enumerate(terms) if type(v) in _TENSORS), None)
+    numbers = terms[:first]
+    # Several floats Python adds up more exactly than one by one, from 3.12 on.
+    exact = sum(type(v) in (float, complex) for v in numbers) <= 1
+    plain = all(type(v) in (int, float, complex) for v in numbers)
+    return terms if first is not None and exact and plain else []
 
 
 # Longer tuples of values are compared, and so is what is in longer containers.

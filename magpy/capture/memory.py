@@ -46,7 +46,20 @@ def owner_of(buffer: Any) -> Any:
 def form_of(array: Any) -> tuple[Any, ...]:
     """All that an array holds, as values; what a subclass overrides is not asked."""
     plain = np.asarray(array)
-    return plain.dtype, plain.shape, plain.strides, plain.flags.writeable, plain.tobytes()
+    held = _Held(plain.flat) if plain.dtype.hasobject else None
+    return plain.dtype, plain.shape, plain.strides, plain.flags.writeable, plain.tobytes(), held
+
+
+class _Held:
+    """Keeps alive the objects in an array, whose addresses its bytes are; equal to any other."""
+
+    def __init__(self, objects: Any) -> None:
+        self.objects = tuple(objects)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Held
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def of_tensor(tensor: torch.Tensor) -> Range | None:

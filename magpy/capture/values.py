@@ -131,12 +131,14 @@ class Values:
         ):
             return self._kept(v)
         if isinstance(v, np.generic) or t is np.ndarray or t is bytearray:
+            if self._session is not None:
+                self._session.touch(v)  # the step holds what there is in it
             return self._shared.copy(v)
         return self._convert_object(v, t)
 
     def _convert_object(self, v: Any, t: type) -> Any:
-        if isinstance(v, (list, dict, collections.deque)) and self._session is not None:
-            self._session.touch(v)  # how many there are
+        if self._session is not None:
+            self._session.touch(v)  # how many there are, and what is in it
         if isinstance(v, list):
             return [self.convert(x) for x in v]
         if isinstance(v, dict):

@@ -336,6 +336,10 @@ class Code:
             values = "".join(self.spec(x) + ", " for x in content)
             base = {"list": "list", "set": "set"}.get(s.kind) or self.constant(collections.deque)
             add(f"{base}.{'update' if s.kind == 'set' else 'extend'}({name}, ({values}))")
+        elif what == "objects":
+            for i, x in content:
+                # A list would be taken for the elements of an array without dimensions.
+                add(f"{name}[{i!r}] = {self.spec(x)}" if i else f"{name}.fill({self.spec(x)})")
         elif what == "bytes":
             add(f"{name}.extend({self.spec(content)})")
         elif what == "dict":

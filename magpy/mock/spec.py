@@ -484,7 +484,15 @@ class Builder:
         self._apart(v)
         copy = v.copy("K")
         copy.flags.writeable = v.flags.writeable
-        return self._remember(v, New("array", copy))
+        if not v.dtype.hasobject:
+            return self._remember(v, New("array", copy))
+        if v.dtype != object or type(v) is not np.ndarray or not v.flags.writeable:
+            raise Refusal("a numpy array is kept that holds objects in another way than a list")
+        copy.fill(None)
+        spec = New("array", copy)
+        self._remember(v, spec)
+        spec.fill.append(("objects", [(i, self.build(v[i])) for i in np.ndindex(v.shape)]))
+        return spec
 
     def _apart(self, buffer: Any) -> None:
         """Notes the memory of what is made anew.
