@@ -1,17 +1,28 @@
-"""`isinstance` as magpy asks it of the program's objects: by their type alone.
+"""What magpy asks of the program's objects without running code of theirs.
 
-Owns that question, and nothing else. Python's own asks an object for its `__class__`, too, which
-may be code of the program, or a lie (proxies, mocks). What the program itself asks is asked by
-Python's. Imported by the modules that look at the program's objects, in place of the built-in.
+Owns `isinstance`, by their type alone: Python's own asks an object for its `__class__`, too, which
+may be code of the program, or a lie (proxies, mocks); and the name of a module, whose class may
+have a `__getattr__`. What the program itself asks is asked by Python's. Imported by the modules
+that look at the program's objects.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import types
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from builtins import isinstance  # noqa: UP029 - type checkers know it by that name
 else:
     from magpy._interp import is_instance as isinstance
 
-__all__ = ["isinstance"]
+_dict_of: Any = types.ModuleType.__dict__["__dict__"].__get__
+
+
+def module_name(module: types.ModuleType) -> str:
+    """The name of a module as it stands in its dict; "" for one that is still being made."""
+    name = _dict_of(module).get("__name__")
+    return name if isinstance(name, str) else ""
+
+
+__all__ = ["isinstance", "module_name"]

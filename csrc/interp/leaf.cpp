@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "classes.h"
+
 #if PY_VERSION_HEX >= 0x030D0000
 // Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal header.
 extern "C" PyAPI_FUNC(int) _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
@@ -152,6 +154,14 @@ PyObject* set_elements(PyObject* set) {
   SetItem x;
   while (elements && _PySet_NextEntry(set, &pos, &x.item, &x.hash)) PyTuple_SET_ITEM(elements, i++, Py_NewRef(x.item));
   return elements;
+}
+
+PyObject* elements(PyObject* container) {
+  if (PyAnySet_Check(container)) return set_elements(container);
+  PyObject* iterator = deque_type()->tp_iter(container);
+  PyObject* found = iterator == nullptr ? nullptr : PySequence_Tuple(iterator);
+  Py_XDECREF(iterator);
+  return found;
 }
 
 bool is_deep_leaf(PyObject* value) { return deep_leaf(value, 0); }

@@ -17,6 +17,8 @@ bool leaf_equal(PyObject* a, PyObject* b);
 bool set_gives(PyObject* set, PyObject* expected);
 // What it gives, as a new tuple; runs no code of its class.
 PyObject* set_elements(PyObject* set);
+// What a set, a frozenset or a deque holds, in its order and not as the `__iter__` of its class says.  New tuple.
+PyObject* elements(PyObject* container);
 
 // Is `value` a leaf all the way down, so that its repr runs no code of the user's?
 bool is_deep_leaf(PyObject* value);

@@ -94,13 +94,9 @@ void reach(Session* s, PyObject* v, int depth) {
     // During a capture it is what it was made from.
     reach(s, behind, depth + 1);
   } else if (PyFrozenSet_Check(v)) {
-    PyObject* it = PyObject_GetIter(v);
-    PyObject* x;
-    while (it != nullptr && (x = PyIter_Next(it)) != nullptr) {
-      reach(s, x, depth + 1);
-      Py_DECREF(x);
-    }
-    Py_XDECREF(it);
+    PyObject* held = elements(v);
+    for (Py_ssize_t i = 0; held != nullptr && i < PyTuple_GET_SIZE(held); ++i) reach(s, PyTuple_GET_ITEM(held, i), depth + 1);
+    Py_XDECREF(held);
     PyErr_Clear();
   } else if (holds_unseen(v)) {
     PyObject* r = ask(s, "held", v);
@@ -138,7 +134,7 @@ static PyObject* shallow_copy(PyObject* o) {
   if (PyList_Check(o)) return PyList_AsTuple(o);
   if (PyAnySet_Check(o)) return PyFrozenSet_New(o);
   if (PyByteArray_Check(o)) return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(o), PyByteArray_GET_SIZE(o));
-  if (is_deque(o)) return PySequence_Tuple(o);
+  if (is_deque(o)) return elements(o);
   return nullptr;
 }
 
@@ -300,8 +296,8 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
     } else if (PyAnySet_Check(v) || is_deque(v)) {
       // Iterating these asks nothing of their elements, which they keep alive.
       PauseGuard pause;
-      PyObject* items = is_deque(v) ? PySequence_Tuple(v) : PySequence_List(v);
-      for (Py_ssize_t i = 0; items != nullptr && i < PySequence_Fast_GET_SIZE(items); ++i) add(PySequence_Fast_GET_ITEM(items, i));
+      PyObject* items = elements(v);
+      for (Py_ssize_t i = 0; items != nullptr && i < PyTuple_GET_SIZE(items); ++i) add(PyTuple_GET_ITEM(items, i));
       Py_XDECREF(items);
       if (PyErr_Occurred()) PyErr_Clear();
     } else if (g_namespace_type != nullptr && PyObject_TypeCheck(v, g_namespace_type)) {
@@ -367,7 +363,7 @@ void touch_content(Session* s, PyObject* o, Seen& seen) {
     Py_ssize_t pos = 0;
     while (PyDict_Next(o, &pos, &k, &v)) touch_into(s, v, true, seen);
   } else if (is_deque(o)) {
-    PyObject* items = PySequence_Tuple(o);
+    PyObject* items = elements(o);
     for (Py_ssize_t i = 0; items != nullptr && i < PyTuple_GET_SIZE(items); ++i)
       touch_into(s, PyTuple_GET_ITEM(items, i), true, seen);
     Py_XDECREF(items);

@@ -30,7 +30,7 @@ from magpy.capture.effects import container_states
 from magpy.capture.trees import tensors
 from magpy.capture.where import refuse
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
+from magpy.kinds import isinstance, module_name
 
 #: Modules whose functions change nothing of the program's that is not given to them.
 FOREIGN = {"torch", "numpy", "builtins", *sys.stdlib_module_names}
@@ -161,7 +161,7 @@ def _of_function(function: types.FunctionType, found: Places) -> list[Any]:
         vars(m)
         for n in names
         if isinstance(m := function.__globals__.get(n), types.ModuleType)
-        and m.__name__.partition(".")[0] not in FOREIGN
+        and module_name(m).partition(".")[0] not in FOREIGN
     ]
     held: list[Any] = []
     for space in spaces:

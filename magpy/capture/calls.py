@@ -648,8 +648,8 @@ def which(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if len(args) == 1 and not kwargs and h.session.is_outside(args[0]):
         # Python's library and torch ask in order to know an object again within the call.
         asks = attribution.program_frame()
-        hashes: Any = type(args[0]).__hash__
-        if asks is not None and is_users(asks) and (f is id or hashes is object.__hash__):
+        hashes: Any = _interp.type_lookup(type(args[0]), "__hash__")
+        if asks is not None and is_users(asks) and (f is id or hashes is vars(object)["__hash__"]):
             h.identities.append(args[0])
     if f is hash:
         for a in args:

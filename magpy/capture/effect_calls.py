@@ -29,7 +29,9 @@ from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
-from magpy.mock.segments import memories
+from magpy.mock.graphs import written
+from magpy.mock.segments import array_memories
+from magpy.mock.spec import spec_vars
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
@@ -252,10 +254,16 @@ def check(record: Record) -> None:
     """
     variables = {id(t): v for v, t in record.inputs.items()}
     outside = {record.storages[v] for v in record.inputs if v in record.storages}
+    arrays = array_memories(record.steps, record.storages)
+    # Memory by the numbers of its tensors, and of arrays that have it.
+    storages: dict[Var, set[int]] = {v: {n} for v, n in record.storages.items()} | arrays
     looked: set[int] = set()
     name = where = ""
     for step in record.steps:
         if isinstance(step, EffectStep):
+            shown: set[Var] = set()
+            spec_vars([*step.args, *step.kwargs.values()], shown, set())
+            looked.update(*(arrays[v] for v in shown if v in arrays))
             for t in step.tensors:
                 var = Var(t) if isinstance(t, int) else variables.get(id(t))
                 if var in record.storages:
@@ -268,10 +276,17 @@ def check(record: Record) -> None:
         elif (
             looked
             and isinstance(step, (OpStep, HostStep))
-            and step.mutates
-            and not looked.isdisjoint(memories(step, record.storages))
+            and (step.mutates or step.writes)
+            and not looked.isdisjoint(_written(step, storages))
         ):
             raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
+
+
+def _written(step: OpStep | HostStep, storages: dict[Var, set[int]]) -> set[int]:
+    if isinstance(step, HostStep) and step.gradients is not None:
+        return set(step.gradients)
+    unknown = {0}
+    return set().union(*(storages.get(v, unknown) for v in written(step)))
 
 
 # What printing does not look into, and how many objects it may look at.

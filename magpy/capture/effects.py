@@ -107,7 +107,7 @@ def content_of(container: Any) -> Any:
     if isinstance(container, (bytes, bytearray)):
         return bytes(container)
     if isinstance(container, dict):
-        return [id(x) for pair in dict.items(container) for x in pair]
+        return [id(x) for pair in _pairs(container) for x in pair]
     base: Any = next(c for c in _ITERATED if isinstance(container, c))
     found = [id(x) for x in base.__iter__(container)]
     return frozenset(found) if base in (set, frozenset) else found

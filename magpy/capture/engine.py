@@ -20,7 +20,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from magpy import _tensor
 from magpy.capture import below
 from magpy.capture.trees import tensors
-from magpy.kinds import isinstance
+from magpy.kinds import isinstance, module_name
 
 # What adds to the gradients of leaves.
 ADDS = (torch.Tensor.backward, torch.autograd.backward)
@@ -160,7 +160,7 @@ def _foreign(v: Any) -> bool:
     if isinstance(v, types.FunctionType):
         name = v.__globals__.get("__name__")
     else:
-        name = v.__name__ if isinstance(v, types.ModuleType) else v.__module__
+        name = module_name(v) if isinstance(v, types.ModuleType) else v.__module__
     return str(name).partition(".")[0] in below.FOREIGN
 
 

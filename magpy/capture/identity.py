@@ -207,7 +207,8 @@ class Identity:
 
     def fresh(self, result: Any) -> list[Any]:
         """The tensors in a result that come from nothing that was seen."""
-        return [t for t in tensors(result) if self.known(t) is None and not self._is_outside(t)]
+        outside = self._is_outside  # what such a container holds was there, too
+        return [t for t in tensors(result, outside) if self.known(t) is None and not outside(t)]
 
     def dirty(self) -> frozenset[Var]:
         """The outside tensors that were changed in place so far."""

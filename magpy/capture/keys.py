@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from magpy import _interp
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
 
@@ -30,7 +31,7 @@ def hashes_quietly(key: Any) -> bool:
         return False
     own = vars(object)
     return not t.__flags__ & _HEAP_TYPE or all(
-        getattr(t, name) is own[name] for name in ("__hash__", "__eq__")
+        _interp.type_lookup(t, name) is own[name] for name in ("__hash__", "__eq__")
     )
 
 
@@ -59,7 +60,7 @@ def shows(key: Any) -> str | None:
     if any(c.__module__ == "torch" and c.__name__ == "Tensor" for c in t.__mro__):
         return None  # torch's own
     for name in ("__hash__", "__eq__"):
-        f = getattr(t, name, None)
+        f = _interp.type_lookup(t, name)
         if isinstance(f, types.FunctionType) and not _computes(f.__code__):
             return name
     return None

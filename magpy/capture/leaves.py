@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from magpy import _interp
 from magpy.capture import torch_state
 from magpy.capture.keys import hashes_quietly
-from magpy.kinds import isinstance
+from magpy.kinds import isinstance, module_name
 
 T = TypeVar("T")
 
@@ -436,7 +436,7 @@ def _module_of(f: Any) -> str:
     if module is None:
         owner = getattr(f, "__self__", None)
         if isinstance(owner, types.ModuleType):
-            module = owner.__name__
+            module = module_name(owner)
         elif owner is not None:
             module = (owner if isinstance(owner, type) else type(owner)).__module__
         else:
@@ -512,7 +512,9 @@ def _answers_anything(f: Any) -> bool:
     To ask it for an attribute would run the program's `__getattr__`.
     """
     t: Any = type(f)
-    if not t.__flags__ & (1 << 9) or module_of_type(t).partition(".")[0] == "torch":
+    root, _, part = module_of_type(t).partition(".")
+    # The proxies of torch.fx write down what they are asked for.
+    if not t.__flags__ & (1 << 9) or (root == "torch" and part.partition(".")[0] != "fx"):
         return False
     asked = isinstance(getattr(t, "__getattr__", t.__getattribute__), types.FunctionType)
     return asked and not isinstance(f, (type, *_DESCRIPTORS)) and isinstance(t.__call__, _FRAMES)

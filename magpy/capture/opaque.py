@@ -31,7 +31,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.steps import LEAF_TYPES
-from magpy.kinds import isinstance
+from magpy.kinds import isinstance, module_name
 
 # Types whose objects have no state that changes, or only state that is read through attributes.
 # What comes from torch has its own rules.
@@ -306,7 +306,7 @@ NUMPY_CONTEXT = _numpy_context()
 def of_numpy(obj: Any) -> bool:
     """Whether a program that reaches an object may compute with numpy."""
     if isinstance(obj, types.ModuleType):
-        return obj.__name__.partition(".")[0] == "numpy"
+        return module_name(obj).partition(".")[0] == "numpy"
     return isinstance(obj, (np.ndarray, np.generic, np.ufunc)) or (
         isinstance(obj, type) and issubclass(obj, np.generic)
     )

@@ -28,9 +28,19 @@ class Sizes(tuple[Any, ...]):
 _DEPTH = 4
 
 
-def leaves(v: Any, depth: int = -1) -> Iterator[Any]:
-    """What an argument tree holds, in order, down to a depth if one is given."""
+def leaves(
+    v: Any, depth: int = -1, closed: Callable[[Any], bool] | None = None
+) -> Iterator[Any]:
+    """What an argument tree holds, in order, down to a depth if one is given.
+
+    Args:
+        v: the tree.
+        depth: how far to go.
+        closed: says of which containers it is not looked at what they hold.
+    """
     inner: Iterable[Any]
+    if closed is not None and isinstance(v, (list, dict)) and closed(v):
+        return
     if isinstance(v, (tuple, list)):
         inner = v
     elif isinstance(v, dict):
@@ -42,12 +52,12 @@ def leaves(v: Any, depth: int = -1) -> Iterator[Any]:
         return
     if depth:
         for x in inner:
-            yield from leaves(x, depth - 1)
+            yield from leaves(x, depth - 1, closed)
 
 
-def tensors(v: Any) -> list[Any]:
-    """The tensors in arguments or in what a function returned, in order."""
-    return [x for x in leaves(v, _DEPTH) if isinstance(x, torch.Tensor)]
+def tensors(v: Any, closed: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The tensors in arguments or in what a function returned, in order; `closed` as of leaves."""
+    return [x for x in leaves(v, _DEPTH, closed) if isinstance(x, torch.Tensor)]
 
 
 def collect(v: Any, out: set[Var]) -> None:

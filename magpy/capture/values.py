@@ -149,6 +149,11 @@ class Values:
         if self._whole is not None:
             self._whole.keep(v)
             return v
+        if self.depth == 0 and hasattr(t, "__next__"):
+            raise refuse(
+                f"a {t.__name__} is given to a tensor operation, which takes from it",
+                "Make a list of it first",
+            )
         if self.depth == 0 and not self._direct_python(v, t):
             raise refuse(
                 f"a {t.__name__} is given to a tensor operation, which asks it for numbers",

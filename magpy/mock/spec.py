@@ -151,6 +151,21 @@ def _defined_at(cls: type) -> str:
     return ""
 
 
+def spec_vars(spec: Any, out: set[Var], seen: set[int]) -> None:
+    """Collects the variables in a spec tree."""
+    if isinstance(spec, Value):
+        out.add(spec.var)
+    elif isinstance(spec, New):
+        if id(spec) in seen:
+            return
+        seen.add(id(spec))
+        spec_vars(spec.parts, out, seen)
+        spec_vars(spec.fill, out, seen)
+    elif isinstance(spec, (list, tuple)):
+        for x in spec:
+            spec_vars(x, out, seen)
+
+
 class Builder:
     """Makes specs of values.
 

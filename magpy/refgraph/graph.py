@@ -15,7 +15,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.session import Capture
-from magpy.kinds import isinstance
+from magpy.kinds import isinstance, module_name
 from magpy.refgraph.checks import c_leaf
 
 _ABSENT = _interp.ABSENT
@@ -46,7 +46,9 @@ def _kind(obj: Any) -> str:
 def _label(obj: Any) -> str:
     if isinstance(obj, torch.Tensor):
         return f"{type(obj).__name__}{list(obj.shape)}"
-    if isinstance(obj, (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType)):
+    if isinstance(obj, types.ModuleType):
+        return module_name(obj)
+    if isinstance(obj, (types.FunctionType, types.BuiltinFunctionType, type)):
         return str(obj.__name__)
     return type(obj).__name__
 

@@ -39,7 +39,7 @@ from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
 from magpy.mock.segments import Segment
 from magpy.mock.settled import without_settled
-from magpy.mock.spec import New, Value
+from magpy.mock.spec import spec_vars
 from magpy.mock.support import (
     autocast_nesting,
     is_leaf_tensor,
@@ -89,21 +89,6 @@ class EntryInfo:
     #: Whether the call relied on a size or an integer that follows from data.
     pinned: bool = False
     choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
-
-
-def spec_vars(spec: Any, out: set[Var], seen: set[int]) -> None:
-    """Collects the variables in a spec tree."""
-    if isinstance(spec, Value):
-        out.add(spec.var)
-    elif isinstance(spec, New):
-        if id(spec) in seen:
-            return
-        seen.add(id(spec))
-        spec_vars(spec.parts, out, seen)
-        spec_vars(spec.fill, out, seen)
-    elif isinstance(spec, (list, tuple)):
-        for x in spec:
-            spec_vars(x, out, seen)
 
 
 def _needed(capture: Capture) -> set[Var]:

@@ -1050,3 +1050,43 @@ def test_a_class_that_nothing_advances_is_no_iterator():
 
     x = torch.ones(1)
     assert magpy.compile(f, backend="eager")(x) == f(x)
+
+
+WAYS = {
+    "list": lambda v: next(iter([v])),
+    "tuple": lambda v: next(iter((v,))),
+    "generator": lambda v: next(x for x in [v]),
+    "zip": lambda v: next(zip([v], [1]))[0],
+    "map": lambda v: next(map(lambda x: x, [v])),
+    "values": lambda v: next(iter({"a": v}.values())),
+    "items": lambda v: next(iter({"a": v}.items()))[1],
+    "enumerate": lambda v: next(enumerate([v]))[1],
+    "reversed": lambda v: next(reversed([v])),
+    "chain": lambda v: next(itertools.chain([v])),
+    "method": lambda v: iter([v]).__next__(),
+    "default": lambda v: next(iter([v]), None),
+    "getter": lambda v: operator.itemgetter(0)([v]),
+    "pop": lambda v: [v].pop(),
+}
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_list_of_tensors_that_is_handed_on_is_no_operations_result(way, raises):
+    def f(given):
+        x, noise = WAYS[way](given), torch.zeros(2)
+        if raises:
+            return noise + x
+        return x, noise + x[0]
+
+    c = magpy.compile(f, backend="eager")
+    for v in (1, 2, 3):
+        given = [torch.tensor(v)]
+        if raises:
+            with pytest.raises(TypeError, match="unsupported operand"):
+                c(given)
+            continue
+        found, total = c(given)
+        assert found is given
+        assert total.tolist() == [v, v]
+    assert raises or magpy.stats(c).hits == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import collections
 import types
+import unittest.mock
 
 import pytest
 import torch
@@ -202,8 +204,13 @@ def _ways_to_iterate(heard):
 
         return Own
 
-    values = [kind(base)([8, 0]) for base in (set, list)]
+    values = [kind(base)([8, 0]) for base in (set, list, collections.deque, frozenset)]
     return lambda x: (x * 2, [8 in v for v in values], [len(v) for v in values])
+
+
+def _mocks(heard):
+    mock = unittest.mock.MagicMock(return_value=3, side_effect=heard.append)
+    return lambda x: (x * 2, mock(1), len(mock.mock_calls), sorted(mock._mock_children))
 
 
 def _answer_of_an_abstract_class(heard):
@@ -218,7 +225,7 @@ def _answer_of_an_abstract_class(heard):
 
 
 PROGRAMS = [
-    *(_ways_to_iterate, _values_of_classes_of_the_programs, _answer_of_an_abstract_class),
+    *(_ways_to_iterate, _mocks, _values_of_classes_of_the_programs, _answer_of_an_abstract_class),
     *(_attributes, _class, _names, _hash_of_what_is_called, _hash_of_what_cannot, _lengths),
     *(_keys_of_what_is_made, _keys_of_what_is_made_first),
 ]
