@@ -76,10 +76,12 @@ def prepare() -> None:
         leaves.register_python(compiles, Effect.DYNAMO)
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
+    dynamo = os.path.join(torch_dir, "_dynamo")
     skip = [
         "overrides.py",
         "utils/_device.py",
-        "_dynamo",
+        # What decorators.py leaves on the program's tensors and classes is seen.
+        *(f"_dynamo/{name}" for name in os.listdir(dynamo) if name != "decorators.py"),
         "_inductor",
         *(f"_functorch/{name}" for name in _MACHINERY),
         "fx",

@@ -115,6 +115,8 @@ _LOGGERS = (
     "torch.fx.experimental.symbolic_shapes",
     "torch.fx.experimental.sym_node",
 )
+# What has no memory has no address: to ask a fake tensor for one warns.
+_ADDRESSES = frozenset(["data_ptr"])
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -365,6 +367,8 @@ class Symbols:
         """
         from torch._subclasses import fake_tensor
 
+        if getattr(func, "__name__", "") in _ADDRESSES:
+            raise CannotFollowError("an address is asked for")
         try:
             return self._operated(func, args, kwargs, static)
         except (

@@ -9,6 +9,7 @@ import unittest.mock
 
 import pytest
 import torch
+import torch.fx
 
 import magpy
 
@@ -213,6 +214,41 @@ def _mocks(heard):
     return lambda x: (x * 2, mock(1), len(mock.mock_calls), sorted(mock._mock_children))
 
 
+def _modules(heard):
+    class Own(types.ModuleType):
+        def __init__(self, name):
+            super().__init__(name)
+            self.tag = name
+
+        def __getattr__(self, name):
+            heard.append(name)
+            raise AttributeError(name)
+
+    there = Own("there")
+
+    def f(x):
+        Own("made")
+        return x * 2, there.tag, there.__dir__() == [], there.__repr__()[:5]
+
+    return f
+
+
+def _proxies(heard):
+    class Tracer(torch.fx.Tracer):
+        def create_proxy(self, kind, target, *args, **kwargs):
+            heard.append((kind, str(target)))
+            return super().create_proxy(kind, target, *args, **kwargs)
+
+    tracer = Tracer()
+    tracer.graph = torch.fx.Graph()
+    proxy = tracer.create_proxy("placeholder", "x", (), {})
+
+    def f(x):
+        return x * 2, str(proxy.sin() + proxy.cos())[:3]
+
+    return f
+
+
 def _answer_of_an_abstract_class(heard):
     class Base(abc.ABC):
         @classmethod
@@ -225,7 +261,14 @@ def _answer_of_an_abstract_class(heard):
 
 
 PROGRAMS = [
-    *(_ways_to_iterate, _mocks, _values_of_classes_of_the_programs, _answer_of_an_abstract_class),
+    *(
+        _modules,
+        _proxies,
+        _ways_to_iterate,
+        _mocks,
+        _values_of_classes_of_the_programs,
+        _answer_of_an_abstract_class,
+    ),
     *(_attributes, _class, _names, _hash_of_what_is_called, _hash_of_what_cannot, _lengths),
     *(_keys_of_what_is_made, _keys_of_what_is_made_first),
 ]
