@@ -34,14 +34,18 @@ class Refusal(Exception):
         reason: what the program did, in the user's words.
         where: "file:line (function)" of the user's program, or "".
         remedy: what the user can do, or "".
+        passing: whether it says nothing about the next call.
     """
 
-    def __init__(self, reason: str, where: str = "", remedy: str = "") -> None:
-        """Keeps the three parts; `str()` joins them."""
+    def __init__(
+        self, reason: str, where: str = "", remedy: str = "", passing: bool = False
+    ) -> None:
+        """Keeps the parts; `str()` joins those in words."""
         super().__init__(reason)
         self.reason = reason
         self.where = where
         self.remedy = remedy
+        self.passing = passing
 
     def without_frames(self) -> Refusal:
         """The refusal as it is kept while the run goes on: its frames would keep their locals."""

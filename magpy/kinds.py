@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from magpy._interp import is_instance as isinstance
 
-_dict_of: Any = types.ModuleType.__dict__["__dict__"].__get__
+_dict_of: Any = vars(types.ModuleType)["__dict__"].__get__
 
 
 def module_name(module: types.ModuleType) -> str:

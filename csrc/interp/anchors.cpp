@@ -9,6 +9,7 @@
 
 #include "classes.h"
 #include "leaf.h"
+#include "signals.h"
 #include "tensor_access.h"
 
 namespace magpy {
@@ -538,6 +539,7 @@ bool Anchors::check_attr(const AttrCheck& check, Failure* failure) const {
 }
 
 bool Anchors::check_redo(const RedoCheck& check, Failure* failure) const {
+  SignalHold signals;
   PyObject* found = PyObject_Call(check.callable, check.args, nullptr);
   if (!found) PyErr_Clear();
   bool same = found && same_value(found, check.expected, check.leaf);

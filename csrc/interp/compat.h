@@ -10,7 +10,11 @@
 #define Py_BUILD_CORE 1
 #endif
 #include <Python.h>
+// C's atomics are not C++'s: the header has its integers by the compiler's own functions then.
+#undef HAVE_STD_ATOMIC
+#undef _PyGC_FINALIZED  // the internal header has it again
 #include <internal/pycore_frame.h>
+#include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 
 #include <cstring>
@@ -22,6 +26,22 @@
 namespace magpy::compat {
 
 using Frame = _PyInterpreterFrame;
+
+// Handlers of signals run on the main thread only. Makes it none until it is given back; 0 on another thread.  With the GIL.
+inline unsigned long take_main_thread() {
+  const unsigned long here = PyThread_get_thread_ident();
+  if (_PyRuntime.main_thread != here) return 0;
+  _PyRuntime.main_thread = 0;
+  return here;
+}
+inline void give_main_thread(unsigned long thread) { _PyRuntime.main_thread = thread; }
+
+// Whether a signal has come for which no handler has run yet.
+#if PY_VERSION_HEX >= 0x030D0000
+inline bool signals_came() { return __atomic_load_n(&_PyRuntime.signals.is_tripped, __ATOMIC_RELAXED) != 0; }
+#else
+inline bool signals_came() { return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) != 0; }
+#endif
 
 #if PY_VERSION_HEX >= 0x030D0000
 inline Frame* current_frame(PyThreadState* ts) { return ts->current_frame; }

@@ -23,6 +23,7 @@
 #include "compat.h"
 #include "iterators.h"
 #include "probes.h"
+#include "signals.h"
 #include "session.h"
 
 namespace magpy {
@@ -129,7 +130,9 @@ PyObject* call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code
   // Nor shall the program's finalizers run here, where nothing is watched.
   const int collecting = PyGC_Disable();
   compat::recursion_credit(ts, +1);
+  hold_signals();
   PyObject* result = PyObject_CallOneArg(function, reinterpret_cast<PyObject*>(code));
+  release_signals();
   compat::recursion_credit(ts, -1);
   if (collecting) PyGC_Enable();
   PyThreadState_LeaveTracing(ts);
@@ -252,6 +255,25 @@ PyObject* run_showing(PyThreadState* ts, Frame* frame) {
   return result;
 }
 
+// A handler of a signal starts, (signum, frame) or a method: what it does is no part of what the program does in every call.
+bool signal_handled(Frame* frame) {
+  if (compat::is_generator_frame(frame)) return false;
+  const int count = compat::frame_code(frame)->co_argcount;
+  for (int i = 0; i < 2 && i + 1 < count; ++i) {
+    PyObject *number = frame->localsplus[i], *at = frame->localsplus[i + 1];
+    if (number != nullptr && at != nullptr && PyLong_CheckExact(number) && PyFrame_Check(at))
+      return on_handler(compat::frame_func(frame), number);
+  }
+  return false;
+}
+
+PyObject* run_unwatched(PyThreadState* ts, Frame* frame) {
+  ++tls_pause;
+  PyObject* result = run_plain(ts, frame, 0);
+  --tls_pause;
+  return result;
+}
+
 PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
   if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) && !compat::is_generator_frame(frame)) {
     take_arguments();
@@ -264,6 +286,7 @@ PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
     on_frame_below(compat::frame_func(frame), frame->localsplus, given);
   }
   const bool session = active();
+  if (session && !throwflag && signal_handled(frame)) return run_unwatched(ts, frame);
   if ((!session && !(everywhere && tls_pause == 0)) || throwflag || compat::is_generator_frame(frame)) {
     return run_plain(ts, frame, throwflag);
   }

@@ -10,6 +10,7 @@ namespace magpy {
 
 #define MAGPY_PART(name) __attribute__((weak)) int name(PyObject* module)
 MAGPY_PART(init_classes);
+MAGPY_PART(init_signals);
 MAGPY_PART(init_session);
 MAGPY_PART(init_iterators);
 MAGPY_PART(init_frame_eval);
@@ -36,7 +37,7 @@ PyMODINIT_FUNC PyInit__interp() {
   if (module == nullptr) return nullptr;
   using Part = int (*)(PyObject*);
   // The session first: the others report to it.
-  const Part parts[] = {magpy::init_classes, magpy::init_session, magpy::init_iterators, magpy::init_frame_eval,
+  const Part parts[] = {magpy::init_classes, magpy::init_signals, magpy::init_session, magpy::init_iterators, magpy::init_frame_eval,
                         magpy::init_probes,  magpy::init_guards,  magpy::init_dispatch};
   for (Part part : parts) {
     if (part != nullptr && part(module) < 0) {

@@ -7,6 +7,7 @@
 
 #include "classes.h"
 #include "leaf.h"
+#include "signals.h"
 #include "tensor_access.h"
 
 namespace magpy {
@@ -100,6 +101,7 @@ bool run_overlap(const Op& op, const Frame& frame) {
 bool run_py(const Op& op, const Frame& frame) {
   std::vector<PyObject*> args(op.operands.size() + 1);
   for (size_t i = 0; i < op.operands.size(); i++) args[i + 1] = frame.get(op.operands[i]);
+  SignalHold signals;  // what a handler raises is no answer
   PyObject* result = PyObject_Vectorcall(op.x, args.data() + 1, op.operands.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (!result) PyErr_Clear();
   bool holds = result == Py_True;

@@ -173,6 +173,7 @@ PyObject* session_run(Session* s, PyObject* args) {
   s->collecting = PyGC_Disable();
   PyObject* r;
   {
+    SignalsLetIn now;
     CallerScope callers;
     // A partial, a cache, a scripted function: what is known of it when the program calls it is known here too.
     r = of_c ? probed_call(f, pos, kw) : PyObject_Call(f, pos, kw);
@@ -357,11 +358,13 @@ PyType_Slot session_slots[] = {
 PyType_Spec session_spec = {"magpy._interp.Session", sizeof(Session), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
 
 PyObject* py_pause(PyObject*, PyObject*) {
+  hold_signals();
   ++tls_pause;
   Py_RETURN_NONE;
 }
 PyObject* py_resume(PyObject*, PyObject*) {
   --tls_pause;
+  release_signals();
   Py_RETURN_NONE;
 }
 // below(on): whether the handler wants to know of Python functions that start while events are paused; returns what it was.
@@ -379,6 +382,7 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   tls_c_call = kComputed;  // what runs below f gives its results to f
   PyObject* r;
   {
+    SignalsLetIn now;
     ProgramScope program;
     r = PyObject_Call(f, pos, kw);
   }
@@ -394,6 +398,7 @@ PyObject* py_call(PyObject*, PyObject* args) {
   tls_pause = 0;
   PyObject* r;
   {
+    SignalsLetIn now;
     ProgramScope program;
     r = probed_call(f, pos, kw);
   }

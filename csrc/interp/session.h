@@ -51,6 +51,8 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value);
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg);
 // A Python frame of `func` starts below such a call, unwatched.  `given` holds the values of its `n` parameters.
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n);
+// A function is called with a number and a frame: true where it is the handler of that signal, and nothing of it is wanted.
+bool on_handler(PyObject* func, PyObject* number);
 // A warning is about to be shown, of which `message` (borrowed) tells; true where it is to be told that it was, with the result
 // or nullptr.
 bool on_warning_begins(PyObject* message);

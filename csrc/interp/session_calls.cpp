@@ -456,9 +456,12 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (r == Py_NotImplemented) {
     Py_DECREF(r);
     PauseGuard pause;
-    tls_below = true;
-    r = PyObject_Vectorcall(f, args, npos, kwnames);
-    tls_below = false;
+    {
+      SignalsLetIn now;
+      tls_below = true;
+      r = PyObject_Vectorcall(f, args, npos, kwnames);
+      tls_below = false;
+    }
     ErrorGuard error;
     PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
     if (done == nullptr) fail(s, "effect_done");
@@ -483,6 +486,17 @@ void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
   if (r == nullptr) fail(s, "below");
   Py_XDECREF(r);
   tls_below = true;
+}
+
+bool on_handler(PyObject* func, PyObject* number) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  PauseGuard pause;
+  PyObject* r = PyObject_CallMethod(s->handler, "signalled", "OO", func, number);
+  if (r == nullptr) fail(s, "signalled");
+  const bool told = r == Py_True;
+  Py_XDECREF(r);
+  return told;
 }
 
 bool on_warning_begins(PyObject* message) {

@@ -8,6 +8,7 @@
 
 #include "leaf.h"
 #include "session.h"
+#include "signals.h"
 
 #include <cstring>
 #include <unordered_map>
@@ -109,7 +110,9 @@ struct ErrorGuard {
   ErrorGuard& operator=(const ErrorGuard&) = delete;
 };
 
+// The session's own code runs: nothing of it is watched, and no signal interrupts it.
 struct PauseGuard {
+  SignalHold signals;
   PauseGuard() { ++tls_pause; }
   ~PauseGuard() { --tls_pause; }
 };

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from magpy import _interp, _tensor
+from magpy import _interp, _tensor, signals
 from magpy.capture import arrays, attribution, calls, effect_calls, effects, leaves, memory, opaque
 from magpy.capture.below import foreign, of_torch
 from magpy.capture.leaves import Leaf
@@ -803,6 +803,14 @@ class Handler:
         except Refusal as r:
             what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
             self.refuse(f"{what}: {r.reason}")
+
+    def signalled(self, function: Any, number: int) -> bool:
+        """Whether a function is the handler of a signal: it has come into this very call."""
+        if not signals.handles(function, number):
+            return False
+        reason = "a signal is handled in the middle of the call"
+        self.refusal = self.refusal or Refusal(reason, where_text(), passing=True).without_frames()
+        return True
 
     def effect_done(self, result: Any) -> None:
         """A call for its effect, which `_effect` has left to the probe, is over.

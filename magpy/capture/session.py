@@ -8,13 +8,14 @@ by magpy/runtime/compiled.py.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from magpy import _interp, _tensor
+from magpy import _interp, _tensor, signals
 from magpy.capture import attribution, effect_calls, memory, opaque
 from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
 from magpy.capture.handler import Handler
@@ -132,6 +133,17 @@ def run(
         The program's result or exception, and either a capture or the reason why there is none.
         Never raises on the program's behalf.
     """
+    with signals.held():  # but where the program runs
+        return _run(f, args, kwargs, scalars, varying)
+
+
+def _run(
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    scalars: bool,
+    varying: Varying | None,
+) -> Outcome:
     out = Outcome()
     handler: Handler | None = None
     try:
@@ -158,7 +170,7 @@ def run(
         if handler is not None:
             handler.put_back()
         try:
-            out.value = f(*args, **kwargs)
+            out.value = _interp.let_signals_in(functools.partial(f, *args, **kwargs))
         except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
             out.exception = program
         return out
@@ -226,8 +238,13 @@ def _finish(
     refusal = handler.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
-    if out.exception is not None and not isinstance(out.exception, Exception):
-        raise Refusal(f"the call raised {type(out.exception).__name__}", _raise_site(out.exception))
+    if out.exception is not None and signals.raised_by_handler(out.exception):
+        interrupted = isinstance(out.exception, (Exception, KeyboardInterrupt))
+        raise Refusal(
+            f"the call raised {type(out.exception).__name__}",
+            _raise_site(out.exception),
+            passing=interrupted,
+        )
     difference = state.difference()
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")

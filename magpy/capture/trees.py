@@ -28,9 +28,7 @@ class Sizes(tuple[Any, ...]):
 _DEPTH = 4
 
 
-def leaves(
-    v: Any, depth: int = -1, closed: Callable[[Any], bool] | None = None
-) -> Iterator[Any]:
+def leaves(v: Any, depth: int = -1, closed: Callable[[Any], bool] | None = None) -> Iterator[Any]:
     """What an argument tree holds, in order, down to a depth if one is given.
 
     Args:

@@ -27,6 +27,7 @@ from magpy.capture.steps import TorchModes
 from magpy.capture.torch_state import settings
 from magpy.errors import hide_frames
 from magpy.kinds import isinstance
+from magpy.signals import raised_by_handler
 
 
 def same_leaf(a: Any, b: Any) -> bool:
@@ -188,7 +189,9 @@ def error_of(
     """The exception that a call raises, or None."""
     try:
         func(*args, **kwargs)
-    except Exception as e:  # noqa: BLE001 - the exception is the result that is wanted
+    except Exception as e:
+        if raised_by_handler(e):
+            raise
         return e.with_traceback(None)
     return None
 

@@ -18,7 +18,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from magpy import _interp, backends, config
+from magpy import _interp, backends, config, signals
 from magpy.backends import elsewhere
 from magpy.backends.inductor import Inductor
 from magpy.capture import session
@@ -125,7 +125,8 @@ class Manager:
 
     def _varies(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
-            return self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
+            with signals.held():
+                return self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
         except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
             self.varying.stop()
             self._note(f"sizes and numbers that vary are captured one by one: {e}")
@@ -188,7 +189,8 @@ class Manager:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._take(compiled, outcome, start, turns)
+            with signals.held():  # but where a compiler runs
+                self._take(compiled, outcome, start, turns)
         finally:
             exception, value = outcome.exception, outcome.value
             outcome.exception = outcome.value = outcome.capture = None
@@ -223,6 +225,9 @@ class Manager:
             if entries.compiler_turns() != turns:
                 self._note(f"{r} (while a compiler ran on another thread)")
                 return
+            if r.passing:
+                self._note(str(r))
+                return
             self._refused(compiled, str(r), r, outcome.exception is not None)
         except (BackendError, CannotFollowError) as e:
             if outcome.capture is not None and outcome.capture.record.symbols is not None:
@@ -231,7 +236,9 @@ class Manager:
                 self._note(f"sizes and numbers that vary are captured one by one: {e}")
             elif isinstance(e, BackendError):
                 self._backend_failed(compiled, e)
-        except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
+        except Exception as e:
+            if signals.raised_by_handler(e):
+                raise
             self._failed(compiled, e, outcome)
         else:
             self.captures += 1
@@ -338,6 +345,10 @@ class Manager:
             compiled = ref()
             if compiled is None:
                 raise error
+            if signals.raised_by_handler(error):
+                if saved:
+                    undo(saved)
+                return _interp.Raise(as_the_programs(error))
             if saved:
                 undo(saved)
             elif (

@@ -50,6 +50,7 @@ from magpy.mock.support import (
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
 from magpy.runtime.raised import unchanged_until, untouched
+from magpy.signals import raised_by_handler
 
 log = logging.getLogger("magpy")
 
@@ -271,7 +272,9 @@ class Runner:
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
                 with busy, _own_warnings(), draws, self.modes():
-                    compiled = self.backend(graph, inputs)
+                    compiled = _interp.let_signals_in(
+                        functools.partial(self.backend, graph, inputs)
+                    )
                 if not callable(compiled):
                     raise TypeError(
                         f"the backend returned {type(compiled).__name__}, which is not callable"
@@ -279,6 +282,8 @@ class Runner:
             except Exception as e:
                 # A compiler that runs the graph to see what it does may stop in the middle.
                 restore_modes(e, modes, nesting)
+                if raised_by_handler(e):
+                    raise
                 raise BackendError(f"{type(e).__name__}: {e}") from e
             finally:
                 self.info.compile_seconds += time.perf_counter() - start
