@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <structmember.h>
 
+#include "frame_eval.h"
 #include "guards.h"
 #include "session.h"
 
@@ -206,12 +207,39 @@ PyObject* call_wrapped(CompiledObject* self, PyObject* const* args, size_t nargs
   return result;
 }
 
-PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  auto* self = (CompiledObject*)object;
-  // Within a capture this call is a part of the outer one, and is not counted.
-  if (tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
-  self->calls++;
-  if (self->plain) return call_wrapped(self, args, nargsf, kwnames);
+// While it lives TorchDynamo, if it evaluates this thread's frames (torch.compile around what magpy compiled), lets them be: it
+// would compile mock code, and magpy itself.
+class DynamoOff {
+ public:
+  DynamoOff() {
+    if (!foreign_evaluator()) return;
+    PyObject* modules = PyImport_GetModuleDict();
+    PyObject* module = modules ? PyDict_GetItemString(modules, "torch._C._dynamo.eval_frame") : nullptr;
+    set_ = module ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr;
+    before_ = set_ ? PyObject_CallOneArg(set_, Py_None) : nullptr;
+    PyErr_Clear();
+  }
+  ~DynamoOff() {
+    if (before_ != nullptr) {
+      PyObject *type, *value, *traceback;
+      PyErr_Fetch(&type, &value, &traceback);
+      Py_XDECREF(PyObject_CallOneArg(set_, before_));
+      PyErr_Restore(type, value, traceback);
+      Py_DECREF(before_);
+    }
+    Py_XDECREF(set_);
+  }
+  DynamoOff(const DynamoOff&) = delete;
+  DynamoOff& operator=(const DynamoOff&) = delete;
+
+ private:
+  PyObject* set_ = nullptr;
+  PyObject* before_ = nullptr;
+};
+
+// What an entry or a capture gives, an exception included; MISS where the call is to run eagerly.
+PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  DynamoOff off;
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in use.
   PyObject* entries = Py_NewRef(self->entries);
@@ -245,7 +273,17 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
   if (done) return returned_or_raised(result);
   self->misses++;
   result = call_on_miss(self, args, npos, kwnames);
-  if (result != miss) return returned_or_raised(result);
+  return result == miss ? result : returned_or_raised(result);
+}
+
+PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  auto* self = (CompiledObject*)object;
+  // Within a capture this call is a part of the outer one, and is not counted.
+  if (tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
+  self->calls++;
+  if (self->plain) return call_wrapped(self, args, nargsf, kwnames);
+  PyObject* result = served(self, args, nargsf, kwnames);
+  if (result != miss) return result;
   Py_DECREF(result);
   return call_wrapped(self, args, nargsf, kwnames);
 }

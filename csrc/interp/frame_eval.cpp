@@ -202,8 +202,16 @@ size_t stack_room() {
 #endif
 }
 
+// The frame that was handed to the evaluator before ours.  Where that one was installed again on top of ours, it hands it back.
+thread_local Frame* tls_handed = nullptr;
+
 PyObject* evaluate(PyThreadState* ts, Frame* frame, int throwflag) {
-  return previous != nullptr ? previous(ts, frame, throwflag) : _PyEval_EvalFrameDefault(ts, frame, throwflag);
+  if (previous == nullptr) return _PyEval_EvalFrameDefault(ts, frame, throwflag);
+  Frame* before = tls_handed;
+  tls_handed = frame;
+  PyObject* result = previous(ts, frame, throwflag);
+  tls_handed = before;
+  return result;
 }
 
 PyObject* run_plain(PyThreadState* ts, Frame* frame, int throwflag) {
@@ -326,6 +334,7 @@ PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
 }
 
 PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
+  if (frame == tls_handed) return _PyEval_EvalFrameDefault(ts, frame, throwflag);
   if (!active()) return run_watched(ts, frame, throwflag);
   // The frame is gone when its result is known.
   auto* code = reinterpret_cast<PyCodeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(compat::frame_code(frame))));
@@ -615,6 +624,11 @@ void hook_remove() {
   if (_PyInterpreterState_GetEvalFrameFunc(interp) != hook) return;
   _PyInterpreterState_SetEvalFrameFunc(interp, previous != nullptr ? previous : _PyEval_EvalFrameDefault);
   previous = nullptr;
+}
+
+bool foreign_evaluator() {
+  _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+  return now != _PyEval_EvalFrameDefault && now != hook;
 }
 
 bool hook_in_charge() { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == hook; }

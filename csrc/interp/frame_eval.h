@@ -17,6 +17,9 @@ void hook_remove();
 // False when something else has put its own hook in place of ours since (torch.compile does): frames then start unseen.
 bool hook_in_charge();
 
+// True while frames are evaluated by somebody else's hook, which may compile what it sees.
+bool foreign_evaluator();
+
 int init_frame_eval(PyObject* module);
 
 }  // namespace magpy
