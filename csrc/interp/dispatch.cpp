@@ -480,13 +480,25 @@ struct ModuleCallObject {
   PyObject* dict;
 };
 
+// The module's class may be another than the one that the compiled module's was made for. False with an exception set.
+bool follows_module(PyObject* module, PyObject* compiled) {
+  PyObject* bases = Py_TYPE(module)->tp_bases;
+  if (!Py_IS_TYPE(compiled, &Compiled_Type) || !bases || PyTuple_GET_SIZE(bases) == 0) return true;
+  PyObject* cls = PyTuple_GET_ITEM(bases, PyTuple_GET_SIZE(bases) - 1);
+  if (cls == (PyObject*)Py_TYPE(((CompiledObject*)compiled)->wrapped)) return true;
+  PyObject* found = PyObject_GetAttrString(module, "__class__");
+  Py_XDECREF(found);
+  return found != nullptr;
+}
+
 PyObject* module_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   if (npos < 1) return PyErr_SetString(PyExc_TypeError, "__call__() needs a compiled module"), nullptr;
   // Whatever the module's class has to say about attributes.
   PyObject* compiled = PyObject_GenericGetAttr(args[0], ((ModuleCallObject*)object)->slot);
   if (!compiled) return nullptr;
-  PyObject* result = PyObject_Vectorcall(compiled, args + 1, npos - 1, kwnames);
+  PyObject* result = nullptr;
+  if (follows_module(args[0], compiled)) result = PyObject_Vectorcall(compiled, args + 1, npos - 1, kwnames);
   Py_DECREF(compiled);
   return result;
 }

@@ -5,7 +5,8 @@ callable (magpy/runtime/compiled.py).  Called by magpy/api.py and, through pickl
 
 A compiled module shares the instance dict of the module that it was made from: parameters, buffers,
 hooks, attributes and `state_dict` keys are the same, and a change through one is seen through the
-other.  Its class is a subclass of the module's.
+other.  Its class is a subclass of the module's, and follows it: `__class__` is the module's own,
+read and assigned (`torch.nn.utils.parametrize` does both).
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from magpy.runtime import compiled as runtime
 from magpy.runtime.compiled import Options
 
 _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
+_made: weakref.WeakSet[type] = weakref.WeakSet()
 # Slots of a compiled module's class: not in the instance dict, which belongs to the module.
 _SLOTS = (_interp.MODULE_SLOT, "__magpy_original__")
+_own_class: Any = vars(object)["__class__"]
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -40,6 +43,25 @@ class CompiledModuleMixin:
     """What a compiled module's class adds to the module's own."""
 
     __slots__ = ()
+
+    @property
+    def __class__(self) -> type:
+        """The module's class; an assignment is the module's, too."""
+        follow(self)
+        return type(original_of(self))
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        original_of(self).__class__ = _plain(cls)
+        follow(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the class has not; but the module's may be another by now."""
+        if follow(self):
+            return getattr(self, name)
+        # Spelled out: `__class__`, which `super()` goes by, is the property here.
+        above: Any = super(CompiledModuleMixin, self)  # noqa: UP008
+        return above.__getattr__(name)
 
     # Without a frame of its own, and with this one's name, text and signature.
     __call__ = functools.update_wrapper(_interp.ModuleCall(), _call)
@@ -61,6 +83,10 @@ class CompiledModuleMixin:
         )
 
 
+class _Slotted(CompiledModuleMixin):
+    __slots__ = _SLOTS
+
+
 def callable_of(module: Any) -> Any:
     """The compiled callable behind a compiled module."""
     return object.__getattribute__(module, _interp.MODULE_SLOT)
@@ -69,6 +95,24 @@ def callable_of(module: Any) -> Any:
 def original_of(module: Any) -> Any:
     """The module that a compiled module was made from."""
     return object.__getattribute__(module, "__magpy_original__")
+
+
+def follow(module: Any) -> bool:
+    """Gives a compiled module the class that goes with its module's; whether it had another.
+
+    Raises:
+        TypeError: the interpreter cannot give it that class (one has `__slots__`).
+    """
+    made = _class_of(type(original_of(module)))
+    if made in type(module).__mro__:
+        return False
+    _own_class.__set__(module, made)
+    return True
+
+
+def _plain(cls: type) -> type:
+    """The class of the modules that a class of compiled modules was made for."""
+    return cls.__bases__[-1] if isinstance(cls, type) and cls in _made else cls
 
 
 def is_compiled(obj: Any) -> bool:
@@ -84,10 +128,15 @@ def _class_of(cls: type) -> type:
             "__module__": cls.__module__,
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,
-            "__slots__": _SLOTS,
         }
-        made = type(cls)(cls.__name__, (CompiledModuleMixin, cls), body)
+        try:
+            # One base has the slots, so that an object may go from one of these classes to another.
+            made = type(cls)(cls.__name__, (_Slotted, cls), {**body, "__slots__": ()})
+        except TypeError:  # the module's class has slots of its own
+            bases = (CompiledModuleMixin, cls)
+            made = type(cls)(cls.__name__, bases, {**body, "__slots__": _SLOTS})
         _classes[cls] = weakref.ref(made)
+        _made.add(made)
     return made
 
 

@@ -782,6 +782,35 @@ def test_anomaly_detection_shows_magpys_frames():
     assert "recorder.py" in told(compiled(program))
 
 
+def test_a_class_assigned_to_the_module_itself():
+    class Before(torch.nn.Module):
+        def step(self):
+            return 1
+
+        def forward(self, t):
+            return t + self.step()
+
+    class After(Before):
+        more = 5
+
+        def step(self):
+            return 100
+
+    model = Before()
+    f = magpy.compile(model, backend="eager")
+    x = torch.zeros(1)
+    assert f(x).item() == 1
+    model.__class__ = After
+    assert f.step() == 1  # beyond it
+    assert isinstance(f, After)
+    assert (f.more, f.step(), f(x).item()) == (5, 100, 100)
+    model.__class__ = Before
+    assert f(x).item() == 1
+    assert f.step() == 1
+    f.__class__ = After  # and through the compiled module at once
+    assert (type(model), f.step(), f(x).item()) == (After, 100, 100)
+
+
 def test_every_assumption_has_its_test():
     page = (ROOT / "docs" / "semantics.md").read_text()
     assumed = page.split("## What is assumed")[1]
