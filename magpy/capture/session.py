@@ -318,7 +318,9 @@ def _end(
 
 
 def definition(f: Any) -> str:
-    """Where a function is defined: "file:line (function)"."""
+    """Where a function, or a module's `forward`, is defined: "file:line (function)"."""
+    if isinstance(f, torch.nn.Module):
+        f = type(f).forward
     code = getattr(getattr(f, "__func__", f), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
 

@@ -228,6 +228,8 @@ class Manager:
             if r.passing:
                 self._note(str(r))
                 return
+            # Where no line is to blame, the user is told which function it is.
+            r.where = r.where or session.definition(compiled._magpy_wrapped)
             self._refused(compiled, str(r), r, outcome.exception is not None)
         except (BackendError, CannotFollowError) as e:
             if outcome.capture is not None and outcome.capture.record.symbols is not None:

@@ -463,17 +463,21 @@ def _may_not_fit(record: Record) -> bool:
 
 def _cannot_undo(record: Record) -> Refusal | None:
     """Why a call cannot be left after what it changes, or None."""
+    reads = (s.where for s in record.steps if isinstance(s, HostStep))
+    where = next((site for site in reads if site), "")
     if any(_changes_form(s, record) for s in record.steps):
         return Refusal(
             "what an outside tensor is (its size, its hooks) is changed in a "
-            "call that reads a value which depends on data"
+            "call that reads a value which depends on data",
+            where,
         )
     for v in record.mutated:
         t = record.inputs[v]
         if t.requires_grad and not is_leaf_tensor(t):
             return Refusal(
                 "a tensor that requires grad is changed in place before a value is read "
-                "that depends on data"
+                "that depends on data",
+                where,
             )
     return None
 
