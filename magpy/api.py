@@ -111,12 +111,12 @@ def _compile(f: Any, options: Options) -> Any:
             f"magpy.compile got the class {f.__name__}; compile an instance: "
             f"magpy.compile({f.__name__}(...))"
         )
+    if isinstance(f, (staticmethod, classmethod)):  # the decorator stands above theirs
+        return type(f)(_compile(f.__func__, options))
     if not callable(f):
         raise TypeError(f"magpy.compile needs a function, method or module, not {type(f).__name__}")
     if isinstance(f, torch.nn.Module):
         return modules.compile_module(f, options)
-    if isinstance(f, (staticmethod, classmethod)):
-        return type(f)(runtime.make(f.__func__, options))
     return runtime.make(f, options)
 
 

@@ -767,3 +767,50 @@ def test_a_warning_names_the_line_of_the_program_that_made_the_call():
         for _ in range(3):
             compiled(torch.ones(2))
     assert [w.filename for w in told if w.category is magpy.MagpyWarning] == [__file__]
+
+
+@pytest.mark.parametrize("wrong", [5, None, (), (1, 2)])
+def test_a_backend_whose_graphs_give_something_else_is_told_of(wrong):
+    def backend(graph, inputs):
+        return lambda *given: wrong
+
+    c = magpy.compile(lambda x: x * 2, backend=backend)
+    with pytest.warns(magpy.MagpyWarning, match="what it compiled gave"):
+        for _ in range(5):
+            assert_same(c(X), X * 2)
+    strict = magpy.compile(lambda x: x * 2, backend=backend, fullgraph=True)
+    strict(X)
+    with pytest.raises(Exception, match="what it compiled gave"):
+        strict(X)
+
+
+class Multiplies:
+    factor = 3
+
+    @magpy.compile(backend="eager")
+    @classmethod
+    def above(cls, x):
+        return x * cls.factor
+
+    @classmethod
+    @magpy.compile(backend="eager")
+    def below(cls, x):
+        return x * cls.factor
+
+    @magpy.compile(backend="eager")
+    @staticmethod
+    def static(x):
+        return x * 2
+
+
+class MultipliesMore(Multiplies):
+    factor = 5
+
+
+def test_class_methods_and_static_methods_are_compiled_on_either_side():
+    for _ in range(3):
+        for cls in (Multiplies, MultipliesMore):
+            for way in (cls.above, cls.below, cls().above, cls().below):
+                assert_same(way(X), X * cls.factor)
+            assert_same(cls.static(X), X * 2)
+            assert_same(cls().static(X), X * 2)

@@ -24,6 +24,7 @@ def looked_at(
     inputs: Sequence[int],
     outputs: Sequence[int],
     settle: Callable[[Callable[..., Any]], None],
+    check: Callable[[Any], None],
 ) -> Callable[..., Any]:
     """What to call at first instead of a compiled graph.
 
@@ -32,10 +33,12 @@ def looked_at(
         inputs: a number for the memory of each input, 0 if it is not known.
         outputs: likewise for the results.
         settle: told what to call from then on.
+        check: raises if that is no sequence of so many results.
     """
 
     def run(*given: Any) -> Any:
         results = compiled(*given)
+        check(results)
         shared = _shared(given, inputs, results, outputs)
         if not shared:
             settle(compiled)

@@ -352,7 +352,17 @@ class Runner:
         if self.backend is eager:
             return compiled
         memory = [[segment.memory[v] for v in side] for side in (segment.inputs, segment.outputs)]
-        return looked_at(compiled, memory[0], memory[1], self.use)
+        return looked_at(compiled, memory[0], memory[1], self.use, self._check)
+
+    def _check(self, results: Any) -> None:
+        wanted = len(self.segment.outputs)
+        if not isinstance(results, (tuple, list)):
+            raise BackendError(
+                f"what it compiled gave a {type(results).__name__}, not a tuple or a list of "
+                f"{wanted} results"
+            )
+        if len(results) != wanted:
+            raise BackendError(f"what it compiled gave {len(results)} results, not {wanted}")
 
     def use(self, compiled: Callable[..., Any] | None) -> None:
         """Has the mock function call this; None: what it calls compiles the graph first."""
