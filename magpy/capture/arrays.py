@@ -8,7 +8,7 @@ the only user).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,24 +20,32 @@ class Writes(Exception):
     """The call has not been made: it would write to an array."""
 
 
+#: How deep containers are of which a call can be done again.
+DEPTH = 32
+
+
 def arrays_in(v: Any) -> list[Any]:
     """The arrays in an argument tree."""
-    if isinstance(v, np.ndarray):
-        return [v]
-    if type(v) in (tuple, list):
-        return [a for x in v for a in arrays_in(x)]
-    if type(v) is dict:
-        return [a for x in v.values() for a in arrays_in(x)]
-    return []
+    return [x for x in _inside(v) if isinstance(x, np.ndarray)]
 
 
 def holds_objects(v: Any) -> bool:
     """Whether numpy computes with Python objects, which run code of their own."""
-    if isinstance(v, (np.ndarray, np.generic)):
-        return v.dtype.hasobject
-    if type(v) in (tuple, list):
-        return any(map(holds_objects, v))
-    return type(v) is dict and any(map(holds_objects, v.values()))
+    found = (x for x in _inside(v) if isinstance(x, (np.ndarray, np.generic)))
+    return any(x.dtype.hasobject for x in found)
+
+
+def _inside(v: Any) -> Iterator[Any]:
+    """What an argument tree holds; the program's containers may hold themselves."""
+    seen: set[int] = set()
+    todo = [v]
+    while todo:
+        x = todo.pop()
+        if type(x) not in (tuple, list, dict):
+            yield x
+        elif id(x) not in seen:
+            seen.add(id(x))
+            todo.extend(x.values() if type(x) is dict else x)
 
 
 def unbound(

@@ -893,7 +893,7 @@ class Handler:
                 self.refusal = r.without_frames()
 
 
-def _recomputable(values: Any) -> bool:
+def _recomputable(values: Any, depth: int = arrays.DEPTH) -> bool:
     """Whether a function of values, given these, does nothing but compute from them.
 
     Iterators are used up, and functions run code of their own: such a call is watched, and relies
@@ -901,9 +901,10 @@ def _recomputable(values: Any) -> bool:
     """
     t = type(values)
     if t is tuple or t is list:
-        return all(map(_recomputable, values))
+        return depth > 0 and all(_recomputable(v, depth - 1) for v in values)
     if t is dict:
-        return all(type(k) is str and _recomputable(v) for k, v in values.items())
+        items = values.items()
+        return depth > 0 and all(type(k) is str and _recomputable(v, depth - 1) for k, v in items)
     if t is np.ndarray or isinstance(values, np.generic):
         return not arrays.holds_objects(values)
     return is_leaf(values) or isinstance(values, (torch.Tensor, type))

@@ -223,6 +223,32 @@ def test_what_comes_of_a_value_of_data_and_an_object_is_eagers(kind, where):
             assert run(compiled, KINDS[kind]) == run(f, KINDS[kind]), name
 
 
+@pytest.mark.parametrize("use", USES)
+def test_containers_that_hold_themselves(use):
+    def kind(v):
+        x = [v, 2.0]
+        x += [x, x]
+        return x
+
+    def shown(f):
+        """What it gives or raises, as text."""
+        found = []
+        x = kind(1.0)
+        for value, given in [(1.0, x), (2.0, x), (1.0, kind(3.0)), (3.0, kind(3.0))]:
+            try:
+                found.append(str(f(torch.tensor(value), given)))
+            except Exception as e:  # noqa: BLE001 - compared
+                found.append(repr(e))
+        return found
+
+    def f(t, x):
+        return USES[use](x, t.item())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert shown(magpy.compile(f, backend="eager")) == shown(f)
+
+
 def test_a_sum_of_tensors_and_numbers_of_data_is_in_the_graph():
     def f(t, x):
         return sum([x, x * 2], t.item()), math.prod([t.item(), x])
