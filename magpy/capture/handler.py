@@ -111,6 +111,7 @@ class Handler:
         self.locks: list[Any] = []
         self.refusal: Refusal | None = None
         self.recorder.is_rewritten = self._is_rewritten
+        self.recorder.buffers_read = lambda: bool(self.arrays or self.opaque)
         # What the caller handles while the call runs.
         self.callers_error = sys.exception()
 

@@ -22,7 +22,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
-from magpy.capture import attribution, engine
+from magpy.capture import attribution, engine, memory
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
 from magpy.capture.gradients import Gradients
@@ -415,6 +415,9 @@ class Recorder(Values, TorchFunctionMode):
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
+        if self.buffers_read():
+            places = map(memory.of_tensor, tensors((args, kwargs)))
+            self._as_they_were([place for place in places if place is not None])
         if name in _CALL_PYTHON:
             # An entry might do it for nothing, where its result turns out to be another.
             raise refuse(f"Tensor.{name} calls a function for every element")
@@ -1237,6 +1240,7 @@ class Recorder(Values, TorchFunctionMode):
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
         self._is_outside = self.is_rewritten = bool
+        self.buffers_read = bool
         self._follower = None
         self.gradients.forget()
         self.tensors.end()

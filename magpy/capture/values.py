@@ -72,6 +72,7 @@ class Values:
         self._shared = Shared(self.tensors, self.record)
         #: Whether the bytes at some addresses, read as a buffer from outside, are others by now.
         self.is_rewritten: Callable[[Any], bool] = bool
+        self.buffers_read: Callable[[], bool] = bool
         #: A value differs from call to call.
         self.any_tracked = False
         # The program's own numbers by the identity of the copies that stand for them.

@@ -68,6 +68,8 @@ class Code:
 
     def __init__(self, capture: Capture, analysis: Analysis, plan: Plan) -> None:
         """Writes nothing yet."""
+        self._unmade = 0  # objects whose parts are being made, before them
+        self._empty: list[tuple[New, str]] = []  # cells that are filled when all of these are there
         self.capture = capture
         self.analysis = analysis
         self.plan = plan
@@ -188,6 +190,7 @@ class Code:
         name = self.temp()
         if maker is None:
             raise ValueError(f"no code for a new {s.kind}")
+        self._unmade += 1
         if s.kind in (
             "tuple",
             "call",
@@ -199,12 +202,22 @@ class Code:
             "reduce",
         ):
             parts = self._parts(s)
+            if id(s) in self._memo:  # a part of it holds it, and has it made by now
+                self._unmade -= 1
+                return self._memo[id(s)]
             self._memo[id(s)] = name
             self.lines.append(f"{name} = {maker(s, parts)}")
         else:
             self._memo[id(s)] = name
             self.lines.append(f"{name} = {maker(s, self._parts(s))}")
+        self._unmade -= 1
+        if s.kind == "cell" and self._unmade:
+            # It may hold what it is a part of (a function that its own body names).
+            self._empty.append((s, name))
+            return name
         self._fill(s, name)
+        while self._empty and not self._unmade:
+            self._fill(*self._empty.pop(0))
         return name
 
     def _make_tuple(self, s: New, parts: list[str]) -> str:

@@ -270,6 +270,9 @@ class Builder:
         return self._var_of(v) is not None
 
     def _remember(self, v: Any, spec: S) -> S:
+        known = self._memo.get(id(v))
+        if known is not None:
+            return known  # type: ignore[return-value]  # a part of it holds it, and was first
         self._memo[id(v)] = spec
         self._pins.append(v)
         return spec
@@ -362,9 +365,9 @@ class Builder:
         if not t.__flags__ & (1 << 9) or module_of_type(t).startswith("torch.return_types"):
             return self._remember(v, New("call", t, [New("tuple", None, parts)]))
         spec = New("tuple_subclass", t, parts)
-        self._remember(v, spec)
-        self._state(v, t, spec)
-        return spec
+        if self._remember(v, spec) is spec:
+            self._state(v, t, spec)
+        return self._memo[id(v)]
 
     def _function(self, v: types.FunctionType) -> Spec:
         if self._is_made(v.__globals__):
