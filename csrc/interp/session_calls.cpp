@@ -463,6 +463,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       tls_below = false;
     }
     ErrorGuard error;
+    SignalHold signals;
     PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
     if (done == nullptr) fail(s, "effect_done");
     Py_XDECREF(done);
@@ -474,6 +475,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
   Session* s = tls_session;
   ErrorGuard error;
+  SignalHold signals;
   tls_below = false;
   PyObject* values = PyTuple_New(0);
   PyObject* list = PyList_New(0);

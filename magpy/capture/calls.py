@@ -564,7 +564,11 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return ABSENT
     for a in (*args, *kwargs.values()):
         h.session.touch(a)
-    converted = recorder.convert_all(args), recorder.convert_all(kwargs)
+    try:
+        converted = recorder.convert_all(args), recorder.convert_all(kwargs)
+    except Refusal as r:
+        h.refusal = h.refusal or r.without_frames()
+        return ABSENT
     result = h.sure(f, args, kwargs)
     try:
         return recorder.track(f, converted[0], converted[1], result, owner)

@@ -381,8 +381,11 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder.depth:
             return result
-        if arrays.holds_objects((args, kwargs, result)):
+        if arrays.holds_objects((args, kwargs, result)) or self._shows(result, (args, kwargs)):
+            # Other calls must get the very objects, and the memory of their own arrays.
             self.session.rely_on((args, kwargs))
+            for a in (*args, *kwargs.values()):
+                self.session.touch(a)
             return result
         if not written and _is_short_tuple(result):
             one = functools.partial(functools.partial, element, f, len(result))
@@ -398,6 +401,14 @@ class Handler:
         except Exception as e:  # noqa: BLE001 - as above
             recorder.fail(e)
         return result
+
+    def _shows(self, result: Any, given: Any) -> bool:
+        """Whether a result has the memory of an array that does not follow from data."""
+        made = [memory.of_buffer(a) for a in arrays.arrays_in(result)]
+        if not made:
+            return False
+        apart = [a for a in arrays.arrays_in(given) if self.session.tracked(a) is None]
+        return any(memory.meet(memory.of_buffer(a), place) for a in apart for place in made)
 
     def rely_on(self, v: Any) -> None:
         """A tracked value is about to be looked at in a way that cannot be redone: checks it."""
@@ -654,8 +665,9 @@ class Handler:
         if terms:
             step = operator.add if f is sum else operator.mul
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
-        objects = arrays.holds_objects(owner)
-        if leaves.scalar_function(f) and not objects and _recomputable((args, kwargs)):
+        array = isinstance(owner, (np.ndarray, np.generic))
+        plain = _recomputable((args, kwargs, owner) if array else (args, kwargs))
+        if leaves.scalar_function(f) and plain:
             try:
                 return self._recomputed(f, args, kwargs, owner)
             except arrays.Writes:
@@ -681,6 +693,8 @@ class Handler:
             Writes: it writes to an array, and has not been called.
         """
         given = f, args, kwargs
+        if isinstance(owner, np.void) and self.session.tracked(owner) is None:
+            raise arrays.Writes  # it may write to the array that it is a part of
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             result = self.sure(arrays.call_without_writing, given, {}, owner)
             unbound = getattr(type(owner), f.__name__)
@@ -694,6 +708,9 @@ class Handler:
             result = self.sure(arrays.call_without_writing, given, {})
         finally:
             self.recorder.direct = False
+        if type(result) is list and any(result is a for a in args):
+            self.session.rely_on((args, kwargs))  # which of them it is, is not asked again
+            return result
         if any(isinstance(a, torch.Tensor) for a in args):
             if is_leaf(result) and self.session.tracked(result) is None:
                 self.session.rely_on((args, kwargs))  # of the tensors it has taken the numbers
@@ -707,7 +724,8 @@ class Handler:
             function, given = getattr(type(owner), f.__name__), (owner, *args)
         targets = arrays.arrays_in((given, kwargs))
         tracked = [a for a in targets if self.session.tracked(a) is not None]
-        if len(tracked) == len(targets) and _recomputable((given, kwargs)):
+        part = isinstance(owner, np.void) and self.session.tracked(owner) is None
+        if len(tracked) == len(targets) and not part and _recomputable((given, kwargs)):
             result = self.sure(f, args, kwargs, owner)
             if result is None:
                 self.host_only(function, given, kwargs, tracked)

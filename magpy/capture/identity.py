@@ -9,6 +9,7 @@ Made and asked by the recorder; the handlers ask it too.
 from __future__ import annotations
 
 import bisect
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -148,15 +149,9 @@ class Identity:
         ranges[first:last] = [(start, end, var)]
 
     def _remember(self, tensor: Any, var: Var) -> None:
-        key = id(tensor)
-        known = self._known
-
-        def forget(ref: weakref.ref[Any]) -> None:
-            entry = known.get(key)
-            if entry is not None and entry[0] is ref:
-                del known[key]
-
-        known[key] = (weakref.ref(tensor, forget), var)
+        # In C, for no handler of a signal to run in it: what it raised would be lost.
+        forget = functools.partial(self._known.pop, id(tensor))
+        self._known[id(tensor)] = (weakref.ref(tensor, forget), var)
 
     def known(self, tensor: Any) -> Var | None:
         """The variable of a tensor that the run made or used, or None."""

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from enum import Enum, IntEnum, auto
 from typing import Any, TypeVar
 
+import numpy as np
+
 from magpy import _interp
 from magpy.capture import torch_state
 from magpy.capture.keys import hashes_quietly
@@ -350,8 +352,16 @@ def remembered(memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     return None
 
 
+def _calls_python(f: Any) -> bool:
+    """Whether it is, or is a method of, a ufunc that calls a Python function (np.frompyfunc)."""
+    ufunc = f if isinstance(f, np.ufunc) else getattr(f, "__self__", None)
+    return isinstance(ufunc, np.ufunc) and all(set(t) <= set("O->") for t in ufunc.types)
+
+
 def scalar_function(f: Any) -> bool:
     """Whether a C function computes a value from values, so that it can be computed again."""
+    if _calls_python(f):
+        return False
     try:
         if f in SCALAR_FUNCTIONS:
             return True
@@ -368,7 +378,7 @@ def scalar_function(f: Any) -> bool:
 
 def is_numpys(f: Any) -> bool:
     """Whether `f` is a function or method of numpy's, but for its random generators."""
-    return _numpy_pure(_module_of(f))
+    return _numpy_pure(_module_of(f)) and not _calls_python(f)
 
 
 def numpy_function(f: Any) -> bool:

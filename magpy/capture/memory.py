@@ -7,6 +7,7 @@ and by the guards of arrays (magpy/refgraph/analysis.py).
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,18 @@ def owner_of(buffer: Any) -> Any:
         if base is None or not isinstance(buffer, (np.ndarray, memoryview)):
             return buffer
         buffer = base
+
+
+def as_it_lies(array: Any) -> Any:
+    """A copy of an array of the same strides, which numpy itself makes denser where it can."""
+    copy = array.copy("K")
+    place = of_buffer(array)
+    if copy.strides == array.strides or array.dtype.hasobject or place is None:
+        return copy
+    low, high = place
+    held = np.frombuffer(ctypes.string_at(low, high - low), np.uint8).copy()
+    start = array.__array_interface__["data"][0] - low
+    return np.ndarray(array.shape, array.dtype, held, start, array.strides)
 
 
 def form_of(array: Any) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -82,6 +83,7 @@ from magpy.capture.whole import Whole
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
 from magpy.runtime import faults
+from magpy.signals import raised_by_handler
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
@@ -263,10 +265,7 @@ class Recorder(Values, TorchFunctionMode):
         try:
             result = self._perform(func, args, kwargs)
         except Exception as e:
-            if self.any_tracked:
-                self._session.rely_on((args, kwargs))  # it is sure for these numbers only
-            with unheard():
-                self._raised(func, accessor, plan, e)
+            self._interrupted_or_raised(e, func, accessor, plan, (args, kwargs))
             raise
         finally:
             self.depth -= 1
@@ -281,6 +280,17 @@ class Recorder(Values, TorchFunctionMode):
             self.fail(e)
         return result
 
+    def _interrupted_or_raised(
+        self, error: Exception, func: Any, accessor: Any, plan: Any, given: Any
+    ) -> None:
+        if raised_by_handler(error):
+            self.refusal = self.refusal or Refusal("a signal is handled", passing=True)
+            return
+        if self.any_tracked:
+            self._session.rely_on(given)  # it is sure for these numbers only
+        with unheard():
+            self._raised(func, accessor, plan, error)
+
     def _reached(self, func: Any, args: Any, kwargs: Any) -> engine.Reach | None:
         """What a pass of autograd's engine will reach, if the operation makes one."""
         if func not in engine.RUNS:
@@ -294,9 +304,13 @@ class Recorder(Values, TorchFunctionMode):
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # What warns says where it was called, and what raises; that is not here.
         self._place = attribution.place_of(func)
-        call = self._calls.at(self._place)
+        # Below an operation the program may run (modes, hooks, operators of its own), and wait.
+        at_place = self._calls.at(self._place)
+        call = functools.partial(
+            _interp.let_signals_in, functools.partial(at_place, func, args, kwargs)
+        )
         if self._reach is None:
-            result = call(func, args, kwargs)
+            result = call()
             if self._warns:
                 with unheard():
                     self.below.by_hooks(self.below.differences())
@@ -305,7 +319,7 @@ class Recorder(Values, TorchFunctionMode):
         self.below.begin(())
         watched = _interp.below(self._session is not None)
         try:
-            return call(func, args, kwargs)
+            return call()
         finally:
             _interp.below(watched)
 

@@ -58,7 +58,7 @@ class Shared:
 
     def copy(self, buffer: Any) -> Any:
         """A buffer is among the arguments.  Returns the copy that the step keeps."""
-        copy = buffer.copy("K") if isinstance(buffer, np.ndarray) else buffer.copy()
+        copy = memory.as_it_lies(buffer) if isinstance(buffer, np.ndarray) else buffer.copy()
         self._given.append((buffer, copy))
         return copy
 

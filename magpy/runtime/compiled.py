@@ -8,6 +8,7 @@ Owns the policy (when to capture, when to give up) and `stats`.  Does not own di
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import sys
@@ -35,7 +36,8 @@ from magpy.runtime.raised import as_the_programs
 from magpy.runtime.varying import Memory
 
 log = logging.getLogger("magpy")
-_all: weakref.WeakSet[Any] = weakref.WeakSet()
+# Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
+_all: dict[int, weakref.ref[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,9 @@ class Manager:
         try:
             with signals.held():
                 return self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
-        except Exception as e:  # noqa: BLE001 - P1: a failure of magpy is not the program's
+        except Exception as e:
+            if signals.raised_by_handler(e):
+                raise
             self.varying.stop()
             self._note(f"sizes and numbers that vary are captured one by one: {e}")
             return None
@@ -528,11 +532,11 @@ def make(wrapped: Any, options: Options) -> Any:
     manager = Manager(wrapped, options)
     compiled = _interp.Compiled(wrapped, manager.miss)
     compiled._magpy_options = manager
-    _all.add(compiled)
+    _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled
 
 
 def reset_all() -> None:
     """Drops the entries of every compiled callable of the process."""
-    for compiled in list(_all):
+    for compiled in [c for ref in list(_all.values()) if (c := ref()) is not None]:
         compiled._magpy_options.reset(compiled)

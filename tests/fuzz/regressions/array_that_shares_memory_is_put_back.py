@@ -1,4 +1,4 @@
-"""An array is changed, a tensor with its memory is read, and the array is changed back."""
+# eager: a buffer from outside is changed before an operation reads it
 
 import numpy as np
 import torch
