@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import pickle
 
@@ -88,3 +89,96 @@ def test_what_is_missing_is_missing_as_ever():
         _ = f.nothing
     with pytest.raises(TypeError, match="__class__ must be set to a class"):
         f.__class__ = 3
+
+
+class Sized(nn.Module):
+    def __init__(self, n=4):
+        super().__init__()
+        self.n, self.layer = n, nn.Linear(n, n)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    @classmethod
+    def small(cls):
+        return cls(2)
+
+    def fresh(self):
+        return type(self)(self.n)
+
+
+def test_what_the_program_makes_of_the_class_is_a_module_as_any_other():
+    m = magpy.compile(Sized(), backend="eager")
+    m(torch.ones(4))
+    for made, n in ((m.small(), 2), (m.fresh(), 4), (type(m)(3), 3), (m.__class__(5), 5)):
+        assert type(made) is Sized
+        assert made(torch.ones(n)).shape == (n,)
+    assert isinstance(m, Sized)
+
+
+def test_the_program_does_not_hear_of_the_class():
+    heard = []
+
+    class Meta(type):
+        def __new__(mcs, name, bases, body, **kwargs):
+            heard.append(("new", name))
+            return super().__new__(mcs, name, bases, body, **kwargs)
+
+    class Base(nn.Module, metaclass=Meta):
+        def __init_subclass__(cls, tag, **kwargs):
+            super().__init_subclass__(**kwargs)
+            heard.append(("subclass", tag, cls))
+
+    class Model(Base, tag="model"):
+        def forward(self, x):
+            return x * 2
+
+    before = list(heard)
+    m = magpy.compile(Model(), backend="eager")
+    assert m(torch.ones(1)).item() == 2
+    assert heard == before
+    assert type(type(m)) is Meta
+
+
+def test_abstract_classes_keep_what_they_know_apart():
+    class Base(nn.Module, abc.ABC):
+        @abc.abstractmethod
+        def forward(self, x): ...
+
+    class Model(Base):
+        def forward(self, x):
+            return x * 2
+
+    model = Model()
+    m = magpy.compile(model, backend="eager")
+    assert not isinstance(model, type(m))
+    assert isinstance(m, Model)
+    assert isinstance(model, Model)
+    assert isinstance(m, Base)
+    assert m(torch.ones(1)).item() == 2
+
+
+def test_slots_and_the_dict_are_the_modules():
+    model = Slotted(2, 2)
+    f = magpy.compile(model, backend="eager")
+    f.own = 5
+    assert model.own == f.own == 5
+    model.own = 6
+    assert f.own == 6
+    del f.own
+    assert not hasattr(model, "own")
+    other, x = nn.Linear(2, 2), torch.ones(1, 2)
+    f = magpy.compile(nn.Linear(2, 2), backend="eager")
+    f(x)
+    f.__dict__ = vars(other)
+    assert f.weight is other.weight
+    for _ in range(2):
+        assert torch.equal(f(x), other(x))
+
+
+def test_a_module_that_holds_what_was_compiled_of_it_is_copied_once():
+    m = magpy.compile(nn.Linear(1, 1), backend="eager")
+    m.me = [m]
+    copied = copy.deepcopy(m)
+    assert copied.me[0] is copied
+    assert copied is not m

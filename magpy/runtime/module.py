@@ -11,7 +11,9 @@ read and assigned (`torch.nn.utils.parametrize` does both).
 
 from __future__ import annotations
 
+import abc
 import copy
+import copyreg
 import functools
 import weakref
 from typing import Any
@@ -28,6 +30,7 @@ _made: weakref.WeakSet[type] = weakref.WeakSet()
 # Slots of a compiled module's class: not in the instance dict, which belongs to the module.
 _SLOTS = (_interp.MODULE_SLOT, "__magpy_original__")
 _own_class: Any = vars(object)["__class__"]
+_own_dict: Any = vars(torch.nn.Module)["__dict__"]
 
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -43,6 +46,15 @@ class CompiledModuleMixin:
     """What a compiled module's class adds to the module's own."""
 
     __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """What the program makes of the class (`type(model)(...)`) is a module as any other."""
+        if cls in _made:
+            return _plain(cls)(*args, **kwargs)
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """The program's `__init_subclass__` does not hear of classes that it has not made."""
 
     @property
     def __class__(self) -> type:
@@ -78,9 +90,11 @@ class CompiledModuleMixin:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A compiled deep copy of the module, with no entries."""
-        return compile_module(
-            copy.deepcopy(original_of(self), memo), callable_of(self)._magpy_options.options
-        )
+        made = copy.deepcopy(original_of(self), memo)
+        known = memo.get(id(self))  # the module may hold what was compiled of it
+        if known is not None:
+            return known
+        return compile_module(made, callable_of(self)._magpy_options.options)
 
 
 class _Slotted(CompiledModuleMixin):
@@ -124,27 +138,48 @@ def _class_of(cls: type) -> type:
     known = _classes.get(cls)
     made = known() if known is not None else None
     if made is None:
-        body = {
+        body: dict[str, Any] = {
+            "__dict__": property(_own_dict.__get__, _set_dict),
             "__module__": cls.__module__,
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,
         }
-        try:
+        slots = copyreg._slotnames(cls)  # type: ignore[attr-defined]
+        if slots:  # which are the module's, and leave no room for those of a common base
+            bases: Any = (CompiledModuleMixin, cls)
+            body |= {"__slots__": _SLOTS, **{name: _shared_slot(name) for name in slots}}
+        else:
             # One base has the slots, so that an object may go from one of these classes to another.
-            made = type(cls)(cls.__name__, (_Slotted, cls), {**body, "__slots__": ()})
-        except TypeError:  # the module's class has slots of its own
-            bases = (CompiledModuleMixin, cls)
-            made = type(cls)(cls.__name__, bases, {**body, "__slots__": _SLOTS})
+            bases = (_Slotted, cls)
+            body["__slots__"] = ()
+        # Nor does the metaclass hear of it.
+        made = type.__new__(type(cls), cls.__name__, bases, body)
+        if isinstance(made, abc.ABCMeta):
+            abc._abc_init(made)  # type: ignore[attr-defined]
         _classes[cls] = weakref.ref(made)
         _made.add(made)
     return made
+
+
+def _set_dict(module: Any, d: dict[str, Any]) -> None:
+    _own_dict.__set__(original_of(module), d)
+    _own_dict.__set__(module, d)
+
+
+def _shared_slot(name: str) -> Any:
+    """A slot of the module's class, of which the module's is read and written."""
+    return property(
+        lambda self: getattr(original_of(self), name),
+        lambda self, value: setattr(original_of(self), name, value),
+        lambda self: delattr(original_of(self), name),
+    )
 
 
 def compile_module(module: torch.nn.Module, options: Options) -> Any:
     """A compiled module that shares everything with `module`."""
     cls = _class_of(type(module))
     new: Any = object.__new__(cls)
-    object.__setattr__(new, "__dict__", module.__dict__)
+    _own_dict.__set__(new, _own_dict.__get__(module))
     object.__setattr__(new, "__magpy_original__", module)
     object.__setattr__(new, _interp.MODULE_SLOT, runtime.make(module, options))
     return new

@@ -811,6 +811,19 @@ def test_a_class_assigned_to_the_module_itself():
     assert (type(model), f.step(), f(x).item()) == (After, 100, 100)
 
 
+def test_hooks_are_given_the_module_itself():
+    model = torch.nn.Linear(1, 1)
+    f = magpy.compile(model, backend="eager")
+    given = []
+    f.register_forward_hook(lambda module, inputs, result: given.append(module))
+    for _ in range(2):
+        f(torch.ones(1))
+    assert given == [model, model]
+    assert f not in given  # beyond it
+    assert vars(given[0]) is vars(f)
+    assert given[0].__class__ is f.__class__
+
+
 def test_every_assumption_has_its_test():
     page = (ROOT / "docs" / "semantics.md").read_text()
     assumed = page.split("## What is assumed")[1]
