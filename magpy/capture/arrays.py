@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from magpy.capture.memory import is_writeable
 from magpy.kinds import isinstance
 
 
@@ -77,7 +78,7 @@ def call_without_writing(
         result = f(*_read_only(args), **_read_only(kwargs))
         if result is None:
             raise Writes  # if only to what an array is
-        if not holds_objects(result) and all(a.flags.writeable for a in arrays_in(result)):
+        if not holds_objects(result) and all(map(is_writeable, arrays_in(result))):
             return result
         # One of the arrays, a view of one, or what holds them: it must be the program's own.
         return f(*args, **kwargs)

@@ -695,6 +695,9 @@ class Handler:
         given = f, args, kwargs
         if isinstance(owner, np.void) and self.session.tracked(owner) is None:
             raise arrays.Writes  # it may write to the array that it is a part of
+        if isinstance(owner, np.ndarray) and self.session.tracked(owner) is None:
+            # A flag may say that the method writes (byteswap), or gives the array itself (astype).
+            self.session.rely_on([a for a in arrays.arrays_in((args, kwargs)) if _is_flag(a)])
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             result = self.sure(arrays.call_without_writing, given, {}, owner)
             unbound = getattr(type(owner), f.__name__)
@@ -927,6 +930,10 @@ def _recomputable(values: Any, depth: int = arrays.DEPTH) -> bool:
     if t is np.ndarray or isinstance(values, np.generic):
         return not arrays.holds_objects(values)
     return is_leaf(values) or isinstance(values, (torch.Tensor, type))
+
+
+def _is_flag(array: Any) -> bool:
+    return bool(array.size == 1 and array.dtype == bool)
 
 
 def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

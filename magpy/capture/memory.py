@@ -19,6 +19,23 @@ from magpy.kinds import isinstance
 Range = tuple[int, int]
 
 
+_ctypes: Any = vars(np.ndarray)["ctypes"]
+
+
+def address_of(array: Any) -> int:
+    """Where an array begins.
+
+    `__array_interface__` would warn of arrays that `np.broadcast_arrays` made, as if the program
+    asked to write to them.
+    """
+    return int(_ctypes.__get__(array).data)
+
+
+def is_writeable(array: Any) -> bool:
+    """Whether an array may be written to; `flags.writeable` would warn likewise."""
+    return bool(array.flags.num & 0x0400)  # NPY_ARRAY_WRITEABLE
+
+
 def of_buffer(obj: Any) -> Range | None:
     """The addresses of an array's or another buffer's bytes; None for an object that is none."""
     if not isinstance(obj, np.ndarray):
@@ -26,7 +43,7 @@ def of_buffer(obj: Any) -> Range | None:
             obj = np.frombuffer(obj, np.uint8)
         except (TypeError, ValueError, BufferError):
             return None
-    low = high = obj.__array_interface__["data"][0]
+    low = high = address_of(obj)
     for size, stride in zip(obj.shape, obj.strides, strict=True):
         if size == 0:
             return None
@@ -52,7 +69,7 @@ def as_it_lies(array: Any) -> Any:
         return copy
     low, high = place
     held = np.frombuffer(ctypes.string_at(low, high - low), np.uint8).copy()
-    start = array.__array_interface__["data"][0] - low
+    start = address_of(array) - low
     return np.ndarray(array.shape, array.dtype, held, start, array.strides)
 
 
@@ -60,7 +77,7 @@ def form_of(array: Any) -> tuple[Any, ...]:
     """All that an array holds, as values; what a subclass overrides is not asked."""
     plain = np.asarray(array)
     held = _Held(plain.flat) if plain.dtype.hasobject else None
-    return plain.dtype, plain.shape, plain.strides, plain.flags.writeable, plain.tobytes(), held
+    return plain.dtype, plain.shape, plain.strides, is_writeable(plain), plain.tobytes(), held
 
 
 class _Held:

@@ -298,8 +298,8 @@ class Builder:
             )
         if t is types.CellType:
             return self._cell(v)
-        if isinstance(v, (np.ndarray, np.generic)) and t.__module__ == "numpy":
-            return self._array(v)
+        if isinstance(v, (np.ndarray, np.generic)):
+            return self._numpys(v, t)
         if t is types.GeneratorType:
             return self._generator(v)
         if t is weakref.ref:
@@ -484,7 +484,7 @@ class Builder:
         if slots:
             spec.fill.append(("slots", slots))
 
-    def _array(self, v: Any) -> Spec:
+    def _of_its_own(self, v: Any) -> None:
         base = getattr(v, "base", None)
         # numpy leaves out the views between an array and what owns its memory.
         shared = base is not None and self._is_shared(v)
@@ -492,19 +492,30 @@ class Builder:
             if shared or self._is_outside(base):
                 raise Refusal("a numpy array is kept that shares memory with one from outside")
             base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+
+    def _numpys(self, v: Any, t: type) -> Spec:
+        if t.__module__ == "numpy":
+            return self._array(v)
+        if isinstance(v, np.ndarray):
+            self._of_its_own(v)
+            self._apart(v)
+        return self._instance(v, t) if t.__flags__ & (1 << 9) else self._reduced(v, t)
+
+    def _array(self, v: Any) -> Spec:
+        self._of_its_own(v)
         if isinstance(v, np.generic):
             return self._remember(v, New("copy", v.copy("K")))
         owner = memory.owner_of(v)
         if owner is not v and type(v) is type(owner) is np.ndarray and not v.dtype.hasobject:
-            start = v.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-            form = v.shape, v.dtype, start, v.strides, v.flags.writeable
+            start = memory.address_of(v) - memory.address_of(owner)
+            form = v.shape, v.dtype, start, v.strides, memory.is_writeable(v)
             return self._remember(v, New("view", form, [self.build(owner)]))
         self._apart(v)
         copy = v.copy("K")
-        copy.flags.writeable = v.flags.writeable
+        copy.flags.writeable = memory.is_writeable(v)
         if not v.dtype.hasobject:
             return self._remember(v, New("array", copy))
-        if v.dtype != object or type(v) is not np.ndarray or not v.flags.writeable:
+        if v.dtype != object or type(v) is not np.ndarray or not memory.is_writeable(v):
             raise Refusal("a numpy array is kept that holds objects in another way than a list")
         copy.fill(None)
         spec = New("array", copy)

@@ -259,3 +259,108 @@ def test_a_sum_of_tensors_and_numbers_of_data_is_in_the_graph():
         for a, b in zip(c(torch.tensor(v), x), f(torch.tensor(v), x), strict=True):
             assert torch.equal(a, b)
     assert magpy.stats(c).captures == 1
+
+
+class Derived(np.ndarray):
+    """A class of arrays of the program's."""
+
+
+def _records():
+    return np.array([(1, 2.0), (3, 4.0)], dtype=[("a", "i4"), ("b", "f8")])
+
+
+ARRAYS = {
+    "plain": lambda: np.arange(4.0),
+    "strided": lambda: np.arange(12.0).reshape(3, 4)[:, ::2],
+    "broadcast": lambda: np.broadcast_to(np.array([1.0, 2.0]), (3, 2)),
+    "backwards": lambda: np.arange(5.0)[::-1],
+    "records": lambda: _records().view(np.recarray),
+    "derived": lambda: np.arange(4.0).view(Derived),
+    "masked": lambda: np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]),
+    "durations": lambda: np.array([1, 2], "m8[h]"),
+}
+VIEWS = {
+    "expanded": lambda a, n: np.expand_dims(a, n[0] - 1),
+    "reshaped": lambda a, n: a.reshape(n[0], -1),
+    "broadcast": lambda a, n: np.broadcast_to(a, (n[0], *a.shape)),
+    "swapped": lambda a, n: a.swapaxes(0, n[0] - 1),
+    "sliced": lambda a, n: a[n[0] - 1 :],
+    "split": lambda a, n: np.array_split(a, n[0]),
+    "or not": lambda a, n: a[:] if n[0] > 1 else a,
+    "times": lambda a, n: a * n[1],
+    "where": lambda a, n: np.where(a > a[0], a, n[1]),
+    "product": lambda a, n: np.dot(a, n[1]),
+    "by a function": lambda a, n: np.frompyfunc(lambda p, q: p + q, 2, 1)(a, n[1]),
+    "swapped bytes": lambda a, n: a.byteswap(n[2] > 1),
+    "cast": lambda a, n: a.astype(a.dtype, copy=n[2] > 1),
+    "broadcast arrays": lambda a, n: np.broadcast_arrays(a, n[1]),
+    "sorted": lambda a, n: np.argpartition(a, n[0] - 1),
+    "permuted": lambda a, n: (np.random.seed(0), np.random.permutation(a), n[1]),
+    "noise": lambda a, n: (np.random.seed(0), np.random.normal(a, n[1])),
+    "record": lambda a, n: a[0].__setitem__("a", n[0]),
+    "field": lambda a, n: a[0].setfield(n[0], "i4", 0),
+}
+
+
+def form(v, given):
+    """How arrays in a result lie, and whether they are, or have the memory of, one from outside."""
+    if isinstance(v, (tuple, list)):
+        return type(v), [form(x, given) for x in v]
+    if not isinstance(v, np.ndarray):
+        return type(v), str(v)
+    shares = v is given, bool(np.shares_memory(v, given)) if v.dtype != object else None
+    return type(v), str(v.dtype), v.shape, v.strides, v.flags.num & 0x400, shares, str(v.tolist())
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_memory_and_form_of_what_numpy_makes_are_eagers(kind):
+    def run(f):
+        out = []
+        for v in (1.0, 1.0, 2.0, 2.0, 1.0, 3.0):
+            given = ARRAYS[kind]()
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                try:
+                    result = form(f(torch.tensor([v]), given), given)
+                except Exception as e:  # noqa: BLE001 - compared
+                    result = type(e), str(e)
+            warned = [str(w.message) for w in told if w.category is not magpy.MagpyWarning]
+            out.append((result, warned, str(given.tolist())))
+        return out
+
+    for name, use in VIEWS.items():
+
+        def f(t, a, use=use):
+            return use(a, (int(t), t.item(), t.numpy()))
+
+        assert run(magpy.compile(f, backend="eager")) == run(f), name
+
+
+def test_a_function_behind_a_ufunc_runs_in_every_call():
+    said, k = [], 10
+
+    def told(p, q):
+        said.append((p, q))
+        return p + q + k
+
+    ufunc = np.frompyfunc(told, 2, 1)
+
+    def f(t):
+        return ufunc(np.arange(2), t.item())
+
+    c = magpy.compile(f, backend="eager")
+    for v in (1.0, 2.0, 1.0, 2.0):
+        said.clear()
+        assert list(c(torch.tensor(v))) == [v + k, 1 + v + k]
+        assert said == [(0, v), (1, v)]
+        k += 1
+
+
+@pytest.mark.parametrize("choice", [min, max])
+def test_which_of_two_lists_is_chosen_is_asked_again(choice):
+    def f(t):
+        return choice([int(t)], [1])
+
+    c = magpy.compile(f, backend="eager")
+    for v in (1.0, 2.0, 1.0, 0.0, 3.0):
+        assert c(torch.tensor(v)) == f(torch.tensor(v))
