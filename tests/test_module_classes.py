@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -182,3 +183,18 @@ def test_a_module_that_holds_what_was_compiled_of_it_is_copied_once():
     copied = copy.deepcopy(m)
     assert copied.me[0] is copied
     assert copied is not m
+
+
+@pytest.mark.parametrize("called", [0, 3])
+def test_a_trace_of_a_compiled_module_is_the_modules(called):
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    f, x = magpy.compile(model, backend="eager"), torch.ones(1, 2)
+    for _ in range(called):
+        f(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced = torch.jit.trace(f, x)
+    for n in (1, 3):
+        given = torch.randn(n, 2)
+        assert torch.equal(traced(given), model(given))
+    assert not any("tracing tensor" in r for r in magpy.stats(f).reasons)

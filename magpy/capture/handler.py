@@ -667,7 +667,9 @@ class Handler:
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
         array = isinstance(owner, (np.ndarray, np.generic))
         plain = _recomputable((args, kwargs, owner) if array else (args, kwargs))
-        if leaves.scalar_function(f) and plain:
+        # operator.iadd(x, ...) of a list changes it.
+        changes = bool(args) and type(args[0]) in (list, dict) and leaves.is_in_place(f)
+        if leaves.scalar_function(f) and plain and not changes:
             try:
                 return self._recomputed(f, args, kwargs, owner)
             except arrays.Writes:

@@ -352,6 +352,20 @@ def remembered(memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     return None
 
 
+_IN_PLACE = [
+    getattr(operator, name)
+    for name in (
+        *("setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul"),
+        *("imod", "imul", "ior", "ipow", "irshift", "isub", "itruediv", "ixor"),
+    )
+]
+
+
+def is_in_place(f: Any) -> bool:
+    """Whether a function of `operator` may change its first argument."""
+    return any(f is other for other in _IN_PLACE)
+
+
 def _calls_python(f: Any) -> bool:
     """Whether it is, or is a method of, a ufunc that calls a Python function (np.frompyfunc)."""
     ufunc = f if isinstance(f, np.ufunc) else getattr(f, "__self__", None)

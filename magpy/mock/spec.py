@@ -511,7 +511,7 @@ class Builder:
             form = v.shape, v.dtype, start, v.strides, memory.is_writeable(v)
             return self._remember(v, New("view", form, [self.build(owner)]))
         self._apart(v)
-        copy = v.copy("K")
+        copy = memory.as_it_lies(v)
         copy.flags.writeable = memory.is_writeable(v)
         if not v.dtype.hasobject:
             return self._remember(v, New("array", copy))

@@ -22,6 +22,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from magpy import _interp
 from magpy.capture import attribution
 from magpy.capture.looks import tensor_meta, unheard
+from magpy.capture.memory import as_it_lies
 from magpy.capture.placed import placed
 from magpy.capture.steps import TorchModes
 from magpy.capture.torch_state import settings
@@ -71,7 +72,7 @@ def same_sized(result: Any, expected: list[Any]) -> bool:
 
 def new_array(array: Any) -> Any:
     """A copy of an array, as it lies and as it may be written to."""
-    copy = array.copy("K")
+    copy = as_it_lies(array)
     copy.flags.writeable = array.flags.writeable
     return copy
 

@@ -19,6 +19,8 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from magpy import _interp, backends, config, signals
 from magpy.backends import elsewhere
 from magpy.backends.inductor import Inductor
@@ -174,6 +176,10 @@ class Manager:
         if entries.compiler_elsewhere():
             # It changes torch's state under our eyes, and this call need not wait for it.
             self._note("a compiler is running on another thread")
+            return _interp.MISS
+        if torch._C._is_tracing():
+            # Each operation is to be written down, and to look at sizes would be warned of.
+            self._note("torch.jit.trace is tracing the call")
             return _interp.MISS
         if saved_tensors_are_heard():
             # They count what is saved (torch.utils.checkpoint compares that of two calls), and

@@ -13,6 +13,7 @@ import fractions
 import functools
 import io
 import math
+import operator
 import warnings
 from contextlib import redirect_stdout
 
@@ -137,6 +138,10 @@ USES = {
     "each": lambda x, n: np.frompyfunc(lambda q: (q, n), 1, 1)(x),
     "store": lambda x, n: x.__setitem__(0, n),
     "print": lambda x, n: print(str(x), n),
+    "store by a function": lambda x, n: operator.setitem(x, 0, n),
+    "append by a function": lambda x, n: operator.iadd(x, [n]) is x,
+    "repeat by a function": lambda x, n: operator.imul(x, int(n)) is x,
+    "delete by a function": lambda x, n: operator.delitem(x, int(n) - 1),
 }
 VALUES = {
     "item": lambda t: t.item(),
