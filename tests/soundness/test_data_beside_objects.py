@@ -171,7 +171,8 @@ def seen(v, known, depth=0):
 def change(x):
     """Something else is in it from here on."""
     if isinstance(x, (list, array.array)) or (isinstance(x, np.ndarray) and x.ndim):
-        x[0] = x[1]
+        if len(x) > 1:
+            x[0] = x[1]
     elif type(x) is tuple:
         x[0][0] = 9
     elif isinstance(x, torch.Tensor):
@@ -199,7 +200,8 @@ def run(f, kind):
             continue
         known = {id(given): "x"}
         holds = type(given) is list or (isinstance(given, np.ndarray) and given.ndim > 0)
-        for i, v in enumerate(given if holds else ()):
+        alive = list(given) if holds else []
+        for i, v in enumerate(alive):
             if not isinstance(v, (int, float, str)):
                 known.setdefault(id(v), i)
         printed = io.StringIO()
