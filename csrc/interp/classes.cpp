@@ -67,6 +67,8 @@ int init_classes(PyObject* module) {
   if (made == nullptr) return -1;
   g_python_dealloc = reinterpret_cast<PyTypeObject*>(made)->tp_dealloc;
   Py_DECREF(made);
+  // Now: later the code that runs may have builtins of its own, without `__import__` (those of a named tuple have none).
+  if (deque_type() == nullptr) return PyErr_SetString(PyExc_ImportError, "magpy: collections.deque is missing"), -1;
   return PyModule_AddFunctions(module, functions);
 }
 

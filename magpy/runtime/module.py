@@ -162,7 +162,9 @@ def _class_of(cls: type) -> type:
 
 
 def _set_dict(module: Any, d: dict[str, Any]) -> None:
-    _own_dict.__set__(original_of(module), d)
+    original = getattr(module, "__magpy_original__", None)
+    if original is not None:  # what the program makes of a class derived from this one has none
+        _own_dict.__set__(original, d)
     _own_dict.__set__(module, d)
 
 

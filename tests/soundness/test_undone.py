@@ -641,7 +641,6 @@ NEVER_SERVED = {
     "o.add(k)",
     "o.close()",
     "o['a']=k",
-    "operator.setitem(L,0,9); operator.iconcat(L,[1])",
     "p.__setstate__((int,('7',),{},{}))",
     "random.shuffle(L)",
     "signal.signal(signal.SIGUSR1, signal.SIG_IGN)",
