@@ -814,3 +814,19 @@ def test_class_methods_and_static_methods_are_compiled_on_either_side():
                 assert_same(way(X), X * cls.factor)
             assert_same(cls.static(X), X * 2)
             assert_same(cls().static(X), X * 2)
+
+
+def test_a_call_of_very_many_values_of_data_is_let_run(monkeypatch):
+    monkeypatch.setattr(magpy.config, "max_operations", 50)
+
+    def f(t):
+        n, found = t.item(), 0
+        for i in range(200):
+            found += n == i
+        return found
+
+    c = magpy.compile(f, backend="eager")
+    for v in (3.0, 4.0, 1000.0):
+        assert c(torch.tensor(v)) == f(torch.tensor(v))
+    assert magpy.stats(c).captures == 0
+    assert "more than 50 values that follow from data" in magpy.stats(c).reasons[0]

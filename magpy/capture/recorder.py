@@ -930,6 +930,12 @@ class Recorder(Values, TorchFunctionMode):
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
     ) -> None:
         """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        if len(self.record.steps) >= config.max_operations and self.depth == 0:
+            self.refusal = self.refusal or refuse(
+                f"the call computes more than {config.max_operations} values that follow from data",
+                "Compile a part of it, or raise magpy.config.max_operations",
+            )
+            return
         self.settings.look()
         if self.settings.changed != self._modes.settings:
             self.note_modes()
