@@ -240,8 +240,8 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
 // (b, a, invert)
 PyObject* probe_identity(PyObject*, Args a, size_t, PyObject*) {
   bool same = a[0] == a[1];
-  const bool numbers = Py_TYPE(a[0]) == Py_TYPE(a[1]) && (PyLong_CheckExact(a[0]) || PyFloat_CheckExact(a[0]));
-  if (!same && numbers && active()) same = on_identity(a[1], a[0]);
+  const bool followed = PyLong_CheckExact(a[0]) || PyFloat_CheckExact(a[0]) || PyUnicode_CheckExact(a[0]);
+  if (!same && followed && Py_TYPE(a[0]) == Py_TYPE(a[1]) && active()) same = on_identity(a[1], a[0]);
   return PyBool_FromLong(same != (as_int(a[2]) != 0));
 }
 

@@ -598,8 +598,9 @@ bool on_identity(PyObject* a, PyObject* b) {
     const long value = PyLong_AsLongAndOverflow(a, &overflow);
     if (overflow == 0 && value >= kFirst && value <= kLast) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
   }
-  if (a == b || Py_TYPE(a) != Py_TYPE(b) || !(PyFloat_CheckExact(a) || PyLong_CheckExact(a))) return false;
-  // One number at two places has a copy for each.
+  if (a == b || Py_TYPE(a) != Py_TYPE(b)) return false;
+  if (!PyFloat_CheckExact(a) && !PyLong_CheckExact(a) && !PyUnicode_CheckExact(a)) return false;
+  // One number at two places has a copy for each, and so has a text.
   PyObject* same = ask(s, "same_number", a, b);
   const bool result = same == Py_True;
   Py_XDECREF(same);

@@ -489,7 +489,9 @@ class Handler:
         originals = self.recorder.originals
         same = originals.get(id(a), a) is originals.get(id(b), b)
         if same:
-            self.refuse("whether two numbers are one object is asked", "Compare them with ==")
+            self.refuse(
+                "whether two numbers (or texts) are one object is asked", "Compare them with =="
+            )
         return same
 
     def truth(self, v: Any) -> None:

@@ -232,7 +232,9 @@ class Values:
                 return followed
         expected: Any
         if t in (int, float, complex) or (t is str and result):
-            result = _interp.fresh(result)
+            given, result = result, _interp.fresh(result)
+            # Which object it is may be asked: `min` gives one of its arguments.
+            self.originals[id(result)] = self.originals.get(id(given), given)
             kind, expected = "bind", t
         elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
             kind, expected = (

@@ -252,3 +252,28 @@ def test_a_context_variable_is_put_back():
             wanted = f(x)[1:], v.get()
             v.set(i)
             assert (c(x)[1:], v.get()) == wanted
+
+
+BIG, HALF = 10**6 + 7, 2.5
+NUMBERS = [BIG, HALF, 3]
+QUESTIONS = {
+    "the least": lambda t: min([t.item(), HALF]) is HALF,
+    "the most": lambda t: max(int(t), BIG) is BIG,
+    "one of a list": lambda t: any(min([*NUMBERS, t.item() + 100]) is q for q in NUMBERS),
+    "small": lambda t: int(t) is [1, 2, 3][int(t) - 1],
+    "itself": lambda t: (lambda n: abs(n) is n)(int(t) + 1000),
+    "as it was": lambda t: (lambda n: +n is n)(t.item()),
+    "rounded": lambda t: (lambda n: round(n) is n)(int(t) + 1000),
+    "another": lambda t: (lambda n: n * 1.0 is n)(t.item()),
+    "text": lambda t: (lambda s: s.strip() is s)(str(t.item())),
+    "text of one letter": lambda t: str(int(t)) is ["1", "2", "3"][int(t) - 1],
+    "found": lambda t: [q is min(BIG, int(t) + 10**7) for q in NUMBERS],
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_which_number_it_is_is_what_eager_says(question):
+    asks = QUESTIONS[question]
+    for v in (1.0, 2.0, 3.0):
+        c = magpy.compile(lambda t: asks(t), backend="eager")
+        assert [c(torch.tensor(v)) for _ in range(3)] == [asks(torch.tensor(v))] * 3
