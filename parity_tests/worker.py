@@ -108,6 +108,7 @@ class Job:
     eager_done: bool = False
     allowed: float = 0.0
     memory: float = 0.0
+    seen_over: int | None = None
     started: float = 0.0
     pid: int = 0
     pipe: int = -1
@@ -277,7 +278,12 @@ class Pool:
         if time.monotonic() - job.started > job.allowed:
             job.killed_for = "time"
         elif _resident(job.pid) > job.memory * 2**30:
-            job.killed_for = "memory"
+            # Seen once it may be what the case before this one is giving back.
+            if job.seen_over == job.running:
+                job.killed_for = "memory"
+            job.seen_over = job.running
+        else:
+            job.seen_over = None
         if job.killed_for:
             _kill(job.pid)
 
