@@ -192,3 +192,26 @@ def test_signals_on_the_way_of_hits_are_not_lost(handled):
             seen += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
     assert seen == len(came)
+
+
+def test_signals_come_while_several_threads_capture(handled):
+    came, right = [], []
+    handled(lambda number, frame: came.append(number))
+
+    def work(k):
+        for i in range(20):
+            c = magpy.compile(lambda x, i=i: x * i + k, backend="eager")
+            right.append([c(torch.ones(1)).item() for _ in range(3)] == [i + k] * 3)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    for thread in threads:
+        thread.start()
+    work(7)
+    for thread in threads:
+        thread.join()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert all(right)
+    assert len(right) == 80
+    assert came
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # this is the main thread still

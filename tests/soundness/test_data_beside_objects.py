@@ -371,3 +371,15 @@ def test_which_of_two_lists_is_chosen_is_asked_again(choice):
     c = magpy.compile(f, backend="eager")
     for v in (1.0, 2.0, 1.0, 0.0, 3.0):
         assert c(torch.tensor(v)) == f(torch.tensor(v))
+
+
+def test_an_element_of_an_array_of_objects_changes_and_stays_the_element():
+    held = objects(Number(1), Number(2))
+
+    def f(t):
+        return (held + t.item()).tolist()
+
+    c = magpy.compile(f, backend="eager")
+    for i in range(6):
+        held[i % 2].v = i
+        assert c(torch.tensor(1.0)) == f(torch.tensor(1.0))
