@@ -138,6 +138,9 @@ class Analyzer:
         self.overwritten = _overwritten(capture)
         self.limited: set[int] = set()
         self.snapped: set[int] = set()
+        # The tensors whose gradients were read or added to, by the gradients that they began with.
+        self.gradients = {id(g): t for t, g in capture.record.gradients if g is not None}
+        self.differentiated: set[int] = set()  # those of them whose gradients are guarded
         self.factories: set[int] = set()
         # Containers that were looked at as a whole, at some time, and what they held.
         self.wholes = {id(obj): pre for kind, obj, _, pre in capture.log if kind == "snap"}
@@ -192,6 +195,7 @@ class Analyzer:
         for kind, obj, key, value in c.log:
             handler = _EVENTS.get(kind)
             if handler is not None:
+                self._of_gradient(obj)
                 handler(self, obj, key, value)
         for tensor, gradient in c.record.gradients:
             self.gradient(tensor, gradient)
@@ -531,8 +535,19 @@ class Analyzer:
         self.checks.append(("attr", dst, rel.register, name))
         self.bind(value, dst, f"{rel.expr}.{name}")
 
+    def _of_gradient(self, obj: Any) -> None:
+        """What is looked at may be a gradient, which is another one in every call."""
+        tensor = self.gradients.get(id(obj))
+        # If another place holds it, too, the tensor itself may not have been reached yet.
+        if tensor is not None and id(obj) not in self.relative and id(obj) not in self.anchored:
+            self.gradient(tensor, obj)
+
     def gradient(self, tensor: Any, value: Any) -> None:
         """The gradient that a tensor had when the call began was read or added to."""
+        if id(tensor) in self.differentiated:
+            return
+        self.differentiated.add(id(tensor))
+        self._of_gradient(tensor)
         dst = self.register()
         self.checks.append(("gradient", dst, self.operand(tensor)))
         rel = self.relative.get(id(tensor))

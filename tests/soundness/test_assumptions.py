@@ -760,6 +760,24 @@ def test_limits_of_the_interpreter_are_those_of_the_watched_call():
     assert served(f) == 1
 
 
+@pytest.mark.parametrize("through", [False, True], ids=["itself", "the compiled function"])
+def test_the_stack_is_used_up_a_few_calls_earlier(through):
+    def depth(wrap):
+        calls = []
+
+        def program(n):
+            calls.append(n)
+            return (again if through else program)(n + 1)
+
+        again = wrap(program)
+        with pytest.raises(RecursionError):
+            again(0)
+        return len(calls)
+
+    eager = depth(lambda f: f)
+    assert eager - 10 <= depth(compiled) <= eager
+
+
 def test_anomaly_detection_shows_magpys_frames():
     w = torch.ones(3, requires_grad=True)
 
