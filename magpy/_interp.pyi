@@ -53,7 +53,7 @@ class Guard:
             supers      (cls, after, name, value or ABSENT)
             lists       (list, (item, ...))          deques      (deque, (item, ...))
             sets        (set, (element, ...))        cells       (cell, value or ABSENT, mode)
-            funcs       (function, code, defaults, kwdefaults)
+            funcs       (function, code, defaults, kwdefaults); ABSENT: any
             attrs       (object, name, value or ABSENT, mode)
             tensors     (tensor, TensorMeta)         state       TorchState or None
             redo        (callable, args, expected, mode)

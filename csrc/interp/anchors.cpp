@@ -515,9 +515,9 @@ bool Anchors::check_cell(const CellCheck& check, Failure* failure) const {
 
 bool Anchors::check_function(const FunctionCheck& check, Failure* failure) const {
   const PyFunctionObject* f = check.function;
-  auto same = [](PyObject* found, PyObject* expected) { return (found ? found : Py_None) == expected; };
+  auto same = [](PyObject* found, PyObject* expected) { return expected == nullptr || (found ? found : Py_None) == expected; };
   const char* what = nullptr;
-  if (f->func_code != check.code) {
+  if (!same(f->func_code, check.code)) {
     what = "code";
   } else if (!same(f->func_defaults, check.defaults)) {
     what = "defaults";

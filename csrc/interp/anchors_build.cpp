@@ -192,7 +192,7 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
   if (is("funcs")) {
     if (!PyArg_ParseTuple(record, "O!OOO:funcs", &PyFunction_Type, &a, &b, &c, &d)) return -1;
     for (PyObject* object : {a, b, c, d}) keep(object);
-    functions_.push_back({(PyFunctionObject*)a, b, c, d, i});
+    functions_.push_back({(PyFunctionObject*)a, or_null(b), or_null(c), or_null(d), i});
     return 0;
   }
   if (is("objtypes")) {

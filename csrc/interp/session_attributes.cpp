@@ -16,7 +16,7 @@
 namespace magpy {
 
 // Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
-static bool written(Session* s, PyObject* obj, PyObject* name) {
+bool written(Session* s, PyObject* obj, PyObject* name) {
   return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
 }
 
@@ -256,9 +256,25 @@ PyObject* instance_dict(Session* s, PyObject* obj) {
   // The object holds its dict as long as it lives, and outside objects are held.
   Py_DECREF(d);
   if (!PyDict_Check(d)) return nullptr;
+  if (written(s, obj, g_str_dict)) return d;  // the run has put it there
   if (s->outside->emplace(d, true).second) Py_INCREF(d);
   if (first_time(s, kLinkDict, obj, nullptr)) emit(s, kLinkDict, obj, nullptr, d);
   return d;
+}
+
+// Whether the run has given an object a dict of its own making.
+static bool has_made_dict(Session* s, PyObject* obj) {
+  if (!written(s, obj, g_str_dict)) return false;
+  PyObject* d = instance_dict(s, obj);
+  return d != nullptr && !known_outside(s, d);
+}
+
+static bool is_content(PyObject* obj, PyObject* name) {
+  return PyCell_Check(obj) && PyUnicode_CompareWithASCIIString(name, "cell_contents") == 0;
+}
+
+static void know_cell(Session* s, PyObject* cell) {
+  if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
 }
 
 bool outside_object(Session* s, PyObject* o) {
@@ -392,6 +408,12 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     read_type(s, obj);
     return;
   }
+  if (is_content(obj, name)) {
+    know_cell(s, obj);
+    on_cell_load(obj, value);
+    if (PyCell_GET(obj) != value) Py_XSETREF(s->replaced, Py_XNewRef(PyCell_GET(obj)));
+    return;
+  }
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type && !is_c_property(t, name, descr)) return;
     if (is_heap(Py_TYPE(descr))) return;  // a descriptor written in Python: its frame is watched
@@ -414,7 +436,10 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   PyObject* d = instance_dict(s, obj);
   PyObject* in_dict = nullptr;
-  if (d != nullptr) {
+  if (has_made_dict(s, obj)) {
+    in_dict = PyDict_GetItemWithError(d, name);
+    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+  } else if (d != nullptr) {
     in_dict = PyDict_GetItemWithError(d, name);
     if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
     if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
@@ -431,6 +456,8 @@ static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObjec
   PauseGuard pause;
   PyObject* old = PyObject_GetAttr(obj, name);
   if (old == nullptr) PyErr_Clear();
+  // What is assigned may be no dict: then this one stays.
+  if (name == g_str_dict && old != nullptr && s->outside->emplace(old, true).second) Py_INCREF(old);
   if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
   emit(s, kWriteAttr, obj, name, old);
   Py_XDECREF(old);
@@ -473,6 +500,11 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   property_used(s, t, name, descr, value != nullptr ? "fset" : "fdel");
   if (!outside_object(s, obj)) return;
+  if (is_content(obj, name)) {
+    know_cell(s, obj);
+    on_cell_store(obj);
+    return;
+  }
   // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told again.
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
@@ -481,6 +513,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   PyObject* d = instance_dict(s, obj);
+  if (has_made_dict(s, obj)) return;
   if (d != nullptr) {
     dict_store(s, d, name, value);
   } else if (first_time(s, kWriteAttr, obj, name)) {

@@ -82,9 +82,19 @@ void read_function(Session* s, PyFunctionObject* func) {
   auto* f = reinterpret_cast<PyObject*>(func);
   if (s->made->find(f) != s->made->end() || made_space(s, func->func_globals)) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
-  PyObject* none = Py_None;
-  PyObject* state = PyTuple_Pack(3, func->func_code, func->func_defaults ? func->func_defaults : none,
-                                 func->func_kwdefaults ? func->func_kwdefaults : none);
+  // What the run has put there is its own, and nothing that guards could look at.
+  static PyObject* const str_code = PyUnicode_InternFromString("__code__");
+  static PyObject* const str_defaults = PyUnicode_InternFromString("__defaults__");
+  static PyObject* const str_kwdefaults = PyUnicode_InternFromString("__kwdefaults__");
+  const bool own_defaults = written(s, f, str_defaults), own_kwdefaults = written(s, f, str_kwdefaults);
+  PyObject *none = Py_None, *absent = g_absent;
+  PyObject* state = PyTuple_Pack(3, written(s, f, str_code) ? absent : func->func_code,
+                                 own_defaults          ? absent
+                                 : func->func_defaults ? func->func_defaults
+                                                       : none,
+                                 own_kwdefaults          ? absent
+                                 : func->func_kwdefaults ? func->func_kwdefaults
+                                                         : none);
   if (state == nullptr) {
     fail(s, "frame");
     return;
@@ -92,8 +102,8 @@ void read_function(Session* s, PyFunctionObject* func) {
   emit(s, kFunc, f, nullptr, state);
   Py_DECREF(state);
   if (s->outside->emplace(func->func_globals, true).second) Py_INCREF(func->func_globals);
-  reach(s, func->func_defaults);
-  if (func->func_kwdefaults != nullptr) {
+  if (!own_defaults) reach(s, func->func_defaults);
+  if (!own_kwdefaults && func->func_kwdefaults != nullptr) {
     PyObject *k, *v;
     Py_ssize_t pos = 0;
     while (PyDict_Next(func->func_kwdefaults, &pos, &k, &v)) reach(s, v);

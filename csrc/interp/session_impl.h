@@ -282,6 +282,7 @@ Triple counter_key(PyCodeObject* code, PyObject* name);
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value);
 PyObject* take_replaced(Session* s, PyObject* value);
 bool outside_object(Session* s, PyObject* o);
+bool written(Session* s, PyObject* obj, PyObject* name);
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 // What stands in a class, and is not a Python function: a special method, a function of a property.

@@ -563,6 +563,15 @@ class Analyzer:
 
     def cell(self, cell: Any, key: Any, value: Any) -> None:
         """A closure cell was read."""
+        rel = self.relative.get(id(cell))
+        if rel is not None:
+            if value is ABSENT:
+                self.checks.append(("cell_empty", rel.register))
+                return
+            dst = self.register()
+            self.checks.append(("cell", dst, rel.register))
+            self.bind(value, dst, f"{rel.expr}.cell_contents")
+            return
         self.anchors["cells"].append((cell, value, mode_of(value)))
         self.anchor(value)
 
@@ -571,7 +580,8 @@ class Analyzer:
         self.anchors["funcs"].append((f, *value))
         _, defaults, kwdefaults = value
         self.anchor(defaults)
-        self.anchor(tuple((kwdefaults or {}).values()))
+        if isinstance(kwdefaults, dict):
+            self.anchor(tuple(kwdefaults.values()))
 
     def list_item(self, obj: Any, place: int, value: Any) -> None:
         """An element of a list was read; a negative place counts from the end.
