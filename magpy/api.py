@@ -187,9 +187,13 @@ def _register_python(f: Any, effect: Effect) -> None:
     _interp.set_leaf_code(code, int(Leaf.HANDLER))
 
 
+def _is_python(f: Any) -> bool:
+    return hasattr(getattr(f, "__func__", f), "__code__")
+
+
 def _register(f: F, effect: Effect) -> F:
     native.prepare()
-    if hasattr(getattr(f, "__func__", f), "__code__"):
+    if _is_python(f):
         _register_python(f, effect)
     elif callable(f):
         leaves.set_effect(f, effect)
@@ -208,13 +212,21 @@ def allow_in_graph(f: F) -> F:
 
 
 def effect(f: F) -> F:
-    """Says that `f` is called for an effect, redone in order with its arguments built anew."""
+    """Says that `f` is called for an effect, redone in order with its arguments built anew.
+
+    It is called when all else of the call is done, so what it returns (other than None) cannot be
+    used: a call that gets something else from it runs eagerly.  A function of C that magpy knows,
+    such as `list.append`, is followed as ever.
+    """
+    native.prepare()
+    if callable(f) and not _is_python(f) and leaves.is_known(f):
+        return f
     return _register(f, Effect.EFFECT)
 
 
 def pure(f: F) -> F:
     """Says that the C function `f` depends on its arguments alone and changes nothing."""
-    if hasattr(getattr(f, "__func__", f), "__code__"):
+    if _is_python(f):
         return f
     if not callable(f):
         raise TypeError(f"a function is needed, not {type(f).__name__}")

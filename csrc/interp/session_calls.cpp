@@ -466,7 +466,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     SignalHold signals;
     PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
     if (done == nullptr) fail(s, "effect_done");
-    Py_XDECREF(done);
+    if (r == nullptr || done == nullptr || done == g_absent)
+      Py_XDECREF(done);
+    else
+      Py_SETREF(r, done);
   }
   *result = r;
   return true;
@@ -522,6 +525,14 @@ void on_warning_ends(PyObject* result) {
   Py_XDECREF(r);
 }
 
+// Whether Python of the program's runs when an object dies, or what a weak reference leads to.
+static bool dies_loudly(PyObject* v) {
+  static PyObject* const str_del = PyUnicode_InternFromString("__del__");
+  if (PyWeakref_Check(v)) return reinterpret_cast<PyWeakReference*>(v)->wr_callback != nullptr;
+  PyTypeObject* t = Py_TYPE(v);
+  return is_heap(t) && t->tp_finalize != nullptr && str_del != nullptr && _PyType_Lookup(t, str_del) != nullptr;
+}
+
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
   Session* s = tls_session;
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
@@ -534,6 +545,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   AfterGuard after(s);
   uint8_t leaf = classify(s, f);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
+  if (result != nullptr && dies_loudly(result) && !known_outside(s, result)) Py_XDECREF(ask(s, "finalizable", result));
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
   if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");

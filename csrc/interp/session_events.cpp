@@ -67,6 +67,10 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   Session* s = tls_session;
   ++s->events;
   ErrorGuard error;
+  static PyObject* const str_del = PyUnicode_InternFromString("__del__");
+  if (first_arg != nullptr &&
+      (reinterpret_cast<PyCodeObject*>(func->func_code)->co_name == str_del || PyWeakref_CheckRefExact(first_arg)))
+    Py_XDECREF(ask(s, "finalized", first_arg));
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
     method_origin(s, func, first_arg);
     // A descriptor stands in a class: its own state is read before the attribute that it makes is.

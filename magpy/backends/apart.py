@@ -24,7 +24,8 @@ def looked_at(
     inputs: Sequence[int],
     outputs: Sequence[int],
     settle: Callable[[Callable[..., Any]], None],
-    check: Callable[[Any], None],
+    begin: Callable[[Sequence[Any]], Any],
+    check: Callable[[Sequence[Any], Any, Any], Any],
 ) -> Callable[..., Any]:
     """What to call at first instead of a compiled graph.
 
@@ -33,12 +34,17 @@ def looked_at(
         inputs: a number for the memory of each input, 0 if it is not known.
         outputs: likewise for the results.
         settle: told what to call from then on.
-        check: raises if that is no sequence of so many results.
+        begin: called with the inputs before that is; gives what `check` needs to take it back.
+        check: takes the inputs, what `begin` gave and the results; gives the results to return if
+            these cannot be, for they are no sequence of so many, and None if they can.
     """
 
     def run(*given: Any) -> Any:
+        begun = begin(given)
         results = compiled(*given)
-        check(results)
+        others = check(given, begun, results)
+        if others is not None:
+            return others
         shared = _shared(given, inputs, results, outputs)
         if not shared:
             settle(compiled)

@@ -18,7 +18,7 @@ import random
 import sys
 import types
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,27 @@ def _contents(v: Any, found: Places) -> list[Any]:
 _SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, collections.deque)
 
 
+def _own_content(given: Iterable[Any]) -> Places:
+    """What is in containers and buffers, as a whole."""
+    found: Places = {}
+    for v in given:
+        if isinstance(v, (np.ndarray, bytearray, array.array)):
+            found[id(v), None] = _checksum(v), v
+        elif isinstance(v, dict):
+            found[id(v), None] = (*dict.keys(v), *dict.values(v)), v
+        elif isinstance(v, (list, set, collections.deque)):
+            found[id(v), None] = (
+                tuple(next(c for c in _SEQUENCES if isinstance(v, c)).__iter__(v)),
+                v,
+            )
+    return found
+
+
+def _checksum(v: Any) -> tuple[int, int]:
+    data = v if isinstance(v, bytearray) else v.tobytes()
+    return zlib.crc32(data), len(data)
+
+
 def _of_function(function: types.FunctionType, found: Places) -> list[Any]:
     if str(function.__module__).partition(".")[0] == "torch":
         return []
@@ -220,8 +241,7 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
         if isinstance(v, torch.Tensor):
             found[id(v), None] = (_tensor.tensor_version(v),), v
         elif isinstance(v, (np.ndarray, bytearray, array.array)):
-            data = v.tobytes() if not isinstance(v, bytearray) else v
-            found[id(v), None] = (zlib.crc32(data), len(data)), v
+            found[id(v), None] = _checksum(v), v
         elif isinstance(v, types.FunctionType):
             todo.extend(_named(v.__dict__, names, found))
             continue
@@ -319,6 +339,8 @@ class Below:
         # The functions that started below the effect, with what they were given.
         self._started: dict[tuple[int, ...], tuple[types.FunctionType, tuple[Any, ...]]] = {}
         self._before: Places = {}
+        # What it was given itself, which C code may change where no function starts.
+        self._direct: Places = {}
         # What the call had changed by then, once somebody wants to know.
         self._written: tuple[set[tuple[int, Any]], dict[int, Any]] | None = None
         self._drawn: list[Any] = []
@@ -342,6 +364,7 @@ class Below:
         outside = self._session.is_outside if given else bool
         self._own = {i for v in given for i in _new_objects(v, outside)}
         self._started, self._before, self._written = {}, {}, None
+        self._direct = _own_content(given)
         self._given.update((id(v), v) for v in given)
 
     def written_to(self, v: Any) -> bool:
@@ -417,6 +440,12 @@ class Below:
         Raises:
             Refusal: random numbers were drawn, which at replay come after those of the call.
         """
+        direct = _differences(self._direct, _own_content([v for _, v in self._direct.values()]))
+        if any(id(self._direct[place][1]) in self._own for place in direct):
+            raise Refusal(f"{name} changes an object of the call")
+        refusal = refuse(f"{name} changes an object that the call looks at")
+        self._changed += [(*place, refusal) for place in direct]
+        self._direct = {}
         if not self._started:
             return
         if self._drawn != _generators():

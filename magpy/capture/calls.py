@@ -8,6 +8,7 @@ that are made for an effect (magpy/capture/effect_calls.py).  Called by magpy/ca
 
 from __future__ import annotations
 
+import _random
 import abc
 import contextvars
 import enum
@@ -533,6 +534,17 @@ def partial(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
 
 
+_METHODS_OF_RANDOM = {n: x for c in (_random.Random, random.Random) for n, x in vars(c).items()}
+
+
+def _draws_otherwise(generator: Any) -> bool:
+    """Whether Python of the program's decides what methods of `random.Random` draw."""
+    names = {n for n in _METHODS_OF_RANDOM if n[:2] != "__"}
+    if not names.isdisjoint(vars(generator)):
+        return True
+    return any(_interp.type_lookup(type(generator), n) is not _METHODS_OF_RANDOM[n] for n in names)
+
+
 def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A draw from Python's or numpy's generator: redone in order, its value bound."""
     name = f.__name__
@@ -546,6 +558,16 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return ABSENT
     if owner is None or isinstance(owner, type) or not _outside_generator(h, owner):
         h.refuse(f"{leaves.name_of(f)} draws from a generator that the call made")
+        return ABSENT
+    if (
+        isinstance(f, types.MethodType)
+        and isinstance(owner, random.Random)
+        and _draws_otherwise(owner)
+    ):
+        h.refuse(
+            f"{leaves.name_of(f)} draws from a generator with methods of the program's own",
+            "Call its own methods directly",
+        )
         return ABSENT
     if (
         name == "choice"

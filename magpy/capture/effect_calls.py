@@ -12,6 +12,7 @@ import collections
 import contextlib
 import copyreg
 import gc
+import io
 import logging
 import os
 import sys
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from magpy.capture.handler import Handler
 
 ABSENT = _interp.ABSENT
+_TEXT_STREAMS: Any = io.StringIO.__base__  # of C; `io.TextIOBase` only claims them
 
 
 def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,12 +54,30 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
             )
     h.called_effect = f, step
+    writes = isinstance(getattr(f, "__self__", None), _TEXT_STREAMS) and f.__name__ == "write"
+    h.written_text = args[0] if writes and args and type(args[0]) is str else None
     files = sys.stdout, sys.stderr
     h.recorder.below.begin((getattr(f, "__self__", None), *args, *kwargs.values(), *files))
     h.recorder.depth += 1
     h.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at
+
+
+def result_of(h: Handler, f: Any, text: str | None, result: Any) -> Any:
+    """What the program gets for the result of a call for its effect; ABSENT: the result itself.
+
+    An entry makes the call last.  How much a text stream has written (`io.TextIOBase.write`) is
+    known before that, which is the length of the text; what else comes back is not.
+    """
+    if text is not None and type(result) is int and result == len(text):
+        return ABSENT if h.session.tracked(text) is None else h.derive(len, (text,), {}, result)
+    if result is not None:
+        h.refuse(
+            f"{leaves.name_of(f)} returns a {type(result).__name__}, and is called for its effect",
+            "Let it return None",
+        )
+    return ABSENT
 
 
 def _print_texts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -80,6 +80,11 @@ class Handler:
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
+        # The addresses of objects of the call's own whose death the program hears of, or of what
+        # such weak references lead to.
+        self.finalizers: set[int] = set()
+        #: The text that it writes, if it is a `write` of a text stream.
+        self.written_text: str | None = None
         # The tensors that it is given, with their versions.
         self.versions: list[tuple[Any, int]] = []
         # The addresses of objects whose attributes the run has written, and how much of the log
@@ -830,6 +835,16 @@ class Handler:
             what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
             self.refuse(f"{what}: {r.reason}")
 
+    def finalizable(self, obj: Any) -> None:
+        """The program makes an object with a `__del__`, or a weak reference with a callback."""
+        if isinstance(obj, weakref.ref) and self.session.is_outside(obj()):
+            return
+        self.finalizers.add(id(obj))
+
+    def finalized(self, obj: Any) -> None:
+        """That of such an object runs."""
+        self.finalizers.discard(id(obj))
+
     def signalled(self, function: Any, number: int) -> bool:
         """Whether a function is the handler of a signal: it has come into this very call."""
         if not signals.handles(function, number):
@@ -838,11 +853,14 @@ class Handler:
         self.refusal = self.refusal or Refusal(reason, where_text(), passing=True).without_frames()
         return True
 
-    def effect_done(self, result: Any) -> None:
+    def effect_done(self, result: Any) -> Any:
         """A call for its effect, which `_effect` has left to the probe, is over.
 
         Args:
             result: its result, or ABSENT if it raised.
+
+        Returns:
+            What the program gets for the result; ABSENT if it is to get the result itself.
         """
         self.recorder.depth -= 1
         f, step = self.called_effect
@@ -854,8 +872,7 @@ class Handler:
             # It may not raise in the next call: filters decide of warnings, files of output.
             self.refuse(f"{leaves.name_of(f)} raises an exception")
         elif step is not None:
-            if not is_leaf(result):
-                self.refuse(f"{leaves.name_of(f)} returns a {type(result).__name__}")
+            own = effect_calls.result_of(self, f, self.written_text, result)
             if any(_tensor.tensor_version(t) != version for t, version in self.versions):
                 self.refuse(f"{leaves.name_of(f)} changes a tensor that it is given")
             self.versions = []
@@ -864,6 +881,8 @@ class Handler:
             except Refusal as r:
                 self.refusal = self.refusal or r
             self.recorder.record.steps.append(step)
+            return own
+        return ABSENT
 
     def warns(self, message: Any, watched: bool) -> bool:
         """A warning is about to be shown (CPython, Python/_warnings.c, `call_show_warning`).

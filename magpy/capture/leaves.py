@@ -530,6 +530,14 @@ def classify(f: Any) -> Leaf:
 _FRAMES = (types.FunctionType, _interp.ModuleCall)
 
 
+def is_known(f: Any) -> bool:
+    """Whether magpy follows what a callable that is no Python function does."""
+    verdict = classify(f)
+    if verdict is Leaf.HANDLER:
+        return effect_of(f) not in (Effect.UNKNOWN, Effect.REFUSE)
+    return verdict is not Leaf.FRAME
+
+
 def _answers_anything(f: Any) -> bool:
     """Whether an object that is called, by a frame, is of a class that decides what it has.
 

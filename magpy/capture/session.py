@@ -9,6 +9,9 @@ by magpy/runtime/compiled.py.
 from __future__ import annotations
 
 import functools
+import inspect
+import traceback
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -286,6 +289,13 @@ def _end(
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
     reads += [("identity", obj, None, None) for obj in handler.identities]
+    if not all(map(builder.knows, handler.finalizers)) or _suspended(out.exception):
+        # The collector, or who lets go of the exception, has it die later, and Python of the
+        # program runs then, of which no entry knows.
+        raise Refusal(
+            "the call leaves an object behind that runs code when it dies (a __del__, the callback "
+            "of a weak reference, the `finally` of a generator)"
+        )
     log = [*session.log(), *reads]  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():
@@ -323,6 +333,20 @@ def definition(f: Any) -> str:
         f = type(f).forward
     code = getattr(getattr(f, "__func__", f), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
+
+
+def _suspended(error: BaseException | None) -> bool:
+    """Whether the frames of an exception hold a generator that has more to do when it dies."""
+    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
+        for v in frame.f_locals.values():
+            code = v.gi_code if type(v) is types.GeneratorType else None
+            if (
+                code is not None
+                and code.co_exceptiontable
+                and inspect.getgeneratorstate(v) == inspect.GEN_SUSPENDED
+            ):
+                return True
+    return False
 
 
 def _exception_spec(error: BaseException, builder: Builder) -> Spec:

@@ -269,6 +269,10 @@ class Builder:
         """Whether a number or text is a value of the run that differs from call to call."""
         return self._var_of(v) is not None
 
+    def knows(self, address: int) -> bool:
+        """Whether an object is a part of what was built."""
+        return address in self._memo
+
     def _remember(self, v: Any, spec: S) -> S:
         known = self._memo.get(id(v))
         if known is not None:

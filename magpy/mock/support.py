@@ -314,6 +314,11 @@ def restore_modes(error: BaseException, modes: TorchModes, nesting: int | None) 
     for context in _open_inference_modes(error):
         context.__exit__(None, None, None)
     traceback.clear_frames(error.__traceback__)
+    put_modes(modes, nesting)
+
+
+def put_modes(modes: TorchModes, nesting: int | None) -> None:
+    """Puts back the gradient mode and autocast: see `restore_modes`."""
     torch._C._set_grad_enabled(modes.grad)
     if nesting is None:
         return

@@ -10,14 +10,16 @@ import collections
 import contextlib
 import functools
 import logging
+import random
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _interp, config
@@ -44,8 +46,11 @@ from magpy.mock.support import (
     autocast_nesting,
     is_leaf_tensor,
     modes_set,
+    put_modes,
     restore_modes,
+    save,
     under,
+    undo,
 )
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
@@ -185,6 +190,26 @@ def _thread_kept() -> Iterator[None]:
                 put(was_on)
 
 
+@contextlib.contextmanager
+def _state_kept() -> Iterator[None]:
+    """Puts back torch's modes and the random numbers, which a compiler may use for itself.
+
+    As torch.compile does (torch/_dynamo/convert_frame.py, `preserve_global_state`).
+    """
+    modes, nesting, dtype = current_modes(), autocast_nesting(), torch.get_default_dtype()
+    python, of_numpy, (*_, states, _) = random.getstate(), np.random.get_state(), save((), True)
+    try:
+        yield
+    finally:
+        put_modes(modes, nesting)
+        torch.set_default_dtype(dtype)
+        random.setstate(python)
+        np.random.set_state(of_numpy)
+        with unheard():
+            for put, state in states:
+                put(state)
+
+
 _compile_lock = threading.RLock()
 _compiler = {"thread": 0, "turns": 0}
 
@@ -258,9 +283,10 @@ class Runner:
             BackendError: the backend failed.
         """
         start = time.perf_counter()
+        kept = contextlib.nullcontext() if self.backend is eager else _state_kept()
         modes, nesting = current_modes(), autocast_nesting()
         places: list[tuple[int, Read, int]] = []
-        with _thread_kept():
+        with _thread_kept(), kept:
             try:
                 faults.check("backend")
                 graph = self.segment.graph
@@ -352,17 +378,41 @@ class Runner:
         if self.backend is eager:
             return compiled
         memory = [[segment.memory[v] for v in side] for side in (segment.inputs, segment.outputs)]
-        return looked_at(compiled, memory[0], memory[1], self.use, self._check)
+        return looked_at(compiled, memory[0], memory[1], self.use, self._begin, self._check)
 
-    def _check(self, results: Any) -> None:
+    def _begin(self, given: Sequence[Any]) -> Any:
+        """Keeps what the graph changes, as long as nobody knows whether it gives what it should."""
+        segment = self.segment
+        if isinstance(self.backend, Inductor):
+            return None
+        changed = [
+            t
+            for t, v in zip(given, segment.inputs, strict=True)
+            if isinstance(t, torch.Tensor) and segment.memory[v] in segment.changes
+        ]
+        return save(tuple(changed), bool(segment.draws))
+
+    def _check(self, given: Sequence[Any], begun: Any, results: Any) -> Any:
+        """The results of Python, if those of a compiled graph are not what a backend's should be.
+
+        Raises:
+            BackendError: that is so, and whoever asked for the entry wants to hear of it.
+        """
         wanted = len(self.segment.outputs)
         if not isinstance(results, (tuple, list)):
-            raise BackendError(
+            error = BackendError(
                 f"what it compiled gave a {type(results).__name__}, not a tuple or a list of "
                 f"{wanted} results"
             )
-        if len(results) != wanted:
-            raise BackendError(f"what it compiled gave {len(results)} results, not {wanted}")
+        elif len(results) != wanted:
+            error = BackendError(f"what it compiled gave {len(results)} results, not {wanted}")
+        else:
+            return None
+        if begun is not None:
+            undo(begun)
+        if self.info.failed is None or not self.info.failed(error):
+            raise error
+        return self.by_python()(*given)
 
     def use(self, compiled: Callable[..., Any] | None) -> None:
         """Has the mock function call this; None: what it calls compiles the graph first."""
