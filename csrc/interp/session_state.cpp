@@ -81,7 +81,17 @@ void reach(Session* s, PyObject* v, int depth) {
   if (v == nullptr || is_leaf(v)) return;
   if (!s->outside->emplace(v, true).second) return;
   Py_INCREF(v);
-  emit(s, kObject, v, nullptr, nullptr);
+  if (PyExceptionInstance_Check(v)) {
+    // To raise it again changes these.
+    auto* error = reinterpret_cast<PyBaseExceptionObject*>(v);
+    PyObject* none = Py_None;
+    PyObject* before = PyTuple_Pack(2, error->traceback ? error->traceback : none, error->context ? error->context : none);
+    if (before == nullptr) fail(s, "exception");
+    emit(s, kObject, v, nullptr, before);
+    Py_XDECREF(before);
+  } else {
+    emit(s, kObject, v, nullptr, nullptr);
+  }
   if (depth > 50) return;
   if (PyTuple_Check(v)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(v); ++i) reach(s, PyTuple_GET_ITEM(v, i), depth + 1);

@@ -64,11 +64,16 @@ def called_from() -> tuple[Site, ...]:
     return tuple(sites)
 
 
-def passed(error: BaseException) -> list[Site]:
-    """The sites of the program's frames that an exception passed, outermost first."""
+def passed(error: BaseException, before: Any = None) -> list[Site]:
+    """The sites of the program's frames that an exception passed, outermost first.
+
+    Args:
+        error: the exception.
+        before: its traceback of before it was raised again, which is left out.
+    """
     sites = []
     tb = error.__traceback__
-    while tb is not None:
+    while tb is not None and tb is not before:
         frame = tb.tb_frame
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "magpy":
             code = frame.f_code

@@ -440,14 +440,16 @@ class Below:
         Raises:
             Refusal: random numbers were drawn, which at replay come after those of the call.
         """
+        if self._started:
+            self._done_by_python(name)
         direct = _differences(self._direct, _own_content([v for _, v in self._direct.values()]))
         if any(id(self._direct[place][1]) in self._own for place in direct):
             raise Refusal(f"{name} changes an object of the call")
         refusal = refuse(f"{name} changes an object that the call looks at")
         self._changed += [(*place, refusal) for place in direct]
         self._direct = {}
-        if not self._started:
-            return
+
+    def _done_by_python(self, name: str) -> None:
         if self._drawn != _generators():
             raise Refusal(f"{name} runs Python that draws random numbers")
         refusal = refuse(f"{name} runs Python that changes an object that the call looks at")

@@ -31,7 +31,7 @@ from magpy.capture import attribution, effect_calls, leaves, native, opaque, scr
 from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
-from magpy.capture.steps import LEAF_TYPES, EffectStep, is_leaf
+from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_leaf
 from magpy.capture.where import is_users
 from magpy.capture.whole import opened
 from magpy.errors import Refusal
@@ -243,11 +243,12 @@ def dynamo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A C function that nobody vouches for: let be only if tensor operations make it up."""
-    before = len(h.recorder.record.steps)
     for a in (*args, *kwargs.values()):
         h.session.touch(a)
+    steps = h.recorder.record.steps
+    before = len(steps)
     result = _interp.watched(f, args, kwargs)
-    if len(h.recorder.record.steps) == before:
+    if not any(isinstance(step, OpStep) for step in steps[before:]):
         name = leaves.name_of(f)
         h.refuse(
             f"{name} is called, a C function whose effects magpy does not know",

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from magpy.capture.handler import Handler
 
 ABSENT = _interp.ABSENT
-_TEXT_STREAMS: Any = io.StringIO.__base__  # of C; `io.TextIOBase` only claims them
+# Classes of C; those of `io` only claim them.
+_STREAMS: tuple[Any, ...] = (io.StringIO.__base__, io.BytesIO.__base__)
 
 
 def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -54,8 +55,8 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
             )
     h.called_effect = f, step
-    writes = isinstance(getattr(f, "__self__", None), _TEXT_STREAMS) and f.__name__ == "write"
-    h.written_text = args[0] if writes and args and type(args[0]) is str else None
+    writes = isinstance(getattr(f, "__self__", None), _STREAMS) and f.__name__ == "write"
+    h.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
     files = sys.stdout, sys.stderr
     h.recorder.below.begin((getattr(f, "__self__", None), *args, *kwargs.values(), *files))
     h.recorder.depth += 1
@@ -64,11 +65,11 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return NotImplemented  # called from the program's own frame, which it may look at
 
 
-def result_of(h: Handler, f: Any, text: str | None, result: Any) -> Any:
+def result_of(h: Handler, f: Any, text: str | bytes | None, result: Any) -> Any:
     """What the program gets for the result of a call for its effect; ABSENT: the result itself.
 
-    An entry makes the call last.  How much a text stream has written (`io.TextIOBase.write`) is
-    known before that, which is the length of the text; what else comes back is not.
+    An entry makes the call last.  How much a stream has written (`io.TextIOBase.write`,
+    `io.BufferedIOBase.write`) is known before that: all of it.  What else comes back is not.
     """
     if text is not None and type(result) is int and result == len(text):
         return ABSENT if h.session.tracked(text) is None else h.derive(len, (text,), {}, result)

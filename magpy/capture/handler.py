@@ -83,8 +83,8 @@ class Handler:
         # The addresses of objects of the call's own whose death the program hears of, or of what
         # such weak references lead to.
         self.finalizers: set[int] = set()
-        #: The text that it writes, if it is a `write` of a text stream.
-        self.written_text: str | None = None
+        #: What it writes, if it is a `write` of a stream.
+        self.written_text: str | bytes | None = None
         # The tensors that it is given, with their versions.
         self.versions: list[tuple[Any, int]] = []
         # The addresses of objects whose attributes the run has written, and how much of the log
@@ -837,8 +837,12 @@ class Handler:
 
     def finalizable(self, obj: Any) -> None:
         """The program makes an object with a `__del__`, or a weak reference with a callback."""
-        if isinstance(obj, weakref.ref) and self.session.is_outside(obj()):
-            return
+        if isinstance(obj, weakref.ref):
+            callback = obj.__callback__
+            home = callback.__module__ if type(callback) is types.FunctionType else None
+            # Weak containers only forget what has died.
+            if self.session.is_outside(obj()) or home in ("weakref", "_weakrefset"):
+                return
         self.finalizers.add(id(obj))
 
     def finalized(self, obj: Any) -> None:

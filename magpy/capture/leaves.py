@@ -688,8 +688,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
     origin = module_of_type(owner)
     if name in ("format", "format_map") and issubclass(owner, str):
         return Effect.FORMAT
-    if origin in ("_io", "io") and name in _IO_METHODS:
-        return Effect.EFFECT
+    if name in _IO_METHODS and module_of_type(_definer(owner, name) or owner) in ("_io", "io"):
+        return Effect.EFFECT  # Python below it is heard of
     if _unseen(owner, origin, name) or name == "__length_hint__":
         return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
     if origin in ("_random", "random") or origin.startswith("numpy.random"):
@@ -698,6 +698,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.REDUCE
     if name in ("__init__", "__setstate__") and isinstance(f, _DESCRIPTORS):
         return Effect.UNKNOWN if _definer(owner, name) in _FOLLOWED else Effect.REMADE
+    if name == "with_traceback" and issubclass(owner, BaseException):
+        return Effect.REMADE
     if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):
         return Effect.REFUSE  # of autograd's graph: they would run later, in the engine's hands
     if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):

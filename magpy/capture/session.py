@@ -9,6 +9,7 @@ by magpy/runtime/compiled.py.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import traceback
 import types
@@ -288,6 +289,7 @@ def _end(
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
+    before = _traceback_before(log, out.exception)
     reads += [("identity", obj, None, None) for obj in handler.identities]
     if not all(map(builder.knows, handler.finalizers)) or _suspended(out.exception):
         # The collector, or who lets go of the exception, has it die later, and Python of the
@@ -323,7 +325,7 @@ def _end(
         handler.iterators,
         recorder.start_modes,
         session.events,
-        attribution.passed(out.exception) if out.exception is not None else None,
+        attribution.passed(out.exception, before) if out.exception is not None else None,
     )
 
 
@@ -335,16 +337,38 @@ def definition(f: Any) -> str:
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
 
 
+def _traceback_before(log: list[tuple[str, Any, Any, Any]], leaving: BaseException | None) -> Any:
+    """The traceback that an exception from outside had which now leaves the call; None: none.
+
+    Raises:
+        Refusal: one was raised and handled, whose traceback has grown by that.
+    """
+    found = None
+    written = {(id(obj), name) for kind, obj, name, _ in log if kind == "write_attr"}
+    for kind, obj, _, value in log:
+        if kind != "object" or not isinstance(obj, BaseException):
+            continue
+        traceback_before, context = value
+        chain = [obj.__traceback__]
+        while chain[-1] is not None and chain[-1] is not traceback_before:
+            chain.append(chain[-1].tb_next)
+        if obj is leaving and chain[-1] is traceback_before:
+            found = traceback_before
+        elif obj.__traceback__ is not traceback_before:
+            raise Refusal(f"a {type(obj).__name__} from outside is raised and handled")
+        if obj.__context__ is not context and (id(obj), "__context__") not in written:
+            raise Refusal(f"a {type(obj).__name__} from outside is raised where one is handled")
+    return found
+
+
 def _suspended(error: BaseException | None) -> bool:
     """Whether the frames of an exception hold a generator that has more to do when it dies."""
     for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
-        for v in frame.f_locals.values():
-            code = v.gi_code if type(v) is types.GeneratorType else None
-            if (
-                code is not None
-                and code.co_exceptiontable
-                and inspect.getgeneratorstate(v) == inspect.GEN_SUSPENDED
-            ):
+        # `f_locals` would keep them alive where the frame is cleared.
+        for v in gc.get_referents(frame):
+            if type(v) is not types.GeneratorType or not v.gi_code.co_exceptiontable:
+                continue
+            if inspect.getgeneratorstate(v) == inspect.GEN_SUSPENDED:
                 return True
     return False
 
