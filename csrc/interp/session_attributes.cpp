@@ -218,6 +218,15 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
   return true;
 }
 
+// Whether it is what a slot of an object holds; of other descriptors of C nobody can tell without asking them again.
+static bool in_slot(PyObject* descr, PyObject* obj, PyObject* value) {
+  if (Py_TYPE(descr) != &PyMemberDescr_Type || reinterpret_cast<PyMemberDescrObject*>(descr)->d_member->type != T_OBJECT_EX) return true;
+  PyObject* held = Py_TYPE(descr)->tp_descr_get(descr, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj)));
+  if (held == nullptr) PyErr_Clear();
+  Py_XDECREF(held);
+  return held == value;
+}
+
 // A counter, or a number that others store, in a slot of an object whose class is the program's (see counter_read).
 static bool slot_number_read(Session* s, PyObject* obj, PyObject* name, PyObject* descr, PyObject* value) {
   if (Py_TYPE(descr) != &PyMemberDescr_Type || !is_heap(PyDescr_TYPE(descr))) return false;
@@ -422,6 +431,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       return;
     }
     if (is_tensor(obj)) return;
+    if (value != nullptr && !in_slot(descr, obj, value)) value = nullptr;  // a `__getattr__` has given it
     if (written(s, obj, name) || slot_number_read(s, obj, name, descr, value) || !first_time(s, kAttrC, obj, name)) return;
     emit(s, kAttrC, obj, name, value);
     reach(s, value);

@@ -69,7 +69,7 @@ def giving_sizes(
 
     def call(*inputs: Any) -> Any:
         outputs = compiled(*[read(inputs[i], dim) for i, read, dim in places], *inputs)
-        for t in outputs:
+        for t in outputs if isinstance(outputs, (tuple, list)) else ():  # it is told of that
             # What AOTAutograd notes there for graphs that come after it, the program would see.
             if isinstance(t, torch.Tensor) and _NOTE in t.__dict__:
                 del t.__dict__[_NOTE]

@@ -395,7 +395,7 @@ def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
 
 
 def test_an_effect_that_raises_later_ends_the_call():
-    total, broken = torch.zeros(3), []
+    total, broken, seen = torch.zeros(3), [], []
 
     class Fails(logging.Handler):
         def emit(self, record):
@@ -407,6 +407,7 @@ def test_an_effect_that_raises_later_ends_the_call():
 
     def program(t):
         total.add_(1)
+        seen.append(1)
         try:
             log.warning("called")
         except OSError:
@@ -422,6 +423,7 @@ def test_an_effect_that_raises_later_ends_the_call():
     with pytest.raises(OSError, match="no space"):
         f(x)
     assert total.tolist() == [33.0] * 3, "eager adds 1, and goes on where the program catches it"
+    assert len(seen) == 2, "eager appends"
     assert served(f) == 2
 
 

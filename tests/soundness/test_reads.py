@@ -10,7 +10,9 @@ PYTEST_DONT_REWRITE: the programs must be what they look like.
 # ruff: noqa: E501
 
 import pytest
+import torch
 
+import magpy
 from tests.fuzz import __main__ as fuzz
 from tests.soundness.apart import WORLD, children_ready  # noqa: F401
 
@@ -644,3 +646,36 @@ def steps(f):
     yield got
 """
     check(program, kind != "asked" or "device" in change)
+
+
+def test_a_number_of_getattr_is_not_put_into_the_slot_that_lacks_it():
+    class Thing:
+        __slots__ = ("__dict__", "count")
+
+        def __getattr__(self, name):
+            if name != "count":
+                raise AttributeError(name)
+            return self.base
+
+    def outcomes(wrap):
+        thing = Thing()
+
+        def program(x, store):
+            n = thing.count
+            if store:
+                thing.count = n + 1
+            return x * n
+
+        f = wrap(program)
+        found = []
+        for thing.base, store in ((1, False), (2, False), (3, True), (4, False), (5, True)):
+            result = f(torch.ones(1), store).item()
+            try:
+                found.append((result, Thing.count.__get__(thing)))
+            except AttributeError:
+                found.append((result, "nothing"))
+        del thing.count
+        return [*found, f(torch.ones(1), False).item()]
+
+    wanted = outcomes(lambda f: f)
+    assert outcomes(lambda f: magpy.compile(f, backend="eager")) == wanted
