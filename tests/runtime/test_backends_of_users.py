@@ -1,4 +1,4 @@
-"""Backends of users that give something else than they should, or use what belongs to the program."""
+"""Backends of users that give something else than they should, or use what is the program's."""
 
 from __future__ import annotations
 
