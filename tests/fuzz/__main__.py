@@ -23,11 +23,15 @@ import warnings
 import torch
 
 import magpy
-from tests.fuzz import grammar, shrink, worlds
+from tests.fuzz import dense, grammar, shrink, worlds
 
 # Seconds for a program; a compiler may take one for each of its graphs.
 TIMEOUTS = {"eager": 12, "aot_eager": 90, "inductor": 90}
 _TIMEOUT = TIMEOUTS["eager"]
+
+# What makes the program of a seed, by name.
+GRAMMARS = {"wide": grammar.program, "dense": dense.program}
+make_program = grammar.program
 
 _WARM = """
 import asyncio, torch
@@ -231,11 +235,11 @@ class Batch:
     def _ended(self, seed, status, before):
         """A program that ended its process, after those of the seeds `before`."""
         if status == -signal.SIGALRM:
-            if not ends(lambda: grammar.program(seed), seed):
+            if not ends(lambda: make_program(seed), seed):
                 self.dropped["endless"] += 1
                 return
             # Some make their state larger in every call, and the machine may be busy.
-            report = report_on(grammar.program(seed), seed, 10 * TIMEOUTS[worlds.backend])
+            report = report_on(make_program(seed), seed, 10 * TIMEOUTS[worlds.backend])
             if report.finding is None or report.finding.kind != "hangs":
                 self._take(seed, report)
                 return
@@ -244,7 +248,7 @@ class Batch:
             # What torch has written beside its memory shows later, in another program perhaps.
             for each in (seed, *reversed(before)):
                 # The programs are made there too: to make one is to run parts of it.
-                if not ends(lambda: grammar.program(each) or _NOTHING, each, times=12):  # noqa: B023
+                if not ends(lambda: make_program(each) or _NOTHING, each, times=12):  # noqa: B023
                     self.dropped["eager crashes"] += 1
                     return
             finding = worlds.Finding("crash", -1, f"status {status}")
@@ -255,14 +259,14 @@ class Batch:
         if report is None:
             self.dropped["no program"] += 1
             return
-        if report.finding is not None and not ends(lambda: grammar.program(seed), seed, times=12):
+        if report.finding is not None and not ends(lambda: make_program(seed), seed, times=12):
             self.dropped["eager crashes"] += 1
             return
         finding = report.finding
         differs = finding is not None and finding.kind == "differs"
-        if differs and not repeats(lambda: grammar.program(seed), seed):
+        if differs and not repeats(lambda: make_program(seed), seed):
             report.finding, report.varies = None, True
-        elif differs and needs_deaths(lambda: grammar.program(seed), seed):
+        elif differs and needs_deaths(lambda: make_program(seed), seed):
             print(f"  seed {seed}: needs what dies to be dead: {finding.text:.160}", flush=True)
             report.finding = None
             self.dropped["needs deaths"] += 1
@@ -290,7 +294,7 @@ def _batch(seeds):
 
 def run_seed(seed):
     """The report on the program of a seed, or None if there is no program."""
-    source = grammar.program(seed)
+    source = make_program(seed)
     if source is None:
         return None
     try:
@@ -319,13 +323,18 @@ def main():
     )
     parser.add_argument("--backend", default="eager", help="what compiles the graphs")
     parser.add_argument("--save", type=pathlib.Path, help="directory for the failing programs")
+    parser.add_argument(
+        "--grammar", choices=GRAMMARS, default="wide", help="of all there is, or of few things"
+    )
     options = parser.parse_args()
+    global make_program
+    make_program = GRAMMARS[options.grammar]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     worlds.backend = options.backend
     if options.show:
-        print(grammar.program(options.seed), flush=True)
-        print(check(grammar.program(options.seed), options.seed))
+        print(make_program(options.seed), flush=True)
+        print(check(make_program(options.seed), options.seed))
         return 0
     warm_up(options.backend)
     start = time.monotonic()
@@ -387,7 +396,7 @@ def _tell(batches, seconds, options):
         )
         if i >= options.shorten:
             continue
-        source = grammar.program(seed)
+        source = make_program(seed)
         short, finding = shorten(source, seed, finding, options.shrink)
         print(
             f"{short}\n# -> {finding.kind} at step {finding.step}: {finding.text:.300}\n",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import pathlib
+import random
 
 import pytest
 import torch
 
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz import shrink, tables, worlds
+from tests.fuzz import dense, shrink, tables, worlds
 
 REGRESSIONS = sorted((pathlib.Path(__file__).parent / "regressions").glob("*.py"))
 
@@ -64,6 +65,20 @@ def test_shortened_program_does_as_eager(path, backend, monkeypatch):
 def test_random_programs_do_as_eager():
     batch = run(range(60))
     assert batch.total.hits > 30, "entries are used"
+
+
+def test_random_programs_of_few_objects_do_as_eager(monkeypatch):
+    monkeypatch.setattr(fuzz, "make_program", dense.program)
+    batch = run(range(90))
+    assert batch.total.hits > 100, "entries are used"
+
+
+@pytest.mark.parametrize("group", dense.GROUPS)
+def test_programs_of_a_group_differ_and_can_be_compiled(group):
+    texts = {dense.program_of(group, random.Random(seed)) for seed in range(40)}
+    assert len(texts) == 40
+    for text in texts:
+        worlds.compiled_source(text)
 
 
 @pytest.mark.long
