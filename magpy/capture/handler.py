@@ -839,9 +839,9 @@ class Handler:
         """The program makes an object with a `__del__`, or a weak reference with a callback."""
         if isinstance(obj, weakref.ref):
             callback = obj.__callback__
-            home = callback.__module__ if type(callback) is types.FunctionType else None
             # Weak containers only forget what has died.
-            if self.session.is_outside(obj()) or home in ("weakref", "_weakrefset"):
+            known = type(callback) is types.FunctionType and foreign(callback)
+            if known or self.session.is_outside(obj()):
                 return
         self.finalizers.add(id(obj))
 

@@ -247,6 +247,11 @@ class Recorder(Values, TorchFunctionMode):
             if views is not None:
                 return views[0]
         recorded = func
+        if self._asks_unheard(args, kwargs):
+            self.refusal = self.refusal or refuse(
+                f"{name} asks a tensor for numbers whose class has a __torch_function__",
+                "Convert it first, with int() or float()",
+            )
         try:
             faults.check("recorder")
             with unheard():
@@ -279,6 +284,15 @@ class Recorder(Values, TorchFunctionMode):
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         return result
+
+    def _asks_unheard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the program hears of a part of an operation, and not of it (`torch.tensor`)."""
+        given = [v for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple))]
+        return (
+            bool(given)
+            and torch._C._is_torch_function_enabled()
+            and any(type(t) not in _PLAIN and hears(type(t)) for t in tensors(given))
+        )
 
     def _interrupted_or_raised(
         self, error: Exception, func: Any, accessor: Any, plan: Any, given: Any

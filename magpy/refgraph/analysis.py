@@ -192,6 +192,7 @@ class Analyzer:
         self.nregs = len(names)
         for i, v in enumerate((*c.args, *c.kwargs.values())):
             self.bind(v, i, names[i])
+        self.anchor(c.f)  # an argument may be what it is a method of
         for kind, obj, key, value in c.log:
             handler = _EVENTS.get(kind)
             if handler is not None:
