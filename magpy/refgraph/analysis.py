@@ -394,8 +394,13 @@ class Analyzer:
         elif type(v) is types.MethodType:
             self.anchor(v.__self__)
             self.anchor(v.__func__)
+        elif isinstance(v, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            self.anchor(v.__self__)
         elif isinstance(v, weakref.ref):
             self.anchor(v())  # it has the hash of that, and is equal to others of it
+        elif opaque.settled(type(v)):
+            for x in opaque.held(v):
+                self.anchor(x)
 
     def factory(self, d: Any) -> None:
         """What a defaultdict puts under a key that is missing, of which no event tells."""
@@ -483,17 +488,21 @@ class Analyzer:
         rel = self.relative.get(id(obj))
         if rel is None:
             if isinstance(obj, types.ModuleType):
-                return  # it has one for good
+                self.anchor(d)  # it has one for good
+                return
             self.anchors["objtypes"].append((obj, self.class_of(obj)))
             if not isinstance(obj, types.FunctionType):
                 if object.__getattribute__(obj, "__dict__") is not d:
                     raise Refusal(f"the __dict__ of a {type(obj).__name__} is replaced")
                 self.anchors["inst_dicts"].append((obj, d))
-            return
-        if id(d) in self.relative:
+            self.anchor(d)
             return
         dst = self.register()
         self.checks.append(("inst_dict", dst, rel.register))
+        known = self.relative.get(id(d))
+        if known is not None:
+            self.checks.append(("same", dst, known.register))
+            return
         self.relative[id(d)] = Relative(d, dst, f"{rel.expr}.__dict__")
 
     def obj_type(self, obj: Any, key: Any, t: Any) -> None:
@@ -573,6 +582,7 @@ class Analyzer:
             self.checks.append(("cell", dst, rel.register))
             self.bind(value, dst, f"{rel.expr}.cell_contents")
             return
+        self.anchor(cell)
         self.anchors["cells"].append((cell, value, mode_of(value)))
         self.anchor(value)
 
@@ -580,7 +590,11 @@ class Analyzer:
         """A Python function was entered."""
         self.anchors["funcs"].append((f, *value))
         _, defaults, kwdefaults = value
+        self.anchor(f.__globals__)
+        self.anchor(f.__builtins__)
+        self.anchor(f.__closure__ or ())
         self.anchor(defaults)
+        self.anchor(kwdefaults)
         if isinstance(kwdefaults, dict):
             self.anchor(tuple(kwdefaults.values()))
 
