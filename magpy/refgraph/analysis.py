@@ -398,7 +398,7 @@ class Analyzer:
             self.anchor(v.__self__)
         elif isinstance(v, weakref.ref):
             self.anchor(v())  # it has the hash of that, and is equal to others of it
-        elif opaque.settled(type(v)):
+        elif opaque.settled(self.class_of(v)):
             for x in opaque.held(v):
                 self.anchor(x)
 
