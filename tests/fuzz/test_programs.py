@@ -192,7 +192,7 @@ def test_a_crash_is_survived():
 
 
 def test_a_program_whose_making_crashes_is_survived(monkeypatch):
-    monkeypatch.setattr(fuzz.grammar, "program", lambda seed: ctypes.string_at(0))
+    monkeypatch.setattr(fuzz, "make_program", lambda seed: ctypes.string_at(0))
     batch = fuzz.Batch()
     batch.run([7, 8])
     assert batch.dropped == {"eager crashes": 2}
