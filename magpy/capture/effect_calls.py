@@ -18,6 +18,7 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -278,6 +279,7 @@ def check(record: Record) -> None:
     arrays = array_memories(record.steps, record.storages)
     # Memory by the numbers of its tensors, and of arrays that have it.
     storages: dict[Var, set[int]] = {v: {n} for v, n in record.storages.items()} | arrays
+    together = _joined(arrays.values())
     looked: set[int] = set()
     name = where = ""
     for step in record.steps:
@@ -291,6 +293,7 @@ def check(record: Record) -> None:
                     looked.add(record.storages[var])
                 else:
                     looked |= outside
+            looked.update(*(together[n] for n in looked if n in together))
             name = leaves.name_of(step.func)
             if step.sites:
                 where = "{}:{} ({})".format(*step.sites[-1])
@@ -301,6 +304,15 @@ def check(record: Record) -> None:
             and not looked.isdisjoint(_written(step, storages))
         ):
             raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
+
+
+def _joined(sets: Iterable[set[int]]) -> dict[int, set[int]]:
+    """For each number those that are in a set with it, or with one that is, and so on."""
+    found: dict[int, set[int]] = {}
+    for numbers in sets:
+        joined = set(numbers).union(*(found.get(n, ()) for n in numbers))
+        found.update(dict.fromkeys(joined, joined))
+    return found
 
 
 def _written(step: OpStep | HostStep, storages: dict[Var, set[int]]) -> set[int]:

@@ -141,3 +141,41 @@ def test_effects_show_what_eager_shows(kind):
                 warnings.simplefilter("ignore")
                 found = run(magpy.compile(f, backend="eager"), make)
             assert found == run(f, make), (name, order)
+
+
+# How a tensor is shown that has the memory of another one.
+SHOWN_AS = {
+    "a tensor of its array": lambda t: torch.from_numpy(t.numpy()),
+    "a tensor of an array of a part": lambda t: torch.from_numpy(t[1:].numpy()),
+    "a tensor of a part of its array": lambda t: torch.from_numpy(t.numpy()[1:]),
+    "as_tensor": lambda t: torch.as_tensor(t.numpy()),
+    "there and back twice": lambda t: torch.from_numpy(torch.from_numpy(t.numpy()).numpy()),
+    "its array": lambda t: t.numpy(),
+    "a part": lambda t: t[1:],
+    "a copy": lambda t: torch.from_numpy(t.numpy().copy()),
+}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["it is changed", "the other is changed"])
+@pytest.mark.parametrize("of_array", [False, True], ids=["a tensor", "a tensor of an array"])
+@pytest.mark.parametrize("shown_as", SHOWN_AS)
+def test_a_tensor_is_shown_in_another_way_and_changed(shown_as, of_array, back):
+    def outcomes(wrap):
+        held = torch.from_numpy(np.arange(4.0)) if of_array else torch.arange(4.0)
+
+        def program():
+            other = SHOWN_AS[shown_as](held)
+            print(held if back else other)
+            if back:
+                other += 2
+            else:
+                held.add_(2)
+
+        f = wrap(program)
+        with redirect_stdout(io.StringIO()) as out:
+            for _ in range(4):
+                f()
+        return out.getvalue(), held.tolist()
+
+    wanted = outcomes(lambda f: f)
+    assert outcomes(lambda f: magpy.compile(f, backend="eager")) == wanted
