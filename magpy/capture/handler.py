@@ -40,6 +40,7 @@ from magpy.capture.steps import (
     Var,
     class_holding,
     class_number,
+    is_immutable,
     is_leaf,
     item_held,
     part_held,
@@ -254,9 +255,7 @@ class Handler:
             taken = len(before) - rest
             # An exhausted list iterator forgets its list: it would not see what is appended later.
             exhausted = rest == 0 and len(iterator.__reduce__()) == 2
-            if not all(is_leaf(x) for x in before[:taken]) or (
-                exhausted and not all(is_leaf(x) for x in before)
-            ):
+            if not all(map(is_immutable, before if exhausted else before[:taken])):
                 raise Refusal(
                     "an iterator from outside is consumed whose elements are not plain values"
                 )

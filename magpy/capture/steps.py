@@ -35,13 +35,20 @@ LEAF_TYPES = (
 
 
 def is_leaf(v: Any) -> bool:
-    """Whether the value is immutable and compared by type and value."""
+    """Whether the value is compared by type and value: an immutable one, or a new list of such."""
     t = type(v)
     if t in (tuple, list, torch.Size, frozenset):
         return all(is_leaf(x) for x in v)
     if t is slice:
         return is_leaf(v.start) and is_leaf(v.stop) and is_leaf(v.step)
     return t in LEAF_TYPES or t is range
+
+
+def is_immutable(v: Any) -> bool:
+    """Whether it does not matter which object it is: a leaf, and no list."""
+    if type(v) in (tuple, torch.Size, frozenset):
+        return all(map(is_immutable, v))
+    return type(v) is not list and is_leaf(v)
 
 
 @dataclass(frozen=True, slots=True)

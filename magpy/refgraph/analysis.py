@@ -430,6 +430,7 @@ class Analyzer:
     def dict_key(self, d: Any, key: Any, value: Any) -> None:
         """A key of a dict was read."""
         self.factory(d)
+        self.anchor(key)
         if type(key) in (str, int) and (id(d), key) in self.parts:
             return  # see `_counter`
         rel = self.relative.get(id(d))
@@ -634,6 +635,7 @@ class Analyzer:
         if isinstance(obj, dict):
             self.checks.append(("dict_keys", reg, tuple(pre)))
             for k, v in pre.items():
+                self.anchor(k)
                 self.dict_key(obj, k, v)
         elif isinstance(obj, list):
             self.checks.append(("len", reg, len(pre)))
@@ -646,6 +648,8 @@ class Analyzer:
                 )
         elif isinstance(obj, set):
             self.checks.append(("set", reg, key))
+            for x in key:
+                self.anchor(x)
         elif isinstance(obj, collections.deque):
             self._most(obj)
             self.checks.append(("len", reg, len(pre)))
