@@ -31,7 +31,7 @@ from magpy.capture import attribution, effect_calls, leaves, native, opaque, scr
 from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
-from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_leaf
+from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_immutable, is_leaf
 from magpy.capture.where import is_users
 from magpy.capture.whole import opened
 from magpy.errors import Refusal
@@ -297,8 +297,16 @@ def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 def again(h: Handler, f: Any, args: tuple[Any, ...]) -> None:
     """The guard calls `f` and compares what it gives with what it gives now."""
-    if all(g is not f or a != args for g, a, _ in h.redo):
+    if not any(g is f and _same_given(a, args) for g, a, _ in h.redo):
         h.redo.append((f, args, f(*args)))
+
+
+def _same_given(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two calls are given the same: objects that are equal may answer differently."""
+    return len(a) == len(b) and all(
+        x is y or (is_immutable(x) and is_immutable(y) and _interp.leaf_equal(x, y))
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def ambient(state: Callable[[], Any]) -> Callable[..., Any]:

@@ -106,7 +106,7 @@ GIVEN = {
     "a cell": (types.CellType, lambda a: a.cell_contents),
 }
 # Refused, or told from any other by what it is.
-NEVER_SERVED = {"an iterator", "a frozen set", "a proxy"}
+NEVER_SERVED = {"an iterator", "a frozen set"}
 _WORLD = {}
 _THING, _LIST = Thing(), []
 
