@@ -212,3 +212,63 @@ def test_is_the_calls_own(program):
     found, f = _run(program, lambda f: magpy.compile(f, backend="eager"))
     assert found == wanted
     assert magpy.stats(f).hits >= 3 or program in ANEW
+
+
+# A dict that others have, too, becomes that of an object.
+_SHARED = {"n": 1}
+
+
+def of_outside(o, p, k):
+    o.__dict__ = _SHARED
+    _SHARED["n"] = k
+    return o.n
+
+
+def of_outside_and_counted(o, p, k):
+    o.__dict__ = _SHARED
+    o.n += 1
+    return _SHARED["n"]
+
+
+def of_another(o, p, k):
+    o.__dict__ = p.__dict__
+    o.n = k
+    return p.n
+
+
+def replaced_and_put_back(o, p, k):
+    own = o.__dict__
+    o.__dict__ = {"n": k}
+    between = o.n
+    o.__dict__ = own
+    return between, o.n
+
+
+def replaced_and_deleted(o, p, k):
+    o.__dict__ = {"n": k}
+    del o.__dict__
+    return hasattr(o, "n")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [of_outside, of_outside_and_counted, of_another, replaced_and_put_back, replaced_and_deleted],
+    ids=lambda f: f.__name__,
+)
+def test_a_dict_that_others_have_too(program):
+    def outcomes(wrap):
+        _SHARED["n"] = 1
+        o, p, found = _Thing(), _Thing(), []
+        o.n, p.n = 1, 2
+        f = wrap(lambda x, k: (x * 2, program(o, p, k))[1])
+        for i, k in enumerate((1, 1, 2, 3, 3, 5, 4)):
+            if i == 3:
+                _SHARED["n"], p.n = 9, 7
+            which = vars(o) is _SHARED, vars(o) is vars(p)
+            found.append((f(torch.ones(1), k), which, dict(vars(o)), dict(vars(p)), dict(_SHARED)))
+        return found, f
+
+    wanted, _ = outcomes(lambda f: f)
+    found, f = outcomes(lambda f: magpy.compile(f, backend="eager"))
+    assert found == wanted
+    assert magpy.stats(f).hits >= 2
