@@ -364,6 +364,50 @@ PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   return result;
 }
 
+// What a mapping has under the keys of a pattern.  nullptr without an exception: not all of them.
+PyObject* matched_items(PyObject* subject, PyObject* keys) {
+  static PyObject* const name = PyUnicode_InternFromString("get");
+  const Py_ssize_t n = PyTuple_GET_SIZE(keys);
+  // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own call of it.
+  const bool plain = PyDict_CheckExact(subject);
+  PyObject* seen = PySet_New(nullptr);
+  PyObject* absent = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
+  PyObject* values = PyTuple_New(n);
+  PyObject* get = seen == nullptr || absent == nullptr || values == nullptr ? nullptr
+                  : plain                                                   ? PyObject_GetAttr(subject, name)
+                                                                            : attr_load(subject, name);
+  bool good = get != nullptr;
+  for (Py_ssize_t i = 0; good && i < n; ++i) {
+    PyObject* key = PyTuple_GET_ITEM(keys, i);
+    const int again = PySet_Contains(seen, key);
+    good = again == 0 && PySet_Add(seen, key) == 0;
+    if (again > 0) PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
+    if (!good) break;
+    PyObject* given[] = {key, absent};
+    PyObject* value = plain ? PyObject_Vectorcall(get, given, 2, nullptr) : call(get, given, 2, 0, nullptr);
+    good = value != nullptr && value != absent;
+    if (good) {
+      PyTuple_SET_ITEM(values, i, value);
+    } else {
+      Py_XDECREF(value);
+    }
+  }
+  if (!good) Py_CLEAR(values);
+  Py_XDECREF(get);
+  Py_XDECREF(absent);
+  Py_XDECREF(seen);
+  return values;
+}
+
+// (keys, subject): a tuple of what the patterns of a mapping pattern are matched with, or None.
+// MATCH_KEYS, which asks for them where nobody sees it (match_keys in CPython's ceval.c).
+PyObject* probe_match_keys(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) on_touch(a[1], Touch::kMatch);
+  if (PyTuple_GET_SIZE(a[0]) == 0) return PyTuple_New(0);
+  PyObject* values = matched_items(a[1], a[0]);
+  return values != nullptr ? values : none_or_null(PyErr_Occurred() ? -1 : 0);
+}
+
 // (mapping): a dict display or a call takes over its items; gives it back.
 PyObject* probe_merge(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
@@ -849,6 +893,7 @@ struct {
     {"probe_touch_match", probe_touch<Touch::kMatch>},
     {"probe_touch_with", probe_touch<Touch::kWith>},
     {"probe_match_class", probe_match_class},
+    {"probe_match_keys", probe_match_keys},
     {"probe_merge", probe_merge},
     {"probe_handled", probe_handled},
     {"probe_merged", probe_merged},

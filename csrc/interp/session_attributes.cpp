@@ -84,7 +84,9 @@ static const char* const kProtocolNames =
     "__enter__ __exit__ __await__ __aiter__ __anext__ __aenter__ __aexit__ __buffer__ "
     "__fspath__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __module__ "
     "__array__ __array_interface__ __array_struct__ __array_ufunc__ __array_function__ __array_priority__ __dlpack__ "
-    "__torch_function__ __torch_dispatch__";
+    "__torch_function__ __torch_dispatch__ "
+    // What C code asks mappings and time zones for by their plain names (dict_merge, _count_elements, call_tzinfo_method).
+    "keys items get utcoffset dst tzname fromutc";
 
 // C code takes the name of a class into a text.
 void read_name(Session* s, PyTypeObject* t) {
@@ -160,6 +162,21 @@ void read_protocols(Session* s, PyTypeObject* t) {
   }
   Py_DECREF(pairs);
   if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
+}
+
+void read_mapping_names(Session* s, PyObject* o) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("keys"), PyUnicode_InternFromString("items"),
+                                    PyUnicode_InternFromString("get")};
+  PyTypeObject* t = Py_TYPE(o);
+  const bool holds = t->tp_iter != nullptr || (t->tp_as_mapping != nullptr && t->tp_as_mapping->mp_subscript != nullptr) ||
+                     (t->tp_as_sequence != nullptr && t->tp_as_sequence->sq_item != nullptr);
+  PyObject* d = is_heap(t) && holds && !made_class(s, t) ? instance_dict(s, o) : nullptr;
+  if (d == nullptr || !known_outside(s, d)) return;
+  for (PyObject* name : names) {
+    PyObject* now = name ? PyDict_GetItemWithError(d, name) : nullptr;
+    // What cannot be called is not what they look for, and may be another number in every call.
+    if (now == nullptr || PyCallable_Check(now)) read_dict(s, d, name, now);
+  }
 }
 
 void touch_compared(Session* s, PyObject* o) {

@@ -304,6 +304,8 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
   } else if (is_builtin(f, "issubclass") && npos == 2) {
     read_bases(s, args[0]);
     read_classes(s, args[1], false);
+  } else if (npos > 0 && f == reinterpret_cast<PyObject*>(g_partial_type) && PyObject_TypeCheck(args[0], g_partial_type)) {
+    touch(s, args[0], false);  // its parts are taken over
   } else {
     for (Py_ssize_t i = 0; i < npos + nkw; ++i) {
       if (PyUnicode_Check(args[i])) rely_on(s, args[i]);  // a program, a name

@@ -287,6 +287,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
 // What stands in a class, and is not a Python function: a special method, a function of a property.
 bool is_protocol(PyObject* name);
+// The attributes by which C code tells a mapping that it is given, of an object from outside.
+void read_mapping_names(Session* s, PyObject* o);
 void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // What a callable that is no Python function does.
 uint8_t classify(Session* s, PyObject* f);

@@ -363,6 +363,7 @@ void read_partial(Session* s, PyObject* partial) {
     emit(s, kAttrC, partial, names[i], held.parts[i]);
     reach(s, held.parts[i]);
   }
+  if (first_time(s, kSnap, partial, nullptr)) Py_XDECREF(ask(s, "touch", partial, Py_False));
 }
 
 void touch_content(Session* s, PyObject* o, Seen& seen) {
@@ -399,7 +400,10 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
     return;
   }
   const bool outside = known_outside(s, o);
-  if (outside) read_type(s, o);
+  if (outside) {
+    read_type(s, o);
+    read_mapping_names(s, o);
+  }
   if (PyObject* factory = factory_of(o); factory != nullptr && seen.count(factory) == 0) {
     if (outside) reach(s, factory);
     touch_into(s, factory, true, seen);

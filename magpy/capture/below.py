@@ -44,7 +44,7 @@ _FIXED = (
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType),
 )
 # So many objects are looked at; of those that a function names, the nearest.
-_MANY, _NEAR = 5000, 500
+_MANY, _NEAR, _FOLLOWED = 5000, 500, 50
 
 
 def places(roots: list[Any]) -> Places | None:
@@ -265,6 +265,28 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
     return found
 
 
+def reached(functions: Iterable[Any], given: tuple[Any, ...]) -> set[tuple[int, Any]]:
+    """The places that functions can look at and change, with those that they name, and so on."""
+    places: set[tuple[int, Any]] = {(id(v), None) for v in given}
+    places.update(_own_content(given))
+    todo = [(f, given) for f in functions if isinstance(f, types.FunctionType)]
+    seen: set[tuple[int, ...]] = set()
+    while todo and len(seen) < _FOLLOWED:
+        function, objects = todo.pop()
+        key = (id(function), *map(id, objects))
+        if key in seen:
+            continue
+        seen.add(key)
+        found = named_places(function, objects)
+        places.update(found)
+        for v, _ in found.values():
+            bound = isinstance(v, types.MethodType)
+            inner = getattr(v, "__func__", v) if isinstance(v, _CALLED) else None
+            if isinstance(inner, types.FunctionType) and not foreign(inner):
+                todo.append((inner, (v.__self__,) if bound else given))
+    return places
+
+
 def _named(space: dict[Any, Any], names: set[str], found: Places) -> list[Any]:
     of_space = {n: space[n] for n in names if n in space}
     found.update({(id(space), n): (x, space) for n, x in of_space.items()})
@@ -287,6 +309,7 @@ def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
     return inner
 
 
+_CALLED = (types.FunctionType, types.MethodType, staticmethod, classmethod)
 _LEAVES = (
     *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
     types.CodeType,
@@ -358,13 +381,18 @@ class Below:
         refusal = refuse("a hook of gradients changes an object that the call looks at")
         self._changed += [(*place, refusal) for place in changed]
 
-    def begin(self, given: tuple[Any, ...]) -> None:
-        """A call for its effect, or a pass of the engine, begins, and is given these."""
+    def begin(self, given: tuple[Any, ...], bound: Iterable[Any] = ()) -> None:
+        """A call for its effect, or a pass of the engine, begins.
+
+        Args:
+            given: what it is given.
+            bound: containers of which it calls methods of C.
+        """
         self._shown = set(map(id, tensors(given)))
         outside = self._session.is_outside if given else bool
         self._own = {i for v in given for i in _new_objects(v, outside)}
         self._started, self._before, self._written = {}, {}, None
-        self._direct = _own_content(given)
+        self._direct = _own_content((*given, *bound))
         self._given.update((id(v), v) for v in given)
 
     def written_to(self, v: Any) -> bool:
@@ -490,23 +518,26 @@ class Below:
         """A refusal where the call looks, at any time, at what they have changed."""
         if not self._changed:
             return None
-        looked: set[tuple[int, Any]] = {(id(v), None) for v, *_ in self._session.containers()}
-        for kind, v, name, value in self._session.log():
-            if kind in ("type_attr", "write_type"):
-                looked.update((id(c), name) for c in v.__mro__)
-            elif kind == "protocols":
-                looked.update((id(c), special) for c in v.__mro__ for special, _ in value)
-            elif kind == "list_item":
-                looked.add((id(v), None))
-            elif kind in ("dict_key", "attr_c", "write_attr"):
-                looked.add((id(v), name))
-            elif kind == "cell":
-                looked.add((id(v), None))
+        looked = {(id(v), name) for v, name in self.looks()}
         for place, name, refusal in self._changed:
             # Of a container of which the call changes another place, too, it is all told at once.
             if (place, name) in looked or (place, None) in looked:
                 return refusal
         return None
+
+    def looks(self) -> Iterator[tuple[Any, Any]]:
+        """Where the call has looked or written: holders, with names or keys, or None for all."""
+        for v, *_ in self._session.containers():
+            yield v, None
+        for kind, v, name, value in self._session.log():
+            if kind in ("type_attr", "write_type"):
+                yield from ((c, name) for c in v.__mro__)
+            elif kind == "protocols":
+                yield from ((c, special) for c in v.__mro__ for special, _ in value)
+            elif kind in ("list_item", "cell"):
+                yield v, None
+            elif kind in ("dict_key", "attr_c", "write_attr"):
+                yield v, name
 
 
 __all__ = [
@@ -518,5 +549,6 @@ __all__ = [
     "named_places",
     "of_torch",
     "places",
+    "reached",
     "tensors_within",
 ]

@@ -12,6 +12,7 @@ import _random
 import abc
 import contextvars
 import enum
+import functools
 import gc
 import random
 import re
@@ -160,6 +161,18 @@ def attrgetter(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
     values = tuple(read(path) for path in f.__reduce__()[1])
     return values if len(values) > 1 else values[0]
+
+
+def methodcaller(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`operator.methodcaller`: the method is read, then called directly."""
+    if len(args) != 1 or kwargs:
+        return ABSENT
+    made, given = f.__reduce__()
+    named: dict[str, Any] = {}
+    if isinstance(made, functools.partial):  # where it has keywords
+        given, named = (*made.args, *given), made.keywords
+    method = _interp.call(getattr, (args[0], given[0]), {})
+    return _interp.call(method, given[1:], named)
 
 
 def format_text(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -731,6 +744,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.MEMO: memo,
     Effect.REFUSE: refused,
     Effect.ATTRGETTER: attrgetter,
+    Effect.METHODCALLER: methodcaller,
     Effect.FORMAT: format_text,
     Effect.READ: read,
     Effect.AMBIENT: ambient(opaque.decimal_context),

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import attribution, leaves
+from magpy.capture import attribution, hearers, leaves
 from magpy.capture.effects import at_start, content_of, is_changed
-from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var, is_leaf
 from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
@@ -58,8 +58,8 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     h.called_effect = f, step
     writes = isinstance(getattr(f, "__self__", None), _STREAMS) and f.__name__ == "write"
     h.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
-    files = sys.stdout, sys.stderr
-    h.recorder.below.begin((getattr(f, "__self__", None), *args, *kwargs.values(), *files))
+    given = getattr(f, "__self__", None), *args, *kwargs.values(), sys.stdout, sys.stderr
+    h.recorder.below.begin(given, _written_by_c(*_heard(f, kwargs)))
     h.recorder.depth += 1
     h.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
@@ -152,6 +152,7 @@ def _effect_step(
             sites, args, kwargs = [site], plain, named
     elif f is print and not kwargs.get("file") and _changed(h, sys, "stdout"):
         raise Refusal("sys.stdout is what the call has put there")
+    _ask_who_hears(h, f, args, kwargs)
     builder = h.builder()
     return EffectStep(
         f,
@@ -162,6 +163,31 @@ def _effect_step(
         caller=caller,
         modes=h.recorder.modes(),
     )
+
+
+def _ask_who_hears(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Has guards ask which Python of the program runs below a call for its effect."""
+    outside = h.session.is_outside
+    function, target = _heard(f, kwargs)
+    if target is not None and target is not logging.root and not outside(target):
+        return
+    shown = [v for v in (*args, *kwargs.values()) if not is_leaf(v) and outside(v)]
+    h.recorder.unwatched(hearers.hearers, (function, target, *shown))
+
+
+def _written_by_c(f: Any, target: Any) -> list[Any]:
+    """Containers whose methods of C stand where a stream or `warnings` has a function."""
+    containers = (list, set, dict, collections.deque, bytearray)
+    return [v for v in hearers.hearers(f, target)[1] if isinstance(v, containers)]
+
+
+def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The function of a call for its effect, and the stream or the logger that it is of."""
+    if f is print:
+        return f, kwargs.get("file")
+    if f.__module__ == "logging" and not isinstance(f, types.MethodType):
+        return f, logging.root
+    return getattr(f, "__func__", f), getattr(f, "__self__", None)
 
 
 def _changed(h: Handler, module: types.ModuleType, name: str) -> bool:

@@ -8,6 +8,7 @@ the changes again (magpy/mock/codegen.py). Called by magpy/capture/session.py.
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -96,6 +97,11 @@ def written_places(session: Any) -> dict[tuple[int, str | None], Any]:
     for cell, _ in session.written_cells():
         places[id(cell), None] = ABSENT if cell == types.CellType() else cell.cell_contents
     return places
+
+
+def iterated(iterator: Any) -> list[Any]:
+    """The list that an iterator of C goes over, if it goes over one."""
+    return [v for v in gc.get_referents(iterator) if isinstance(v, list)]
 
 
 # A class of the program's may iterate as it likes.

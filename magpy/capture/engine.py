@@ -78,10 +78,7 @@ def reach(roots: Any) -> Reach:
     functions: list[Any] = []
     told = True
     for t in tensors(roots):
-        try:
-            made_by = t.grad_fn
-        except RuntimeError:
-            continue  # a view that autograd forbids to look at: the pass raises before it begins
+        made_by = made_by_of(t)
         if made_by is not None:
             todo.append(made_by)
         elif t.requires_grad:
@@ -102,10 +99,31 @@ def reach(roots: Any) -> Reach:
                 todo.append(following)
     own = len(functions)
     for t in found.values():
-        for hooks in (t._backward_hooks, t._post_accumulate_grad_hooks):
+        for hooks in _hooks_of(t):
             functions += (hooks or {}).values()
     state = below.places(functions) if told else None
     return Reach(list(found.values()), seen, functions, len(functions) > own, state)
+
+
+def made_by_of(tensor: torch.Tensor) -> Any:
+    """The node that made a tensor; None for one that autograd forbids to look at: a pass raises."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def functions_at(tensor: Any) -> tuple[Any, ...]:
+    """The Python functions that run where a pass of the engine comes to a tensor, and beyond it."""
+    if not isinstance(tensor, torch.Tensor):
+        return ()
+    if made_by_of(tensor) is not None:
+        return tuple(reach((tensor,)).functions)
+    return tuple(h for hooks in _hooks_of(tensor) if hooks for h in hooks.values())
+
+
+def _hooks_of(leaf: torch.Tensor) -> tuple[dict[int, Any] | None, dict[int, Any] | None]:
+    return leaf._backward_hooks, leaf._post_accumulate_grad_hooks
 
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -56,6 +56,9 @@ from magpy.mock.support import advance
 from magpy.runtime import faults
 
 ABSENT = _interp.ABSENT
+_GOES_OVER_CHANGED = (
+    "an iterator from outside is consumed, and the list that it goes over is changed"
+)
 
 
 def _frames_hidden(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +113,7 @@ class Handler:
         self.arrays: list[tuple[Any, Any]] = []
         self.sites: dict[int, str] = {}
         self.written: list[memory.Range | None] = []
-        self.consumed: list[tuple[Any, tuple[Any, ...]]] = []
+        self.consumed: list[tuple[Any, tuple[Any, ...], list[Any]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.memos: list[tuple[Any, Any, Any, Any]] = []
         # What the run has taken and not given back.
@@ -187,11 +190,10 @@ class Handler:
                 "an operator.attrgetter is given to a C function, where nobody sees what it reads",
                 "Use a lambda instead",
             )
+        elif isinstance(obj, functools.partial):
+            calls.again(self, opaque.has_dict, (obj,))
         elif t in _ITERATORS:
-            if all(it is not obj for it, _ in self.consumed):
-                self.consumed.append((obj, tuple(copy.copy(obj))))
-                for x in self.consumed[-1][1]:
-                    self.session.reach(x)
+            self._iterator(obj)
         elif hasattr(t, "__next__"):
             self.refuse("an iterator or generator from outside is consumed", "Pass a list instead")
         elif opaque.stateful(t):  # type: ignore[arg-type]
@@ -200,6 +202,14 @@ class Handler:
                 self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
             self.opaque.append((obj, before))
             self.sites.setdefault(id(obj), where_text())
+
+    def _iterator(self, obj: Any) -> None:
+        if any(effects.is_changed(self.session, c) for c in effects.iterated(obj)):
+            self.refuse(_GOES_OVER_CHANGED)
+        if all(it is not obj for it, *_ in self.consumed):
+            self.consumed.append((obj, tuple(copy.copy(obj)), effects.iterated(obj)))
+            for x in self.consumed[-1][1]:
+                self.session.reach(x)
 
     def held(self, obj: Any) -> None:
         """An object of C from outside is reached whose content C code may hand on, call or compare.
@@ -250,7 +260,9 @@ class Handler:
 
     def finish_iterators(self, builder: Builder) -> None:
         """Notes how far the run went in outside iterators, and that it must go as far again."""
-        for iterator, before in self.consumed:
+        for iterator, before, containers in self.consumed:
+            if any(effects.is_changed(self.session, c) for c in containers):
+                raise Refusal(_GOES_OVER_CHANGED)
             rest = len(tuple(copy.copy(iterator)))
             taken = len(before) - rest
             # An exhausted list iterator forgets its list: it would not see what is appended later.

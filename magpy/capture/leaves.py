@@ -71,6 +71,7 @@ class Effect(Enum):
     NUMBER = auto()  # float() and int(): they may take a tensor's value
     SEED = auto()  # seeds torch's generators: redone at its place among the operations
     ATTRGETTER = auto()
+    METHODCALLER = auto()
     FORMAT = auto()  # str.format: may read attributes of what it is given
     LOCK = auto()  # takes a lock or gives it back, which an entry need not redo
     READ = auto()  # reads the world and leaves it alone: read again before an entry is used
@@ -673,6 +674,7 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
     (functools.partial, Effect.PARTIAL),
     (weakref.ref, Effect.WEAKREF),
     (operator.attrgetter, Effect.ATTRGETTER),
+    (operator.methodcaller, Effect.METHODCALLER),
 )
 
 

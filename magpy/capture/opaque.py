@@ -182,6 +182,11 @@ def matched_as(cls: type) -> int:
     return flags & _MATCHED_AS
 
 
+def has_dict(partial: Any) -> bool:
+    """Whether a partial has a dict: one of it then holds it whole (`partial_new` in CPython)."""
+    return functools.partial.__reduce__(partial)[2][3] is not None
+
+
 def picture(obj: Any) -> Any:
     """The state of an object in a form for `same`, or None if its type does not tell it.
 

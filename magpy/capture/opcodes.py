@@ -215,14 +215,8 @@ for _name, _probe_name in {
 
 @_rewrite("MATCH_KEYS")
 def _match_keys(arg: int) -> list[Item]:
-    """Reports the subject of a match, which is below the keys."""
-    return [
-        _i("LOAD_CONST", _probe("touch_match")),
-        _i("COPY", 3),
-        *_call(1),
-        _i("POP_TOP"),
-        _i("MATCH_KEYS", arg),
-    ]
+    """Matches the keys on top and the subject below them, which both stay."""
+    return [_i("LOAD_CONST", _probe("match_keys")), _i("COPY", 2), _i("COPY", 4), *_call(2)]
 
 
 _register("MATCH_CLASS", lambda arg: _perform("match_class", 3, arg))

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import operator
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
-from magpy.capture import attribution, engine, memory
+from magpy.capture import attribution, engine, hearers, memory
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
 from magpy.capture.gradients import Gradients
@@ -66,6 +66,7 @@ from magpy.capture.steps import (
     Record,
     Ref,
     TorchModes,
+    Unwatched,
     Var,
     Wrapped,
     has_gradient,
@@ -313,7 +314,27 @@ class Recorder(Values, TorchFunctionMode):
         self.gradients.added(reach.leaves if func in engine.ADDS else ())
         if reach.functions:
             self.gradients.unseen()
+        self._hooks_noted(reach)
         return reach
+
+    def _hooks_noted(self, reach: engine.Reach) -> None:
+        """Notes which Python runs in a pass of the engine: other calls may find more of it."""
+        if self._session is None:
+            return
+        changed = self.tensors.dirty()
+        given = [t for v, t in self.record.inputs.items() if v not in changed]
+        ends = [
+            t for t in given if engine.made_by_of(t) is not None and engine.goes_on(reach.nodes, t)
+        ]
+        ends += [t for t in reach.leaves if self._session.is_outside(t)]
+        self.unwatched(hearers.hooks, ends)
+
+    def unwatched(self, ask: Any, of: Iterable[Any]) -> None:
+        """Notes who tells which Python runs unwatched below a step, and of which objects."""
+        objects = tuple(of)
+        noted = [u.of for u in self.record.unwatched if u.ask is ask and len(u.of) == len(objects)]
+        if not any(all(map(operator.is_, of, objects)) for of in noted):
+            self.record.unwatched.append(Unwatched(ask, objects, ask(*objects)[0]))
 
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # What warns says where it was called, and what raises; that is not here.
@@ -1251,6 +1272,8 @@ class Recorder(Values, TorchFunctionMode):
         self.record.symbols = self.symbols
         self._of_data.finish()
         self.refusal = self.refusal or self.below.looked_at()
+        if record.unwatched:
+            record.looks = list(self.below.looks())
         changed = self._shared.end()
         self.refusal = self.refusal or changed
         self.settings.look()

@@ -198,6 +198,22 @@ class EffectStep:
     modes: TorchModes | None = None
 
 
+@dataclass(slots=True)
+class Unwatched:
+    """Python that runs unwatched below a step.
+
+    Attributes:
+        ask: tells the functions, and what they are given or are methods of
+            (magpy/capture/hearers.py).
+        of: objects from outside that it is asked of.
+        functions: the functions in the run.
+    """
+
+    ask: Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
+    of: tuple[Any, ...]
+    functions: tuple[Any, ...]
+
+
 Step = OpStep | ModeStep | HostStep | EffectStep
 
 
@@ -301,6 +317,8 @@ class Record:
         pinned: whether it relies on a size or an integer that follows from data.
         gradients: tensors from outside and the gradients that they had when the call began, where
             the run has read or added to them.
+        unwatched: what asks for Python that runs unwatched below steps.
+        looks: where the run has looked or written: holders, with names or keys, or None for all.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -320,3 +338,5 @@ class Record:
     swapped: dict[Var, Any] = field(default_factory=dict)
     pinned: bool = False
     gradients: list[tuple[Any, Any]] = field(default_factory=list)
+    unwatched: list[Unwatched] = field(default_factory=list)
+    looks: list[tuple[Any, Any]] = field(default_factory=list)

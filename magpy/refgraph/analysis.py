@@ -51,6 +51,7 @@ from magpy.refgraph.checks import (
     maxlen_equal,
     maxlen_of,
     mode_of,
+    runs_below,
     scalar_equal,
     still_remembers,
 )
@@ -220,6 +221,7 @@ class Analyzer:
             given = [self.operand(v) if place is None else place for place, v in places]
             self.checks.append(("py", conditions, tuple(given)))
         self._asked_again()
+        self._unwatched()
         for array, before in c.arrays:
             self.checks.append(("py", array_unchanged(before), (self.operand(array),)))
         for obj, before in c.opaque:
@@ -262,6 +264,23 @@ class Analyzer:
             if id(memo) in self.relative:
                 raise Refusal("an lru_cache is called that is reached through the arguments")
             self.checks.append(("py", still_remembers(key, value, result), (("a", memo),)))
+
+    def _unwatched(self) -> None:
+        """What runs unwatched below steps must be the same, and reach the same."""
+        record = self.capture.record
+        looks = [
+            *record.looks,
+            *((obj, None) for obj, _ in (*self.capture.opaque, *self.capture.arrays)),
+        ]
+        fixed: dict[int, set[Any]] = collections.defaultdict(set)
+        for v, key in looks:
+            if id(v) not in self.relative:
+                fixed[id(v)].add(key)
+        varying = [(v, key) for v, key in looks if id(v) in self.relative]
+        for unwatched in record.unwatched:
+            check = runs_below(unwatched, fixed, varying)
+            given = (*unwatched.of, *(v for v, _ in varying))
+            self.checks.append(("py", check, tuple(map(self.operand, given))))
 
     def _asked_of_relative(self, f: Any, args: tuple[Any, ...], value: Any) -> bool:
         """A question about an object that is another one in every call is asked of that."""

@@ -12,6 +12,7 @@ import copy
 import functools
 import gc
 import itertools
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,10 +20,11 @@ import numpy as np
 import torch
 
 from magpy import _interp
+from magpy.capture.below import reached
 from magpy.capture.keys import hashes_quietly
 from magpy.capture.leaves import memory_of
 from magpy.capture.memory import Range, form_of, meet, of_buffer, of_tensor
-from magpy.capture.steps import class_number
+from magpy.capture.steps import Unwatched, class_number
 from magpy.kinds import isinstance
 
 ABSENT = _interp.ABSENT
@@ -71,6 +73,58 @@ def array_unchanged(expected: tuple[Any, ...]) -> Any:
     Its class is checked too, elsewhere.
     """
     return lambda v: isinstance(v, (np.ndarray, np.void)) and form_of(v) == expected
+
+
+def runs_below(
+    unwatched: Unwatched, fixed: dict[int, set[Any]], varying: list[tuple[Any, Any]]
+) -> Any:
+    """A check of which Python runs unwatched below a step, and what it has in reach of the run.
+
+    Args:
+        unwatched: who tells it.
+        fixed: where the run looks and writes in objects that are the same in every call: names and
+            keys by the address of a holder.
+        varying: likewise in others.
+
+    Returns:
+        the check; it is given what is asked, and the holders in `varying`.
+    """
+    count = len(unwatched.of)
+    keys = [key for _, key in varying]
+    expected = _in_reach(unwatched.ask(*unwatched.of), fixed, varying)
+
+    def check(*objects: Any) -> bool:
+        try:
+            found = unwatched.ask(*objects[:count])
+        except Exception:  # noqa: BLE001 - what is there now is not what it goes through
+            return False
+        if len(found[0]) != len(unwatched.functions):
+            return False
+        if not all(map(operator.is_, found[0], unwatched.functions)):
+            return False
+        return _in_reach(found, fixed, list(zip(objects[count:], keys, strict=True))) == expected
+
+    return check
+
+
+def _in_reach(
+    found: tuple[tuple[Any, ...], tuple[Any, ...]],
+    fixed: dict[int, set[Any]],
+    varying: list[tuple[Any, Any]],
+) -> tuple[set[tuple[int, Any]], list[bool]]:
+    """Which of the places that the run looks at functions can reach."""
+    places = reached(*found)
+    holders = {holder for holder, _ in places}
+
+    def reaches(holder: int, key: Any) -> bool:
+        if key is None:
+            return holder in holders
+        if type(key) in (str, int) and (holder, key) in places:
+            return True
+        return (holder, None) in places and type(key) not in (str, int)
+
+    looked = {(i, key) for i in holders & fixed.keys() for key in fixed[i] if reaches(i, key)}
+    return looked, [reaches(id(v), key) for v, key in varying]
 
 
 def addresses(objects: Iterable[Any]) -> list[Range | None]:

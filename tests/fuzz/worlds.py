@@ -548,6 +548,7 @@ class World:
 
     def __init__(self, code, wrap, seed, keep=None):
         self.stdout = io.StringIO()
+        self.shown = _shown_in(self.stdout)
         self.kept = []
         self._keep = keep
         # `also` compiles a function of the program as its target is compiled.
@@ -565,7 +566,7 @@ class World:
     def here(self):
         """What is printed and warned inside is this world's."""
         stdout, sys.stdout = sys.stdout, self.stdout
-        shown, warnings.showwarning = warnings.showwarning, _shown_in(self.stdout)
+        shown, warnings.showwarning = warnings.showwarning, self.shown
         try:
             yield
         finally:
