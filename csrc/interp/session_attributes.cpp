@@ -36,6 +36,23 @@ static bool stored_in_class(Session* s, PyTypeObject* t, PyObject* name) {
          s->seen->count(Triple{reinterpret_cast<uintptr_t>(owner), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0;
 }
 
+static bool written_in(Session* s, PyTypeObject* t, PyObject* name) {
+  for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    PyObject* base = PyTuple_GET_ITEM(t->tp_mro, i);
+    if (s->seen->count(Triple{reinterpret_cast<uintptr_t>(base), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0) return true;
+  }
+  return false;
+}
+
+// What the run has deleted from a class may be found in another one that it inherits from.
+static void read_other_bases(Session* s, PyTypeObject* t, PyObject* name) {
+  if (s->seen->empty() || !written_in(s, t, name) || stored_in_class(s, t, name)) return;
+  for (Py_ssize_t i = 1; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
+    if (is_heap(base) && !made_class(s, base) && !written_in(s, base, name)) read_type_attr(s, base, name, _PyType_Lookup(base, name));
+  }
+}
+
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
   if (made_class(s, t)) {
     // What it has itself is the run's own; what it does not have is looked for in those that it inherits from.
@@ -47,6 +64,7 @@ void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found
     }
     return;
   }
+  read_other_bases(s, t, name);
   if (!first_time(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name)) return;
   emit(s, kTypeAttr, reinterpret_cast<PyObject*>(t), name, found);
   slot_found(s, t, name, found);
@@ -508,7 +526,10 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     // Only what is there can be deleted.
     if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
       read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
-    if (first_time(s, kWriteType, obj, name)) emit(s, kWriteType, obj, name, old);
+    if (first_time(s, kWriteType, obj, name)) {
+      emit(s, kWriteType, obj, name, old);
+      if (value == nullptr) Py_XDECREF(ask(s, "deleted", obj, name));  // a base may have an equal one
+    }
     Py_XDECREF(old);
     Py_XDECREF(d);
     return;

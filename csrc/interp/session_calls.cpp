@@ -152,19 +152,28 @@ PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, P
   return tuple;
 }
 
-bool has_tensor(PyObject* v, int depth = 0) {
-  if (is_tensor(v)) return true;
-  if (depth > 3) return false;
-  if (PyTuple_Check(v) || PyList_Check(v)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i)
-      if (has_tensor(PySequence_Fast_GET_ITEM(v, i), depth + 1)) return true;
-  } else if (PyDict_Check(v)) {
-    PyObject *k, *x;
-    Py_ssize_t pos = 0;
-    while (PyDict_Next(v, &pos, &k, &x))
-      if (has_tensor(x, depth + 1)) return true;
+bool has_tensor(PyObject* root) {
+  if (is_tensor(root)) return true;
+  // Containers in the order of their depth, each once: one may hold another, or itself, many times.
+  std::vector<std::pair<PyObject*, int>> todo{{root, 0}};
+  std::unordered_set<PyObject*> seen{root};
+  bool found = false;
+  auto look = [&](PyObject* x, int depth) {
+    found = found || is_tensor(x);
+    const bool holds = PyTuple_Check(x) || PyList_Check(x) || PyDict_Check(x);
+    if (holds && depth < 4 && seen.insert(x).second) todo.emplace_back(x, depth);
+  };
+  for (size_t at = 0; at < todo.size() && !found; ++at) {
+    auto [v, depth] = todo[at];
+    if (PyTuple_Check(v) || PyList_Check(v)) {
+      for (Py_ssize_t i = 0; !found && i < PySequence_Fast_GET_SIZE(v); ++i) look(PySequence_Fast_GET_ITEM(v, i), depth + 1);
+    } else if (PyDict_Check(v)) {
+      PyObject *k, *x;
+      Py_ssize_t pos = 0;
+      while (!found && PyDict_Next(v, &pos, &k, &x)) look(x, depth + 1);
+    }
   }
-  return false;
+  return found;
 }
 
 // Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.

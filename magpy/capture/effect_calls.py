@@ -185,7 +185,7 @@ def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The function of a call for its effect, and the stream or the logger that it is of."""
     if f is print:
         return f, kwargs.get("file")
-    if f.__module__ == "logging" and not isinstance(f, types.MethodType):
+    if getattr(f, "__module__", None) == "logging" and not isinstance(f, types.MethodType):
         return f, logging.root
     return getattr(f, "__func__", f), getattr(f, "__self__", None)
 

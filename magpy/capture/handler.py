@@ -168,6 +168,10 @@ class Handler:
         """A pattern asks whether objects of a class are sequences or mappings."""
         calls.again(self, opaque.matched_as, (cls,))
 
+    def deleted(self, cls: type, name: str) -> None:
+        """An attribute of a class is about to be deleted, which it may have from a base."""
+        calls.again(self, opaque.has_itself, (cls, name))
+
     def touch(self, obj: Any, deep: bool) -> None:
         """An outside object that is no plain container is looked into as a whole by C code."""
         t = type(obj)

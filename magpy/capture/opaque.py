@@ -182,6 +182,11 @@ def matched_as(cls: type) -> int:
     return flags & _MATCHED_AS
 
 
+def has_itself(cls: type, name: str) -> bool:
+    """Whether a class has an attribute itself, and not from a base."""
+    return name in type.__dict__["__dict__"].__get__(cls)
+
+
 def has_dict(partial: Any) -> bool:
     """Whether a partial has a dict: one of it then holds it whole (`partial_new` in CPython)."""
     return functools.partial.__reduce__(partial)[2][3] is not None

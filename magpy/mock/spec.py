@@ -16,6 +16,7 @@ import copyreg
 import enum
 import gc
 import inspect
+import itertools
 import operator
 import types
 import weakref
@@ -33,6 +34,7 @@ from magpy.capture.leaves import module_of_type
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
+from magpy.mock.support import used_up
 
 
 @dataclass(slots=True)
@@ -564,6 +566,8 @@ class Builder:
         if isinstance(reduced, str):
             return Const(v)
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
+        if t is itertools.chain and state is None:
+            make, args = used_up, (itertools.chain,)
         if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)

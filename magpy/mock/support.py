@@ -202,6 +202,13 @@ def same_error(error: BaseException | None, expected: tuple[type, str]) -> bool:
     return error is not None and (type(error), str(error)) == expected
 
 
+def used_up(iterator: type) -> Any:
+    """An iterator that is at its end, and not one that has nothing to go over."""
+    made = iterator()
+    next(made, None)
+    return made
+
+
 def advance(iterator: Any, steps: int, exhausted: bool) -> None:
     """Takes as many elements from an iterator as the captured call took."""
     for _ in range(steps):
