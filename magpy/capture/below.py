@@ -373,8 +373,15 @@ class Below:
         self._shown: set[int] = set()
         # The memory that it had in reach, and whether it was changed.
         self._memory: list[tuple[memory.Range, bool]] = []
+        # Numbers that are inputs where the call reads them, which the log does not tell of.
+        self._counted: list[tuple[Any, Any]] = []
         # What effects were given, or had in reach, by address.
         self._given: dict[int, Any] = {}
+
+    def counted(self, holder: Any, key: Any) -> None:
+        """A number is read that becomes an input, which is a look at it, too."""
+        whole = isinstance(holder, (list, collections.deque, types.CellType))
+        self._counted.append((holder, None if whole else key))
 
     def by_hooks(self, changed: list[tuple[int, Any]]) -> None:
         """Hooks have changed what is there."""
@@ -529,6 +536,8 @@ class Below:
         """Where the call has looked or written: holders, with names or keys, or None for all."""
         for v, *_ in self._session.containers():
             yield v, None
+        for v, key in self._counted:
+            yield from ((c, key) for c in v.__mro__) if isinstance(v, type) else ((v, key),)
         for kind, v, name, value in self._session.log():
             if kind in ("type_attr", "write_type"):
                 yield from ((c, name) for c in v.__mro__)

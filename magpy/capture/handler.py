@@ -441,6 +441,7 @@ class Handler:
         recorder = self.recorder
         if recorder.refusal is not None or recorder.depth:
             return _interp.fresh(value)
+        recorder.below.counted(holder, key)
         if type(holder) is types.CellType:
             own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
         elif isinstance(holder, type):
@@ -481,6 +482,7 @@ class Handler:
         if (id(holder), key) in self.parts:
             return
         recorder, place = self.recorder, OutsideRef(holder)
+        recorder.below.counted(holder, key)
         var = recorder.tensors.new()
         recorder.note(item_held, (place, key), {}, "bind", tuple, result=var)
         numbers = []

@@ -488,6 +488,65 @@ def matching_classes():
     return out
 
 
+def matching_mappings():
+    class Asked(dict):
+        asked = ()
+
+        def get(self, key, default=None):
+            self.asked += (key,)
+            return super().get(key, default)
+
+    class Raises(dict):
+        def get(self, key, default=None):
+            raise ValueError("in get")
+
+    class Hidden(dict):
+        get = None
+
+    class Lacks(dict):
+        def __getattribute__(self, name):
+            raise AttributeError(name)
+
+    class Names:
+        a = b = "k"
+        unhashable = []
+
+    def two(v):
+        match v:
+            case {"k": a, "m": b}:
+                return a, b
+            case {"k": a}:
+                return (a,)
+            case {}:
+                return "empty"
+
+    def rest(v):
+        match v:
+            case {"k": 1, **more}:
+                return more
+
+    def duplicate(v):
+        match v:
+            case {Names.a: x, Names.b: y}:
+                return x, y
+
+    def unhashable(v):
+        match v:
+            case {Names.unhashable: x}:
+                return x
+
+    given = [{"k": 1, "m": 2}, {"k": 1}, {}, {"k": None, "m": None}, [], 3]
+    given += [Asked(k=1), Raises(k=1), Hidden(k=1), Lacks(k=1)]
+    out = []
+    for f in (two, rest, duplicate, unhashable):
+        for v in given:
+            try:
+                out.append(f(v))
+            except (TypeError, ValueError, AttributeError) as error:
+                out.append((type(error).__name__, str(error)))
+    return out, given[6].asked
+
+
 def operators():
     a, b = 7, 2
     out = [a + b, a - b, a * b, a / b, a // b, a % b, a**b, a << b, a >> b, a & b, a | b, a ^ b]

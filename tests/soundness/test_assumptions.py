@@ -353,6 +353,29 @@ def test_what_an_effect_changes_by_a_computed_name_is_seen_by_the_next_call():
     assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
+def test_what_an_effect_leaves_alone_in_the_watched_call_it_leaves_alone_later():
+    class Keep(logging.Handler):
+        count, full = 0, 0
+
+        def emit(self, record):
+            self.count += 1
+            if self.count % 3 == 0:
+                self.full += 1
+
+    handler = Keep()
+    log = logging.Logger("assumed")
+    log.addHandler(handler)
+
+    def program(t):
+        log.warning("called")
+        return t + 1, handler.full
+
+    f = compiled(program)
+    seen = [f(x)[1] for _ in range(4)]
+    assert handler.full == 1, "the effect itself comes in each call"
+    assert seen == [0, 0, 0, 1], "eager sees it in the third call: 0, 0, 1, 1"
+
+
 def test_an_effect_is_given_copies_of_what_the_call_makes():
     kept, times = [], [0]
 
