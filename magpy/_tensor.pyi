@@ -1,7 +1,7 @@
 """What magpy asks of tensors and of torch's state (csrc/tensor)."""
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 import torch
 
@@ -83,5 +83,8 @@ def overlaps(a: torch.Tensor, b: torch.Tensor, /) -> int:
 
 def tensor_version(tensor: torch.Tensor, /) -> int: ...
 def storage_id(tensor: torch.Tensor, /) -> int: ...
+def node_hooks(node: Any, /) -> list[Any]:
+    """The Python hooks of a node of autograd's graph, or of what adds to a leaf's gradient."""
+
 def gradient(tensor: torch.Tensor, /) -> torch.Tensor | None:
     """`tensor.grad`, of which no `__torch_function__` hears and nobody is warned."""

@@ -144,6 +144,13 @@ bool is_protocol(PyObject* name) {
   return found > 0;
 }
 
+// What has a plain name and cannot be called makes C code raise, whatever it is: it may be another number in every call.
+static bool cannot_be_called(Session* s, PyObject* holder, PyObject* name, PyObject* found) {
+  if (found == nullptr || PyCallable_Check(found) || found == g_absent) return false;
+  Py_XDECREF(ask(s, "plain_name", holder, name));
+  return true;
+}
+
 // What is done with an object of a Python class follows from the methods that the class has, and from those that it does not have.
 void read_protocols(Session* s, PyTypeObject* t) {
   PyObject* const names = protocol_names();
@@ -157,26 +164,28 @@ void read_protocols(Session* s, PyTypeObject* t) {
     return;
   }
   const Py_ssize_t n = names ? PyList_GET_SIZE(names) : 0;
-  PyObject* pairs = PyTuple_New(n);
-  for (Py_ssize_t i = 0; pairs != nullptr && i < n; ++i) {
+  PyObject* list = PyList_New(0);
+  for (Py_ssize_t i = 0; list != nullptr && i < n; ++i) {
     PyObject* name = PyList_GET_ITEM(names, i);
     PyObject* found = _PyType_Lookup(t, name);
+    if (PyUnicode_READ_CHAR(name, 0) != '_' && found != nullptr && Py_TYPE(found)->tp_descr_get == nullptr &&
+        cannot_be_called(s, cls, name, found))
+      continue;
     PyObject* pair = PyTuple_Pack(2, name, found ? found : g_absent);
-    if (pair == nullptr) {
-      Py_CLEAR(pairs);
-      break;
-    }
-    PyTuple_SET_ITEM(pairs, i, pair);
+    if (pair == nullptr || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+    Py_XDECREF(pair);
   }
-  if (n == 0 || pairs == nullptr) {
-    Py_XDECREF(pairs);
+  PyObject* pairs = list != nullptr && n > 0 ? PyList_AsTuple(list) : nullptr;
+  Py_XDECREF(list);
+  if (pairs == nullptr) {
     fail(s, "protocols");
     return;
   }
   emit(s, kProtocols, cls, nullptr, pairs);
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* found = PyTuple_GET_ITEM(PyTuple_GET_ITEM(pairs, i), 1);
-    if (found != g_absent) slot_found(s, t, PyList_GET_ITEM(names, i), found);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); ++i) {
+    PyObject* pair = PyTuple_GET_ITEM(pairs, i);
+    PyObject* found = PyTuple_GET_ITEM(pair, 1);
+    if (found != g_absent) slot_found(s, t, PyTuple_GET_ITEM(pair, 0), found);
   }
   Py_DECREF(pairs);
   if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
@@ -192,8 +201,9 @@ void read_mapping_names(Session* s, PyObject* o) {
   if (d == nullptr || !known_outside(s, d)) return;
   for (PyObject* name : names) {
     PyObject* now = name ? PyDict_GetItemWithError(d, name) : nullptr;
-    // What cannot be called is not what they look for, and may be another number in every call.
-    if (now == nullptr || PyCallable_Check(now)) read_dict(s, d, name, now);
+    if (now == nullptr && PyErr_Occurred()) return fail(s, "a mapping's names");
+    if (cannot_be_called(s, o, name, now)) continue;
+    read_dict(s, d, name, now);
   }
 }
 
@@ -524,7 +534,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
     PyErr_Clear();
     // Only what is there can be deleted.
-    if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
+    if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)) && !stored_in_class(s, reinterpret_cast<PyTypeObject*>(obj), name))
       read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
     if (first_time(s, kWriteType, obj, name)) {
       emit(s, kWriteType, obj, name, old);

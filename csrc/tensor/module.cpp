@@ -4,7 +4,16 @@
 // packs (pack), TorchState (state), Observer (observer).  Loaded by Python, and by magpy._interp when a guard first speaks of tensors.
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/Device.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <cstring>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
 
 #include "../interp/tensor_api.h"
 #include "meta.h"
@@ -74,11 +83,61 @@ PyObject* storage_id(PyObject*, PyObject* object) {
   return PyLong_FromVoidPtr(impl->unsafe_storage().unsafeGetStorageImpl());
 }
 
+// The node of a Python object for one, or the one that adds gradients to a leaf; nullptr: there is none.
+auto node_of(PyObject* object) {
+  using torch::autograd::impl::try_get_grad_accumulator;
+  if (is_tensor(object)) return try_get_grad_accumulator(THPVariable_Unpack(object));
+  decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>())) node;
+  if (torch::autograd::THPCppFunction_Check(object)) node = reinterpret_cast<torch::autograd::THPCppFunction*>(object)->cdata;
+  return node;
+}
+
+// The Python of a hook that torch made for it.  What tells its class is its name: torch exports no type_info for a cast.
+template <typename Hook>
+PyObject* dict_of(const Hook& hook) {
+  using namespace torch::autograd;
+  const char* name = typeid(hook).name();
+  auto ends = [name](const char* end) {
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+  };
+  if constexpr (std::is_same_v<Hook, FunctionPostHook>) {
+    if (ends("18PyFunctionPostHookE")) return static_cast<const PyFunctionPostHook&>(hook).dict;
+  } else {
+    if (ends("17PyFunctionPreHookE")) return static_cast<const PyFunctionPreHook&>(hook).dict;
+    if (ends("23PyFunctionTensorPreHookE")) return static_cast<const PyFunctionTensorPreHook&>(hook).dict;
+  }
+  return nullptr;
+}
+
+template <typename Hooks>
+bool append_hooks(PyObject* list, const Hooks& hooks) {
+  for (const auto& hook : hooks) {
+    PyObject* dict = dict_of(*hook);
+    if (dict == nullptr || !PyDict_Check(dict)) continue;
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(dict, &at, &key, &value))
+      if (PyList_Append(list, value) < 0) return false;
+  }
+  return true;
+}
+
+PyObject* node_hooks(PyObject*, PyObject* object) {
+  auto node = node_of(object);
+  PyObject* list = PyList_New(0);
+  if (list == nullptr || !node) return list;
+  if (!append_hooks(list, node->tensor_pre_hooks()) || !append_hooks(list, node->pre_hooks()) || !append_hooks(list, node->post_hooks()))
+    Py_CLEAR(list);
+  return list;
+}
+
 PyMethodDef methods[] = {
     {"apart", apart, METH_VARARGS, "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another of it?"},
     {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start together, else 1."},
     {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
+    {"node_hooks", node_hooks, METH_O, "The Python hooks of a node of autograd's graph that C++ made, or of the one that adds to a leaf's gradient."},
     {"gradient", gradient_of, METH_O, "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -44,7 +44,7 @@ _FIXED = (
     *(types.ModuleType, types.BuiltinFunctionType, types.CodeType),
 )
 # So many objects are looked at; of those that a function names, the nearest.
-_MANY, _NEAR, _FOLLOWED = 5000, 500, 50
+_MANY, _NEAR = 5000, 500
 
 
 def places(roots: list[Any]) -> Places | None:
@@ -105,12 +105,12 @@ def _is(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) is int and a == b)  # versions and checksums
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
     """The names of globals and attributes in a piece of code, and in what is defined in it."""
     yield from code.co_names
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            yield from _names(c)
+            yield from names_in(c)
 
 
 def _inside(v: Any, found: Places) -> list[Any]:
@@ -176,7 +176,7 @@ def _checksum(v: Any) -> tuple[int, int]:
 def _of_function(function: types.FunctionType, found: Places) -> list[Any]:
     if str(function.__module__).partition(".")[0] == "torch":
         return []
-    names = set(_names(function.__code__))
+    names = set(names_in(function.__code__))
     spaces = [function.__globals__]
     spaces += [
         vars(m)
@@ -201,7 +201,7 @@ def _of_object(v: Any, found: Places) -> list[Any]:
     if isinstance(own, dict):
         found.update({(id(own), n): (x, own) for n, x in own.items()})
         inner += own.values()
-    if type(v).__flags__ & _HEAP:
+    if type(v).__flags__ & HEAP:
         for name in copyreg._slotnames(type(v)):  # type: ignore[attr-defined]
             try:
                 x = object.__getattribute__(v, name)
@@ -212,7 +212,7 @@ def _of_object(v: Any, found: Places) -> list[Any]:
     return inner
 
 
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
+HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
 
 
 def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places:
@@ -222,8 +222,8 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
     `getattr` is given it, or is far away, is left out.
     """
     found: Places = {}
-    names = set(_names(function.__code__))
-    every = not names.isdisjoint(_COMPUTED)
+    names = set(names_in(function.__code__))
+    every = not names.isdisjoint(COMPUTED)
     todo: collections.deque[Any] = collections.deque(given)
     near = set(map(id, given))
     for cell in function.__closure__ or ():
@@ -235,7 +235,7 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
     seen: set[int] = set()
     while todo and len(seen) < _NEAR:
         v = todo.popleft()
-        if id(v) in seen or isinstance(v, _LEAVES):
+        if id(v) in seen or isinstance(v, LEAVES):
             continue
         seen.add(id(v))
         if isinstance(v, torch.Tensor):
@@ -265,28 +265,6 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
     return found
 
 
-def reached(functions: Iterable[Any], given: tuple[Any, ...]) -> set[tuple[int, Any]]:
-    """The places that functions can look at and change, with those that they name, and so on."""
-    places: set[tuple[int, Any]] = {(id(v), None) for v in given}
-    places.update(_own_content(given))
-    todo = [(f, given) for f in functions if isinstance(f, types.FunctionType)]
-    seen: set[tuple[int, ...]] = set()
-    while todo and len(seen) < _FOLLOWED:
-        function, objects = todo.pop()
-        key = (id(function), *map(id, objects))
-        if key in seen:
-            continue
-        seen.add(key)
-        found = named_places(function, objects)
-        places.update(found)
-        for v, _ in found.values():
-            bound = isinstance(v, types.MethodType)
-            inner = getattr(v, "__func__", v) if isinstance(v, _CALLED) else None
-            if isinstance(inner, types.FunctionType) and not foreign(inner):
-                todo.append((inner, (v.__self__,) if bound else given))
-    return places
-
-
 def _named(space: dict[Any, Any], names: set[str], found: Places) -> list[Any]:
     of_space = {n: space[n] for n in names if n in space}
     found.update({(id(space), n): (x, space) for n, x in of_space.items()})
@@ -297,7 +275,7 @@ def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
     """What an object has in slots, and its classes (or a class itself and its bases) of these."""
     inner: list[Any] = []
     for c in (v if isinstance(v, type) else type(v)).__mro__:
-        for n in names & vars(c).keys() if c.__flags__ & _HEAP else ():
+        for n in names & vars(c).keys() if c.__flags__ & HEAP else ():
             x = vars(c)[n]
             holder: Any = c
             if isinstance(x, types.MemberDescriptorType) and not isinstance(v, type):
@@ -309,13 +287,12 @@ def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
     return inner
 
 
-_CALLED = (types.FunctionType, types.MethodType, staticmethod, classmethod)
-_LEAVES = (
+LEAVES = (
     *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
     types.CodeType,
 )
 # What looks at attributes, or sets them, by names that are computed.
-_COMPUTED = (
+COMPUTED = (
     *("__dict__", "vars", "setattr", "getattr", "delattr"),
     *("__setattr__", "__getattribute__", "__delattr__"),
 )
@@ -331,7 +308,7 @@ def _generators() -> list[Any]:
 
 def _new_objects(v: Any, is_outside: Any, depth: int = 4) -> Iterator[int]:
     """The addresses of what arguments hold that is not from outside; of functions, their cells."""
-    if isinstance(v, _LEAVES) or not depth or is_outside(v):
+    if isinstance(v, LEAVES) or not depth or is_outside(v):
         return
     yield id(v)
     inner: list[Any] = []
@@ -339,7 +316,7 @@ def _new_objects(v: Any, is_outside: Any, depth: int = 4) -> Iterator[int]:
         inner = list(v.__closure__ or ())
     elif isinstance(v, (dict, list, tuple, set, frozenset, collections.deque)):
         inner = _contents(v, {})
-    elif type(v).__flags__ & _HEAP and not isinstance(v, (type, torch.Tensor)):
+    elif type(v).__flags__ & HEAP and not isinstance(v, (type, torch.Tensor)):
         inner = _of_object(v, {})
         with contextlib.suppress(AttributeError):
             inner.append(object.__getattribute__(v, "__dict__"))
@@ -550,14 +527,17 @@ class Below:
 
 
 __all__ = [
+    "COMPUTED",
     "FOREIGN",
+    "HEAP",
+    "LEAVES",
     "Below",
     "Places",
     "changed",
     "foreign",
     "named_places",
+    "names_in",
     "of_torch",
     "places",
-    "reached",
     "tensors_within",
 ]

@@ -59,7 +59,7 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     writes = isinstance(getattr(f, "__self__", None), _STREAMS) and f.__name__ == "write"
     h.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
     given = getattr(f, "__self__", None), *args, *kwargs.values(), sys.stdout, sys.stderr
-    h.recorder.below.begin(given, _written_by_c(*_heard(f, kwargs)))
+    h.recorder.below.begin(given, hearers.containers(hearers.hearers(*_heard(f, kwargs))))
     h.recorder.depth += 1
     h.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
@@ -170,15 +170,9 @@ def _ask_who_hears(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, 
     outside = h.session.is_outside
     function, target = _heard(f, kwargs)
     if target is not None and target is not logging.root and not outside(target):
-        return
+        target = type(target)
     shown = [v for v in (*args, *kwargs.values()) if not is_leaf(v) and outside(v)]
     h.recorder.unwatched(hearers.hearers, (function, target, *shown))
-
-
-def _written_by_c(f: Any, target: Any) -> list[Any]:
-    """Containers whose methods of C stand where a stream or `warnings` has a function."""
-    containers = (list, set, dict, collections.deque, bytearray)
-    return [v for v in hearers.hearers(f, target)[1] if isinstance(v, containers)]
 
 
 def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -71,8 +71,13 @@ def memory_of(tensor: Any) -> int:
         return 0
 
 
-def reach(roots: Any) -> Reach:
-    """What a pass from the tensors among some arguments reaches."""
+def reach(roots: Any, *, look: bool = True) -> Reach:
+    """What a pass from the tensors among some arguments reaches.
+
+    Args:
+        roots: the arguments.
+        look: whether what the Python functions in it can change is looked at.
+    """
     todo: list[Any] = []
     found: dict[int, torch.Tensor] = {}
     functions: list[Any] = []
@@ -97,11 +102,13 @@ def reach(roots: Any) -> Reach:
             if following is not None and following not in seen:
                 seen.add(following)
                 todo.append(following)
+    for node in seen:
+        if node.next_functions:
+            functions += _tensor.node_hooks(node)
     own = len(functions)
     for t in found.values():
-        for hooks in _hooks_of(t):
-            functions += (hooks or {}).values()
-    state = below.places(functions) if told else None
+        functions += _hooks_of(t)
+    state = below.places(functions) if told and look else None
     return Reach(list(found.values()), seen, functions, len(functions) > own, state)
 
 
@@ -118,12 +125,17 @@ def functions_at(tensor: Any) -> tuple[Any, ...]:
     if not isinstance(tensor, torch.Tensor):
         return ()
     if made_by_of(tensor) is not None:
-        return tuple(reach((tensor,)).functions)
-    return tuple(h for hooks in _hooks_of(tensor) if hooks for h in hooks.values())
+        return tuple(reach((tensor,), look=False).functions)
+    return tuple(_hooks_of(tensor))
 
 
-def _hooks_of(leaf: torch.Tensor) -> tuple[dict[int, Any] | None, dict[int, Any] | None]:
-    return leaf._backward_hooks, leaf._post_accumulate_grad_hooks
+def _hooks_of(leaf: torch.Tensor) -> list[Any]:
+    """The hooks of a leaf, and of the node that adds to its gradient, once each."""
+    dicts = (leaf._backward_hooks, leaf._post_accumulate_grad_hooks)
+    found = [h for hooks in dicts if hooks for h in hooks.values()]
+    # While there is such a node, it has those of the leaf, too.
+    own = set(map(id, found))
+    return found + [h for h in _tensor.node_hooks(leaf) if id(h) not in own]
 
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -168,6 +168,10 @@ class Handler:
         """A pattern asks whether objects of a class are sequences or mappings."""
         calls.again(self, opaque.matched_as, (cls,))
 
+    def plain_name(self, holder: Any, name: str) -> None:
+        """C code that takes an object for a mapping finds something there that it cannot call."""
+        calls.again(self, opaque.can_be_called, (holder, name))
+
     def deleted(self, cls: type, name: str) -> None:
         """An attribute of a class is about to be deleted, which it may have from a base."""
         calls.again(self, opaque.has_itself, (cls, name))

@@ -1,130 +1,199 @@
 """Which Python of a program runs unwatched below a step of an entry: hooks, and what hears effects.
 
 Owns the walk from a call that is made for its effect to the Python functions that run below it (the
-`write` of a stream, the handlers, filters and formatters of a logger, what shows warnings), and
-from tensors to their hooks.  Does not own what these can reach, nor what they change in the call
-that is captured (magpy/capture/below.py), nor how the call is redone.  Called by
-magpy/capture/effect_calls.py and magpy/capture/recorder.py, and by guards (magpy/refgraph), which
-ask again: a stream that is put in place later may change what an entry has looked at already.
+methods of a stream, of the handlers, filters and formatters of a logger, what shows warnings, how
+an object becomes text), and from tensors to their hooks.  Does not own what these can reach
+(magpy/capture/within_reach.py), nor what they change in the call that is captured
+(magpy/capture/below.py).  Called by magpy/capture/effect_calls.py and magpy/capture/recorder.py,
+and by guards (magpy/refgraph), which ask again: a stream that is put in place later may change what
+an entry has looked at already.  Nothing of the program runs here: no property, no `__getattr__`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import collections
+import functools
+import io
 import logging
 import sys
 import types
 import warnings
+from dataclasses import dataclass, field
 from typing import Any
 
+from magpy import _interp
 from magpy.capture import attribution, below, engine
-
-_OF_LOGGERS = ("isEnabledFor", "_log", "makeRecord", "handle", "filter", "callHandlers")
-_OF_HANDLERS = ("handle", "emit", "format", "filter", "acquire", "release", "flush")
-_OF_C = (
-    *(types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType),
-    *(types.MethodWrapperType, types.GetSetDescriptorType, types.MemberDescriptorType),
-)
-_OF_FORMATTERS = ("format", "formatMessage", "formatTime", "usesTime")
+from magpy.kinds import isinstance
 
 
-# Functions, and what they are given or are methods of.
-Found = tuple[tuple[Any, ...], tuple[Any, ...]]
+@dataclass(slots=True)
+class Heard:
+    """Python that runs unwatched.
+
+    Attributes:
+        codes: what tells one function from another: its code object (a function may be made anew
+            in each call), or the type or the name of what is no function.
+        functions: the functions.
+        given: objects that they are given, or are methods of.
+    """
+
+    codes: list[Any] = field(default_factory=list)
+    functions: list[types.FunctionType] = field(default_factory=list)
+    given: list[Any] = field(default_factory=list)
+
+    def add(self, v: Any, deep: int = 6) -> None:
+        """Adds what a callable comes to, if that is Python of the program."""
+        if isinstance(v, (types.MethodType, types.BuiltinFunctionType)):
+            # C code changes at most what it is a method of.
+            bound = v.__self__
+            if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+                self.given.append(bound)
+                self.codes += [v.__name__] if isinstance(v, types.BuiltinFunctionType) else []
+        if not deep or isinstance(v, (types.BuiltinFunctionType, type)):
+            return
+        if isinstance(v, functools.partial):
+            self.given += [*v.args, *v.keywords.values()]
+            self.add(v.func, deep - 1)
+        elif isinstance(v, (types.MethodType, staticmethod, classmethod)):
+            self.add(v.__func__, deep - 1)
+        elif isinstance(v, property):
+            self.add(v.fget, deep - 1)
+        elif isinstance(v, types.FunctionType):
+            if not below.foreign(v):
+                self.codes.append(v.__code__)
+                self.functions.append(v)
+            else:  # a wrapper of torch's or of Python's
+                for cell in v.__closure__ or ():
+                    if cell != types.CellType() and callable(cell.cell_contents):
+                        self.add(cell.cell_contents, deep - 1)
+        else:
+            call = _interp.type_lookup(type(v), "__call__")
+            if isinstance(call, types.FunctionType) and not below.foreign(call):
+                self.codes.append(type(v))
+                self.given.append(v)
+                self.add(call, deep - 1)
+
+    def methods(self, obj: Any) -> None:
+        """Adds the methods that a program's classes, or a program, have given an object."""
+        before = len(self.codes)
+        for c in obj.__mro__ if isinstance(obj, type) else type(obj).__mro__:
+            for v in tuple(vars(c).values()):
+                if isinstance(v, _METHODS):
+                    self.add(v)
+        for v in _own(obj).values():
+            if callable(v) and not isinstance(v, type):
+                self.add(v)
+        if len(self.codes) > before:
+            self.given.append(obj)
+
+    def stream(self, stream: Any, deep: int = 4) -> None:
+        """Adds the methods of a stream, and of those that it writes to."""
+        self.given.append(stream)
+        self.methods(stream)
+        inner = _own(stream).get("stream")  # as those of `codecs` have
+        for cls, name in ((io.TextIOWrapper, "buffer"), (io.BufferedWriter, "raw")):
+            if isinstance(stream, cls):
+                try:
+                    inner = getattr(cls, name).__get__(stream)
+                except ValueError:  # it is detached
+                    inner = None
+        if inner is not None and deep:
+            self.stream(inner, deep - 1)
+
+    def logger(self, logger: logging.Logger) -> None:
+        """Adds what hears of a logger."""
+        self.add(logging.getLogRecordFactory())
+        at: Any = logger
+        handled = False
+        while isinstance(at, logging.Logger):
+            own = _own(at)
+            self.methods(at)
+            self._filters(own)
+            for handler in own.get("handlers", ()):
+                handled = True
+                self._handler(handler)
+            at = own.get("parent") if own.get("propagate") else None
+        if not handled and logging.lastResort is not None:
+            self._handler(logging.lastResort)
+
+    def _handler(self, handler: Any, deep: int = 4) -> None:
+        own = _own(handler)
+        self.methods(handler)
+        self._filters(own)
+        if isinstance(handler, type(logging.lastResort)):
+            self.stream(sys.stderr)
+        for name, v in own.items():
+            if isinstance(v, logging.Handler) and deep:  # its target
+                self._handler(v, deep - 1)
+            elif isinstance(v, logging.Formatter):
+                self.methods(v)
+            elif name == "stream":
+                self.stream(v)
+
+    def _filters(self, own: dict[str, Any]) -> None:
+        for f in own.get("filters", ()):
+            if not isinstance(f, types.FunctionType):
+                self.methods(f)
+            self.add(f)
 
 
-def hooks(*ends: Any) -> Found:
+_METHODS = (types.FunctionType, staticmethod, classmethod, property, types.BuiltinFunctionType)
+_TEXTS = ("__str__", "__repr__", "__format__")
+
+
+def _own(obj: Any) -> dict[str, Any]:
+    try:
+        own = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
+
+
+def hooks(*ends: Any) -> Heard:
     """The Python functions that run where a pass of autograd's engine comes to tensors."""
-    functions: list[Any] = []
+    heard = Heard()
     for end in ends:
-        functions += [None, *engine.functions_at(end)]
-    plain = [v.__func__ if isinstance(v, types.MethodType) else v for v in functions]
-    return tuple(plain), tuple(v.__self__ for v in functions if isinstance(v, types.MethodType))
+        heard.codes.append(None)  # of which tensor they are, is told apart
+        for hook in engine.functions_at(end):
+            heard.add(hook)
+    return heard
 
 
-def hearers(f: Any, target: Any, *given: Any) -> Found:
-    """The Python functions, but Python's own, that a call for its effect runs, and what they get.
+def hearers(f: Any, target: Any, *given: Any) -> Heard:
+    """The Python functions that a call for its effect runs, and what they get.
 
     Args:
         f: what is called.
-        target: the stream that it is given or the logger that it belongs to, or None.
+        target: the stream that it is given or the logger that it belongs to, or None; or the class
+            of one that the call makes.
         given: objects among its arguments, which it may make texts of.
     """
-    found = _Found()
+    heard = Heard()
     for v in given:
-        found.methods(v, ("__str__", "__repr__", "__format__"))
+        before = len(heard.codes)
+        for name in _TEXTS:
+            heard.add(_interp.type_lookup(type(v), name))
+        heard.given += [v] if len(heard.codes) > before else []
     if f is print:
-        found.stream(sys.stdout if target is None else target)
+        heard.stream(sys.stdout if target is None else target)
     elif attribution.is_warning(f):
         show = warnings._showwarnmsg_impl  # type: ignore[attr-defined]
-        found.add(None, [warnings.showwarning, warnings.formatwarning, show])
-        found.stream(sys.stderr)
+        for v in (warnings.showwarning, warnings.formatwarning, show):
+            heard.add(v)
+        heard.stream(sys.stderr)
     elif isinstance(target, logging.Logger):
-        found.logger(target)
+        heard.logger(target)
     else:
-        found.add(target, [f])
-    return tuple(found.functions), tuple(found.given)
+        heard.add(f)
+        heard.given += [] if target is None else [target]
+    return heard
 
 
-class _Found:
-    def __init__(self) -> None:
-        self.functions: list[Any] = []
-        self.given: list[Any] = []
-
-    def add(self, owner: Any, found: list[Any]) -> None:
-        """Adds those of what is called that are of the program, and what they are bound to."""
-        before = len(self.functions)
-        for v in found:
-            bound = v.__self__ if isinstance(v, _BOUND) else None
-            of_c = isinstance(v, types.BuiltinFunctionType)
-            if isinstance(v, (types.MethodType, staticmethod, classmethod)):
-                v = v.__func__
-            if v is not None and not isinstance(v, _OF_C) and not _foreign(v):
-                self.functions.append(v)
-            elif not of_c:
-                continue
-            # C code changes at most what it is a method of.
-            if bound is not None and not isinstance(bound, (types.ModuleType, type)):
-                self.given.append(bound)
-        if owner is not None and len(self.functions) > before:
-            self.given.append(owner)
-
-    def methods(self, obj: Any, names: tuple[str, ...]) -> None:
-        """Adds methods of an object; none of the program's is run to find them."""
-        found: list[Any] = []
-        for name in names:
-            places: list[Any] = [vars(c) for c in type(obj).__mro__]
-            with contextlib.suppress(AttributeError):
-                places.insert(0, object.__getattribute__(obj, "__dict__"))
-            found.append(next((place[name] for place in places if name in place), None))
-        self.add(obj, found)
-
-    def stream(self, stream: Any) -> None:
-        self.given.append(stream)
-        self.methods(stream, ("write", "flush", "isatty", "__getattribute__", "__getattr__"))
-
-    def logger(self, logger: logging.Logger) -> None:
-        self.methods(logger, _OF_LOGGERS)
-        self.add(None, [logging.getLogRecordFactory()])
-        at: Any = logger
-        while at is not None:
-            for handler in at.handlers:
-                self.methods(handler, _OF_HANDLERS)
-                self.methods(handler.formatter, _OF_FORMATTERS)
-                self.filters(handler)
-                self.stream(getattr(handler, "stream", None))
-            self.filters(at)
-            at = at.parent if at.propagate else None
-        if not logger.hasHandlers():
-            self.stream(sys.stderr)
-
-    def filters(self, of: Any) -> None:
-        for f in of.filters:
-            self.methods(f, ("filter",))
-            self.add(None, [f] if callable(f) else [])
+def containers(heard: Heard) -> list[Any]:
+    """Containers whose methods of C are called where a stream or `warnings` has a function."""
+    return [
+        v for v in heard.given if isinstance(v, (list, set, dict, bytearray, collections.deque))
+    ]
 
 
-_BOUND = (types.MethodType, types.BuiltinFunctionType)
-
-
-def _foreign(v: Any) -> bool:
-    return isinstance(v, (types.FunctionType, type)) and below.foreign(v)
+__all__ = ["Heard", "containers", "hearers", "hooks"]

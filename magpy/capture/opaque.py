@@ -182,6 +182,15 @@ def matched_as(cls: type) -> int:
     return flags & _MATCHED_AS
 
 
+def can_be_called(holder: Any, name: str) -> bool | None:
+    """Whether what a class, or an object itself, has under a name can be called; None: nothing."""
+    if isinstance(holder, type):
+        found: Any = _interp.type_lookup(holder, name)
+    else:
+        found = object.__getattribute__(holder, "__dict__").get(name, _interp.ABSENT)
+    return None if found is _interp.ABSENT else callable(found)
+
+
 def has_itself(cls: type, name: str) -> bool:
     """Whether a class has an attribute itself, and not from a base."""
     return name in type.__dict__["__dict__"].__get__(cls)

@@ -81,6 +81,7 @@ from magpy.capture.trees import collect, has_ref, tensors, variables
 from magpy.capture.values import Values
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
+from magpy.capture.within_reach import within_reach
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
 from magpy.runtime import faults
@@ -334,7 +335,9 @@ class Recorder(Values, TorchFunctionMode):
         objects = tuple(of)
         noted = [u.of for u in self.record.unwatched if u.ask is ask and len(u.of) == len(objects)]
         if not any(all(map(operator.is_, of, objects)) for of in noted):
-            self.record.unwatched.append(Unwatched(ask, objects, ask(*objects)[0]))
+            heard = ask(*objects)
+            reach = within_reach(heard.functions, heard.given)
+            self.record.unwatched.append(Unwatched(ask, objects, heard.codes, reach))
 
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # What warns says where it was called, and what raises; that is not here.

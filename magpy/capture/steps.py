@@ -203,15 +203,16 @@ class Unwatched:
     """Python that runs unwatched below a step.
 
     Attributes:
-        ask: tells the functions, and what they are given or are methods of
-            (magpy/capture/hearers.py).
+        ask: tells the functions (magpy/capture/hearers.py).
         of: objects from outside that it is asked of.
-        functions: the functions in the run.
+        codes: what tells the functions from others, when they ran first.
+        reach: what they had within reach then (magpy/capture/within_reach.py).
     """
 
-    ask: Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
+    ask: Callable[..., Any]
     of: tuple[Any, ...]
-    functions: tuple[Any, ...]
+    codes: list[Any]
+    reach: Any
 
 
 Step = OpStep | ModeStep | HostStep | EffectStep

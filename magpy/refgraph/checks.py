@@ -12,7 +12,6 @@ import copy
 import functools
 import gc
 import itertools
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,11 +19,11 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture.below import reached
 from magpy.capture.keys import hashes_quietly
 from magpy.capture.leaves import memory_of
 from magpy.capture.memory import Range, form_of, meet, of_buffer, of_tensor
 from magpy.capture.steps import Unwatched, class_number
+from magpy.capture.within_reach import Reach, within_reach
 from magpy.kinds import isinstance
 
 ABSENT = _interp.ABSENT
@@ -91,40 +90,26 @@ def runs_below(
     """
     count = len(unwatched.of)
     keys = [key for _, key in varying]
-    expected = _in_reach(unwatched.ask(*unwatched.of), fixed, varying)
+    holders = [id(v) for v, _ in varying]
+
+    def looked_at(reach: Reach, addresses: list[int]) -> tuple[set[tuple[int, Any]], list[bool]]:
+        met = (reach.wholes | reach.named) & fixed.keys()
+        same = {(i, key) for i in met for key in fixed[i] if reach.of(i, key)}
+        return same, list(map(reach.of, addresses, keys))
+
+    expected = looked_at(unwatched.reach, holders)
 
     def check(*objects: Any) -> bool:
         try:
-            found = unwatched.ask(*objects[:count])
+            heard = unwatched.ask(*objects[:count])
+            if heard.codes != unwatched.codes:
+                return False
+            reach = within_reach(heard.functions, heard.given)
         except Exception:  # noqa: BLE001 - what is there now is not what it goes through
             return False
-        if len(found[0]) != len(unwatched.functions):
-            return False
-        if not all(map(operator.is_, found[0], unwatched.functions)):
-            return False
-        return _in_reach(found, fixed, list(zip(objects[count:], keys, strict=True))) == expected
+        return looked_at(reach, list(map(id, objects[count:]))) == expected
 
     return check
-
-
-def _in_reach(
-    found: tuple[tuple[Any, ...], tuple[Any, ...]],
-    fixed: dict[int, set[Any]],
-    varying: list[tuple[Any, Any]],
-) -> tuple[set[tuple[int, Any]], list[bool]]:
-    """Which of the places that the run looks at functions can reach."""
-    places = reached(*found)
-    holders = {holder for holder, _ in places}
-
-    def reaches(holder: int, key: Any) -> bool:
-        if key is None:
-            return holder in holders
-        if type(key) in (str, int) and (holder, key) in places:
-            return True
-        return (holder, None) in places and type(key) not in (str, int)
-
-    looked = {(i, key) for i in holders & fixed.keys() for key in fixed[i] if reaches(i, key)}
-    return looked, [reaches(id(v), key) for v, key in varying]
 
 
 def addresses(objects: Iterable[Any]) -> list[Range | None]:

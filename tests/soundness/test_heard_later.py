@@ -7,18 +7,23 @@ own streams and handlers that were there in the capture (test_effects.py).
 
 from __future__ import annotations
 
+import codecs
+import functools
 import io
 import logging
+import logging.handlers
 import sys
+import types
 import warnings
 
 import pytest
 import torch
 
 import magpy
-from magpy.capture import hearers
-from magpy.capture.below import reached
+from magpy import _tensor
+from magpy.capture import engine, hearers
 from magpy.capture.steps import Unwatched
+from magpy.capture.within_reach import within_reach
 from magpy.refgraph.checks import runs_below
 
 
@@ -225,14 +230,15 @@ def test_nobody_new_hears_and_entries_are_used(call, monkeypatch):
     assert magpy.stats(target).hits >= 3
 
 
-def _told(*asked):
-    return hearers.hearers(*asked)[0]
+def _codes(*asked):
+    return [c for c in hearers.hearers(*asked).codes if isinstance(c, types.CodeType)]
 
 
 def test_a_stream_of_c_has_no_hearers():
     stream = io.StringIO()
-    assert hearers.hearers(print, stream) == ((), (stream,))
-    assert _told(print, sys.__stdout__) == ()
+    heard = hearers.hearers(print, stream)
+    assert (heard.codes, heard.given) == ([], [stream])
+    assert _codes(print, sys.__stdout__) == []
 
 
 def test_the_methods_of_a_stream_are_found_without_running_them():
@@ -244,22 +250,40 @@ def test_the_methods_of_a_stream_are_found_without_running_them():
         def __getattr__(self, name):
             raise AssertionError
 
-    assert _told(print, Told()) == (vars(Told)["write"], vars(Told)["__getattr__"])
+    write, asked = vars(Told)["write"].fget.__code__, Told.__getattr__.__code__
+    assert set(_codes(print, Told())) == {write, asked}
 
 
-def test_what_is_in_the_instance_goes_before_its_class():
+def test_what_is_in_the_instance_is_found():
     stream = Stream(print)
-    assert _told(print, stream) == (Stream.write,)
+    assert Stream.write.__code__ in _codes(print, stream)
     stream.write = heard = lambda text: None
-    assert _told(print, stream) == (heard,)
+    assert heard.__code__ in _codes(print, stream)
 
 
 def test_a_method_of_c_is_no_function_but_has_what_it_is_a_method_of():
-    stream, kept = Stream(print), []
+    stream, kept = _Plain(), []
     stream.write = kept.append
-    functions, given = hearers.hearers(print, stream)
-    assert functions == ()
-    assert any(v is kept for v in given)
+    heard = hearers.hearers(print, stream)
+    assert heard.codes[-1] == "append"
+    assert any(v is kept for v in heard.given)
+    assert hearers.containers(heard) == [kept]
+
+
+def test_streams_that_a_stream_writes_to_are_found():
+    class Raw(io.RawIOBase):
+        def writable(self):
+            return True
+
+        def write(self, data):
+            return len(data)
+
+    raw = Raw()
+    outer = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)
+    assert Raw.write.__code__ in _codes(print, outer)
+    assert Stream.write.__code__ in _codes(print, codecs.getwriter("utf-8")(Stream(print)))
+    outer.detach()
+    assert _codes(print, outer) == []
 
 
 def test_what_is_shown_hears_how_it_becomes_text():
@@ -268,38 +292,78 @@ def test_what_is_shown_hears_how_it_becomes_text():
             return ""
 
     shown = Shown()
-    functions, given = hearers.hearers(print, io.StringIO(), shown)
-    assert functions == (Shown.__str__,)
-    assert shown in given
+    heard = hearers.hearers(print, io.StringIO(), shown)
+    assert heard.codes == [Shown.__str__.__code__]
+    assert shown in heard.given
 
 
 def test_what_shows_warnings_hears_and_the_stream_that_it_writes_to(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Stream(print))
     monkeypatch.setattr(warnings, "formatwarning", shown := lambda *args, **kwargs: "")
-    assert _told(warnings.warn, None) == (shown, Stream.write)
+    codes = _codes(warnings.warn, None)
+    assert shown.__code__ in codes
+    assert Stream.write.__code__ in codes
 
 
 def test_a_logger_hears_through_its_parents_where_it_propagates():
     parent, child = logging.Logger("parent"), logging.Logger("child")
     child.parent = parent
     child.addHandler(logging.NullHandler())
-    parent.addHandler(Handler(print))
+    inner = Handler(print)
+    parent.addHandler(logging.handlers.MemoryHandler(0, target=inner))
     parent.addFilter(hear := lambda record: True)
-    assert _told(child.info, child) == (Handler.emit, hear)
+    codes = _codes(child.info, child)
+    assert Handler.emit.__code__ in codes
+    assert hear.__code__ in codes
     child.propagate = False
-    assert _told(child.info, child) == ()
+    assert _codes(child.info, child) == []
+
+
+def test_no_property_of_a_handler_is_read():
+    class Odd(logging.Handler):
+        @property
+        def stream(self):
+            raise RuntimeError("not connected")
+
+        def emit(self, record):
+            pass
+
+    log = logging.Logger("odd")
+    log.addHandler(Odd())
+
+    def f(x):
+        log.warning("a")
+        return x + 1
+
+    f = magpy.compile(f, backend="eager")
+    for _ in range(3):
+        f(torch.ones(1))
+    assert magpy.stats(f).hits
+
+
+class Called:
+    """A hook that is an object."""
+
+    def __call__(self, grad):
+        return grad
 
 
 def test_hooks_are_told_apart_by_the_tensors_that_they_are_of():
     a, b = (torch.ones(1, requires_grad=True) for _ in range(2))
-    world = World()
+    world, called = World(), Called()
     a.register_hook(world.hear)
-    assert hearers.hooks(a, b) == ((None, World.hear, None), (world,))
-    assert hearers.hooks(b, a) == ((None, None, World.hear), (world,))
+    a.register_hook(functools.partial(called))
+    hear, call = World.hear.__code__, Called.__call__.__code__
+    heard = hearers.hooks(a, b)
+    assert heard.codes == [None, hear, Called, call, None]
+    assert heard.given == [world, called]
+    assert hearers.hooks(b, a).codes == [None, None, hear, Called, call]
 
 
 def _holds(ask, of, looks):
-    return runs_below(Unwatched(ask, of, ask(*of)[0]), looks, [])
+    heard = ask(*of)
+    reach = within_reach(heard.functions, heard.given)
+    return runs_below(Unwatched(ask, of, heard.codes, reach), looks, [])
 
 
 def test_a_check_of_what_runs_below_fails_for_functions_that_are_others():
@@ -308,6 +372,17 @@ def test_a_check_of_what_runs_below_fails_for_functions_that_are_others():
     assert check(print, stream)
     stream.write = lambda text: None
     assert not check(print, stream)
+
+
+def test_a_check_of_what_runs_below_holds_for_a_function_that_is_made_anew():
+    def made():
+        return lambda text: None
+
+    stream = Stream(made())
+    stream.write = made()
+    check = _holds(hearers.hearers, (print, stream), {})
+    stream.write = made()
+    assert check(print, stream)
 
 
 def test_a_check_of_what_runs_below_fails_where_it_gets_hold_of_what_the_run_looks_at():
@@ -321,8 +396,134 @@ def test_a_check_of_what_runs_below_fails_where_it_gets_hold_of_what_the_run_loo
     assert check(print, stream)
 
 
+S: dict = {}
+
+
+class Holder:
+    """Something that holds a dict."""
+
+    def __init__(self, d):
+        self.d = d
+
+
+def _set(holder):
+    holder.d["k"] = 5.0
+
+
+class Setting:
+    """A function that is an object."""
+
+    def __init__(self, holder):
+        self.holder = holder
+
+    def __call__(self, *args):
+        _set(self.holder)
+        return True
+
+
+def _filters(holder):
+    def default(record, into=[holder]):  # noqa: B006
+        into[0].d["k"] = 5.0
+        return True
+
+    return {
+        "helper": lambda record: _set(holder) is None,
+        "object": Setting(holder),
+        "bound": Setting(holder).__call__,
+        "partial": functools.partial(Setting.__call__, Setting(holder)),
+        "default": default,
+    }
+
+
+@pytest.mark.parametrize("kind", _filters(Holder({})))
+@pytest.mark.parametrize("there", [True, False])
+def test_what_gets_hold_of_a_dict_of_the_call_is_noticed(kind, there):
+    def calls(wrap):
+        S.clear()
+        if there:
+            S["k"] = 1.0
+        holder = Holder({"k": 0.0})
+        log = logging.Logger("held")
+        log.addHandler(logging.NullHandler())
+        log.addFilter(_filters(holder)[kind])
+
+        def f(x):
+            log.warning("a")
+            return x * S.get("k", 1.0)
+
+        target, found = wrap(f), []
+        for i in range(6):
+            if i == 3:
+                holder.d = S
+            found.append(target(torch.ones(1)).item())
+            if not there:
+                S.clear()
+        return found, target
+
+    expected, _ = calls(lambda f: f)
+    found, target = calls(lambda f: magpy.compile(f, backend="eager"))
+    assert 5.0 in expected
+    assert found == expected
+    assert magpy.stats(target).hits
+
+
+def test_what_an_effect_keeps_and_somebody_takes_away_does_not_matter():
+    kept, settings = [], {"scale": 2.0}
+
+    @magpy.effect
+    def note(v):
+        kept.append(v)
+
+    def f(x):
+        note(settings)
+        return x * settings["scale"]
+
+    f = magpy.compile(f, backend="eager")
+    for _ in range(6):
+        f(torch.ones(1))
+        assert len(kept) == 1
+        kept.clear()
+    assert magpy.stats(f).hits == 5
+
+
+def test_an_effect_that_gets_hold_of_what_it_was_given_is_noticed():
+    def calls(wrap):
+        kept, settings = [], {"scale": 2.0}
+
+        @magpy.effect
+        def note(v):
+            for c in kept:
+                c["scale"] = 5.0
+            kept.append(v)
+
+        def f(x):
+            note(settings)
+            return x * settings["scale"]
+
+        f = wrap(f)
+        return [f(torch.ones(1)).item() for _ in range(4)]
+
+    assert calls(lambda f: magpy.compile(f, backend="eager")) == calls(lambda f: f)
+
+
+def test_a_hook_that_is_made_anew_in_each_call_hits():
+    w = torch.ones(2, requires_grad=True)
+
+    def f(x):
+        (w * x).sum().backward()
+        return x * 2
+
+    f = magpy.compile(f, backend="eager")
+    for _ in range(6):
+        w.grad = None
+        handle = w.register_hook(lambda g: None)
+        f(torch.ones(2))
+        handle.remove()
+    assert magpy.stats(f).hits == 5
+
+
 def test_what_helpers_of_functions_reach_is_reached():
-    kept = []
+    kept, apart = [], []
 
     def helper():
         kept.append(1)
@@ -330,5 +531,95 @@ def test_what_helpers_of_functions_reach_is_reached():
     def outer():
         helper()
 
-    assert (id(kept), None) in reached([outer], ())
-    assert (id(kept), None) not in reached([_holds], ())
+    reach = within_reach([outer], ())
+    assert reach.of(id(kept), None)
+    assert not reach.of(id(apart), None)
+
+
+def test_a_name_that_is_not_there_yet_is_reached():
+    holder = Holder({})
+
+    def write():
+        holder.k = 1
+
+    reach = within_reach([write], ())
+    assert reach.of(id(vars(holder)), "k")
+    assert not reach.of(id(vars(holder)), "other")
+    assert not reach.of(id(holder.d), "k")
+
+
+def test_the_walk_ends_where_much_is_held():
+    many = [[i] for i in range(100_000)]
+    last = Holder(many)
+    reach = within_reach([_set], (last,))
+    assert reach.of(id(many), None)
+    assert len(reach.wholes) < 1000
+
+
+def _node_hook(w, keep, hook):
+    keep[0].register_hook(hook)
+
+
+def _node_prehook(w, keep, hook):
+    keep[0].register_prehook(hook)
+
+
+def _multi_hook(w, keep, hook):
+    keep.append(torch.autograd.graph.register_multi_grad_hook([w], hook))
+
+
+def _post_accumulate(w, keep, hook):
+    w.register_post_accumulate_grad_hook(hook)
+
+
+def _tensor_hook(w, keep, hook):
+    w.register_hook(functools.partial(hook))
+
+
+@pytest.mark.parametrize(
+    "register", [_node_hook, _node_prehook, _multi_hook, _post_accumulate, _tensor_hook]
+)
+def test_a_hook_that_is_registered_later_is_heard(register):
+    def calls(wrap):
+        settings, w = {"k": 1.0}, torch.nn.Parameter(torch.ones(2))
+        keep = [w.expand_as(w).grad_fn.next_functions[0][0]]
+
+        def hook(*given):
+            settings["k"] = 5.0
+
+        def f(x):
+            (w * x).sum().backward()
+            return x * settings["k"]
+
+        target, found = wrap(f), []
+        for i in range(6):
+            settings["k"] = 1.0
+            if i == 3:
+                register(w, keep, hook)
+            found.append(target(torch.ones(2)).tolist())
+        return found, target
+
+    expected, _ = calls(lambda f: f)
+    found, target = calls(lambda f: magpy.compile(f, backend="eager"))
+    assert expected[-1] == [5.0, 5.0]
+    assert found == expected
+    assert magpy.stats(target).hits
+
+
+def test_the_hooks_of_nodes_are_listed():
+    w = torch.ones(2, requires_grad=True)
+    made = w * 2
+    node = made.grad_fn
+    last = node.next_functions[0][0]
+    hooks = [lambda *given, i=i: None for i in range(5)]
+    made.register_hook(hooks[0])
+    node.register_prehook(hooks[1])
+    node.register_hook(hooks[2])
+    last.register_hook(hooks[3])
+    w.register_hook(hooks[4])
+    assert _tensor.node_hooks(node) == hooks[:3]
+    assert set(_tensor.node_hooks(w)) == set(_tensor.node_hooks(last)) == set(hooks[3:])
+    assert _tensor.node_hooks(torch.ones(2)) == []
+    assert _tensor.node_hooks(object()) == []
+    assert engine.functions_at(w) == (hooks[4], hooks[3])
+    assert set(engine.functions_at(made)) == set(hooks)
