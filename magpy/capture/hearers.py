@@ -14,6 +14,7 @@ from __future__ import annotations
 import collections
 import functools
 import io
+import itertools
 import logging
 import sys
 import types
@@ -23,6 +24,7 @@ from typing import Any
 
 from magpy import _interp
 from magpy.capture import attribution, below, engine
+from magpy.capture.within_reach import TEXTS, elements
 from magpy.kinds import isinstance
 
 
@@ -72,6 +74,22 @@ class Heard:
                 self.codes.append(type(v))
                 self.given.append(v)
                 self.add(call, deep - 1)
+
+    def text(self, shown: Any) -> None:
+        """Adds how an object, and what a container holds, becomes text."""
+        todo = collections.deque([shown])
+        for _ in range(_SHOWN):
+            if not todo:
+                break
+            v = todo.popleft()
+            if isinstance(v, below.LEAVES):
+                continue
+            before = len(self.codes)
+            for name in TEXTS:
+                self.add(_interp.type_lookup(type(v), name))
+            if len(self.codes) > before:
+                self.given.append(v)
+            todo += itertools.islice(elements(v), _SHOWN)
 
     def methods(self, obj: Any) -> None:
         """Adds the methods that a program's classes, or a program, have given an object."""
@@ -138,7 +156,7 @@ class Heard:
 
 
 _METHODS = (types.FunctionType, staticmethod, classmethod, property, types.BuiltinFunctionType)
-_TEXTS = ("__str__", "__repr__", "__format__")
+_SHOWN = 200  # objects that are looked at
 
 
 def _own(obj: Any) -> dict[str, Any]:
@@ -170,10 +188,7 @@ def hearers(f: Any, target: Any, *given: Any) -> Heard:
     """
     heard = Heard()
     for v in given:
-        before = len(heard.codes)
-        for name in _TEXTS:
-            heard.add(_interp.type_lookup(type(v), name))
-        heard.given += [v] if len(heard.codes) > before else []
+        heard.text(v)
     if f is print:
         heard.stream(sys.stdout if target is None else target)
     elif attribution.is_warning(f):

@@ -745,10 +745,11 @@ class Recorder(Values, TorchFunctionMode):
         """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
         changed = self.tensors.dirty()
         given = [t for v, t in self.record.inputs.items() if v not in changed]
+        by_hooks = self._hooks_changed(reach)  # which is noted, whatever else there is
         return (
-            any(self.tensors.known(t) is None for t in reach.leaves)
+            by_hooks
+            or any(self.tensors.known(t) is None for t in reach.leaves)
             or any(engine.goes_on(reach.nodes, t) for t in given)
-            or self._hooks_changed(reach)
         )
 
     def _hooks_changed(self, reach: engine.Reach) -> bool:

@@ -13,7 +13,7 @@ import collections
 import functools
 import itertools
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ from magpy.capture import below
 from magpy.kinds import isinstance, module_name
 
 _OBJECTS, _ELEMENTS, _ROUNDS = 500, 100, 4
+TEXTS = ("__str__", "__repr__", "__format__")
+"""The methods that make texts of objects, which no code names."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ def within_reach(functions: Iterable[Any], given: Iterable[Any]) -> Reach:
     for _ in range(_ROUNDS):
         for f in new:
             known[id(f)] = f
-            reach.names.update(below.names_in(f.__code__))
+            reach.names.update(below.names_in(f.__code__), TEXTS)
             cells = [c for c in f.__closure__ or () if c != types.CellType()]
             reach.wholes.update(map(id, cells))
             roots += [c.cell_contents for c in cells]
@@ -121,13 +123,9 @@ class _Walk:
         self.near += [space[n] for n in self.reach.names if n in space]
 
     def _object(self, v: Any) -> None:
-        if isinstance(v, dict):
+        if isinstance(v, _CONTAINERS):
             self.reach.wholes.add(id(v))
-            self.far += itertools.islice(dict.values(v), _ELEMENTS)
-        elif isinstance(v, (list, tuple, set, frozenset, collections.deque)):
-            self.reach.wholes.add(id(v))
-            base = next(c for c in _SEQUENCES if isinstance(v, c))
-            self.far += itertools.islice(base.__iter__(v), _ELEMENTS)
+            self.far += itertools.islice(elements(v), _ELEMENTS)
         if isinstance(v, type):
             self._classes(v, None)
             return
@@ -149,6 +147,8 @@ class _Walk:
                 continue
             self.reach.named.add(id(c))
             space = vars(c)
+            if not self.reach.names.isdisjoint(below.COMPUTED):
+                self.near += [x for x in space.values() if isinstance(x, _METHODS)]
             for n in self.reach.names & space.keys():
                 x = space[n]
                 if isinstance(x, types.MemberDescriptorType) and v is not None:
@@ -159,4 +159,13 @@ class _Walk:
                 self.near.append(x)
 
 
-_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, collections.deque)
+_METHODS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property)
+_CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, collections.deque)
+
+
+def elements(v: Any) -> Iterator[Any]:
+    """What is in a container, as C code takes it: no method of the program's runs."""
+    if isinstance(v, dict):
+        return iter(dict.values(v))
+    base: Any = next((c for c in _CONTAINERS if isinstance(v, c)), None)
+    return iter(()) if base is None else base.__iter__(v)
