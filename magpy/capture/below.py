@@ -87,12 +87,21 @@ def tensors_within(roots: list[Any]) -> list[Any] | None:
 
 def of_torch(function: Any) -> bool:
     """Whether a function is torch's, numpy's or magpy's, which change nothing of the program's."""
-    return str(function.__module__).partition(".")[0] in ("torch", "numpy", "magpy")
+    return _package(function.__module__) in ("torch", "numpy", "magpy")
 
 
 def foreign(function: Any) -> bool:
     """Whether a function is Python's own, or torch's, numpy's or magpy's."""
-    return of_torch(function) or str(function.__module__).partition(".")[0] in FOREIGN
+    return of_torch(function) or of_library(function.__module__)
+
+
+def of_library(module: Any) -> bool:
+    """Whether a module's name is that of one of Python's own, or of one of torch's or numpy's."""
+    return _package(module) in FOREIGN
+
+
+def _package(module: Any) -> str:
+    return module.partition(".")[0] if type(module) is str else ""
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -537,6 +546,7 @@ __all__ = [
     "foreign",
     "named_places",
     "names_in",
+    "of_library",
     "of_torch",
     "places",
     "tensors_within",

@@ -145,8 +145,11 @@ class _Walk:
         for c in cls.__mro__:
             if not c.__flags__ & below.HEAP:
                 continue
-            self.reach.named.add(id(c))
             space = vars(c)
+            # A library's objects come and go in containers: a list of what was warned of is empty
+            # in one call, and not in the next.  No function has their classes from its names.
+            if v is None or not below.of_library(space.get("__module__")):
+                self.reach.named.add(id(c))
             if not self.reach.names.isdisjoint(below.COMPUTED):
                 self.near += [x for x in space.values() if isinstance(x, _METHODS)]
             for n in self.reach.names & space.keys():

@@ -550,6 +550,38 @@ def test_a_name_that_is_not_there_yet_is_reached():
     assert not reach.of(id(holder.d), "k")
 
 
+def test_classes_of_a_librarys_objects_in_a_container_are_not_reached():
+    seen = []
+
+    def keep(message):
+        seen.append(message)
+
+    empty = within_reach([keep], ())
+    seen.append(warnings.WarningMessage("", UserWarning, "", 1))
+    seen.append(Holder({}))
+    full = within_reach([keep], ())
+    assert not full.of(id(warnings.WarningMessage), "__str__")
+    assert full.of(id(Holder), "__str__")  # the program's may have it changed
+    assert not empty.of(id(Holder), "__str__")
+    assert within_reach([keep], (warnings.WarningMessage,)).of(id(warnings.WarningMessage), None)
+
+
+def test_the_walk_is_the_same_twice_where_it_ends_early():
+    class Many:
+        def __init__(self, i):
+            self.i = [i]
+
+        def write(self, name):
+            return getattr(self, name)
+
+    held = [Many([Many(i) for _ in range(10)]) for i in range(300)]
+
+    def write():
+        held[0].write("i")
+
+    assert within_reach([write], ()) == within_reach([write], ())
+
+
 def test_the_walk_ends_where_much_is_held():
     many = [[i] for i in range(100_000)]
     last = Holder(many)
