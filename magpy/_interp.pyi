@@ -237,6 +237,15 @@ def session_active() -> bool: ...
 def set_types(*types: type) -> None: ...
 def set_leaf_code(code: CodeType, verdict: int, /) -> None: ...
 def forget_leaves() -> None: ...
+def own_dict(obj: object, /) -> dict[str, Any] | None:
+    """The dict of an object's attributes, as it stands: no property `__dict__` is asked.
+
+    None for a class, for an object without one, and where it is a subclass of dict.
+    """
+
+def referent(obj: object, /) -> Any:
+    """What a weak reference or a weak proxy refers to; None if it is dead, or no such thing."""
+
 def is_instance(obj: object, classes: Any, /) -> bool:
     """Whether the type of an object is one of these classes, or derives from one.
 

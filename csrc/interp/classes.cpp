@@ -37,7 +37,31 @@ PyObject* py_is_instance(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return found < 0 ? nullptr : PyBool_FromLong(found);
 }
 
+PyObject* py_own_dict(PyObject*, PyObject* v) {
+  if (PyType_Check(v)) Py_RETURN_NONE;
+  PyObject* dict = PyObject_GenericGetDict(v, nullptr);
+  if (dict != nullptr && PyDict_CheckExact(dict)) return dict;
+  Py_XDECREF(dict);
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* py_referent(PyObject*, PyObject* v) {
+  if (!PyWeakref_Check(v)) Py_RETURN_NONE;
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* found = nullptr;
+  if (PyWeakref_GetRef(v, &found) < 0) return nullptr;
+  if (found != nullptr) return found;
+  Py_RETURN_NONE;
+#else
+  return Py_NewRef(PyWeakref_GET_OBJECT(v));
+#endif
+}
+
 PyMethodDef functions[] = {
+    {"own_dict", py_own_dict, METH_O, "own_dict(object) -> the dict of its attributes, or None: no property of that name is asked"},
+    {"referent", py_referent, METH_O, "referent(object) -> what a weak reference or a weak proxy refers to, or None"},
     {"is_instance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(py_is_instance)), METH_FASTCALL,
      "is_instance(object, class or tuple of classes) -> bool: by its type alone, which no code of the program tells"},
     {"c_base", py_c_base, METH_O, "c_base(cls) -> the nearest class written in C along the chain of `__base__`"},

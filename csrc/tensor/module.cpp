@@ -6,11 +6,13 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_function.h>
 #include <torch/csrc/autograd/python_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -83,12 +85,25 @@ PyObject* storage_id(PyObject*, PyObject* object) {
   return PyLong_FromVoidPtr(impl->unsafe_storage().unsafeGetStorageImpl());
 }
 
+// What the object of a `torch.autograd.Function` has its node by is a weak pointer up to some version of torch.
+template <typename Node>
+std::shared_ptr<torch::autograd::Node> held(const std::weak_ptr<Node>& pointer) {
+  return pointer.lock();
+}
+template <typename Pointer>
+Pointer held(const Pointer& pointer) {
+  return pointer;
+}
+
 // The node of a Python object for one, or the one that adds gradients to a leaf; nullptr: there is none.
 auto node_of(PyObject* object) {
   using torch::autograd::impl::try_get_grad_accumulator;
   if (is_tensor(object)) return try_get_grad_accumulator(THPVariable_Unpack(object));
   decltype(try_get_grad_accumulator(std::declval<const at::Tensor&>())) node;
-  if (torch::autograd::THPCppFunction_Check(object)) node = reinterpret_cast<torch::autograd::THPCppFunction*>(object)->cdata;
+  if (PyObject_TypeCheck(object, &THPFunctionType))
+    node = held(reinterpret_cast<THPFunction*>(object)->cdata);
+  else if (torch::autograd::THPCppFunction_Check(object))
+    node = reinterpret_cast<torch::autograd::THPCppFunction*>(object)->cdata;
   return node;
 }
 
@@ -137,7 +152,7 @@ PyMethodDef methods[] = {
     {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start together, else 1."},
     {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
-    {"node_hooks", node_hooks, METH_O, "The Python hooks of a node of autograd's graph that C++ made, or of the one that adds to a leaf's gradient."},
+    {"node_hooks", node_hooks, METH_O, "The Python hooks of a node of autograd's graph, or of the one that adds to a leaf's gradient."},
     {"gradient", gradient_of, METH_O, "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -12,28 +12,23 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
-import copyreg
 import functools
 import random
-import sys
 import types
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import memory
+from magpy.capture import held, memory
 from magpy.capture.effects import container_states
 from magpy.capture.trees import tensors
 from magpy.capture.where import refuse
 from magpy.errors import Refusal
-from magpy.kinds import isinstance, module_name
-
-#: Modules whose functions change nothing of the program's that is not given to them.
-FOREIGN = {"torch", "numpy", "builtins", *sys.stdlib_module_names}
+from magpy.kinds import isinstance
 
 # Where something is held, (address of the holder, key), with what is there, and the holder, which
 # keeps its address: a key is a name or a dict's key; None stands for all that a holder holds.
@@ -87,21 +82,12 @@ def tensors_within(roots: list[Any]) -> list[Any] | None:
 
 def of_torch(function: Any) -> bool:
     """Whether a function is torch's, numpy's or magpy's, which change nothing of the program's."""
-    return _package(function.__module__) in ("torch", "numpy", "magpy")
+    return held.package(function.__module__) in ("torch", "numpy", "magpy")
 
 
 def foreign(function: Any) -> bool:
     """Whether a function is Python's own, or torch's, numpy's or magpy's."""
-    return of_torch(function) or of_library(function.__module__)
-
-
-def of_library(module: Any) -> bool:
-    """Whether a module's name is that of one of Python's own, or of one of torch's or numpy's."""
-    return _package(module) in FOREIGN
-
-
-def _package(module: Any) -> str:
-    return module.partition(".")[0] if type(module) is str else ""
+    return of_torch(function) or held.of_library(function.__module__)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -114,12 +100,26 @@ def _is(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) is int and a == b)  # versions and checksums
 
 
-def names_in(code: types.CodeType) -> Iterator[str]:
+def names_of(code: types.CodeType) -> frozenset[str]:
     """The names of globals and attributes in a piece of code, and in what is defined in it."""
+    known = _names.get(id(code))
+    if known is None or known[0] is not code:
+        if len(_names) >= _CODES:
+            _names.clear()
+        known = _names[id(code)] = code, frozenset(_names_in(code))
+    return known[1]
+
+
+# By the address of the code, which is kept with them: its hash is not kept by CPython.
+_names: dict[int, tuple[types.CodeType, frozenset[str]]] = {}
+_CODES = 2000
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            yield from names_in(c)
+            yield from _names_in(c)
 
 
 def _inside(v: Any, found: Places) -> list[Any]:
@@ -134,9 +134,9 @@ def _inside(v: Any, found: Places) -> list[Any]:
     if isinstance(v, types.FunctionType):
         return _of_function(v, found)
     if isinstance(v, type):
-        if str(v.__module__).partition(".")[0] in ("torch", "builtins"):
+        if held.package(held.space(v).get("__module__", "builtins")) in ("torch", "builtins"):
             return []
-        names = {n: x for n, x in vars(v).items() if not callable(x)}
+        names = {n: x for n, x in held.space(v).items() if not callable(x)}
         found.update({(id(v), n): (x, v) for n, x in names.items()})
         return list(names.values())
     return _contents(v, found) + _of_object(v, found)
@@ -150,7 +150,7 @@ def _contents(v: Any, found: Places) -> list[Any]:
         pairs = list((collections.OrderedDict if ordered else dict).items(v))
         inner += [x for pair in pairs for x in pair]
         # The hash of an object is a method of the program.
-        found.update({(id(v), k): (x, v) for k, x in pairs if type(k) in (str, int)})
+        found.update({(id(v), k): (x, v) for k, x in pairs if type(k) is str or type(k) is int})
     elif isinstance(v, (list, tuple, set, frozenset, collections.deque)):
         inner += next(c for c in _SEQUENCES if isinstance(v, c)).__iter__(v)
     if inner or isinstance(v, (dict, list, set, collections.deque)):
@@ -183,45 +183,35 @@ def _checksum(v: Any) -> tuple[int, int]:
 
 
 def _of_function(function: types.FunctionType, found: Places) -> list[Any]:
-    if str(function.__module__).partition(".")[0] == "torch":
+    if held.package(function.__module__) == "torch":
         return []
-    names = set(names_in(function.__code__))
+    names = names_of(function.__code__)
     spaces = [function.__globals__]
     spaces += [
-        vars(m)
+        held.module_dict(m)
         for n in names
         if isinstance(m := function.__globals__.get(n), types.ModuleType)
-        and module_name(m).partition(".")[0] not in FOREIGN
+        and not held.foreign_module(m)
     ]
-    held: list[Any] = []
+    inner: list[Any] = []
     for space in spaces:
         of_space = {n: space[n] for n in names if n in space}
         found.update({(id(space), n): (x, space) for n, x in of_space.items()})
-        held += of_space.values()
-    cells = [c for c in function.__closure__ or () if c != types.CellType()]
-    found.update({(id(c), None): (c.cell_contents, c) for c in cells})
-    return held + [c.cell_contents for c in cells]
+        inner += of_space.values()
+    return inner + _cells(function, found)
 
 
 def _of_object(v: Any, found: Places) -> list[Any]:
     """What is in the dict and in the slots of an object."""
-    own = getattr(v, "__dict__", None)
+    own = held.own_dict(v)
     inner: list[Any] = []
-    if isinstance(own, dict):
+    if own is not None:
         found.update({(id(own), n): (x, own) for n, x in own.items()})
         inner += own.values()
-    if type(v).__flags__ & HEAP:
-        for name in copyreg._slotnames(type(v)):  # type: ignore[attr-defined]
-            try:
-                x = object.__getattribute__(v, name)
-            except AttributeError:
-                x = _interp.ABSENT
-            found[id(v), name] = x, v
-            inner.append(x)
+    slots = held.slots(v)
+    found.update({(id(v), name): (x, v) for name, x in slots.items()})
+    inner += slots.values()
     return inner
-
-
-HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
 
 
 def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places:
@@ -231,22 +221,22 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
     `getattr` is given it, or is far away, is left out.
     """
     found: Places = {}
-    names = set(names_in(function.__code__))
+    names = names_of(function.__code__)
     every = not names.isdisjoint(COMPUTED)
     todo: collections.deque[Any] = collections.deque(given)
     near = set(map(id, given))
-    for cell in function.__closure__ or ():
-        if cell != types.CellType():
-            found[id(cell), None] = cell.cell_contents, cell
-            todo.append(cell.cell_contents)
+    todo.extend(_cells(function, found))
+    todo.extend(function.__defaults__ or ())
+    todo.extend((function.__kwdefaults__ or {}).values())
     todo.extend(_named(function.__globals__, names, found))
+    todo.extend(held.imported(names))
     near.update(map(id, todo))
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}
     while todo and len(seen) < _NEAR:
         v = todo.popleft()
-        if id(v) in seen or isinstance(v, LEAVES):
+        if id(v) in seen or held.leaf(v):
             continue
-        seen.add(id(v))
+        seen[id(v)] = v
         if isinstance(v, torch.Tensor):
             found[id(v), None] = (_tensor.tensor_version(v),), v
         elif isinstance(v, (np.ndarray, bytearray, array.array)):
@@ -254,38 +244,56 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
         elif isinstance(v, types.FunctionType):
             todo.extend(_named(v.__dict__, names, found))
             continue
-        elif isinstance(v, (types.MethodType, types.BuiltinMethodType)):
+        elif isinstance(v, types.BuiltinFunctionType):
             if not isinstance(v.__self__, types.ModuleType):
                 todo.append(v.__self__)
             continue
         if isinstance(v, types.ModuleType):
-            todo.extend(_named(vars(v), names, found))
+            todo.extend(_named(held.module_dict(v), names, found))
             continue
-        inner = _contents(v, found)
-        own = None
-        if not isinstance(v, type):
-            with contextlib.suppress(AttributeError):
-                own = object.__getattribute__(v, "__dict__")
-        if isinstance(own, dict):
+        inner = _contents(v, found) + held.inside(v) + held.held_by_library(v)
+        if isinstance(v, held.GENERATORS):
+            names |= names_of(_code_of(v))
+            for f in inner:
+                if isinstance(f, types.FunctionType):
+                    todo.extend(_named(f.__globals__, names, found))
+                    todo.extend(_cells(f, found))
+        own = held.own_dict(v)
+        if own is not None:
             all_of_it = every and id(v) in near
-            todo.extend(_named(own, set(own) if all_of_it else names, found))
+            todo.extend(_named(own, own.keys() if all_of_it else names & own.keys(), found))
         todo.extend(_of_classes(v, names, found))
         todo.extend(inner)
     return found
 
 
-def _named(space: dict[Any, Any], names: set[str], found: Places) -> list[Any]:
+def _cells(function: types.FunctionType, found: Places) -> list[Any]:
+    cells = [c for c in function.__closure__ or () if c != types.CellType()]
+    found.update({(id(c), None): (c.cell_contents, c) for c in cells})
+    return [c.cell_contents for c in cells]
+
+
+def _code_of(v: Any) -> types.CodeType:
+    """The code of a generator, a coroutine or an asynchronous generator."""
+    if isinstance(v, types.GeneratorType):
+        return v.gi_code
+    code: types.CodeType = v.cr_code if isinstance(v, types.CoroutineType) else v.ag_code
+    return code
+
+
+def _named(space: dict[Any, Any], names: Iterable[str], found: Places) -> list[Any]:
     of_space = {n: space[n] for n in names if n in space}
     found.update({(id(space), n): (x, space) for n, x in of_space.items()})
     return list(of_space.values())
 
 
-def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
+def _of_classes(v: Any, names: frozenset[str], found: Places) -> list[Any]:
     """What an object has in slots, and its classes (or a class itself and its bases) of these."""
     inner: list[Any] = []
-    for c in (v if isinstance(v, type) else type(v)).__mro__:
-        for n in names & vars(c).keys() if c.__flags__ & HEAP else ():
-            x = vars(c)[n]
+    for c in held.mro(v if isinstance(v, type) else type(v)):
+        space = held.space(c)
+        for n in names & space.keys() if held.made_by_statement(c) else ():
+            x = space[n]
             holder: Any = c
             if isinstance(x, types.MemberDescriptorType) and not isinstance(v, type):
                 x, holder = _interp.ABSENT, v
@@ -296,10 +304,6 @@ def _of_classes(v: Any, names: set[str], found: Places) -> list[Any]:
     return inner
 
 
-LEAVES = (
-    *(type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device),
-    types.CodeType,
-)
 # What looks at attributes, or sets them, by names that are computed.
 COMPUTED = (
     *("__dict__", "vars", "setattr", "getattr", "delattr"),
@@ -317,7 +321,7 @@ def _generators() -> list[Any]:
 
 def _new_objects(v: Any, is_outside: Any, depth: int = 4) -> Iterator[int]:
     """The addresses of what arguments hold that is not from outside; of functions, their cells."""
-    if isinstance(v, LEAVES) or not depth or is_outside(v):
+    if held.leaf(v) or not depth or is_outside(v):
         return
     yield id(v)
     inner: list[Any] = []
@@ -325,10 +329,9 @@ def _new_objects(v: Any, is_outside: Any, depth: int = 4) -> Iterator[int]:
         inner = list(v.__closure__ or ())
     elif isinstance(v, (dict, list, tuple, set, frozenset, collections.deque)):
         inner = _contents(v, {})
-    elif type(v).__flags__ & HEAP and not isinstance(v, (type, torch.Tensor)):
+    elif held.made_by_statement(type(v)) and not isinstance(v, (type, torch.Tensor)):
         inner = _of_object(v, {})
-        with contextlib.suppress(AttributeError):
-            inner.append(object.__getattribute__(v, "__dict__"))
+        inner.append(held.own_dict(v))
     for x in inner:
         yield from _new_objects(x, is_outside, depth - 1)
 
@@ -374,12 +377,15 @@ class Below:
         refusal = refuse("a hook of gradients changes an object that the call looks at")
         self._changed += [(*place, refusal) for place in changed]
 
-    def begin(self, given: tuple[Any, ...], bound: Iterable[Any] = ()) -> None:
+    def begin(self, given: tuple[Any, ...], bound: Sequence[Any] = ()) -> None:
         """A call for its effect, or a pass of the engine, begins.
 
         Args:
             given: what it is given.
-            bound: containers of which it calls methods of C.
+            bound: containers and generators of which it calls methods of C.
+
+        Raises:
+            Refusal: such a generator looks at what the call has changed.
         """
         self._shown = set(map(id, tensors(given)))
         outside = self._session.is_outside if given else bool
@@ -387,6 +393,11 @@ class Below:
         self._started, self._before, self._written = {}, {}, None
         self._direct = _own_content((*given, *bound))
         self._given.update((id(v), v) for v in given)
+        for v in bound:
+            if isinstance(v, held.GENERATORS):
+                for f in held.inside(v):
+                    if isinstance(f, types.FunctionType):
+                        self.entered(f, (v,))
 
     def written_to(self, v: Any) -> bool:
         """Whether an effect may have changed an object, such as a file, that it was given."""
@@ -523,12 +534,12 @@ class Below:
         for v, *_ in self._session.containers():
             yield v, None
         for v, key in self._counted:
-            yield from ((c, key) for c in v.__mro__) if isinstance(v, type) else ((v, key),)
+            yield from ((c, key) for c in held.mro(v)) if isinstance(v, type) else ((v, key),)
         for kind, v, name, value in self._session.log():
             if kind in ("type_attr", "write_type"):
-                yield from ((c, name) for c in v.__mro__)
+                yield from ((c, name) for c in held.mro(v))
             elif kind == "protocols":
-                yield from ((c, special) for c in v.__mro__ for special, _ in value)
+                yield from ((c, special) for c in held.mro(v) for special, _ in value)
             elif kind in ("list_item", "cell"):
                 yield v, None
             elif kind in ("dict_key", "attr_c", "write_attr"):
@@ -537,16 +548,12 @@ class Below:
 
 __all__ = [
     "COMPUTED",
-    "FOREIGN",
-    "HEAP",
-    "LEAVES",
     "Below",
     "Places",
     "changed",
     "foreign",
     "named_places",
-    "names_in",
-    "of_library",
+    "names_of",
     "of_torch",
     "places",
     "tensors_within",

@@ -9,10 +9,9 @@ magpy/capture/session.py.
 from __future__ import annotations
 
 import collections
-import contextlib
-import copyreg
 import gc
 import io
+import itertools
 import logging
 import os
 import sys
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.capture import attribution, hearers, leaves
+from magpy.capture import attribution, hearers, held, leaves
 from magpy.capture.effects import at_start, content_of, is_changed
 from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var, is_leaf
 from magpy.capture.trees import tensors as tensors_in
@@ -55,11 +54,16 @@ def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             h.refusal = Refusal(
                 f"{leaves.name_of(f)} is called: {r.reason}", where_text(), r.remedy
             )
+        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
+            h.recorder.fail(e)
     h.called_effect = f, step
     writes = isinstance(getattr(f, "__self__", None), _STREAMS) and f.__name__ == "write"
     h.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
     given = getattr(f, "__self__", None), *args, *kwargs.values(), sys.stdout, sys.stderr
-    h.recorder.below.begin(given, hearers.containers(hearers.hearers(*_heard(f, kwargs))))
+    try:
+        h.recorder.below.begin(given, hearers.containers(hearers.hearers(*_heard(f, kwargs))))
+    except Exception as e:  # noqa: BLE001 - as above
+        h.recorder.fail(e)
     h.recorder.depth += 1
     h.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
     h.unwarned = [s[3] for s in step.sites if attribution.REGISTRY not in s[3]] if step else []
@@ -165,13 +169,25 @@ def _effect_step(
     )
 
 
+_SHOWN = 100  # arguments, and what they hold
+
+
 def _ask_who_hears(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Has guards ask which Python of the program runs below a call for its effect."""
     outside = h.session.is_outside
     function, target = _heard(f, kwargs)
     if target is not None and target is not logging.root and not outside(target):
         target = type(target)
-    shown = [v for v in (*args, *kwargs.values()) if not is_leaf(v) and outside(v)]
+    shown: list[Any] = []
+    todo = collections.deque((*args, *kwargs.values()))
+    for _ in range(_SHOWN):
+        if not todo:
+            break
+        v = todo.popleft()
+        if outside(v):
+            shown += [] if is_leaf(v) else [v]
+        else:  # what the call has made may hold what is shown with it
+            todo += itertools.islice(held.elements(v), _SHOWN)
     h.recorder.unwatched(hearers.hearers, (function, target, *shown))
 
 
@@ -221,7 +237,7 @@ def _looked_at(h: Handler, values: Any) -> list[Any]:
     todo: list[Any] = [values]
     while todo:
         v = todo.pop()
-        if id(v) in seen or type(v) in _PLAIN or isinstance(v, _NOT_LOOKED_INTO):
+        if id(v) in seen or id(type(v)) in _PLAIN or isinstance(v, _NOT_LOOKED_INTO):
             continue
         seen[id(v)] = v
         obj, pre = snapshots.get(id(v), (None, None))
@@ -275,14 +291,8 @@ def _callers(
 
 def _state_of(v: Any) -> list[Any]:
     """The instance dict and the contents of the slots of an object."""
-    t = type(v)
-    d = getattr(v, "__dict__", None)
-    state: list[Any] = [d] if isinstance(d, dict) else []
-    if t.__flags__ & (1 << 9):
-        for name in copyreg._slotnames(t):  # type: ignore[attr-defined]
-            with contextlib.suppress(AttributeError):
-                state.append(object.__getattribute__(v, name))
-    return state
+    own = held.own_dict(v)
+    return [*([] if own is None else [own]), *held.slots(v).values()]
 
 
 def check(record: Record) -> None:
@@ -345,7 +355,7 @@ def _written(step: OpStep | HostStep, storages: dict[Var, set[int]]) -> set[int]
 # What printing does not look into, and how many objects it may look at.
 _NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+_PLAIN = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None))))
 
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 

@@ -18,7 +18,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn.modules._functions import BackwardHookFunction
 
 from magpy import _tensor
-from magpy.capture import below
+from magpy.capture import below, held
 from magpy.capture.trees import tensors
 from magpy.kinds import isinstance, module_name
 
@@ -88,7 +88,7 @@ def reach(roots: Any, *, look: bool = True) -> Reach:
             todo.append(made_by)
         elif t.requires_grad:
             found[id(t)] = t
-    seen: set[Any] = set(todo)
+    seen: dict[Any, None] = dict.fromkeys(todo)  # in order: guards compare what is found
     while todo:
         node = todo.pop()
         if isinstance(node, BackwardCFunction):
@@ -100,7 +100,7 @@ def reach(roots: Any, *, look: bool = True) -> Reach:
             found[id(leaf)] = leaf
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
-                seen.add(following)
+                seen[following] = None
                 todo.append(following)
     for node in seen:
         if node.next_functions:
@@ -109,7 +109,7 @@ def reach(roots: Any, *, look: bool = True) -> Reach:
     for t in found.values():
         functions += _hooks_of(t)
     state = below.places(functions) if told and look else None
-    return Reach(list(found.values()), seen, functions, len(functions) > own, state)
+    return Reach(list(found.values()), set(seen), functions, len(functions) > own, state)
 
 
 def made_by_of(tensor: torch.Tensor) -> Any:
@@ -191,7 +191,7 @@ def _foreign(v: Any) -> bool:
         name = v.__globals__.get("__name__")
     else:
         name = module_name(v) if isinstance(v, types.ModuleType) else v.__module__
-    return str(name).partition(".")[0] in below.FOREIGN
+    return held.of_library(name)
 
 
 def goes_on(nodes: set[Any], tensor: torch.Tensor) -> bool:

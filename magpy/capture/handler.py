@@ -905,6 +905,8 @@ class Handler:
                 self.recorder.below.done(leaves.name_of(f))
             except Refusal as r:
                 self.refusal = self.refusal or r
+            except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
+                self.recorder.fail(e)
             self.recorder.record.steps.append(step)
             return own
         return ABSENT

@@ -81,7 +81,6 @@ from magpy.capture.trees import collect, has_ref, tensors, variables
 from magpy.capture.values import Values
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
-from magpy.capture.within_reach import within_reach
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
 from magpy.runtime import faults
@@ -335,8 +334,12 @@ class Recorder(Values, TorchFunctionMode):
         objects = tuple(of)
         noted = [u.of for u in self.record.unwatched if u.ask is ask and len(u.of) == len(objects)]
         if not any(all(map(operator.is_, of, objects)) for of in noted):
-            heard = ask(*objects)
-            reach = within_reach(heard.functions, heard.given)
+            try:
+                heard = ask(*objects)
+                reach = heard.reach()
+            except Exception as error:  # noqa: BLE001 - it must not reach the program
+                self.fail(error)
+                return
             self.record.unwatched.append(Unwatched(ask, objects, heard.codes, reach))
 
     def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,31 +1,42 @@
 """What Python functions have within reach: by the names in their code, from what they are given.
 
 Owns the walk, which is coarse and short: it is part of guards, and asks no object anything.  Does
-not own which functions these are (magpy/capture/hearers.py), nor the comparison of what was there
-before and after in the call that is watched (magpy/capture/below.py).  Called by
-magpy/capture/recorder.py and by guards (magpy/refgraph/checks.py).
+not own how one looks into an object (magpy/capture/held.py), which functions these are
+(magpy/capture/hearers.py), nor the comparison of what was there before and after in the call that
+is watched (magpy/capture/below.py).  Called by magpy/capture/recorder.py and by guards
+(magpy/refgraph/checks.py).
 """
 
 from __future__ import annotations
 
 import array
 import collections
-import functools
 import itertools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from magpy.capture import below
-from magpy.kinds import isinstance, module_name
+from magpy.capture import below, held
+from magpy.kinds import isinstance
 
-_OBJECTS, _ELEMENTS, _ROUNDS = 500, 100, 4
-TEXTS = ("__str__", "__repr__", "__format__")
+_OBJECTS, _ELEMENTS = 500, 100
+TEXTS = frozenset(("__str__", "__repr__", "__format__"))
 """The methods that make texts of objects, which no code names."""
+# Special attributes of a class that no operation on its objects runs.
+_NOT_RUN = frozenset(
+    (
+        *("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__annotations__"),
+        *("__init_subclass__", "__class_getitem__", "__set_name__", "__slots__", "__match_args__"),
+        *("__abstractmethods__", "__orig_bases__", "__parameters__", "__classcell__"),
+        *("__dataclass_fields__", "__dataclass_params__", "__firstlineno__"),
+        *("__static_attributes__", "__annotate__", "__type_params__"),
+    )
+)
+_MAKES = frozenset(("__init__", "__new__"))  # they run where a class is called
 
 
 @dataclass(slots=True)
@@ -36,11 +47,16 @@ class Reach:
         wholes: addresses of containers, tensors and cells.
         named: addresses of the dicts of objects and modules, of objects with slots and of classes.
         names: the names in the code of the functions, which may be put into the latter.
+        codes: the code of the functions, and of those that they can call, by address.
+        own: what they can reach without their arguments, if these were told apart: what of the
+            call's they got hold of is more than what they are given.
     """
 
     wholes: set[int] = field(default_factory=set)
     named: set[int] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    codes: dict[int, types.CodeType] = field(default_factory=dict)
+    own: Reach | None = None
 
     def of(self, holder: int, key: Any) -> bool:
         """Whether a place is within reach: a name or a key of a holder, or None for all of it."""
@@ -49,126 +65,167 @@ class Reach:
         return holder in self.named and (key is None or key in self.names)
 
 
-def within_reach(functions: Iterable[Any], given: Iterable[Any]) -> Reach:
-    """What functions can reach, with those that they name, and so on."""
-    reach, known = Reach(), {}
+def within_reach(
+    functions: Iterable[Any], given: Iterable[Any], arguments: Iterable[Any] = ()
+) -> Reach:
+    """What functions can reach, with those that they name, and so on.
+
+    Args:
+        functions: the functions.
+        given: objects that they are methods of, or are given.
+        arguments: other objects that they are given, where what they reach by these is told apart.
+    """
+    reach = Reach()
     roots = list(given)
     reach.wholes.update(map(id, roots))
     new = list(functions)
-    if not new:
-        return reach  # C code, which looks no further
-    for _ in range(_ROUNDS):
-        for f in new:
-            known[id(f)] = f
-            reach.names.update(below.names_in(f.__code__), TEXTS)
-            cells = [c for c in f.__closure__ or () if c != types.CellType()]
-            reach.wholes.update(map(id, cells))
-            roots += [c.cell_contents for c in cells]
-            roots += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
-        spaces = {id(f.__globals__): f.__globals__ for f in known.values()}
-        reach.named.update(spaces)
-        of_spaces = [s[n] for s in spaces.values() for n in reach.names if n in s]
-        found = _Walk(reach).over([*roots, *of_spaces])
-        new = [f for f in found if id(f) not in known and not below.foreign(f)]
-        if not new:
-            break
+    if new:  # else C code, which looks no further
+        walk = _Walk(reach)
+        walk.near.extend(new)
+        walk.near.extend(roots)
+        walk.go()
+        if arguments:
+            reach.own = Reach(set(reach.wholes), set(reach.named), set(reach.names))
+            walk.near.extend(arguments)
+            walk.go()
     return reach
 
 
 class _Walk:
+    """A walk that sees each object once; names that are found later are looked up where it was."""
+
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
-        self.functions: list[types.FunctionType] = []
         self.near: collections.deque[Any] = collections.deque()
         # What is in containers comes last: they may grow from call to call.
         self.far: collections.deque[Any] = collections.deque()
+        self.seen: dict[int, Any] = {}
+        # Where names are looked up, and those that have not been.
+        self.spaces: list[Any] = []
+        self.fresh: set[str] = set(TEXTS)
+        # The dicts of objects, and the classes, for code that computes names.
+        self.own: list[dict[str, Any]] = []
+        self.classes: dict[tuple[int, bool], type] = {}
+        self.computed = False
 
-    def over(self, roots: list[Any]) -> list[types.FunctionType]:
-        """Walks, and gives the functions that were met."""
-        self.near.extend(roots)
-        seen: dict[int, Any] = {}
-        while (self.near or self.far) and len(seen) < _OBJECTS:
-            v = (self.near or self.far).popleft()
-            if id(v) not in seen and not isinstance(v, below.LEAVES):
-                seen[id(v)] = v
+    def go(self) -> None:
+        """Walks from what is near."""
+        while len(self.seen) < _OBJECTS:
+            if self.near:
+                v = self.near.popleft()
+            elif self.fresh:
+                self._look_up()
+                continue
+            elif self.far:
+                v = self.far.popleft()
+            else:
+                break
+            if not held.leaf(v) and id(v) not in self.seen:
+                self.seen[id(v)] = v
                 self._into(v)
-        return self.functions
+        self.reach.names |= self.fresh
 
     def _into(self, v: Any) -> None:
         if isinstance(v, (torch.Tensor, np.ndarray, bytearray, array.array)):
             self.reach.wholes.add(id(v))
+            self.far += held.inside(v)
         elif isinstance(v, types.FunctionType):
-            self.functions.append(v)
-            self._named(v.__dict__)
-        elif isinstance(v, (types.MethodType, types.BuiltinFunctionType)):
-            self.near += [v.__func__] if isinstance(v, types.MethodType) else []
+            self._function(v)
+        elif isinstance(v, types.BuiltinFunctionType):
             self.near += [] if isinstance(v.__self__, types.ModuleType) else [v.__self__]
-        elif isinstance(v, (staticmethod, classmethod)):
-            self.near.append(v.__func__)
-        elif isinstance(v, property):
-            self.near.append(v.fget)
-        elif isinstance(v, functools.partial):
-            self.near += [v.func, *v.args, *v.keywords.values()]
         elif isinstance(v, types.ModuleType):
-            if module_name(v).partition(".")[0] not in below.FOREIGN:
-                self._named(vars(v))
+            if not held.foreign_module(v):
+                self._space(held.module_dict(v))
         elif isinstance(v, types.CellType):
             self.reach.wholes.add(id(v))
             self.near += [] if v == types.CellType() else [v.cell_contents]
         else:
             self._object(v)
 
-    def _named(self, space: dict[str, Any]) -> None:
-        self.reach.named.add(id(space))
-        self.near += [space[n] for n in self.reach.names if n in space]
+    def _function(self, f: types.FunctionType) -> None:
+        self.near += f.__closure__ or ()
+        self.near += f.__defaults__ or ()
+        self.near += (f.__kwdefaults__ or {}).values()
+        self._space(f.__dict__)
+        if below.foreign(f):
+            return
+        code = f.__code__
+        self.reach.codes[id(code)] = code
+        names = below.names_of(code)
+        self.fresh |= names - self.reach.names
+        self.near += held.imported(names)
+        if id(f.__globals__) not in self.seen:
+            self.seen[id(f.__globals__)] = f.__globals__
+            self._space(f.__globals__)
 
     def _object(self, v: Any) -> None:
-        if isinstance(v, _CONTAINERS):
+        if isinstance(v, held.CONTAINERS):
             self.reach.wholes.add(id(v))
-            self.far += itertools.islice(elements(v), _ELEMENTS)
+            self.far += itertools.islice(held.elements(v), _ELEMENTS)
         if isinstance(v, type):
-            self._classes(v, None)
+            self._class(v, made=True)
             return
-        try:
-            own = object.__getattribute__(v, "__dict__")
-        except AttributeError:
-            own = None
-        if type(own) is dict:
-            self._named(own)
-            if not self.reach.names.isdisjoint(below.COMPUTED):
-                self.reach.wholes.add(id(own))
-                self.far += itertools.islice(own.values(), _ELEMENTS)
+        self.near += held.inside(v)
+        self.far += held.held_by_library(v)
+        own = held.own_dict(v)
+        if own is not None:
+            self._space(own)
+            self.own.append(own)
+            if self.computed:
+                self._all_of(own)
         self.reach.named.add(id(v))
-        self._classes(type(v), v)
+        if held.made_by_statement(type(v)):
+            self._class(type(v), made=False)
+            self.near += held.slots(v).values()
 
-    def _classes(self, cls: type, v: Any) -> None:
-        for c in cls.__mro__:
-            if not c.__flags__ & below.HEAP:
+    def _class(self, cls: type, *, made: bool) -> None:
+        """Goes into a class: of an object, or one that is in reach itself, and may be called."""
+        for c in held.mro(cls):
+            if (id(c), made) in self.classes or not held.made_by_statement(c):
                 continue
-            space = vars(c)
+            self.classes[id(c), made] = c
+            space = held.space(c)
+            library = held.foreign_class(c)
             # A library's objects come and go in containers: a list of what was warned of is empty
             # in one call, and not in the next.  No function has their classes from its names.
-            if v is None or not below.of_library(space.get("__module__")):
+            if made or not library:
                 self.reach.named.add(id(c))
-            if not self.reach.names.isdisjoint(below.COMPUTED):
-                self.near += [x for x in space.values() if isinstance(x, _METHODS)]
-            for n in self.reach.names & space.keys():
-                x = space[n]
-                if isinstance(x, types.MemberDescriptorType) and v is not None:
-                    try:
-                        x = x.__get__(v)
-                    except (AttributeError, TypeError):
-                        continue
-                self.near.append(x)
+            if (id(c), not made) not in self.classes:
+                self._space(space, named=False)
+            if self.computed:
+                self._methods_of(space)
+            if not library:
+                for n, x in space.items():
+                    if type(n) is str and n[:2] == "__" and n not in _NOT_RUN:
+                        self.near += [x] if made or n not in _MAKES else []
+
+    def _space(self, space: Any, *, named: bool = True) -> None:
+        if named:
+            self.reach.named.add(id(space))
+        self.spaces.append(space)
+        self.near += map(space.__getitem__, self.reach.names & space.keys())
+
+    def _look_up(self) -> None:
+        """Looks names that are new up where the walk has been."""
+        fresh, self.fresh = self.fresh, set()
+        self.reach.names |= fresh
+        for space in self.spaces:
+            self.near += map(space.__getitem__, fresh & space.keys())
+        if not self.computed and not fresh.isdisjoint(below.COMPUTED):
+            self.computed = True
+            for own in self.own:
+                self._all_of(own)
+            for c in self.classes.values():
+                self._methods_of(held.space(c))
+
+    def _all_of(self, own: dict[str, Any]) -> None:
+        self.reach.wholes.add(id(own))
+        self.far += itertools.islice(own.values(), _ELEMENTS)
+
+    def _methods_of(self, space: Any) -> None:
+        self.near += [x for x in space.values() if isinstance(x, _METHODS)]
 
 
 _METHODS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property)
-_CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, collections.deque)
 
-
-def elements(v: Any) -> Iterator[Any]:
-    """What is in a container, as C code takes it: no method of the program's runs."""
-    if isinstance(v, dict):
-        return iter(dict.values(v))
-    base: Any = next((c for c in _CONTAINERS if isinstance(v, c)), None)
-    return iter(()) if base is None else base.__iter__(v)
+__all__ = ["TEXTS", "Reach", "within_reach"]

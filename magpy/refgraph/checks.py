@@ -19,11 +19,12 @@ import numpy as np
 import torch
 
 from magpy import _interp
+from magpy.capture.hearers import told
 from magpy.capture.keys import hashes_quietly
 from magpy.capture.leaves import memory_of
 from magpy.capture.memory import Range, form_of, meet, of_buffer, of_tensor
 from magpy.capture.steps import Unwatched, class_number
-from magpy.capture.within_reach import Reach, within_reach
+from magpy.capture.within_reach import Reach
 from magpy.kinds import isinstance
 
 ABSENT = _interp.ABSENT
@@ -92,22 +93,25 @@ def runs_below(
     keys = [key for _, key in varying]
     holders = [id(v) for v, _ in varying]
 
-    def looked_at(reach: Reach, addresses: list[int]) -> tuple[set[tuple[int, Any]], list[bool]]:
+    def looked_at(reach: Reach, addresses: list[int]) -> tuple[Any, ...]:
         met = (reach.wholes | reach.named) & fixed.keys()
         same = {(i, key) for i in met for key in fixed[i] if reach.of(i, key)}
-        return same, list(map(reach.of, addresses, keys))
+        own = () if reach.own is None else looked_at(reach.own, addresses)
+        return same, list(map(reach.of, addresses, keys)), own
 
     expected = looked_at(unwatched.reach, holders)
+    # By address; `unwatched` keeps what is there.
+    codes = told(unwatched.codes, unwatched.reach)
 
     def check(*objects: Any) -> bool:
         try:
             heard = unwatched.ask(*objects[:count])
-            if heard.codes != unwatched.codes:
+            reach = heard.reach()
+            if told(heard.codes, reach) != codes:
                 return False
-            reach = within_reach(heard.functions, heard.given)
+            return looked_at(reach, list(map(id, objects[count:]))) == expected
         except Exception:  # noqa: BLE001 - what is there now is not what it goes through
             return False
-        return looked_at(reach, list(map(id, objects[count:]))) == expected
 
     return check
 

@@ -23,7 +23,7 @@ import magpy
 from magpy import _tensor
 from magpy.capture import engine, hearers
 from magpy.capture.steps import Unwatched
-from magpy.capture.within_reach import within_reach
+from magpy.capture.within_reach import Reach, within_reach
 from magpy.refgraph.checks import runs_below
 
 
@@ -231,7 +231,8 @@ def test_nobody_new_hears_and_entries_are_used(call, monkeypatch):
 
 
 def _codes(*asked):
-    return [c for c in hearers.hearers(*asked).codes if isinstance(c, types.CodeType)]
+    found = (c[1] if isinstance(c, tuple) else c for c in hearers.hearers(*asked).codes)
+    return [c for c in found if isinstance(c, types.CodeType)]
 
 
 def test_a_stream_of_c_has_no_hearers():
@@ -265,7 +266,7 @@ def test_a_method_of_c_is_no_function_but_has_what_it_is_a_method_of():
     stream, kept = _Plain(), []
     stream.write = kept.append
     heard = hearers.hearers(print, stream)
-    assert heard.codes[-1] == "append"
+    assert heard.codes[-1] == ("write", "append")
     assert any(v is kept for v in heard.given)
     assert hearers.containers(heard) == [kept]
 
@@ -358,13 +359,15 @@ def test_hooks_are_told_apart_by_the_tensors_that_they_are_of():
     hear, call = World.hear.__code__, Called.__call__.__code__
     heard = hearers.hooks(a, b)
     assert heard.codes == [None, hear, Called, call, None]
-    assert heard.given == [world, called]
+    assert heard.given[0] is world
+    assert any(v is called for v in heard.given)
+    assert hearers.told(heard.codes, Reach()) != hearers.told(hearers.hooks(b, a).codes, Reach())
     assert hearers.hooks(b, a).codes == [None, None, hear, Called, call]
 
 
 def _holds(ask, of, looks):
     heard = ask(*of)
-    reach = within_reach(heard.functions, heard.given)
+    reach = heard.reach()
     return runs_below(Unwatched(ask, of, heard.codes, reach), looks, [])
 
 
