@@ -1,7 +1,8 @@
 """What Python changes that runs unwatched below a step: hooks in autograd's engine, and effects.
 
 Owns the walk over what Python functions can reach, the comparison of what was there before and
-after, and telling whether the call looks at what differs.  Does not own which functions these are:
+after, and telling whether the call looks at what differs.  Does not own how one looks into an
+object (magpy/capture/held.py), nor which functions these are:
 the frame-evaluation hook tells them as they start, and those of a pass of the engine, which may run
 on other threads, magpy/capture/engine.py too.  Called by that, magpy/capture/recorder.py and
 magpy/capture/handler.py.
