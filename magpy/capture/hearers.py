@@ -172,12 +172,14 @@ class Heard:
     def logger(self, logger: logging.Logger) -> None:
         """Adds what hears of a logger."""
         self.add(logging.getLogRecordFactory())
+        self._passes(held.own_dict(logging.root.manager) or {})
         at: Any = logger
         handled = False
         while isinstance(at, logging.Logger):
             own = held.own_dict(at) or {}
             self.methods(at)
             self._filters(own)
+            self._passes(own)
             for handler in tuple(own.get("handlers", ())):
                 handled = True
                 self._handler(handler)
@@ -189,6 +191,7 @@ class Heard:
         own = held.own_dict(handler) or {}
         self.methods(handler)
         self._filters(own)
+        self._passes(own)
         if isinstance(handler, type(logging.lastResort)):
             self.stream(sys.stderr)
         for name, v in tuple(own.items()):
@@ -202,6 +205,11 @@ class Heard:
                 self.stream(v)
             else:
                 self._of_program(v)  # a queue
+
+    def _passes(self, own: dict[str, Any]) -> None:
+        """Adds what lets records pass: who did not hear of one while watched may hear later."""
+        told = (own.get(name) for name in ("disabled", "level", "_disable"))
+        self.codes.append(" ".join(str(v) if type(v) in (int, bool) else "" for v in told))
 
     def _of_program(self, v: Any) -> None:
         if held.made_by_statement(type(v)) and not held.foreign_class(type(v)):

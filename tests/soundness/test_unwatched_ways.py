@@ -648,6 +648,53 @@ def test_a_list_that_grows_is_shown_without_new_captures():
     assert magpy.stats(c).hits >= 6
 
 
+@pytest.mark.parametrize("change", ["level", "disabled", "handler", "disable"])
+def test_a_logger_that_lets_records_pass_later_is_noticed(change):
+    heard = []
+
+    class Counts(logging.Handler):
+        def emit(self, record):
+            heard.append(1)
+
+    def calls(wrap):
+        heard.clear()
+        logger, handler = logging.getLogger(f"magpy.tests.{change}"), Counts()
+        logger.propagate = False
+        logger.handlers[:] = [handler]
+
+        def shut(yes):
+            if change == "level":
+                logger.setLevel(logging.ERROR if yes else logging.DEBUG)
+            elif change == "disabled":
+                logger.setLevel(logging.DEBUG)
+                logger.disabled = yes
+            elif change == "handler":
+                logger.setLevel(logging.DEBUG)
+                handler.setLevel(logging.ERROR if yes else logging.DEBUG)
+            else:
+                logger.setLevel(logging.DEBUG)
+                logging.disable(logging.WARNING if yes else logging.NOTSET)
+
+        def f(x):
+            logger.info("a")
+            return x * len(heard)
+
+        f, found = wrap(f), []
+        shut(True)
+        try:
+            for i in range(6):
+                if i == 3:
+                    shut(False)
+                found.append(f(torch.ones(1)).item())
+        finally:
+            logging.disable(logging.NOTSET)
+            logger.handlers.clear()
+        return found
+
+    assert calls(lambda f: f) == [0, 0, 0, 1, 2, 3]
+    assert calls(_compiled) == [0, 0, 0, 1, 2, 3]
+
+
 def test_own_dict_asks_no_property():
     class Own:
         @property
