@@ -1270,7 +1270,12 @@ class Recorder(Values, TorchFunctionMode):
 
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
-        record, written = self.record, self._written()
+        record = self.record
+        for step in record.steps:
+            if isinstance(step, HostStep) and step.gradients:
+                # Memories have become one since, where `Tensor.data` was assigned.
+                step.gradients = frozenset(map(self.tensors.merged, step.gradients))
+        written = self._written()
         through = {v for v in record.inputs if record.storages.get(v) in written}
         record.mutated = self.tensors.dirty() | through
         self.buffers = self._shared.among(written)

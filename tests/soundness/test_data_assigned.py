@@ -167,3 +167,28 @@ def test_a_swap_of_tensors_is_left_to_eager():
         assert g(t, other).tolist() == [4.0, 4.0]
         assert (t.tolist(), other.tolist()) == ([3.0, 3.0], [0.0, 0.0])
     assert "getweakrefs is called" in magpy.stats(compiled).reasons[0]
+
+
+@pytest.mark.parametrize("given", ["p", "p[:]", "p.data", "torch.from_numpy(p.numpy())"])
+@pytest.mark.parametrize("look", ["w.grad.sum().item()", "w.grad.data.numpy()[0].item()"])
+def test_a_pass_adds_to_a_gradient_that_gets_other_data_later(given, look):
+    space = {"torch": torch}
+    exec(
+        "def f(w, p):\n"
+        "    w.sum().backward()\n"
+        f"    number = {look}\n"
+        f"    w.grad.data = {given}\n"
+        f"    return number, {look}",
+        space,
+    )
+
+    def world(f):
+        w, seen = nn.Parameter(torch.tensor([1.0, 2.0])), []
+        w.grad = torch.ones(2)
+        for i in range(6):
+            p = torch.full((2,), float(i))
+            seen.append((f(w, p), w.grad.clone(), p.clone()))
+        return seen
+
+    compiled = magpy.compile(space["f"], backend="eager")
+    assert_same(world(compiled), world(space["f"]))
