@@ -124,14 +124,12 @@ class Shared:
         """
         if not self._held:
             return
-        for var in variables(targets):
-            held = self._held.pop(self._record.storages.get(var, 0), None)
-            if held is None:
-                continue
-            array = held[0]
+        memories = {self._record.storages.get(var, 0) for var in variables(targets)}
+        for number in [n for n in self._held if self._tensors.merged(n) in memories]:
+            array, _, where = self._held.pop(number)
             if _kept(array):
                 raise Refusal(
-                    "a tensor is changed that shares memory with an array of the call", held[2]
+                    "a tensor is changed that shares memory with an array of the call", where
                 )
 
     def among(self, memories: set[int]) -> list[memory.Range | None]:

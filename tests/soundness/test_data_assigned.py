@@ -1,5 +1,6 @@
 """`Tensor.data` assigned ahead of a value that depends on data: undone where that differs."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -192,3 +193,20 @@ def test_a_pass_adds_to_a_gradient_that_gets_other_data_later(given, look):
 
     compiled = magpy.compile(space["f"], backend="eager")
     assert_same(world(compiled), world(space["f"]))
+
+
+def test_data_that_is_an_arrays_is_written_through_either_tensor():
+    def f(p, given):
+        a = np.zeros(2)
+        t, u = torch.from_numpy(a), torch.ones(2, dtype=torch.float64)
+        u.data = t
+        (t if given else u).add_(p)
+        return float(a.sum()), a.tolist()
+
+    def world(f, given):
+        return [f(torch.full((2,), v, dtype=torch.float64), given) for v in (0.0, 0.0, 1.0, 2.0)]
+
+    for given in (True, False):
+        with pytest.warns(magpy.MagpyWarning, match="shares memory with an array of the call"):
+            found = world(magpy.compile(f, backend="eager"), given)
+        assert_same(found, world(f, given))
