@@ -1,6 +1,8 @@
 // What Python cannot say about classes; see classes.h.
 #include "classes.h"
 
+#include "leaf.h"
+
 namespace magpy {
 namespace {
 
@@ -39,11 +41,9 @@ PyObject* py_is_instance(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* py_own_dict(PyObject*, PyObject* v) {
   if (PyType_Check(v)) Py_RETURN_NONE;
-  PyObject* dict = PyObject_GenericGetDict(v, nullptr);
+  PyObject* dict = dict_as_it_is(v);
   if (dict != nullptr && PyDict_CheckExact(dict)) return dict;
   Py_XDECREF(dict);
-  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
-  PyErr_Clear();
   Py_RETURN_NONE;
 }
 

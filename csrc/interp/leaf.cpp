@@ -244,6 +244,19 @@ bool runs_code(PyObject* key) {
 
 Py_hash_t key_hash(PyObject* key) { return runs_code(key) ? 0 : PyObject_Hash(key); }
 
+PyObject* dict_as_it_is(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* dict;
+  if (!PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT) && type->tp_dictoffset != 0) {
+    PyObject** slot = _PyObject_GetDictPtr(object);
+    dict = slot == nullptr || *slot == nullptr ? PyDict_New() : Py_NewRef(*slot);
+  } else {
+    dict = PyObject_GenericGetDict(object, nullptr);
+  }
+  if (dict == nullptr) PyErr_Clear();
+  return dict;
+}
+
 PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash) {
   if (runs_code(key)) {
     PyObject *k, *found;

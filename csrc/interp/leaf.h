@@ -31,6 +31,10 @@ int add_leaf_type(PyTypeObject* type);
 
 // The raw value of `key`, borrowed, or nullptr.  `hash` was computed when the guard was built.
 PyObject* raw_dict_get(PyObject* dict, PyObject* key, Py_hash_t hash);
+// The dict of an object's attributes, new reference; none of it is made: a `functools.partial` and an exception tell whether they
+// have one (`partial_new`, `BaseException_reduce` in CPython).  An empty one of nobody's where it could have one, and nullptr,
+// without an exception, where it could not.
+PyObject* dict_as_it_is(PyObject* object);
 // torch.Tensor, or nullptr before `set_types`.
 inline PyTypeObject* g_tensor_type = nullptr;
 inline bool is_tensor(PyObject* v) { return g_tensor_type != nullptr && PyObject_TypeCheck(v, g_tensor_type); }

@@ -177,7 +177,7 @@ bool run(const Op& op, Frame& frame) {
     case Code::kDictAbsent: return PyDict_Check(object) && !raw_dict_get(object, op.x, op.hash);
     case Code::kDictKeys: return PyDict_Check(object) && raw_dict_keys_equal(object, op.x);
     case Code::kInstDict: {
-      PyObject* dict = PyObject_GenericGetDict(object, nullptr);
+      PyObject* dict = dict_as_it_is(object);
       if (dict && !PyDict_Check(dict)) Py_CLEAR(dict);
       return load(frame, op.dst, dict);
     }

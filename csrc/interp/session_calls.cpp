@@ -314,7 +314,8 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
     read_bases(s, args[0]);
     read_classes(s, args[1], false);
   } else if (npos > 0 && f == reinterpret_cast<PyObject*>(g_partial_type) && PyObject_TypeCheck(args[0], g_partial_type)) {
-    touch(s, args[0], false);  // its parts are taken over
+    touch(s, args[0], false);  // its parts are taken over, and what its keywords are
+    if (PyObject* keywords = bound_parts(args[0]).parts[2]; keywords != nullptr) touch(s, keywords, false);
   } else {
     for (Py_ssize_t i = 0; i < npos + nkw; ++i) {
       if (PyUnicode_Check(args[i])) rely_on(s, args[i]);  // a program, a name

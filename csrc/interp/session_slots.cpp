@@ -10,6 +10,7 @@
 #include "classes.h"
 #include "dispatch.h"
 #include "iterators.h"
+#include "leaf.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -157,7 +158,7 @@ static void refuse_given(Session* s, PyObject* f, PyObject* given) {
 
 // What an object of a class of the program's holds, as a C function finds it that is given the object.
 static bool held_callables(Session* s, PyObject* f, PyObject* object) {
-  PyObject* dict = PyObject_GenericGetDict(object, nullptr);
+  PyObject* dict = dict_as_it_is(object);
   PyObject* held = dict == nullptr ? nullptr : PyDict_Values(dict);
   if (held == nullptr) PyErr_Clear();
   bool good = true;

@@ -165,13 +165,16 @@ def needs_deaths(program, seed, wrap=None):
     """Whether what `program()` gives is as eager where nothing dies that was seen from outside.
 
     docs/semantics.md assumes that nobody can tell how long an entry keeps what it compares with.
-    What is as eager the second time, whatever dies, has another reason: it fails.
+    What is as eager the second time, whatever dies, has another reason: it fails. For nothing to
+    die that the first step replaces, all is looked at ahead of it; both times, because a look may
+    be a reason, too.
     """
 
     def again(immortal):
         def work():
             warnings.simplefilter("ignore")
-            yield worlds.run(program(), seed, wrap, immortal=immortal).finding is None
+            report = worlds.run(program(), seed, wrap, immortal=immortal, looked_at=True)
+            yield report.finding is None
 
         first, *_ = _apart(work, _TIMEOUT // 4)
         return first

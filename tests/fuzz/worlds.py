@@ -679,13 +679,15 @@ def _below(frames, f):
     return f() if frames == 0 else _below(frames - 1, f)
 
 
-def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0):
+def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0, looked_at=False):
     """Runs a program in both worlds, one after the other.
 
     Args:
         wrap: what makes the compiled target; `magpy.compile` with `backend` if None.
         limit: steps after which the program is left.
         immortal: whether all that can be seen before and after a step lives on in both worlds.
+        looked_at: whether all is looked at ahead of the first step, too, which gives a dict to
+            partials that have none.
         frames: by how many frames the steps of the other world lie deeper in the stack.
     """
     report = Report()
@@ -698,14 +700,14 @@ def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0):
 
     with _modes_restored():
         eager = World(code, lambda f: f, seed, [] if immortal else None)
-        if immortal:
+        if looked_at:
             eager.seen()
         wanted = []
         while len(wanted) < limit and eager.step():
             wanted.append(eager.seen())
     with _modes_restored():
         other = World(code, wrap or compile_target, seed, [] if immortal else None)
-        if immortal:
+        if looked_at:
             other.seen()
         while report.steps < limit:
             more = _below(frames, other.step)
