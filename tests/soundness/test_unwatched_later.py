@@ -8,26 +8,11 @@ that are put in place themselves (test_heard_later.py).
 
 from __future__ import annotations
 
-import io
-import logging
-
 import pytest
 import torch
 
 import magpy
-
-
-class World:
-    """A dict that the call reads after the effect, and one that is nobody's."""
-
-    def __init__(self):
-        self.read = {"k": 1.0}
-        self.apart = {"k": 0.0}
-        self.log = logging.Logger("unwatched")
-        self.log.addHandler(logging.StreamHandler(io.StringIO()))
-
-    def put(self, *given):
-        self.read["k"] = 5.0
+from tests.soundness.unwatched import check_harmless, check_noticed
 
 
 class Inner:
@@ -178,41 +163,14 @@ CASES = [
 ]
 
 
-def _calls(case, wrap):
-    world = World()
-    act, change = case(world)
-
-    def f(x):
-        act()
-        return x * world.read["k"]
-
-    target, found = wrap(f), []
-    for i in range(7):
-        world.read["k"] = 1.0
-        if i == 4:
-            change()
-        found.append(target(torch.ones(1)).item())
-    return found, target
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_gets_at_what_the_call_reads_is_noticed(case):
-    expected, _ = _calls(case, lambda f: f)
-    found, target = _calls(case, lambda f: magpy.compile(f, backend="eager"))
-    assert expected == [1.0] * 4 + [5.0] * 3
-    assert found == expected
-    assert magpy.stats(target).hits
+    check_noticed(case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_keeps_to_itself_does_no_harm(case):
-    def without(world):
-        act, _ = case(world)
-        return act, lambda: None
-
-    found, target = _calls(without, lambda f: magpy.compile(f, backend="eager"))
-    assert found == [1.0] * 7
-    assert magpy.stats(target).hits == 6
+    check_harmless(case, 6)
 
 
 def test_a_hook_that_counts_in_a_graph_from_outside_is_noticed_at_once():

@@ -27,19 +27,7 @@ import torch
 import magpy
 from magpy import _interp, _tensor
 from magpy.capture import hearers, held
-
-
-class World:
-    """A dict that the call reads after the effect, and one that is nobody's."""
-
-    def __init__(self):
-        self.read = {"k": 1.0}
-        self.apart = {"k": 0.0}
-        self.log = logging.Logger("unwatched")
-        self.log.addHandler(logging.StreamHandler(io.StringIO()))
-
-    def put(self, *given, **named):
-        self.read["k"] = 5.0
+from tests.soundness.unwatched import check_harmless, check_noticed, compiled
 
 
 class Stream:
@@ -376,45 +364,14 @@ ALL = [pytest.param(c, id=c.__name__) for c in CASES]
 ALL += [pytest.param(c, id=name) for name, c in SHOWN.items()]
 
 
-def _calls(case, wrap):
-    world = World()
-    act, change = case(world)
-
-    def f(x):
-        act()
-        return x * world.read["k"]
-
-    target, found = wrap(f), []
-    for i in range(7):
-        world.read["k"] = 1.0
-        if i == 4:
-            change()
-        found.append(target(torch.ones(1)).item())
-    return found, target
-
-
-def _compiled(f):
-    return magpy.compile(f, backend="eager")
-
-
 @pytest.mark.parametrize("case", ALL)
 def test_what_gets_at_what_the_call_reads_is_noticed(case):
-    expected, _ = _calls(case, lambda f: f)
-    found, target = _calls(case, _compiled)
-    assert expected == [1.0] * 4 + [5.0] * 3
-    assert found == expected
-    assert magpy.stats(target).hits
+    check_noticed(case)
 
 
 @pytest.mark.parametrize("case", ALL)
 def test_what_keeps_to_itself_does_no_harm(case):
-    def without(world):
-        act, _ = case(world)
-        return act, lambda: None
-
-    found, target = _calls(without, _compiled)
-    assert found == [1.0] * 7
-    assert magpy.stats(target).hits >= 5
+    check_harmless(case, 5)
 
 
 def test_a_handler_of_captured_warnings_is_noticed():
@@ -425,14 +382,10 @@ def test_a_handler_of_captured_warnings_is_noticed():
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = logging._showwarning
-            expected, _ = _calls(_logger_of_warnings(own), lambda f: f)
-            found, target = _calls(_logger_of_warnings(own), _compiled)
+            check_noticed(_logger_of_warnings(own))
     finally:
         own.handlers.clear()
         logging.captureWarnings(False)
-    assert expected == [1.0] * 4 + [5.0] * 3
-    assert found == expected
-    assert magpy.stats(target).hits
 
 
 def _logger_of_warnings(own):
@@ -511,7 +464,7 @@ def test_what_c_code_holds_is_seen_in_the_call_that_is_watched(way):
         return found
 
     assert calls(lambda f: f) == [5.0] * 5
-    assert calls(_compiled) == [5.0] * 5
+    assert calls(compiled) == [5.0] * 5
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -536,7 +489,7 @@ def test_who_looks_at_what_the_call_has_changed_sees_it(way):
         return said
 
     assert calls(lambda f: f) == [i for i in range(1, 6) for _ in range(2)]
-    assert calls(_compiled) == calls(lambda f: f)
+    assert calls(compiled) == calls(lambda f: f)
 
 
 class Lazy:
@@ -588,7 +541,7 @@ def test_nothing_of_the_program_runs_where_it_is_told_what_is_in_reach():
         print("x", file=stream)
         return x * 2
 
-    c = _compiled(f)
+    c = compiled(f)
     Lazy.asked.clear()
     Meta.heard.clear()
     for _ in range(4):
@@ -602,7 +555,7 @@ def test_a_failure_of_magpy_does_not_reach_the_program(monkeypatch):
         print("x", file=stream)
         return x * 2
 
-    stream, c = io.StringIO(), _compiled(f)
+    stream, c = io.StringIO(), compiled(f)
     monkeypatch.setattr(hearers, "_OF_NAMESPACE", None)
     monkeypatch.setattr(hearers.Heard, "stream", None)
     with pytest.warns(magpy.MagpyWarning, match="magpy failed"):
@@ -618,7 +571,7 @@ def test_the_order_in_which_hooks_are_found_is_not_told():
         (hidden.sum() * x.sum()).backward(retain_graph=True)
         return x * 2
 
-    c, kept = _compiled(f), []
+    c, kept = compiled(f), []
     for i in range(12):
         hidden = p * 2
         for hook in hooks:
@@ -640,7 +593,7 @@ def test_a_list_that_grows_is_shown_without_new_captures():
         print(rows, file=stream)
         return x * 2
 
-    c = _compiled(f)
+    c = compiled(f)
     for _ in range(8):
         rows.append(Row())
         c(torch.ones(1))
@@ -692,7 +645,7 @@ def test_a_logger_that_lets_records_pass_later_is_noticed(change):
         return found
 
     assert calls(lambda f: f) == [0, 0, 0, 1, 2, 3]
-    assert calls(_compiled) == [0, 0, 0, 1, 2, 3]
+    assert calls(compiled) == [0, 0, 0, 1, 2, 3]
 
 
 def test_own_dict_asks_no_property():
