@@ -482,7 +482,9 @@ class Builder:
         return spec
 
     def _state(self, v: Any, t: type, spec: New) -> None:
-        state = getattr(v, "__dict__", None)
+        state = _interp.own_dict(v)
+        if state is None:  # one of a class of its own
+            state = getattr(v, "__dict__", None)
         if isinstance(state, dict) and state:
             spec.fill.append(("dict", [(k, self.build(x)) for k, x in state.items()]))
         names = copyreg._slotnames(t) if t.__flags__ & (1 << 9) else []  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`functools.partial`: what C code takes over of one, and what tells whether one has a dict."""
+"""`functools.partial`: what C code takes over of one; and objects that tell if they have a dict."""
 
 import functools
 
@@ -86,3 +86,9 @@ def test_guards_give_no_dict_to_a_partial():
     assert look(part) is None
     assert magpy.stats(look).hits == 1
     assert functools.partial(part, 1).func is base
+
+
+def test_an_exception_that_is_kept_gets_no_dict():
+    f = magpy.compile(lambda n: ValueError(n), backend="eager")
+    assert [f(1).__reduce__() for _ in range(3)] == [(ValueError, (1,))] * 3
+    assert magpy.stats(f).hits == 2
