@@ -556,6 +556,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     return;
   }
+  if (is_tensor(obj) && descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type) Py_XDECREF(ask(s, "tensor_store", obj, name));
   property_used(s, t, name, descr, value != nullptr ? "fset" : "fdel");
   if (!outside_object(s, obj)) return;
   if (is_content(obj, name)) {

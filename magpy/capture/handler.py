@@ -176,6 +176,14 @@ class Handler:
         """An attribute of a class is about to be deleted, which it may have from a base."""
         calls.again(self, opaque.has_itself, (cls, name))
 
+    def tensor_store(self, tensor: torch.Tensor, name: str) -> None:
+        """An attribute that torch keeps of a tensor is about to be assigned."""
+        if name in ("real", "imag"):  # alone of all: torch tells no mode of it
+            self.refuse(
+                f"tensor.{name} = ... writes to a tensor, and torch tells nobody",
+                f"Use tensor.{name}.copy_(...) instead",
+            )
+
     def touch(self, obj: Any, deep: bool) -> None:
         """An outside object that is no plain container is looked into as a whole by C code."""
         t = type(obj)

@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE: the programs must be what they look like.
 """
 
+import types
 import warnings
 
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
+from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all
 
 CASES = []
@@ -616,3 +618,45 @@ def test_how_a_view_without_gradients_was_made_decides_what_may_be_done_to_it():
     got, compiled = run(lambda f: magpy.compile(f, backend="eager"))
     assert got == want
     assert all(magpy.stats(c).hits >= 6 for c in compiled)
+
+
+def test_parts_of_complex_tensors_are_assigned():
+    def f(z, x, own):
+        t = z.clone() if own else z
+        t.real = x
+        setattr(t, "imag", x * 2)
+        torch.Tensor.real.__set__(t, x + 1)
+        return t * 2
+
+    def world(f):
+        seen = []
+        for i in range(6):
+            z, x = torch.zeros(2, dtype=torch.complex64), torch.full((2,), float(i))
+            seen.append((f(z, x, i % 2), z, z._version))
+        return seen
+
+    compiled = magpy.compile(f, backend="eager")
+    with pytest.warns(magpy.MagpyWarning, match="tensor.real = ... writes to a tensor"):
+        found = world(compiled)
+    assert_same(found, world(f))
+
+
+def test_torch_tells_of_all_that_it_keeps_of_a_tensor_but_its_parts():
+    class Told(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            told.append(f)
+            return f(*args, **(kwargs or {}))
+
+    silent = set()
+    for name, attribute in vars(torch._C.TensorBase).items():
+        if isinstance(attribute, types.GetSetDescriptorType):
+            z = torch.zeros(2, dtype=torch.complex64)
+            try:
+                value, told = attribute.__get__(z), []
+                with Told():
+                    attribute.__set__(z, value)
+            except (AttributeError, RuntimeError):
+                continue  # not to be read, or to be written
+            if not told:
+                silent.add(name)
+    assert silent == {"real", "imag"}
