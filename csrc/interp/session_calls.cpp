@@ -291,6 +291,8 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
     if (whole || (is_list && passes_elements_on(s, given[i])))
       touch_kept(s, given[i], false);
+    else if (container != nullptr && PyDict_Check(container) && i < npos && is_named(f, "update"))
+      touch_pairs(s, given[i]);
     else
       touch(s, given[i], false);
 }
@@ -336,8 +338,10 @@ void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* a
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
     if (keeps && passes_elements_on(s, args[i]))
       touch_kept(s, args[i], false);
+    else if (f == reinterpret_cast<PyObject*>(&PyDict_Type) && i < npos)
+      touch_pairs(s, args[i]);
     else
-      touch(s, args[i], !shallow || !is_container(args[i]));
+      touch(s, args[i], !shallow || !(is_container(args[i]) || passes_elements_on(s, args[i])));
 }
 
 // A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.

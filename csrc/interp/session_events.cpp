@@ -341,6 +341,12 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
   return true;
 }
 
+// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's own method is watched.
+static bool copies(PyObject* obj) {
+  if (PyDict_Check(obj) || PyList_Check(obj) || is_deque(obj) || is_tensor(obj)) return false;
+  return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
+}
+
 void on_item_load_pre(PyObject* obj, PyObject* key) {
   Session* s = tls_session;
   ++s->events;
@@ -358,6 +364,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
   }
   if (PyTuple_Check(obj) || is_leaf(obj)) return;
   ErrorGuard error;
+  if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
     const int there = plain_key(key) ? PyDict_Contains(obj, key) : 0;
     if (there < 0) PyErr_Clear();
@@ -414,12 +421,6 @@ void on_handled() {
   Py_XDECREF(error);
 }
 
-// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's own method is watched.
-static bool copies(PyObject* obj) {
-  if (PyDict_Check(obj) || PyList_Check(obj) || is_deque(obj) || is_tensor(obj)) return false;
-  return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
-}
-
 // It looks into the value: what goes to several places at once, and all that an array is given.
 static bool takes_apart(PyObject* obj, PyObject* key) {
   if (PyList_Check(obj) || PyByteArray_Check(obj)) return PySlice_Check(key);
@@ -443,6 +444,10 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
     }
     rely_on(s, key);
     if (value != nullptr && copies(obj)) rely_on(s, value);
+  }
+  if (!is_leaf(key) && copies(obj)) {
+    ErrorGuard error;
+    touch_kept(s, key, true);
   }
   if (value != nullptr && (!is_leaf(value) || tracked(s, value)) && takes_apart(obj, key)) {
     ErrorGuard error;
@@ -484,7 +489,9 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   ErrorGuard error;
   if (!is_tensor(c)) touch_compared(s, item);
   const bool by_hash = PyDict_Check(c) && plain_key(item);
-  if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && known_outside(s, c)) touch(s, c, is_deque(c));
+  const bool outside = known_outside(s, c);
+  if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && outside) touch(s, c, is_deque(c));
+  if (!outside && PyIter_Check(c)) touch_kept(s, c, true);  // it compares all that it gives
   // What is in these is compared with the item one by one, and is known to be outside by now; a dict and a set look for its hash first.
   for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i) touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
   if (!PyDictValues_Check(c) && !PyDictItems_Check(c)) return;

@@ -249,6 +249,8 @@ PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* 
 void touch(Session* s, PyObject* o, bool deep);
 // The same for what passes its elements on without a look at them: they stay known by their identity.
 void touch_kept(Session* s, PyObject* o, bool deep);
+// A dict is made of another, or of pairs, into which is looked.
+void touch_pairs(Session* s, PyObject* o);
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // What a class inherits from was looked at.
 void read_bases(Session* s, PyObject* cls);

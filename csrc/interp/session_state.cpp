@@ -9,6 +9,9 @@
 
 #include <cstring>
 #include <iterator>
+#include <limits>
+#include <unordered_map>
+#include <vector>
 
 #include "callers.h"
 #include "classes.h"
@@ -348,10 +351,23 @@ PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* 
 
 namespace {
 
-// The objects that one look has been through: structures share and may contain themselves.
-using Seen = std::unordered_set<PyObject*>;
+// How far a look goes: 0 for an object itself, 1 for its elements, too, and so on.
+constexpr int kAll = std::numeric_limits<int>::max();
 
-void touch_into(Session* s, PyObject* o, bool deep, Seen& seen);
+int below(int depth) { return depth == kAll ? kAll : depth - 1; }
+
+// The objects that one look has been through, and how far it went from there: structures share and may contain themselves.
+using Seen = std::unordered_map<PyObject*, int>;
+
+bool goes_into(Seen& seen, PyObject* o, int depth) {
+  if (depth <= 0) return false;
+  int& before = seen[o];
+  if (depth <= before) return false;
+  before = depth;
+  return true;
+}
+
+void touch_into(Session* s, PyObject* o, int depth, Seen& seen);
 
 // What a partial holds is read.
 void read_partial(Session* s, PyObject* partial) {
@@ -366,17 +382,34 @@ void read_partial(Session* s, PyObject* partial) {
   if (first_time(s, kSnap, partial, nullptr)) Py_XDECREF(ask(s, "touch", partial, Py_False));
 }
 
-void touch_content(Session* s, PyObject* o, Seen& seen) {
+// Whether what this gives are tuples that it makes of what it goes over.
+bool pairs_up(PyObject* o) {
+  static PyTypeObject* const entries = [] {
+    PyObject* dict = PyDict_New();
+    PyObject* items = dict == nullptr ? nullptr : PyObject_CallMethod(dict, "items", nullptr);
+    PyObject* found = items == nullptr ? nullptr : PyObject_GetIter(items);
+    PyTypeObject* type = found == nullptr ? nullptr : Py_TYPE(found);
+    if (found == nullptr) PyErr_Clear();
+    Py_XDECREF(found);
+    Py_XDECREF(items);
+    Py_XDECREF(dict);
+    return type;
+  }();
+  return PyDictItems_Check(o) || Py_IS_TYPE(o, &PyZip_Type) || Py_IS_TYPE(o, &PyEnum_Type) || Py_IS_TYPE(o, entries);
+}
+
+// What the elements of an object hold is read as far as `depth` says.
+void touch_content(Session* s, PyObject* o, int depth, Seen& seen) {
   if (PyTuple_Check(o) || PyList_Check(o)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) touch_into(s, PySequence_Fast_GET_ITEM(o, i), true, seen);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) touch_into(s, PySequence_Fast_GET_ITEM(o, i), depth, seen);
   } else if (PyDict_Check(o)) {
     PyObject *k, *v;
     Py_ssize_t pos = 0;
-    while (PyDict_Next(o, &pos, &k, &v)) touch_into(s, v, true, seen);
+    while (PyDict_Next(o, &pos, &k, &v)) touch_into(s, v, depth, seen);
   } else if (is_deque(o)) {
     PyObject* items = elements(o);
     for (Py_ssize_t i = 0; items != nullptr && i < PyTuple_GET_SIZE(items); ++i)
-      touch_into(s, PyTuple_GET_ITEM(items, i), true, seen);
+      touch_into(s, PyTuple_GET_ITEM(items, i), depth, seen);
     Py_XDECREF(items);
     PyErr_Clear();
   } else if (!is_container(o)) {
@@ -384,12 +417,17 @@ void touch_content(Session* s, PyObject* o, Seen& seen) {
     for (PyObject* part : bound_parts(o).parts) {
       if (part == nullptr) continue;
       if (outside) reach(s, part);
-      touch_into(s, part, true, seen);
+      touch_into(s, part, depth, seen);
     }
   }
 }
 
-void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
+// What the program made of C that stands for what other objects hold: an iterator, a view, a namespace.
+bool stands_for_others(PyObject* o) {
+  return is_view(o) || is_c_iterator(o) || stands_before(o) || (g_namespace_type != nullptr && PyObject_TypeCheck(o, g_namespace_type));
+}
+
+void touch_into(Session* s, PyObject* o, int depth, Seen& seen) {
   if (is_leaf(o) || PyModule_Check(o) || PyFunction_Check(o)) return;
   read_protocols(s, Py_TYPE(o));
   if (is_tensor(o)) return;
@@ -406,7 +444,7 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
   }
   if (PyObject* factory = factory_of(o); factory != nullptr && seen.count(factory) == 0) {
     if (outside) reach(s, factory);
-    touch_into(s, factory, true, seen);
+    touch_into(s, factory, kAll, seen);
     factory_used(s, factory);
   }
   if (outside && is_container(o)) {
@@ -417,31 +455,39 @@ void touch_into(Session* s, PyObject* o, bool deep, Seen& seen) {
       emit(s, kSnap, o, c.order, c.pre);
       reach_content(s, c.pre);
     }
-    if (deep && seen.insert(o).second) {
+    if (goes_into(seen, o, depth)) {
       PyObject* pre = Py_NewRef(container(s, o).pre);
-      touch_content(s, pre, seen);
+      touch_content(s, pre, below(depth), seen);
       // What the run has put there may be looked into too.
-      touch_content(s, o, seen);
+      touch_content(s, o, below(depth), seen);
       Py_DECREF(pre);
     }
     return;
   }
   if (outside && g_partial_type != nullptr && PyObject_TypeCheck(o, g_partial_type)) read_partial(s, o);
-  if (PyExceptionInstance_Check(o) && deep && seen.insert(o).second)
-    touch_into(s, reinterpret_cast<PyBaseExceptionObject*>(o)->args, true, seen);
+  if (PyExceptionInstance_Check(o) && goes_into(seen, o, depth))
+    touch_into(s, reinterpret_cast<PyBaseExceptionObject*>(o)->args, kAll, seen);
   // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
   if (PyTuple_Check(o) || is_container(o) || bound_parts(o).parts[0] != nullptr) {
-    if (deep && seen.insert(o).second) touch_content(s, o, seen);
+    if (goes_into(seen, o, depth)) touch_content(s, o, below(depth), seen);
     return;
   }
-  if (!outside) return;
+  if (!outside) {
+    if (!stands_for_others(o) || tracked(s, o)) return;
+    const int within = pairs_up(o) ? below(depth) : depth;
+    if (!goes_into(seen, o, within)) return;
+    std::vector<PyObject*> held;
+    if (Py_TYPE(o)->tp_traverse != nullptr) Py_TYPE(o)->tp_traverse(o, collect_referent, &held);
+    for (PyObject* v : held) touch_into(s, v, within, seen);
+    return;
+  }
   if (PyExceptionInstance_Check(o)) {
     // Its methods change what its dict holds (add_note).
     PyObject* d = instance_dict(s, o);
-    if (d != nullptr) touch_into(s, d, deep, seen);
+    if (d != nullptr) touch_into(s, d, depth, seen);
   }
   if (first_time(s, kSnap, o, nullptr)) {
-    PyObject* r = ask(s, "touch", o, deep ? Py_True : Py_False);
+    PyObject* r = ask(s, "touch", o, depth > 0 ? Py_True : Py_False);
     Py_XDECREF(r);
   }
 }
@@ -455,7 +501,13 @@ void touch(Session* s, PyObject* o, bool deep) {
 
 void touch_kept(Session* s, PyObject* o, bool deep) {
   Seen seen;
-  touch_into(s, o, deep, seen);
+  touch_into(s, o, deep ? kAll : 0, seen);
+}
+
+void touch_pairs(Session* s, PyObject* o) {
+  if (!s->tracked->empty()) rely_on(s, o);
+  Seen seen;
+  touch_into(s, o, PyDict_Check(o) ? 0 : 1, seen);
 }
 
 void read_frame(Session* s, PyObject* frame) {

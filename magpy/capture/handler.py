@@ -716,6 +716,8 @@ class Handler:
             result = f(*args, **kwargs)
             if self.recorder.operations == before and not self.recorder.tensors.fresh(result):
                 self.session.rely_on((args, kwargs))
+                for a in (*args, *kwargs.values()):
+                    self.session.touch(a)  # it is `torch.Size` of a list
             return result
         if leaves.is_numpys(f) and arrays.arrays_in((args, kwargs)):
             return self._writing(f, args, kwargs, owner)

@@ -1,0 +1,98 @@
+"""C code that goes over an iterator or a view, and looks into what that gives.
+
+Owns: programs in which nothing but C code reads what the elements of an outside container hold, by
+way of something that the call makes: a view, an iterator, a namespace, pairs for a dict, a list of
+places.  Does not own containers that are given to C code themselves (test_sequences.py).
+"""
+
+import collections
+import functools
+import heapq
+import itertools
+import operator
+import types
+
+import numpy as np
+import pytest
+import torch
+
+import magpy
+from tests.comparison import assert_same
+
+NAMES = {m.__name__: m for m in (collections, functools, heapq, itertools, operator, torch, types)}
+NAMES["np"] = np
+LISTS = "h.n = {'a': [2, 1], 'b': [1, 5]}"
+PAIRS = "h.m = [['a', 1], ['b', 2]]"
+DICT = "h.d = {'a': 1}"
+PLACES = "h.l = [0, 1, 2]"
+BYTES = "h.b = bytearray(b'ab')"
+LONGER, LESS = "h.n['a'].append(7)", "h.n['a'][0] = 0"
+VIEWS = (
+    *("h.n.values()", "iter(h.n.values())", "reversed(h.n.values())", "filter(None, h.n.values())"),
+    *("itertools.islice(h.n.values(), 2)", "itertools.chain(h.n.values(), [[9]])"),
+    *("{0: h.n['a'], 1: h.n['b']}.values()", "iter([h.n['a']])", "map(lambda v: v, h.n.values())"),
+)
+CASES = [
+    *((LISTS, f"sum({view}, [])", LONGER) for view in VIEWS),
+    *((LISTS, f"list(itertools.chain.from_iterable({view}))", LONGER) for view in VIEWS),
+    *((LISTS, f"max({view})", LESS) for view in VIEWS),
+    (LISTS, "sorted(h.n.values())[0] is h.n['b']", LESS),
+    (LISTS, "heapq.nsmallest(1, h.n.values())[0] is h.n['b']", LESS),
+    (LISTS, "h.n.items() == {'a': [2, 1], 'b': [1, 5]}.items()", LONGER),
+    (LISTS, "[2, 1] in iter(h.n.values())", LONGER),
+    (LISTS, "operator.contains(h.n.values(), [2, 1])", LONGER),
+    (LISTS, "operator.countOf(iter(h.n.values()), [2, 1])", LONGER),
+    (LISTS, "repr(h.n.values())", LONGER),
+    (LISTS, "f'{h.n.items()}'", LONGER),
+    (LISTS, "list(itertools.starmap(pow, h.n.values()))", LESS),
+    (LISTS, "list(itertools.accumulate(h.n.values()))", LONGER),
+    (LISTS, "dict(itertools.islice(h.n.values(), 1))", LESS),
+    *((PAIRS, way, "h.m[0][1] = 5") for way in ("dict(h.m)", "dict(iter(h.m))", "dict(h.m, z=1)")),
+    (PAIRS, "functools.partial(dict, h.m)()", "h.m[0][1] = 5"),
+    (PAIRS, "(lambda d: (d.update(h.m), d))({})", "h.m[0][1] = 5"),
+    ("h.q = collections.deque([['a', 2]])", "dict(h.q)", "h.q[0][1] = 5"),
+    (DICT, "str({1: h.d}.values())", "h.d['a'] = 2"),
+    (
+        DICT,
+        "(lambda q: (setattr(q, 'a', h.d), str(q)))(types.SimpleNamespace())[1]",
+        "h.d['a'] = 2",
+    ),
+    (PLACES, "np.arange(9)[h.l].tolist()", "h.l[1] = 5"),
+    (PLACES, "(lambda a: (operator.setitem(a, h.l, 1), a.tolist()))(np.zeros(6))", "h.l[1] = 5"),
+    (PLACES, "torch.Size(h.l)", "h.l[1] = 5; h.l.append(3)"),
+    (BYTES, "b''.join({1: h.b}.values())", "h.b[0] = 120"),
+    (BYTES, "b''.join(iter([h.b]))", "h.b[0] = 120"),
+    ("h.a = np.zeros(2)", "sum({1: h.a}.values()).tolist()", "h.a[0] = 9"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::magpy.MagpyWarning")
+@pytest.mark.parametrize(("setup", "way", "change"), CASES)
+def test_what_elements_hold_is_compared(setup, way, change):
+    def world(wrap):
+        space = {**NAMES, "h": types.SimpleNamespace()}
+        exec(f"{setup}\ndef f(x):\n    return x * 2, {way}", space)
+        f, seen = wrap(space["f"]), []
+        for i in range(6):
+            if i >= 3:
+                exec(change, space)
+            seen.append(f(torch.ones(1)))
+        return seen
+
+    assert_same(world(lambda f: magpy.compile(f, backend="eager")), world(lambda f: f))
+
+
+def test_views_and_iterators_that_are_passed_on_read_no_elements():
+    held = {"a": [1], "b": [2]}
+
+    def f(x):
+        n = len(list(held.values())) + len(dict(held.items())) + len(dict(zip("ab", held.values())))
+        for _, _ in held.items():
+            n += 1
+        return x * (n + len(list(enumerate(held.values()))))
+
+    compiled = magpy.compile(f, backend="eager")
+    for _ in range(4):
+        assert compiled(torch.ones(1)).item() == f(torch.ones(1)).item()
+        held["a"].append(3)
+    assert magpy.stats(compiled).hits == 3
