@@ -478,7 +478,11 @@ void touch_into(Session* s, PyObject* o, int depth, Seen& seen) {
     if (!goes_into(seen, o, within)) return;
     std::vector<PyObject*> held;
     if (Py_TYPE(o)->tp_traverse != nullptr) Py_TYPE(o)->tp_traverse(o, collect_referent, &held);
-    for (PyObject* v : held) touch_into(s, v, within, seen);
+    for (PyObject* v : held) Py_INCREF(v);  // the handler is asked on the way, and what it runs may let go of them
+    for (PyObject* v : held) {
+      touch_into(s, v, within, seen);
+      Py_DECREF(v);
+    }
     return;
   }
   if (PyExceptionInstance_Check(o)) {
