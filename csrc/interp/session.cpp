@@ -244,9 +244,8 @@ PyObject* session_track(Session* s, PyObject* args) {
 PyObject* session_vary(Session* s, PyObject* args) {
   PyObject *holder, *key;
   if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
-  if (PyList_Check(holder) || is_deque(holder))
-    s->numbered->insert(holder);
-  else
+  if (PyList_Check(holder) || is_deque(holder) || PyDict_Check(holder)) s->numbered->insert(holder);
+  if (!PyList_Check(holder) && !is_deque(holder))
     s->varying->insert(place_of_number(holder, PyCell_Check(holder) ? nullptr : key));
   Py_RETURN_NONE;
 }

@@ -293,7 +293,15 @@ static bool slot_number_read(Session* s, PyObject* obj, PyObject* name, PyObject
   return true;
 }
 
-PyObject* instance_dict(Session* s, PyObject* obj) {
+// Whether an object has no dict so far, and tells of that: a partial, an exception (see dict_as_it_is).
+static bool is_without_dict(PyObject* obj) {
+  if (!PyExceptionInstance_Check(obj) && (g_partial_type == nullptr || !PyObject_TypeCheck(obj, g_partial_type))) return false;
+  if (PyType_HasFeature(Py_TYPE(obj), Py_TPFLAGS_MANAGED_DICT)) return false;
+  PyObject** slot = _PyObject_GetDictPtr(obj);
+  return slot != nullptr && *slot == nullptr;
+}
+
+PyObject* instance_dict(Session* s, PyObject* obj, bool is_read) {
   PyTypeObject* t = Py_TYPE(obj);
   if (PyType_Check(obj)) return nullptr;
 #if PY_VERSION_HEX >= 0x030C0000
@@ -302,6 +310,11 @@ PyObject* instance_dict(Session* s, PyObject* obj) {
   bool has = t->tp_dictoffset != 0;
 #endif
   if (!has) return nullptr;
+  if (is_read && is_without_dict(obj)) {
+    static PyObject* const nothing = PyUnicode_InternFromString("nothing in its dict");
+    if (first_time(s, kSnap, obj, nothing)) Py_XDECREF(ask(s, "without_attributes", obj));
+    return nullptr;
+  }
   PyObject* d = PyObject_GenericGetDict(obj, nullptr);
   if (d == nullptr) {
     PyErr_Clear();
@@ -571,7 +584,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
     return;
   }
-  PyObject* d = instance_dict(s, obj);
+  PyObject* d = instance_dict(s, obj, value == nullptr);
   if (has_made_dict(s, obj)) return;
   if (d != nullptr) {
     dict_store(s, d, name, value);

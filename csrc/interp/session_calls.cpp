@@ -8,6 +8,7 @@
 #include "classes.h"
 #include "dispatch.h"
 #include "iterators.h"
+#include "looks.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -81,51 +82,6 @@ uint8_t classify(Session* s, PyObject* f) {
 }
 
 namespace {
-
-// functools.reduce; its function reports itself (iterators.h).  An array's method has the same name.
-bool is_reduce(PyObject* f) {
-  if (!is_builtin(f, "reduce")) return false;
-  PyObject* module = reinterpret_cast<PyCFunctionObject*>(f)->m_module;
-  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "_functools") == 0;
-}
-
-// C functions that hand on what an iterator or a function gives them without looking at it.
-bool passes_on(PyObject* f) {
-  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyMap_Type, &PyFilter_Type})
-    if (f == reinterpret_cast<PyObject*>(t)) return true;
-  return is_builtin(f, "next") || is_reduce(f);
-}
-
-// C functions that look at no element of the containers and iterators that they are given, and hand on the elements themselves,
-// or an iterator that holds them.
-bool keeps_elements(PyObject* f, Py_ssize_t npos) {
-  for (PyTypeObject* t : {&PyList_Type, &PyTuple_Type, &PyEnum_Type, &PyZip_Type, &PyReversed_Type})
-    if (f == reinterpret_cast<PyObject*>(t)) return true;
-  if (bound_self(f) != nullptr) return false;
-  // With two arguments iter() compares what a function gives.
-  return is_builtin(f, "len") || is_builtin(f, "next") || (is_builtin(f, "iter") && npos == 1);
-}
-
-// Others that look at containers and not into what these hold.
-bool looks_at_containers(PyObject* f) {
-  for (PyTypeObject* t : {&PyBool_Type, &PyDict_Type})
-    if (f == reinterpret_cast<PyObject*>(t)) return true;
-  if (!PyType_Check(f)) return bound_self(f) == nullptr && is_builtin(f, "len");
-  const char* name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
-  for (const char* known : {"itertools.chain", "itertools.islice", "itertools.product", "itertools.cycle", "itertools.zip_longest"})
-    if (std::strcmp(name, known) == 0) return true;
-  return false;
-}
-
-// Methods that look at no element of their container, and hand on the elements themselves, or a view that holds them.  What they
-// are given chooses among them.
-bool keeps_own_elements(PyObject* f) {
-  PyObject* self = bound_self(f);
-  if (!PyCFunction_Check(f) || self == nullptr || !(PyDict_Check(self) || PyList_Check(self) || is_deque(self))) return false;
-  for (const char* name : {"items", "values", "keys", "copy", "pop", "popleft", "popitem", "reverse"})
-    if (is_builtin(f, name)) return true;
-  return false;
-}
 
 // type(x) and isinstance(x, ...).
 bool asks_class(PyObject* f, Py_ssize_t npos) {
@@ -307,6 +263,44 @@ void read_classes(Session* s, PyObject* classes, bool derived) {
   if (derived && PyType_Check(classes)) read_protocols(s, reinterpret_cast<PyTypeObject*>(classes));
 }
 
+// A class is made of what a dict holds, and of what its `__slots__` name.
+void touch_namespace(Session* s, PyObject* space) {
+  touch(s, space, false);
+  static PyObject* const slots = PyUnicode_InternFromString("__slots__");
+  PyObject* named = PyDict_Check(space) ? PyDict_GetItemWithError(space, slots) : nullptr;
+  if (named != nullptr) touch(s, named, true);
+  PyErr_Clear();
+}
+
+// What wraps a function and takes over what that is called (`functools_wraps` and `property_init_impl` in CPython).
+bool takes_over_names(PyObject* f) {
+  if (!PyType_Check(f)) return false;
+  for (PyTypeObject* t : {&PyProperty_Type, &PyStaticMethod_Type, &PyClassMethod_Type})
+    if (PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(f), t)) return true;
+  return false;
+}
+
+void names_taken_over(Session* s, PyObject* function) {
+  if (!PyFunction_Check(function)) return;
+  static PyObject* const names[] = {
+      PyUnicode_InternFromString("__module__"), PyUnicode_InternFromString("__name__"), PyUnicode_InternFromString("__qualname__"),
+      PyUnicode_InternFromString("__doc__"),    PyUnicode_InternFromString("__annotations__")};
+  for (PyObject* name : names) {
+    PyObject* value = PyObject_GetAttr(function, name);
+    if (value == nullptr) PyErr_Clear();
+    attr_load(s, function, name, value);
+    Py_CLEAR(s->replaced);
+    Py_XDECREF(value);
+  }
+  PyObject* own = PyObject_GenericGetDict(function, nullptr);
+  if (own == nullptr) PyErr_Clear();
+  if (own != nullptr && known_outside(s, function)) {
+    reach(s, own);
+    touch(s, own, false);
+  }
+  Py_XDECREF(own);
+}
+
 // A function that asks for classes, or computes from plain values.
 void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
   if (npos > 0 && asks_class(f, npos)) {
@@ -319,6 +313,8 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
     touch(s, args[0], false);  // its parts are taken over, and what its keywords are
     if (PyObject* keywords = bound_parts(args[0]).parts[2]; keywords != nullptr) touch(s, keywords, false);
   } else {
+    if (f == reinterpret_cast<PyObject*>(&PyType_Type) && npos == 3) touch_namespace(s, args[2]);
+    if (takes_over_names(f) && npos > 0) names_taken_over(s, args[0]);
     for (Py_ssize_t i = 0; i < npos + nkw; ++i) {
       if (PyUnicode_Check(args[i])) rely_on(s, args[i]);  // a program, a name
       if (PyType_Check(args[i])) read_classes(s, args[i], true);
@@ -327,21 +323,24 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
 }
 
 // A function that looks into what it is given.
-void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
-  tls_c_call = passes_on(f) ? kPassedOn : kComputed;
-  callables_given(s, f, self, args, npos + nkw);
-  if (self != nullptr && keeps_own_elements(f))
+void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  const Py_ssize_t n = npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  const Looks looks = looks_of(f, args, npos, kwnames);
+  tls_c_call = looks.on ? kPassedOn : kComputed;
+  callables_given(s, f, self, args, n);
+  if (self != nullptr && looks.own == Look::kKept)
     touch_kept(s, self, false);
   else if (self != nullptr)
-    touch(s, self, true);
-  const bool keeps = keeps_elements(f, npos), shallow = looks_at_containers(f);
-  for (Py_ssize_t i = 0; i < npos + nkw; ++i)
-    if (keeps && passes_elements_on(s, args[i]))
+    touch(s, self, looks.own != Look::kItself);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const bool holds = is_container(args[i]) || passes_elements_on(s, args[i]);
+    if (looks.given == Look::kKept && passes_elements_on(s, args[i]))
       touch_kept(s, args[i], false);
-    else if (f == reinterpret_cast<PyObject*>(&PyDict_Type) && i < npos)
+    else if (looks.given == Look::kPairs && i < npos)
       touch_pairs(s, args[i]);
     else
-      touch(s, args[i], !shallow || !(is_container(args[i]) || passes_elements_on(s, args[i])));
+      touch(s, args[i], looks.given == Look::kAll || looks.given == Look::kKept || !holds);
+  }
 }
 
 // A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.
@@ -354,7 +353,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
   switch (leaf) {
     case kLeafPure: read_arguments(s, f, args, npos, nkw); break;
     case kLeafTouch:
-    case kLeafTorch: touch_arguments(s, f, self, args, npos, nkw); break;
+    case kLeafTorch: touch_arguments(s, f, self, args, npos, kwnames); break;
     case kLeafSetattr:
       if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], rest[1]);
       break;
@@ -370,7 +369,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
         rely_on(s, rest[0]);
         break;
       }
-      touch_arguments(s, f, self, args, npos, nkw);
+      touch_arguments(s, f, self, args, npos, kwnames);
       break;
     case kLeafDictSet:
     case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, kwnames); break;
@@ -430,7 +429,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     leaf = classify(s, f);
     self = bound_self(f);
     // A function that looks at no element is not slower for what has many.
-    const bool shallow = leaf == kLeafTouch && keeps_elements(f, npos);
+    const bool shallow = leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
     for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
       takes_tensors = shallow ? is_tensor(args[i]) : has_tensor(args[i]);
   }
@@ -439,7 +438,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     ErrorGuard error;
     if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
-      const bool keeps = leaf == kLeafTouch && keeps_elements(f, npos);
+      const bool keeps = leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
         any = keeps && passes_elements_on(s, args[i]) ? false : has_tracked(s, args[i]);
       // What stores its arguments without looking at them keeps their identity, which is how they are known.
@@ -466,7 +465,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (!handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames, &r)) return false;
   if (r == g_absent) {
     Py_DECREF(r);
-    tls_c_call = use_handler && !passes_on(f) ? kComputed : kPassedOn;
+    tls_c_call = use_handler && !looks_of(f, args, npos, kwnames).on ? kComputed : kPassedOn;
     return false;
   }
   if (r == Py_NotImplemented) {

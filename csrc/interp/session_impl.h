@@ -157,7 +157,7 @@ struct Session {
   std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
   std::unordered_set<PyObject*>* written_cells;
   std::unordered_set<PyObject*>* counter_cells;          // in `cells`
-  std::unordered_set<PyObject*>* numbered;               // lists and deques in which numbers are inputs
+  std::unordered_set<PyObject*>* numbered;               // containers in which numbers are inputs
   std::unordered_set<Triple, TripleHash>* varying;       // (dict, key) and (cell, null) whose number differs from call to call
   std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
   std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
@@ -241,6 +241,8 @@ bool find_tracked(Session* s, PyObject* v, std::vector<PyObject*>* out);
 // iterator written in C (those that compute rely on what they hold when they are advanced, iterators.h).
 bool passes_elements_on(Session* s, PyObject* v);
 inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked->empty() && find_tracked(s, v, nullptr); }
+// For tp_traverse: appends a referent (borrowed) to a std::vector<PyObject*>.
+int collect_referent(PyObject* referent, void* todo);
 // From here on the run relies on the value being what it was.
 void rely_on(Session* s, PyObject* o);
 // A value came of an operation with tracked operands.  Steals result.
@@ -276,8 +278,8 @@ inline Triple place_of_number(PyObject* holder, PyObject* key) {
 }
 // Whether the code that runs now is one that reads and stores this name.
 bool counts_here(PyObject* name);
-// The dict of an object from outside, which is read; nullptr if it has none.  Borrowed.
-PyObject* instance_dict(Session* s, PyObject* obj);
+// The dict of an object from outside; nullptr if it has none, or has none yet and `is_read` alone, and tells of that.  Borrowed.
+PyObject* instance_dict(Session* s, PyObject* obj, bool is_read = true);
 // What identifies a counter: the code that both reads and stores the name.
 Triple counter_key(PyCodeObject* code, PyObject* name);
 // A counter was read: true when it became an input, which take_replaced then gives.

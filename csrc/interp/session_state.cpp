@@ -293,17 +293,17 @@ bool find_tracked(Session* s, PyObject* root, std::vector<PyObject*>* out) {
                        PyCFunction_Check(v) || Py_TYPE(v) == g_method_wrapper_type || PyExceptionInstance_Check(v) ||
                        (g_partial_type != nullptr && PyObject_TypeCheck(v, g_partial_type));
     if (!holds || !seen.insert(v).second) continue;
-    // An outside container that the run has not written to holds no such value, save counters in a dict and those of a list.
+    // Outside containers that the run has not written to hold such values only where these stand for the numbers that were there.
     auto it = s->containers->find(v);
     const bool untouched = known_outside(s, v) && is_container(v) && (it == s->containers->end() || it->second.pre == nullptr);
-    if (untouched && !PyDict_Check(v) && s->numbered->count(v) == 0) continue;
+    if (untouched && s->numbered->empty()) continue;
     if (PyTuple_Check(v) || PyList_Check(v)) {
       for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); ++i) add(PySequence_Fast_GET_ITEM(v, i));
     } else if (PyDict_Check(v)) {
       PyObject *k, *x;
       Py_ssize_t pos = 0;
       while (PyDict_Next(v, &pos, &k, &x)) {
-        if (!untouched || tracked(s, x)) add(x);
+        add(x);
         if (PyTuple_Check(k)) add(k);
       }
     } else if (PyAnySet_Check(v) || is_deque(v)) {
@@ -380,6 +380,18 @@ void read_partial(Session* s, PyObject* partial) {
     reach(s, held.parts[i]);
   }
   if (first_time(s, kSnap, partial, nullptr)) Py_XDECREF(ask(s, "touch", partial, Py_False));
+}
+
+// What an exception was made with is read.
+void read_exception(Session* s, PyObject* error, Seen& seen) {
+  static PyObject* const name = PyUnicode_InternFromString("args");
+  PyObject* args = Py_NewRef(reinterpret_cast<PyBaseExceptionObject*>(error)->args);
+  if (known_outside(s, error) && !written(s, error, name) && first_time(s, kAttrC, error, name)) {
+    emit(s, kAttrC, error, name, args);
+    reach(s, args);
+  }
+  touch_into(s, args, kAll, seen);
+  Py_DECREF(args);
 }
 
 // Whether what this gives are tuples that it makes of what it goes over.
@@ -465,8 +477,7 @@ void touch_into(Session* s, PyObject* o, int depth, Seen& seen) {
     return;
   }
   if (outside && g_partial_type != nullptr && PyObject_TypeCheck(o, g_partial_type)) read_partial(s, o);
-  if (PyExceptionInstance_Check(o) && goes_into(seen, o, depth))
-    touch_into(s, reinterpret_cast<PyBaseExceptionObject*>(o)->args, kAll, seen);
+  if (PyExceptionInstance_Check(o) && goes_into(seen, o, depth)) read_exception(s, o, seen);
   // What the program made, and what cannot change, may hold outside containers, which a C function then looks into.
   if (PyTuple_Check(o) || is_container(o) || bound_parts(o).parts[0] != nullptr) {
     if (goes_into(seen, o, depth)) touch_content(s, o, below(depth), seen);
@@ -584,6 +595,7 @@ bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
     fail(s, "counter");
     return true;
   }
+  s->numbered->insert(dict);
   Py_XSETREF(s->replaced, fresh);
   return true;
 }

@@ -50,8 +50,8 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`vars(obj)`: the instance dict is read."""
     if args and not isinstance(type(args[0]).__getattribute__, types.FunctionType):
+        d = getattr(args[0], "__dict__", None)  # `vars` gives one to what has none so far
         h.session.attr_read(args[0], "__dict__", None)
-        d = getattr(args[0], "__dict__", None)
         if isinstance(d, types.MappingProxyType):
             if not (isinstance(args[0], type) and h.session.made(args[0])):
                 h.proxied(d)
@@ -81,7 +81,11 @@ def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         _names_are_read(h, target)
     if target is None or isinstance(target, type) or not h.session.is_outside(target):
         return ABSENT
-    d = getattr(target, "__dict__", None)
+    if hasattr(type(target), "__next__"):
+        h.refuse("an iterator from outside is copied", "Make a list of it first")
+    elif _interp.c_base(type(target)) is not object:
+        h.session.touch(target)  # what C code keeps of it
+    d = getattr(target, "__dict__", None) if opaque.has_dict(target) else None
     if isinstance(d, dict):
         h.session.attr_read(target, "__dict__", None)
         h.session.touch(d)

@@ -219,6 +219,10 @@ class Handler:
             self.opaque.append((obj, before))
             self.sites.setdefault(id(obj), where_text())
 
+    def without_attributes(self, obj: Any) -> None:
+        """Attributes are looked for in an object that has no dict yet, and gets none by that."""
+        calls.again(self, opaque.without_attributes, (obj,))
+
     def _iterator(self, obj: Any) -> None:
         if any(effects.is_changed(self.session, c) for c in effects.iterated(obj)):
             self.refuse(_GOES_OVER_CHANGED)
@@ -477,10 +481,10 @@ class Handler:
             key: where; None for a cell.
             follow: what sizes and places in tensors depend on it is followed.
         """
+        self.session.vary(holder, key.key if isinstance(key, Part) else key)
         if isinstance(key, Part):
             self._vary_part(holder, key.key)
             return
-        self.session.vary(holder, key)
         if follow:
             self.followed.add((id(holder), key))
         if isinstance(holder, (list, collections.deque)):

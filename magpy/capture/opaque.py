@@ -196,9 +196,21 @@ def has_itself(cls: type, name: str) -> bool:
     return name in type.__dict__["__dict__"].__get__(cls)
 
 
-def has_dict(partial: Any) -> bool:
-    """Whether a partial has a dict: one of it then holds it whole (`partial_new` in CPython)."""
-    return functools.partial.__reduce__(partial)[2][3] is not None
+def has_dict(obj: Any) -> bool:
+    """Whether an object has a dict; gives it none.
+
+    Partials and exceptions tell (`partial_new` and `BaseException_reduce` in CPython).
+    """
+    if isinstance(obj, functools.partial):
+        return functools.partial.__reduce__(obj)[2][3] is not None
+    if isinstance(obj, BaseException):
+        return len(BaseException.__reduce__(obj)) > 2
+    return hasattr(obj, "__dict__")
+
+
+def without_attributes(obj: Any) -> bool:
+    """Whether nothing is in an object's dict, if it has one; gives it none."""
+    return not _interp.own_dict(obj)
 
 
 def picture(obj: Any) -> Any:
@@ -214,7 +226,7 @@ def picture(obj: Any) -> Any:
             break
         if not _TELLING.isdisjoint(c.__dict__):
             return None
-    own = getattr(obj, "__dict__", None)
+    own = _interp.own_dict(obj)
     try:
         reduced = base.__reduce_ex__(obj, 4)  # type: ignore[call-arg]
     except Exception:  # noqa: BLE001 - whatever the type raises, it does not tell

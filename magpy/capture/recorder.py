@@ -23,7 +23,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config
-from magpy.capture import attribution, engine, hearers, memory
+from magpy.capture import attribution, copies, engine, hearers, memory
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
 from magpy.capture.gradients import Gradients
@@ -256,7 +256,7 @@ class Recorder(Values, TorchFunctionMode):
         try:
             faults.check("recorder")
             with unheard():
-                recorded, *given = sized(func, args, kwargs)
+                recorded, *given = self._recorded_as(func, args, kwargs)
                 plan = self._before(recorded, name, accessor, *given)
                 self._reach = self._reached(func, args, kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
@@ -504,12 +504,6 @@ class Recorder(Values, TorchFunctionMode):
             plan = self._with_scalar_tensor(args, plan[0]), plan[1]
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
-        elif name == "__deepcopy__" and self._session is not None:
-            # Torch copies the attributes that Python has given to it, too.
-            d = getattr(args[0], "__dict__", None)
-            if d is not None and self._session.is_outside(args[0]):
-                self._session.attr_read(args[0], "__dict__", None)
-                self._session.touch(d)
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         self._as_they_were(self._shared.outside(plan))
@@ -517,6 +511,27 @@ class Recorder(Values, TorchFunctionMode):
         if "out" in kwargs or type(func) in OPERATORS:
             self._targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
         return plan
+
+    def _recorded_as(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operation that a step keeps, and its arguments."""
+        if func is torch.Tensor.__deepcopy__:
+            self._copied_deeply(*args, **kwargs)
+            return copies.deep_copied, copies.shared(*args, **kwargs), {}
+        return sized(func, args, kwargs)
+
+    def _copied_deeply(self, tensor: Any, memo: Any) -> None:
+        """Torch copies the attributes that Python has given to a tensor, too, and its gradient.
+
+        Raises:
+            Refusal: what is copied is noted in a dict from outside.
+        """
+        if self._is_outside(memo):
+            raise refuse("a tensor is copied with a memo from outside")
+        self.gradients.read(tensor)
+        d = getattr(tensor, "__dict__", None)
+        if d is not None and self._session is not None and self._session.is_outside(tensor):
+            self._session.attr_read(tensor, "__dict__", None)
+            self._session.touch(d)
 
     def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
         """Keeps how a tensor from outside lay in memory when the call began."""
@@ -1287,6 +1302,11 @@ class Recorder(Values, TorchFunctionMode):
         if record.unwatched:
             record.looks = list(self.below.looks())
         changed = self._shared.end()
+        if changed is None and self.written_unseen():
+            changed = Refusal(
+                "an array that follows from data is changed after it was looked at as a whole, or "
+                "by way of its .flat or a memoryview"
+            )
         self.refusal = self.refusal or changed
         self.settings.look()
         modes = current_modes(self.settings.changed)

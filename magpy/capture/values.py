@@ -44,6 +44,12 @@ from magpy.kinds import isinstance
 _SPECIAL = (0.0, 1.0)
 
 
+def _writes(step: Any) -> bool:
+    return isinstance(step, (OpStep, HostStep)) and (
+        step.mutates or getattr(step, "kind", None) == "none"
+    )
+
+
 class Values:
     """The values of one run.
 
@@ -77,7 +83,9 @@ class Values:
         self.any_tracked = False
         # The program's own numbers by the identity of the copies that stand for them.
         self.originals: dict[int, Any] = {}
-        self._relied: set[Var] = set()
+        self._relied: dict[Var, int] = {}  # and how many steps there were by then
+        #: Arrays that are relied on with what they held then: something may write to them unseen.
+        self._looked_into: list[tuple[Any, Any]] = []
         self._rely = self._floats = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
@@ -205,16 +213,30 @@ class Values:
 
     def rely_on(self, v: Any, var: Var) -> None:
         """From here on the run relies on a tracked value being what it is: adds the check."""
-        if var in self._relied:
+        array = hasattr(v, "dtype")
+        since = self._relied.get(var)
+        if since is not None and not (array and any(map(_writes, self.record.steps[since:]))):
             return
-        self._relied.add(var)
+        self._relied[var] = len(self.record.steps)
         if self.symbols is not None and var in self.symbols.numbers:
             plain(self.symbols.numbers[var])
             return
         self.record.relied = self.record.relied or type(v) is int
         self._of_data.relied_on(var)
-        kind, expected = ("array", v.copy()) if hasattr(v, "dtype") else ("leaf", v)
+        kind, expected = ("array", v.copy()) if array else ("leaf", v)
+        if isinstance(v, np.ndarray):
+            self._looked_into.append((v, expected))
         self.note(identity, (Ref(var),), {}, kind, expected)
+
+    def written_unseen(self) -> bool:
+        """Whether an array that was relied on is not what it was then: see at the run's end.
+
+        What a view of its memory writes that is no array itself (`flat`, a memoryview) nobody
+        follows.
+        """
+        found = any(array.tobytes() != held.tobytes() for array, held in self._looked_into)
+        self._looked_into.clear()
+        return found
 
     def track(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from magpy.capture import engine
+from magpy.capture import copies, engine
 from magpy.capture.operations import resizable, scalar_tensor
 from magpy.capture.steps import (
     LEAF_TYPES,
@@ -54,6 +54,7 @@ class Segment:
         memory: a number for the memory of each input and output; 0 if it is not known.
         modes: torch's modes that it is called under; None where they are those of the call.
         changes: the numbers of the memories that it writes to.
+        detached: the inputs that it changes and gives no gradients.
     """
 
     index: int
@@ -69,6 +70,7 @@ class Segment:
     memory: dict[Var, int] = field(default_factory=dict)
     modes: TorchModes | None = None
     changes: frozenset[int] = frozenset()
+    detached: frozenset[Var] = frozenset()
 
 
 @dataclass(slots=True)
@@ -422,7 +424,7 @@ _PLAIN = (torch.nn.Parameter,)
 # (torch.compile leaves them out too; AOTAutograd fails where they are trained on a CPU). So are
 # fused optimizers, which functionalization refuses where one of their lists is empty.
 _BEHIND = (
-    torch.Tensor.__deepcopy__,
+    copies.deep_copied,
     *(getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
     *(getattr(torch._VF, name) for name in ("_pack_padded_sequence", "_pad_packed_sequence")),
     *(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad")),
@@ -646,6 +648,46 @@ def _views(
     return [done[i] for i in sorted(again)]
 
 
+_DETACHES = frozenset([torch.Tensor.detach, torch.detach])
+
+
+def _detaches(step: OpStep) -> bool:
+    """Whether the result of an operation knows nothing of autograd's of where it comes from."""
+    if step.func in _DETACHES:
+        return True
+    return step.func is getattr and step.args[1] == "data"
+
+
+def _detached(
+    done: list[tuple[OpStep, TorchModes]],
+    inputs: list[Var],
+    outputs: list[Var],
+    changes: frozenset[int],
+    storages: dict[Var, int],
+) -> frozenset[Var]:
+    """The inputs that a graph changes behind autograd's back, and that no gradients come to.
+
+    A compiler takes what becomes of them for a result, and gives them gradients of zeros
+    (`b.data.add_(1)` beside a loss that has nothing to do with b).
+    """
+    if not any(modes.grad and not modes.inference and _detaches(s) for s, modes in done):
+        return frozenset()
+    found = set()
+    for v in inputs:
+        if storages.get(v, 0) not in changes or not storages.get(v, 0):
+            continue
+        reached = {v}
+        for step, modes in done:
+            if not modes.grad or modes.inference or _detaches(step):
+                continue
+            if reached & variables((step.args, step.kwargs)):
+                reached.update(x for _, x in step.outs)
+                reached.update(written(step) if step.mutates else ())
+        if not reached & (set(outputs) | set(inputs) - {v}):
+            found.add(v)
+    return frozenset(found)
+
+
 def _modes_around(run: Any, now: TorchModes, start: TorchModes) -> TorchModes:
     """The modes under which a graph is called, of operations that begin under `now`."""
     (kind, settings), _ = run
@@ -746,6 +788,7 @@ def cut(
         segment.changes = frozenset(
             (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)
         )
+        segment.detached = _detached(done, inputs, outputs, segment.changes, storages or {})
         segment.modes = around if around is not start else None
         segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
         segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}

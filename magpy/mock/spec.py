@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture import attribution, memory
+from magpy.capture import attribution, memory, opaque
 from magpy.capture.keys import refuse_if_it_shows
 from magpy.capture.leaves import module_of_type
 from magpy.capture.steps import LEAF_TYPES, Var
@@ -192,7 +192,9 @@ class Builder:
         self._var_of = var_of
         self._memo: dict[int, Spec] = {}
         self._pins: list[Any] = []
+        # The memory of the buffers that are made anew, and of arrays that follow from data.
         self._places: list[memory.Range | None] = []
+        self._followed: list[memory.Range | None] = []
 
     def build(self, v: Any) -> Spec:
         """The spec of `v`.
@@ -221,6 +223,8 @@ class Builder:
                 self._remember(v, tensor)
                 self._state(v, torch.Tensor, tensor)
                 return tensor
+            if isinstance(v, np.ndarray):
+                self._apart(v, self._places, self._followed)
             spec = Value(var)
         elif self._is_outside(v):
             spec = Outside(v)
@@ -476,7 +480,7 @@ class Builder:
                 refuse_if_it_shows(set.__iter__(v))
             spec.fill.append(("elements", [self.build(x) for x in base.__iter__(v)]))
         elif isinstance(v, bytearray):
-            self._apart(v)
+            self._made_apart(v)
             spec.fill.append(("bytes", Const(bytes(v))))
         self._state(v, t, spec)
         return spec
@@ -487,7 +491,8 @@ class Builder:
             state = getattr(v, "__dict__", None)
         if isinstance(state, dict) and state:
             spec.fill.append(("dict", [(k, self.build(x)) for k, x in state.items()]))
-        names = copyreg._slotnames(t) if t.__flags__ & (1 << 9) else []  # type: ignore[attr-defined]
+        # `copyreg` finds them, too, and leaves their names in the class.
+        names = dict.fromkeys(name for name, _ in opaque.slots_of(v))
         slots = [(n, self.build(object.__getattribute__(v, n))) for n in names if _has_slot(v, n)]
         if slots:
             spec.fill.append(("slots", slots))
@@ -506,7 +511,7 @@ class Builder:
             return self._array(v)
         if isinstance(v, np.ndarray):
             self._of_its_own(v)
-            self._apart(v)
+            self._made_apart(v)
         return self._instance(v, t) if t.__flags__ & (1 << 9) else self._reduced(v, t)
 
     def _array(self, v: Any) -> Spec:
@@ -518,7 +523,7 @@ class Builder:
             start = memory.address_of(v) - memory.address_of(owner)
             form = v.shape, v.dtype, start, v.strides, memory.is_writeable(v)
             return self._remember(v, New("view", form, [self.build(owner)]))
-        self._apart(v)
+        self._made_apart(v)
         copy = memory.as_it_lies(v)
         copy.flags.writeable = memory.is_writeable(v)
         if not v.dtype.hasobject:
@@ -531,16 +536,29 @@ class Builder:
         spec.fill.append(("objects", [(i, self.build(v[i])) for i in np.ndindex(v.shape)]))
         return spec
 
-    def _apart(self, buffer: Any) -> None:
-        """Notes the memory of what is made anew.
+    def _apart(
+        self,
+        buffer: Any,
+        others: list[memory.Range | None],
+        own: list[memory.Range | None],
+    ) -> None:
+        """Notes the memory of a buffer that is kept.
+
+        Args:
+            buffer: an array or a buffer.
+            others: the memory of those with which it cannot share any in an entry.
+            own: where its own is noted.
 
         Raises:
-            Refusal: something else is, too, that has it.
+            Refusal: it does.
         """
         place = memory.of_buffer(buffer)
-        if any(memory.meet(place, other) for other in self._places):
+        if any(memory.meet(place, other) for other in others):
             raise Refusal("arrays or buffers of the call are kept that share memory")
-        self._places.append(place)
+        own.append(place)
+
+    def _made_apart(self, buffer: Any) -> None:
+        self._apart(buffer, [*self._places, *self._followed], self._places)
 
     def _reduced(self, v: Any, t: type) -> Spec:
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):

@@ -292,7 +292,7 @@ class Runner:
                 graph = self.segment.graph
                 graph.meta[STATIC_INPUTS] = len(self.fixed)
                 if self.backend is not eager:
-                    inputs = self.examples(inputs)
+                    inputs = self.detached(self.examples(inputs))
                 if sizes:
                     graph, inputs, places = with_sizes(graph, inputs)
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
@@ -362,6 +362,15 @@ class Runner:
                     found[i] = t.view_as(t)
         return found
 
+    def detached(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as a compiled graph takes them (`Segment.detached`)."""
+        apart = self.segment.detached
+        with unheard():
+            return [
+                t.detach() if v in apart and isinstance(t, torch.Tensor) else t
+                for t, v in zip(inputs, self.segment.inputs, strict=True)
+            ]
+
     def finished(
         self, compiled: Callable[..., Any], places: list[tuple[int, Read, int]] | None = None
     ) -> Callable[..., Any]:
@@ -377,6 +386,12 @@ class Runner:
             compiled = stepped(compiled)
         if self.backend is eager:
             return compiled
+        if segment.detached:
+            inner = compiled
+
+            def compiled(*given: Any) -> Any:
+                return inner(*self.detached(given))
+
         memory = [[segment.memory[v] for v in side] for side in (segment.inputs, segment.outputs)]
         return looked_at(compiled, memory[0], memory[1], self.use, self._begin, self._check)
 

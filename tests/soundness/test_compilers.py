@@ -504,6 +504,49 @@ def a_tensor_is_copied(compile):
 
 
 @case(CASES)
+def what_no_gradient_comes_to_is_changed_behind_autograds_back(compile):
+    w, b = (nn.Parameter(torch.ones(2)) for _ in range(2))
+
+    def by_data(x):
+        b.data.mul_(0.5)
+        return (w * x).sum()
+
+    def by_detaching(x):
+        b.detach().mul_(0.5)
+        return (w * x).sum()
+
+    def by_data_of_a_view(x):
+        b[:1].data.mul_(0.5)
+        return (w * x).sum() + b.detach().sum()
+
+    def in_a_step(x):
+        b.data.add_(x)
+        loss = (w * x).sum()
+        loss.backward()
+        return loss.detach()
+
+    def and_a_gradient_comes_to_it(x):
+        b.data.mul_(0.5)
+        return (w * b * x).sum()
+
+    def and_it_is_used_without_gradients(x):
+        b.data.mul_(0.5)
+        with torch.no_grad():
+            y = b * 2
+        return (w * x).sum() + y
+
+    ways = by_data, by_detaching, by_data_of_a_view, in_a_step
+    for f in (*ways, and_a_gradient_comes_to_it, and_it_is_used_without_gradients):
+        w.grad = b.grad = None
+        c = compile(f)
+        for _ in range(3):
+            y = c(torch.ones(2))
+            if y.requires_grad:
+                y.sum().backward()
+            yield f.__name__, y, w, b, w.grad, b.grad
+
+
+@case(CASES)
 def a_warning_comes_once_whatever_compiles(compile):
     seen = []
 

@@ -6,6 +6,7 @@ places.  Does not own containers that are given to C code themselves (test_seque
 """
 
 import collections
+import copy
 import functools
 import heapq
 import itertools
@@ -19,7 +20,9 @@ import torch
 import magpy
 from tests.comparison import assert_same
 
-NAMES = {m.__name__: m for m in (collections, functools, heapq, itertools, operator, torch, types)}
+NAMES = {
+    m.__name__: m for m in (collections, copy, functools, heapq, itertools, operator, torch, types)
+}
 NAMES["np"] = np
 LISTS = "h.n = {'a': [2, 1], 'b': [1, 5]}"
 PAIRS = "h.m = [['a', 1], ['b', 2]]"
@@ -63,6 +66,59 @@ CASES = [
     (BYTES, "b''.join({1: h.b}.values())", "h.b[0] = 120"),
     (BYTES, "b''.join(iter([h.b]))", "h.b[0] = 120"),
     ("h.a = np.zeros(2)", "sum({1: h.a}.values()).tolist()", "h.a[0] = 9"),
+    # What a function of Python gives to C code for an element is looked into.
+    *(
+        (LISTS, f"{way}[0]", "h.n['a'][0] = 0")
+        for way in (
+            "sorted(h.n.items(), key=lambda entry: entry[1])[0]",
+            "min(h.n.items(), key=lambda entry: entry[1])",
+            "sorted(h.n, key=h.n.get)",
+            "(lambda l: (l.sort(key=lambda e: e[1]), l))([*h.n.items()])[1][0]",
+            "[[*g][0] for _, g in itertools.groupby(h.n.values(), key=lambda v: v[:1])]",
+            "heapq.nsmallest(1, h.n.items(), key=lambda entry: entry[1])[0]",
+            "functools.reduce(lambda a, b: a + b, h.n.values())",
+            "[*map(lambda v: v, h.n.values())][0]",
+            "[*filter(lambda v: v[0], h.n.values())][0]",
+        )
+    ),
+    (LISTS, "[len(v) for v in filter(None, h.n.values())]", "h.n['a'].clear()"),
+    (LISTS, "max(h.n['a'], h.n['b']) is h.n['a']", LESS),
+    (LISTS, "sorted(zip([0, 0], h.n.values()))[0]", LESS),
+    (LISTS, "sorted(h.n.items(), key=operator.itemgetter(1))[0][0]", LESS),
+    (LISTS, "sorted([*h.n.items()])[0][1]", LESS),
+    ("h.n = {1: [1], 2.5: [0]}", "sorted(h.n.items())[0][1]", "h.n[0] = [5]"),
+    ("h.n = {(1, 2): [1], (0, 3): [0]}", "sorted(h.n.items())[0][1]", "h.n[0, 0] = [5]"),
+    # Chains of iterators over one another.
+    (LISTS, "[*itertools.chain(*zip(*h.n.values()))]", "h.n['a'][0] = 0"),
+    (LISTS, "[sorted(v) for v in itertools.tee(iter(h.n.values()))[1]]", "h.n['a'][0] = 0"),
+    (LISTS, "max(enumerate(zip(h.n.values(), [3, 4])))", "h.n['b'][0] = 0"),
+    # What C code takes over by name.
+    *(
+        ("def g(a: int): 'g'\nh.f = g", way, change)
+        for way, change in (
+            ("property(h.f).__doc__", "h.f.__doc__ = 'other'"),
+            ("staticmethod(h.f).__name__", "h.f.__name__ = 'other'"),
+            ("staticmethod(h.f).__doc__", "h.f.__doc__ = 'other'"),
+            ("classmethod(h.f).__qualname__", "h.f.__qualname__ = 'other'"),
+            ("classmethod(h.f).__annotations__['a']", "h.f.__annotations__['a'] = str"),
+            ("getattr(staticmethod(h.f), 'more', 0)", "h.f.more = 1"),
+        )
+    ),
+    (DICT, "sorted(set(vars(type('A', (), h.d))))", "h.d['b'] = 2"),
+    (DICT, "type('A', (), h.d).a", "h.d['a'] = 2"),
+    ("h.d = {'__slots__': ['a']}", "hasattr(type('A', (), h.d), 'b')", "h.d['__slots__'] += 'b'"),
+    # An iterator's place.
+    *(
+        (f"h.i = {made}", way, "next(h.i, 0)")
+        for made in ("itertools.count()", "iter([1, 2, 3, 4, 5])", "itertools.cycle([1, 2, 3])")
+        for way in ("next(copy.copy(h.i))", "h.i.__reduce__()[1:]")
+    ),
+    # What exceptions were made with.
+    *(
+        ("h.e = ExceptionGroup('m', [ValueError(1)])", way, "h.e.exceptions[0].args = (2,)")
+        for way in ("repr(h.e)", "repr(h.e.subgroup(ValueError))", "str([h.e])")
+    ),
+    ("h.e = ValueError(KeyError(1))", "repr(h.e)", "h.e.args[0].args = (2,)"),
 ]
 
 
@@ -95,4 +151,20 @@ def test_views_and_iterators_that_are_passed_on_read_no_elements():
     for _ in range(4):
         assert compiled(torch.ones(1)).item() == f(torch.ones(1)).item()
         held["a"].append(3)
+    assert magpy.stats(compiled).hits == 3
+
+
+def test_what_a_function_of_python_judges_need_not_be_the_same():
+    held = {"a": [1], "b": [2]}
+
+    def f(x):
+        by_key = sorted(held.items())
+        by_length = sorted(held.values(), key=lambda v: 0)
+        both = [*map(lambda v: v, by_length), *filter(lambda v: v is not None, held.values())]
+        return x * len(by_key) * len(both) * len(max(held.items()))
+
+    compiled = magpy.compile(f, backend="eager")
+    for _ in range(4):
+        assert compiled(torch.ones(1)).item() == f(torch.ones(1)).item()
+        held["a"][0] += 1
     assert magpy.stats(compiled).hits == 3

@@ -92,3 +92,42 @@ def test_an_exception_that_is_kept_gets_no_dict():
     f = magpy.compile(lambda n: ValueError(n), backend="eager")
     assert [f(1).__reduce__() for _ in range(3)] == [(ValueError, (1,))] * 3
     assert magpy.stats(f).hits == 2
+
+
+@pytest.mark.parametrize("name", ["note", "func", "__reduce__", "keywords"])
+def test_a_call_that_is_watched_gives_no_dict_to_what_it_reads(name):
+    part, error = functools.partial(base), ValueError(1)
+
+    def f(part, error):
+        return getattr(part, name, None) is None, hasattr(error, name), repr(error)
+
+    look = magpy.compile(f, backend="eager")
+    for _ in range(3):
+        assert look(part, error) == (name == "note", name == "__reduce__", "ValueError(1)")
+    assert functools.partial(part, 1).func is base
+    assert error.__reduce__() == (ValueError, (1,))
+    assert magpy.stats(look).hits == 2
+    part.note = error.note = error.func = 1
+    assert look(part, error) == f(part, error)
+
+
+class Slotted:
+    __slots__ = ("__own", "v")
+
+    def __init__(self, v):
+        self.v = self.__own = v
+
+
+class More(Slotted):
+    __slots__ = ("v",)
+
+
+def test_an_object_that_is_kept_leaves_nothing_in_its_class():
+    f = magpy.compile(lambda n: (Slotted(n), More([n])), backend="eager")
+    for i in (1, 1, 1):
+        slotted, more = f(i)
+        assert (slotted.v, slotted._Slotted__own) == (1, 1)
+        assert (more.v, more._Slotted__own) == ([1], [1])
+        assert more.v is more._Slotted__own
+    assert magpy.stats(f).hits == 2
+    assert not {"__slotnames__"} & (vars(Slotted).keys() | vars(More).keys())

@@ -1,0 +1,133 @@
+#include "looks.h"
+
+#include <cstring>
+#include <vector>
+
+#include "classes.h"
+#include "session_impl.h"
+
+namespace magpy {
+
+namespace {
+
+constexpr Looks kEverything{Look::kAll, Look::kAll, false};
+
+// What decides, beside the function, how far it looks.
+enum class When : uint8_t {
+  kAlways,
+  kOneGiven,        // it is given one argument
+  kCallsPython,     // its first argument is a function of Python, which is given the elements
+  kKeyed,           // it looks at what a function of Python gives for each of them (`key=`)
+  kKeyedOrEntries,  // or they are entries of a dict, whose keys tell which is the smaller one
+};
+
+struct Known {
+  const char* home;  // its module; of a method: the type
+  const char* name;
+  When when;
+  Looks looks;
+};
+
+constexpr Look kKept = Look::kKept, kItself = Look::kItself, kPairs = Look::kPairs, kAll = Look::kAll;
+
+constexpr Known kFunctions[] = {
+    {"builtins", "len", When::kAlways, {kAll, kKept, false}},
+    {"builtins", "next", When::kAlways, {kAll, kKept, true}},
+    {"builtins", "iter", When::kOneGiven, {kAll, kKept, false}},  // with two it compares what a function gives
+    {"builtins", "sorted", When::kKeyedOrEntries, {kAll, kItself, false}},
+    {"builtins", "min", When::kKeyedOrEntries, {kAll, kItself, false}},
+    {"builtins", "max", When::kKeyedOrEntries, {kAll, kItself, false}},
+    {"_functools", "reduce", When::kCallsPython, {kAll, kKept, true}},
+    {"_functools", "reduce", When::kAlways, {kAll, kAll, true}},
+};
+
+constexpr Known kTypes[] = {
+    {"builtins", "list", When::kAlways, {kAll, kKept, true}},
+    {"builtins", "tuple", When::kAlways, {kAll, kKept, true}},
+    {"builtins", "enumerate", When::kAlways, {kAll, kKept, true}},
+    {"builtins", "zip", When::kAlways, {kAll, kKept, true}},
+    {"builtins", "reversed", When::kAlways, {kAll, kKept, false}},
+    {"builtins", "map", When::kCallsPython, {kAll, kKept, true}},
+    {"builtins", "map", When::kAlways, {kAll, kAll, true}},
+    {"builtins", "filter", When::kCallsPython, {kAll, kKept, true}},
+    {"builtins", "filter", When::kAlways, {kAll, kAll, true}},
+    {"builtins", "bool", When::kAlways, {kAll, kItself, false}},
+    {"builtins", "dict", When::kAlways, {kAll, kPairs, false}},
+    {"itertools", "chain", When::kAlways, {kAll, kItself, false}},
+    {"itertools", "islice", When::kAlways, {kAll, kItself, false}},
+    {"itertools", "product", When::kAlways, {kAll, kItself, false}},
+    {"itertools", "cycle", When::kAlways, {kAll, kItself, false}},
+    {"itertools", "zip_longest", When::kAlways, {kAll, kItself, false}},
+    {"itertools", "groupby", When::kKeyed, {kAll, kItself, false}},
+};
+
+// Of dicts, lists and deques.  What they are given chooses among their elements.
+constexpr Known kMethods[] = {
+    {"", "items", When::kAlways, {kKept, kAll, false}},    {"", "values", When::kAlways, {kKept, kAll, false}},
+    {"", "keys", When::kAlways, {kKept, kAll, false}},     {"", "copy", When::kAlways, {kKept, kAll, false}},
+    {"", "pop", When::kAlways, {kKept, kAll, false}},      {"", "popleft", When::kAlways, {kKept, kAll, false}},
+    {"", "popitem", When::kAlways, {kKept, kAll, false}},  {"", "reverse", When::kAlways, {kKept, kAll, false}},
+    {"", "sort", When::kKeyed, {kItself, kAll, false}},
+};
+
+bool is_python(PyObject* f) { return PyFunction_Check(f) || (PyMethod_Check(f) && PyFunction_Check(PyMethod_GET_FUNCTION(f))); }
+
+// Entries of a dict whose keys run no code and differ: which of two is the smaller one is asked of the keys alone.
+bool are_entries(PyObject* v) {
+  if (!PyDictItems_Check(v)) return false;
+  std::vector<PyObject*> held;
+  Py_TYPE(v)->tp_traverse(v, collect_referent, &held);
+  if (held.size() != 1 || !PyDict_Check(held[0])) return false;
+  PyObject *key, *value;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(held[0], &pos, &key, &value))
+    if (runs_code(key)) return false;
+  return true;
+}
+
+bool holds(When when, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  if (when == When::kAlways) return true;
+  if (when == When::kOneGiven) return npos == 1;
+  if (when == When::kCallsPython) return npos > 0 && is_python(args[0]);
+  for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "key") == 0) return is_python(args[npos + i]);
+  return when == When::kKeyedOrEntries && npos == 1 && are_entries(args[0]);
+}
+
+bool is_home(PyObject* module, const char* home) {
+  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
+}
+
+// `tp_name` of a type written in C: the module and the name, or the name alone for a builtin.
+bool is_type(const char* found, const Known& known) {
+  const char* dot = std::strrchr(found, '.');
+  if (dot == nullptr) return std::strcmp(known.home, "builtins") == 0 && std::strcmp(found, known.name) == 0;
+  return std::strncmp(found, known.home, dot - found) == 0 && known.home[dot - found] == '\0' && std::strcmp(dot + 1, known.name) == 0;
+}
+
+}  // namespace
+
+Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  if (PyType_Check(f)) {
+    auto* type = reinterpret_cast<PyTypeObject*>(f);
+    if (c_base(type) != type) return kEverything;  // a class of Python's
+    for (const Known& known : kTypes)
+      if (is_type(type->tp_name, known) && holds(known.when, args, npos, kwnames)) return known.looks;
+    return kEverything;
+  }
+  if (!PyCFunction_Check(f)) return kEverything;
+  const char* name = reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name;
+  if (PyObject* self = bound_self(f); self != nullptr) {
+    if (!PyDict_Check(self) && !PyList_Check(self) && !is_deque(self)) return kEverything;
+    for (const Known& known : kMethods)
+      if (std::strcmp(name, known.name) == 0 && holds(known.when, args, npos, kwnames)) return known.looks;
+    return kEverything;
+  }
+  for (const Known& known : kFunctions)
+    if (std::strcmp(name, known.name) == 0 && is_home(reinterpret_cast<PyCFunctionObject*>(f)->m_module, known.home) &&
+        holds(known.when, args, npos, kwnames))
+      return known.looks;
+  return kEverything;
+}
+
+}  // namespace magpy

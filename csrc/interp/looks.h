@@ -1,0 +1,30 @@
+// How far C functions look into what they are given: at which containers, and at what those hold.
+//
+// Owns: the one table of that.  Does not own: what a look reads of an object (session_state.cpp), nor which C functions look at
+// all (magpy/capture/leaves.py, whose verdict comes first).  Called by session_calls.cpp with the GIL held.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+
+namespace magpy {
+
+enum class Look : uint8_t {
+  kKept,    // at no element: they hand on the elements themselves, or something that holds them; those stay known by their identity
+  kItself,  // at which elements there are, and not at what these hold
+  kPairs,   // at what the elements of its elements are
+  kAll,
+};
+
+struct Looks {
+  Look own;    // at what they are bound to
+  Look given;  // at their arguments
+  bool on;     // whether they hand on what functions and iterators give them, without a look at it
+};
+
+// Those of a C function in a call with `npos` arguments by position, and as many by name as `kwnames` (or nullptr) has.
+Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
+
+}  // namespace magpy
