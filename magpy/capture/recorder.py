@@ -271,7 +271,7 @@ class Recorder(Values, TorchFunctionMode):
         try:
             result = self._perform(func, args, kwargs)
         except Exception as e:
-            self._interrupted_or_raised(e, func, accessor, plan, (args, kwargs))
+            self._interrupted_or_raised(e, recorded, accessor, plan, (args, kwargs))
             raise
         finally:
             self.depth -= 1

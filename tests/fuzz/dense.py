@@ -21,12 +21,16 @@ from tests.fuzz import grammar
 
 @dataclasses.dataclass
 class Group:
-    """Templates: the world, the lines of the function, changes of the world, tensors to give."""
+    """Templates: the world, the lines of the function, changes of the world, tensors to give.
+
+    `first` is a line with which every function begins.
+    """
 
     world: str
     uses: str
     changes: str
     tensors: list[str]
+    first: str = ""
 
 
 _NUMBERS = ("1", "2", "3", "0", "1", "2")
@@ -64,8 +68,7 @@ def program_of(name, rng):
     """A program of a group."""
     group = GROUPS[name]
     uses = [rng.choice(_lines(group.uses)) for _ in range(rng.randint(2, 6))]
-    if name == "data":
-        uses.insert(0, "n = p.sum().item()")
+    uses[:0] = _lines(group.first) if group.first else []
     body = "".join(_indented(use, 4) for use in uses)
     steps = ""
     for j in range(_CALLS):

@@ -84,6 +84,21 @@ def copies_have_copies_of_gradients(compile):
 
 
 @case(CASES)
+def a_result_of_autograd_is_not_copied(compile):
+    w = torch.ones(2, requires_grad=True)
+
+    def f(x):
+        try:
+            return copy.deepcopy(x * w)
+        except RuntimeError as error:
+            return str(error)[:40], copy.deepcopy((x * w).detach())
+
+    f = compile(f)
+    for i in range(3):
+        yield f(torch.ones(2) * i)
+
+
+@case(CASES)
 def arguments_are_copied(compile):
     def f(x, y):
         return copy.deepcopy({"a": x, "b": [x, y], "c": (y, 3)})
