@@ -139,6 +139,7 @@ class Recorder(Values, TorchFunctionMode):
         #: The run has seeded torch's generators.
         self.seeded = False
         self._warns = False  # the operation has
+        self._anew = False  # the operation may write to arrays that were looked into
         #: The last warning of a C function, as an effect, and the session's count of events then.
         self.warned: tuple[EffectStep | None, int] = None, 0
         self.direct = False
@@ -470,6 +471,9 @@ class Recorder(Values, TorchFunctionMode):
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
+        self._anew = bool(self._looked_into) and would_write(func, accessor, kwargs)
+        if self._anew and (unseen := self.written_unseen()) is not None:
+            raise unseen
         if self.buffers_read():
             places = map(memory.of_tensor, tensors((args, kwargs)))
             self._as_they_were([place for place in places if place is not None])
@@ -629,6 +633,8 @@ class Recorder(Values, TorchFunctionMode):
     def _after(
         self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
     ) -> Any:
+        if self._anew:
+            self.looked_into_anew()
         args, kwargs = plan = self._sharing(plan, result)
         # Compilers write what they have computed back into a tensor of the size that it had.
         resized = self._resized() and not self._scalars
@@ -1302,12 +1308,7 @@ class Recorder(Values, TorchFunctionMode):
         if record.unwatched:
             record.looks = list(self.below.looks())
         changed = self._shared.end()
-        if changed is None and self.written_unseen():
-            changed = Refusal(
-                "an array that follows from data is changed after it was looked at as a whole, or "
-                "by way of its .flat or a memoryview"
-            )
-        self.refusal = self.refusal or changed
+        self.refusal = self.refusal or changed or self.written_unseen()
         self.settings.look()
         modes = current_modes(self.settings.changed)
         setting = self.settings.left()

@@ -36,8 +36,9 @@ from magpy.capture.steps import (
 )
 from magpy.capture.symbols import Symbols, is_open, plain
 from magpy.capture.trees import Sizes, tensors, variables
-from magpy.capture.where import refuse
+from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
+from magpy.errors import Refusal
 from magpy.kinds import isinstance
 
 # Values for which an operation may return its argument, or nothing but zeros.
@@ -85,7 +86,7 @@ class Values:
         self.originals: dict[int, Any] = {}
         self._relied: dict[Var, int] = {}  # and how many steps there were by then
         #: Arrays that are relied on with what they held then: something may write to them unseen.
-        self._looked_into: list[tuple[Any, Any]] = []
+        self._looked_into: list[tuple[Any, Any, str]] = []  # and where
         self._rely = self._floats = False
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
@@ -225,18 +226,27 @@ class Values:
         self._of_data.relied_on(var)
         kind, expected = ("array", v.copy()) if array else ("leaf", v)
         if isinstance(v, np.ndarray):
-            self._looked_into.append((v, expected))
+            self._looked_into.append((v, expected, where_text()))
         self.note(identity, (Ref(var),), {}, kind, expected)
 
-    def written_unseen(self) -> bool:
-        """Whether an array that was relied on is not what it was then: see at the run's end.
+    def written_unseen(self) -> Refusal | None:
+        """A refusal if an array that was relied on is not what it was then.
 
         What a view of its memory writes that is no array itself (`flat`, a memoryview) nobody
-        follows.
+        follows. Asked ahead of each operation that writes to tensors, and at the run's end.
         """
-        found = any(array.tobytes() != held.tobytes() for array, held in self._looked_into)
-        self._looked_into.clear()
-        return found
+        for array, held, where in self._looked_into:
+            if array.tobytes() != held.tobytes():
+                return Refusal(
+                    "an array that follows from data is looked at as a whole here, and changed "
+                    "afterwards, or by way of its .flat or a memoryview",
+                    where,
+                )
+        return None
+
+    def looked_into_anew(self) -> None:
+        """An operation has written to tensors, some of which may share memory with such arrays."""
+        self._looked_into = [(a, a.copy(), where) for a, _, where in self._looked_into]
 
     def track(
         self,
