@@ -242,16 +242,31 @@ int add_itertools() {
 
 // The name of a C function that calls a function which it is given, and does not keep it; or nullptr.
 const char* caller_name(PyObject* f) {
+  static constexpr struct {
+    const char* home;  // its module; of a method: the type
+    const char* name;
+  } known[] = {{"builtins", "sorted"},      {"builtins", "min"},      {"builtins", "max"},      {"_functools", "reduce"},
+               {"_bisect", "bisect_left"},  {"_bisect", "bisect_right"}, {"_bisect", "insort_left"}, {"_bisect", "insort_right"},
+               {"list", "sort"},            {"re.Pattern", "sub"},    {"re.Pattern", "subn"}};
   const PyMethodDef* definition = nullptr;
+  const char* home = nullptr;
   if (PyCFunction_Check(f)) {
-    definition = reinterpret_cast<PyCFunctionObject*>(f)->m_ml;
+    auto* function = reinterpret_cast<PyCFunctionObject*>(f);
+    definition = function->m_ml;
+    if (function->m_self != nullptr && !PyModule_Check(function->m_self))
+      home = c_base(Py_TYPE(function->m_self))->tp_name;
+    else if (function->m_module != nullptr && PyUnicode_Check(function->m_module))
+      home = PyUnicode_AsUTF8(function->m_module);
   } else if (Py_IS_TYPE(f, &PyMethodDescr_Type)) {
     definition = reinterpret_cast<PyMethodDescrObject*>(f)->d_method;
+    home = PyDescr_TYPE(f)->tp_name;
   }
-  if (definition == nullptr) return nullptr;
-  for (const char* name : {"sorted", "sort", "min", "max", "reduce", "sub", "subn", "bisect_left", "bisect_right", "insort_left",
-                           "insort_right"})
-    if (strcmp(definition->ml_name, name) == 0) return name;
+  if (home == nullptr) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  for (const auto& k : known)
+    if (strcmp(definition->ml_name, k.name) == 0 && strcmp(home, k.home) == 0) return k.name;
   return nullptr;
 }
 

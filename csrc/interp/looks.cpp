@@ -130,4 +130,15 @@ Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kw
   return kEverything;
 }
 
+void look_for_key(Session* s, PyObject* dict, PyObject* key) {
+  static PyObject* const keys = PyUnicode_InternFromString("code of its keys");
+  bool code = !plain_key(key);
+  if (!code && first_time(s, kSnap, dict, keys)) {
+    PyObject *k, *value;
+    Py_ssize_t pos = 0;
+    while (!code && PyDict_Next(dict, &pos, &k, &value)) code = runs_code(k);
+  }
+  if (code) touch(s, dict, false);
+}
+
 }  // namespace magpy

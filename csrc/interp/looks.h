@@ -1,6 +1,6 @@
 // How far C functions look into what they are given: at which containers, and at what those hold.
 //
-// Owns: the one table of that.  Does not own: what a look reads of an object (session_state.cpp), nor which C functions look at
+// Owns: the one table of that, and of a search for a key.  Does not own: what a look reads of an object (session_state.cpp), nor which C functions look at
 // all (magpy/capture/leaves.py, whose verdict comes first).  Called by session_calls.cpp with the GIL held.
 #pragma once
 
@@ -26,5 +26,10 @@ struct Looks {
 
 // Those of a C function in a call with `npos` arguments by position, and as many by name as `kwnames` (or nullptr) has.
 Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
+
+struct Session;
+
+// A key is looked for in an outside dict: what the keys that are there hold is read where code of the program's may compare them.
+void look_for_key(Session* s, PyObject* dict, PyObject* key);
 
 }  // namespace magpy

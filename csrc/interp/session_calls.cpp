@@ -361,10 +361,15 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
       if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], nullptr);
       break;
     case kLeafDictGet:
-      if (first != nullptr && PyDict_Check(first) && nrest >= 1 && !plain_key(rest[0])) touch(s, first, false);
+      if (first == nullptr || !PyDict_Check(first) || nrest < 1) break;
+      if (known_outside(s, first))
+        look_for_key(s, first, rest[0]);
+      else if (!plain_key(rest[0]))
+        touch(s, first, false);
       break;
     case kLeafDictDefault:
       if (first != nullptr && PyDict_Check(first) && nkw == 0 && (nrest == 1 || nrest == 2) && plain_key(rest[0])) {
+        if (known_outside(s, first)) look_for_key(s, first, rest[0]);
         if (known_outside(s, first)) read_or_store(s, first, rest, nrest);
         rely_on(s, rest[0]);
         break;

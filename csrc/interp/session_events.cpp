@@ -8,6 +8,7 @@
 #include "classes.h"
 #include "dispatch.h"
 #include "iterators.h"
+#include "looks.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -376,6 +377,7 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
   }
   if (!known_outside(s, obj)) return;
   if (PyDict_Check(obj)) {
+    look_for_key(s, obj, key);
     // A subclass may insert what is missing: what is there is asked before.
     if (!PyDict_CheckExact(obj)) {
       ensure_pre(s, obj);
@@ -490,6 +492,7 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   if (!is_tensor(c)) touch_compared(s, item);
   const bool by_hash = PyDict_Check(c) && plain_key(item);
   const bool outside = known_outside(s, c);
+  if (by_hash && outside) look_for_key(s, c, item);
   if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && outside) touch(s, c, is_deque(c));
   if (!outside && PyIter_Check(c)) touch_kept(s, c, true);  // it compares all that it gives
   // What is in these is compared with the item one by one, and is known to be outside by now; a dict and a set look for its hash first.

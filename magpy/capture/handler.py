@@ -737,6 +737,7 @@ class Handler:
             Writes: it writes to an array, and has not been called.
         """
         given = f, args, kwargs
+        self._memory_asked(f, args, kwargs)
         if isinstance(owner, np.void) and self.session.tracked(owner) is None:
             raise arrays.Writes  # it may write to the array that it is a part of
         if isinstance(owner, np.ndarray) and self.session.tracked(owner) is None:
@@ -763,6 +764,17 @@ class Handler:
                 self.session.rely_on((args, kwargs))  # of the tensors it has taken the numbers
             return result
         return self.derive(f, args, kwargs, result)
+
+    def _memory_asked(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuses where the memory of arrays from outside and of others is compared.
+
+        A step holds copies of the former, and which memory it is follows from no data.
+        """
+        given = arrays.arrays_in((args, kwargs))
+        if leaves.name_of(f).rpartition(".")[2] in ("shares_memory", "may_share_memory") and any(
+            self.session.tracked(a) is None for a in given
+        ):
+            self.refuse("it is asked whether an array has the memory of one that follows from data")
 
     def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
         """A function of numpy is called that writes to some of its arrays."""
@@ -832,6 +844,7 @@ class Handler:
         values = (*args, *kwargs.values())
         if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
             return ABSENT
+        self._memory_asked(f, args, kwargs)
         for a in values:
             if self.session.tracked(a) is None:
                 self.session.touch(a)

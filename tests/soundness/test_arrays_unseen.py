@@ -106,3 +106,40 @@ def test_numbers_that_vary_are_found_in_containers_of_containers(held, change, w
         return seen
 
     assert_same(world(lambda f: magpy.compile(f, backend="eager")), world(lambda f: f))
+
+
+@pytest.mark.filterwarnings("ignore::magpy.MagpyWarning")
+@pytest.mark.parametrize(
+    "way",
+    [
+        "np.may_share_memory(a, t.numpy())",
+        "np.shares_memory(t.numpy(), a)",
+        "np.may_share_memory(a[:1], t.numpy()[:1])",
+        "np.shares_memory(np.asarray(t), a)",
+        "np.may_share_memory(a, t)",
+        "np.shares_memory(t.numpy(), t.numpy()[1:])",
+    ],
+)
+def test_whose_memory_an_array_has_is_asked_in_every_call(way):
+    space = {"np": np}
+    exec(f"def f(a, t):\n    return {way}", space)
+    compiled = magpy.compile(space["f"], backend="eager")
+    a = np.ones(4, np.float32)
+    for t in (
+        torch.ones(4),
+        torch.ones(4),
+        torch.from_numpy(a),
+        torch.from_numpy(a),
+        torch.ones(4),
+    ):
+        assert compiled(a, t) == space["f"](a, t)
+
+
+@pytest.mark.parametrize("dtype", ["np.int64", "float", "np.dtype('f8')", "'f8'"])
+@pytest.mark.parametrize("name", ["add", "multiply", "minimum"])
+def test_a_class_that_is_given_to_a_reduction_of_numpys_is_the_class(name, dtype):
+    space = {"np": np}
+    exec(f"def f(a):\n    return np.{name}.reduce(a, dtype={dtype})", space)
+    compiled = magpy.compile(space["f"], backend="eager")
+    for i in range(3):
+        assert_same(compiled(np.array([3, 4 + i])), space["f"](np.array([3, 4 + i])))

@@ -19,11 +19,13 @@ import torch
 
 import magpy
 from tests.comparison import assert_same
+from tests.soundness.worlds import attempt
 
 NAMES = {
     m.__name__: m for m in (collections, copy, functools, heapq, itertools, operator, torch, types)
 }
 NAMES["np"] = np
+NAMES["attempt"] = attempt
 LISTS = "h.n = {'a': [2, 1], 'b': [1, 5]}"
 PAIRS = "h.m = [['a', 1], ['b', 2]]"
 DICT = "h.d = {'a': 1}"
@@ -112,6 +114,43 @@ CASES = [
         (f"h.i = {made}", way, "next(h.i, 0)")
         for made in ("itertools.count()", "iter([1, 2, 3, 4, 5])", "itertools.cycle([1, 2, 3])")
         for way in ("next(copy.copy(h.i))", "h.i.__reduce__()[1:]")
+    ),
+    # What the `__eq__` of a key that is there reads.
+    *(
+        (
+            "class Key:\n  def __init__(s, v): s.v = v\n  def __eq__(s, o): return s.v == o.v\n"
+            "  def __hash__(s): return 1\n  def __repr__(s): return 'key'\n"
+            f"h.a = Key(1); h.d = {made}({{{key}: 5}})",
+            f"[{way} for D in [h.d]] if True else 0",
+            "h.a.v = 3",
+        )
+        for made in (
+            "dict",
+            "collections.OrderedDict",
+            "collections.Counter",
+            "collections.ChainMap",
+        )
+        for key, way in (
+            ("h.a", "attempt(lambda: D[Key(1)])"),
+            ("(h.a, 1)", "attempt(lambda: D[Key(1), 1])"),
+            ("h.a", "D.get(Key(1))"),
+            ("h.a", "Key(1) in D"),
+        )
+    ),
+    *(
+        (
+            "class Key:\n  def __init__(s, v): s.v = v\n  def __eq__(s, o): return s.v == o\n"
+            "  def __hash__(s): return hash('x')\nh.a = Key('x'); h.d = {h.a: 1}",
+            f"attempt(lambda: {way})",
+            "h.a.v = 'y'",
+        )
+        for way in (
+            "h.d['x'] if 'x' in h.d else 0",
+            "'x' in h.d",
+            "h.d.get('x')",
+            "h.d.copy().setdefault('x', 9)",
+            "[v for v in [h.d.get('y', 2)]]",
+        )
     ),
     # What exceptions were made with.
     *(
