@@ -130,15 +130,32 @@ Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kw
   return kEverything;
 }
 
-void look_for_key(Session* s, PyObject* dict, PyObject* key) {
-  static PyObject* const keys = PyUnicode_InternFromString("code of its keys");
+namespace {
+
+PyObject* compared() {
+  static PyObject* const marker = PyUnicode_InternFromString("compares keys by code");
+  return marker;
+}
+
+}  // namespace
+
+bool look_for_key(Session* s, PyObject* dict, PyObject* key) {
+  static PyObject* const asked = PyUnicode_InternFromString("code of its keys");
   bool code = !plain_key(key);
-  if (!code && first_time(s, kSnap, dict, keys)) {
+  if (code) {
+    if (runs_code(key)) first_time(s, kSnap, dict, compared());  // it may be stored
+  } else if (first_time(s, kSnap, dict, asked)) {
     PyObject *k, *value;
     Py_ssize_t pos = 0;
     while (!code && PyDict_Next(dict, &pos, &k, &value)) code = runs_code(k);
+    if (code) first_time(s, kSnap, dict, compared());
   }
   if (code) touch(s, dict, false);
+  return can_search(s, dict, key);
 }
+
+bool can_search(Session* s, PyObject* dict, PyObject* key) { return plain_key(key) && !compares_by_code(s, dict); }
+
+bool compares_by_code(Session* s, PyObject* dict) { return seen(s, kSnap, dict, compared()); }
 
 }  // namespace magpy

@@ -29,7 +29,14 @@ Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kw
 
 struct Session;
 
-// A key is looked for in an outside dict: what the keys that are there hold is read where code of the program's may compare them.
-void look_for_key(Session* s, PyObject* dict, PyObject* key);
+// A key is looked for in an outside dict, or stored: what the keys that are there hold is read where code of the program's may compare
+// them, and all of the dict.  Returns `can_search`.
+bool look_for_key(Session* s, PyObject* dict, PyObject* key);
+
+// Whether the key may be looked for once more, which the program would notice if its own code compared the keys.
+bool can_search(Session* s, PyObject* dict, PyObject* key);
+
+// Whether code of the program's compares the keys of a dict, as far as `look_for_key` has seen.
+bool compares_by_code(Session* s, PyObject* dict);
 
 }  // namespace magpy

@@ -215,10 +215,16 @@ bool store_each(Session* s, PyObject* dict, PyObject* const* given, Py_ssize_t n
   const bool outside = known_outside(s, dict), others = npos == 1 && given[0] != dict;
   if (others) touch_kept(s, given[0], false);
   for (pos = 0; others && PyDict_Next(given[0], &pos, &k, &v);)
-    if (outside) dict_store(s, dict, k, v);
+    if (outside) {
+      look_for_key(s, dict, k);
+      dict_store(s, dict, k, v);
+    }
   for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i) {
     touch_kept(s, given[npos + i], false);
-    if (outside) dict_store(s, dict, PyTuple_GET_ITEM(kwnames, i), given[npos + i]);
+    if (outside) {
+      look_for_key(s, dict, PyTuple_GET_ITEM(kwnames, i));
+      dict_store(s, dict, PyTuple_GET_ITEM(kwnames, i), given[npos + i]);
+    }
   }
   return true;
 }
@@ -233,7 +239,7 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
   const bool in_order = is_list || (container != nullptr && is_deque(container));
   if (container != nullptr && known_outside(s, container) && is_container(container)) {
     // Only a list and a deque take new elements without looking at the old ones.
-    if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 && plain_key(given[0]))
+    if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 && look_for_key(s, container, given[0]))
       dict_store(s, container, given[0], given[1]);
     else if (is_list || (in_order && takes_blindly(s, container, f, npos)))
       ensure_pre(s, container);
@@ -369,8 +375,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
       break;
     case kLeafDictDefault:
       if (first != nullptr && PyDict_Check(first) && nkw == 0 && (nrest == 1 || nrest == 2) && plain_key(rest[0])) {
-        if (known_outside(s, first)) look_for_key(s, first, rest[0]);
-        if (known_outside(s, first)) read_or_store(s, first, rest, nrest);
+        if (known_outside(s, first) && look_for_key(s, first, rest[0])) read_or_store(s, first, rest, nrest);
         rely_on(s, rest[0]);
         break;
       }
@@ -611,7 +616,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       Py_XDECREF(v);
       Py_DECREF(name);
       return take_replaced(s, result);
-    } else if (PyDict_Check(first) && known_outside(s, first) && plain_key(rest[0])) {
+    } else if (PyDict_Check(first) && known_outside(s, first) && can_search(s, first, rest[0])) {
       PyObject* found = PyDict_GetItemWithError(first, rest[0]);
       if (found != nullptr && found == result && counter_read(s, first, rest[0], found))
         return take_replaced(s, result);

@@ -367,21 +367,22 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
   ErrorGuard error;
   if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
-    const int there = plain_key(key) ? PyDict_Contains(obj, key) : 0;
+    const bool outside = known_outside(s, obj);
+    const int there = (outside ? look_for_key(s, obj, key) : plain_key(key)) ? PyDict_Contains(obj, key) : 0;
     if (there < 0) PyErr_Clear();
     if (there <= 0) {
-      if (known_outside(s, obj)) reach(s, factory);
+      if (outside) reach(s, factory);
       touch(s, factory, true);
       factory_used(s, factory);
     }
   }
   if (!known_outside(s, obj)) return;
   if (PyDict_Check(obj)) {
-    look_for_key(s, obj, key);
+    const bool can_ask = look_for_key(s, obj, key);
     // A subclass may insert what is missing: what is there is asked before.
     if (!PyDict_CheckExact(obj)) {
       ensure_pre(s, obj);
-      if (plain_key(key)) {
+      if (can_ask) {
         PyObject* now = PyDict_GetItemWithError(obj, key);
         if (now == nullptr) PyErr_Clear();
         // What is there may be a counter (`on_item_load`).
@@ -406,8 +407,9 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   if (PyDict_Check(obj) && known_outside(s, obj)) {
     ErrorGuard error;
     PyObject* now = result;
-    if (!PyDict_CheckExact(obj) && plain_key(key)) now = PyDict_GetItemWithError(obj, key);
-    if (result != nullptr && now == result && !keyed && plain_key(key) && counter_read(s, obj, key, result))
+    const bool can_ask = can_search(s, obj, key);
+    if (!PyDict_CheckExact(obj) && can_ask) now = PyDict_GetItemWithError(obj, key);
+    if (result != nullptr && now == result && !keyed && can_ask && counter_read(s, obj, key, result))
       return take_replaced(s, result);
     read_dict(s, obj, key, now);
   }
@@ -458,7 +460,7 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   if (!known_outside(s, obj)) return;
   ErrorGuard error;
   if (PyDict_Check(obj)) {
-    if (!plain_key(key)) touch(s, obj, false);
+    look_for_key(s, obj, key);
     dict_store(s, obj, key, value);
     return;
   }
@@ -506,7 +508,7 @@ void on_contains_pre(PyObject* c, PyObject* item) {
 void on_contains(PyObject* c, PyObject* item, int outcome) {
   Session* s = tls_session;
   (void)outcome;
-  if (!PyDict_Check(c) || !known_outside(s, c) || !plain_key(item)) return;
+  if (!PyDict_Check(c) || !known_outside(s, c) || !can_search(s, c, item)) return;
   ErrorGuard error;
   PyObject* found = PyDict_GetItemWithError(c, item);
   // That there is a number is part of the guard of one that is an input.

@@ -190,6 +190,10 @@ inline bool first_time(Session* s, Kind kind, PyObject* obj, PyObject* key) {
   return s->seen->insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}).second;
 }
 
+inline bool seen(Session* s, Kind kind, PyObject* obj, PyObject* key) {
+  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}) != 0;
+}
+
 inline bool is_container(PyObject* o) {
   return PyDict_Check(o) || PyList_Check(o) || PySet_Check(o) || PyByteArray_Check(o) || is_deque(o);
 }

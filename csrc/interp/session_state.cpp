@@ -17,6 +17,7 @@
 #include "classes.h"
 #include "dispatch.h"
 #include "leaf.h"
+#include "looks.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -533,7 +534,7 @@ void read_frame(Session* s, PyObject* frame) {
 
 // A key of an outside dict was read.  What counts is the value from before the program's own writes.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
-  if (!plain_key(key)) {
+  if (!can_search(s, dict, key)) {
     touch(s, dict, false);
     return;
   }
@@ -625,7 +626,7 @@ static bool holds_key(PyObject* d, PyObject* key) {
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing and would not be redone:
 // that it is there must hold again.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
-  if (runs_code(key)) {
+  if (runs_code(key) || compares_by_code(s, d)) {
     // To ask what is there would run the program's code once more: all of it is compared.
     touch(s, d, false);
     return;

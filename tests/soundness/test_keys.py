@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import operator
 
 import pytest
 import torch
@@ -168,6 +170,69 @@ def test_a_key_that_does_more_is_named():
     f(torch.ones(1))
     (reason,) = magpy.stats(f).reasons
     assert "whose key is a Key, and its __hash__ may do more than compute" in reason
+
+
+SEARCHES = {
+    "item": "d['x']",
+    "default": "d.get('x', 0)",
+    "contains": "'x' in d",
+    "setdefault": "d.setdefault('x', 9)",
+    "store": "d.__setitem__('x', n)",
+    "statement": "exec_store(d, n)",
+    "update": "d.update(x=n)",
+    "update with a dict": "d.update({'x': n})",
+    "pop": "d.pop('x', None)",
+    "two": "(d['x'], d['x'], 'x' in d)",
+    "after another": "(d.get('y'), d['x'])",
+    "after a store": "(d.__setitem__(other, 1), d.get('x'))",
+    "method": "type(d).__getitem__(d, 'x')",
+    "getter": "operator.itemgetter('x')(d)",
+}
+TABLES = {
+    "dict": "{key: 1, 'y': 2}",
+    "defaultdict": "collections.defaultdict(lambda: 5, {key: 1, 'y': 2})",
+    "Counter": "collections.Counter({key: 1, 'y': 2})",
+    "OrderedDict": "collections.OrderedDict({key: 1, 'y': 2})",
+    "subclass": "type('D', (dict,), {'__missing__': lambda s, k: 6})({key: 1, 'y': 2})",
+}
+
+
+def _exec_store(d, n):
+    d["x"] = n
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+@pytest.mark.parametrize("way", sorted(SEARCHES))
+def test_a_key_that_is_there_is_asked_as_often_for_a_text(way, table):
+    """A text is looked for, and a key of the program's own that is there says that it is equal."""
+    outcomes = []
+    for compiled in (False, True):
+        log = []
+
+        class Key:
+            def __eq__(self, other, log=log):
+                log.append(other)
+                return other == "x"
+
+            def __hash__(self):
+                return hash("x")
+
+        key, other = Key(), Key()
+        names = {"key": key, "other": other, "operator": operator, "collections": collections}
+        names["exec_store"] = _exec_store
+        d = names["d"] = eval(TABLES[table], names)
+        del log[:]
+        f = eval(f"lambda x, n: (x + 1, {SEARCHES[way]})", names)
+        f = magpy.compile(f, backend="eager") if compiled else f
+        seen = []
+        for n in (3, 3, 3, 4):
+            y, found = f(torch.ones(1), n)
+            asked = ["other" if o is other else "key" if o is key else o for o in log]
+            del log[:]
+            seen.append((y.item(), found, asked, list(d.values())))
+            del log[:]
+        outcomes.append(seen)
+    assert outcomes[1] == outcomes[0]
 
 
 # ---------------------------------------------------------------- which methods only compute
