@@ -17,7 +17,6 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,8 +29,7 @@ from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
-from magpy.mock.graphs import written
-from magpy.mock.segments import array_memories
+from magpy.mock import memories
 from magpy.mock.spec import spec_vars
 
 if TYPE_CHECKING:
@@ -304,26 +302,24 @@ def check(record: Record) -> None:
     Raises:
         Refusal: an operation changes a tensor after an effect has looked at it, or may do so.
     """
-    variables = {id(t): v for v, t in record.inputs.items()}
+    if not any(isinstance(step, EffectStep) for step in record.steps):
+        return
+    inputs = {id(t): v for v, t in record.inputs.items()}
     outside = {record.storages[v] for v in record.inputs if v in record.storages}
-    arrays = array_memories(record.steps, record.storages)
-    # Memory by the numbers of its tensors, and of arrays that have it.
-    storages: dict[Var, set[int]] = {v: {n} for v, n in record.storages.items()} | arrays
-    together = _joined(arrays.values())
+    found = memories.possible(record.steps, record.storages)
     looked: set[int] = set()
     name = where = ""
     for step in record.steps:
         if isinstance(step, EffectStep):
             shown: set[Var] = set()
             spec_vars([*step.args, *step.kwargs.values()], shown, set())
-            looked.update(*(arrays[v] for v in shown if v in arrays))
+            looked.update(*(found[v] for v in shown if v in found and v not in record.storages))
             for t in step.tensors:
-                var = Var(t) if isinstance(t, int) else variables.get(id(t))
+                var = Var(t) if isinstance(t, int) else inputs.get(id(t))
                 if var in record.storages:
-                    looked.add(record.storages[var])
+                    looked |= found[var]
                 else:
                     looked |= outside
-            looked.update(*(together[n] for n in looked if n in together))
             name = leaves.name_of(step.func)
             if step.sites:
                 where = "{}:{} ({})".format(*step.sites[-1])
@@ -331,25 +327,9 @@ def check(record: Record) -> None:
             looked
             and isinstance(step, (OpStep, HostStep))
             and (step.mutates or step.writes)
-            and not looked.isdisjoint(_written(step, storages))
+            and memories.meet(looked, memories.changed(step, found))
         ):
             raise Refusal(f"{name} is given a tensor that the call changes afterwards", where)
-
-
-def _joined(sets: Iterable[set[int]]) -> dict[int, set[int]]:
-    """For each number those that are in a set with it, or with one that is, and so on."""
-    found: dict[int, set[int]] = {}
-    for numbers in sets:
-        joined = set(numbers).union(*(found.get(n, ()) for n in numbers))
-        found.update(dict.fromkeys(joined, joined))
-    return found
-
-
-def _written(step: OpStep | HostStep, storages: dict[Var, set[int]]) -> set[int]:
-    if isinstance(step, HostStep) and step.gradients is not None:
-        return set(step.gradients)
-    unknown = {0}
-    return set().union(*(storages.get(v, unknown) for v in written(step)))
 
 
 # What printing does not look into, and how many objects it may look at.

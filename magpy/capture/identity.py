@@ -23,7 +23,7 @@ from magpy.capture.operations import OF_MEMORY, OF_PARTS, OF_TENSOR
 from magpy.capture.steps import Nested, Record, Var, Wrapped
 from magpy.capture.symbols import Dims, Symbols
 from magpy.capture.transforms import wrapped
-from magpy.capture.trees import tensors
+from magpy.capture.trees import tensors, variables
 from magpy.capture.where import refuse
 from magpy.kinds import isinstance
 
@@ -116,6 +116,19 @@ class Identity:
         if address in self._memory:
             self._memory[address][1].append(weakref.ref(tensor))
         self._merge({storages[v] for v in found if v in storages})
+
+    def may_share(self, outs: list[tuple[Any, Var]], given: Any) -> None:
+        """In other calls results may have the memory of what was given, or may have their own.
+
+        Their memory is 0, and so is that of what has it in common with them from here on.
+        """
+        storages = self._record.storages
+        taken = {storages.get(v) for v in variables(given)}
+        for _, var in outs:
+            if storages[var] in taken:
+                storages[var] = 0
+            else:
+                self._merge({storages[var], 0})
 
     def _merge(self, numbers: set[int]) -> None:
         """Two memories are one."""

@@ -83,6 +83,8 @@ from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
+from magpy.mock import memories
+from magpy.mock.memories import UNKNOWN
 from magpy.runtime import faults
 from magpy.signals import raised_by_handler
 
@@ -657,11 +659,14 @@ class Recorder(Values, TorchFunctionMode):
         self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
         self._by_whole = frozenset()
         by_data = bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
-        by_data = by_data or name in SPARSE_PARTS
+        if name in SPARSE_PARTS:
+            by_data = True
+            self.tensors.may_share(outs, (args, kwargs))
         reshapes = self._form_follows(func, (args, kwargs), by_data)
         mutates = bool(flags & _MUTATES or self._writes)
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
+            self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
         once = self._reach is not None and (
             self._goes_beyond(self._reach) or self._decides(self._reach, flags)
         )
@@ -878,7 +883,7 @@ class Recorder(Values, TorchFunctionMode):
         self._ever_loose.update(v for _, v in outs)
         if name in MAY_SHARE:
             # Of other sizes the results may share memory with the arguments, or not.
-            self.record.storages.update((v, 0) for _, v in outs)
+            self.tensors.may_share(outs, plan)
         return False
 
     def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
@@ -1068,7 +1073,7 @@ class Recorder(Values, TorchFunctionMode):
             return
         if self._given_array:
             # The memory may be that of an array that follows from data.
-            self.record.storages.update((v, 0) for _, v in outs)
+            self.tensors.may_share(outs, (args, kwargs))
         if func is getattr:
             mutates = False
         if result is None and func is not getattr:
@@ -1275,9 +1280,24 @@ class Recorder(Values, TorchFunctionMode):
             step.site = warning.sites[0]
         self.add(step)
 
+    def _not_a_part(self, targets: Iterable[Var]) -> None:
+        """Refuses a write to a part of a sparse tensor from outside: nobody could take it back.
+
+        Which memory that has, and which other tensors have it, no guard tells.
+        """
+        record, storages = self.record, self.record.storages
+        found = [v for v in targets if v not in record.inputs and storages.get(v) == UNKNOWN]
+        if found and any(storages.get(v) == UNKNOWN for v in record.inputs):
+            possible = memories.possible(record.steps, storages)
+            if any(memories.ANY in possible[v] for v in found):
+                raise refuse(
+                    "what a sparse tensor from outside consists of is changed",
+                    "Change the sparse tensor itself, or a copy",
+                )
+
     def _written(self) -> set[int]:
-        """The memories that operations write to, some of which leave versions alone."""
-        storages = self.record.storages
+        """The memories that operations may write to, some of which leave versions alone."""
+        possible = memories.possible(self.record.steps, self.record.storages)
         targets: set[Var] = set()
         found: set[int] = set()
         for step in self.record.steps:
@@ -1287,7 +1307,7 @@ class Recorder(Values, TorchFunctionMode):
                 targets |= step.writes
                 if not step.writes:
                     collect((step.args[:1], step.kwargs.get("out")), targets)
-        return found | {storages[v] for v in targets if v in storages}
+        return found.union(*(possible[v] for v in targets if v in possible))
 
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""

@@ -27,8 +27,8 @@ from magpy.capture.session import Capture
 from magpy.capture.steps import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
 from magpy.capture.trees import Sizes, leaves
 from magpy.kinds import isinstance
-from magpy.mock import support
-from magpy.mock.segments import Plan, Segment, memories, swaps_data, switches_gradients
+from magpy.mock import memories, support
+from magpy.mock.segments import Plan, Segment, swaps_data, switches_gradients
 from magpy.mock.spec import Const, New, Outside, Spec, Value
 from magpy.refgraph.analysis import Analysis
 from magpy.runtime import faults
@@ -606,7 +606,8 @@ class Code:
         """From here on what the entry changes is saved; returns how it is left."""
         c = self.capture
         dirty = self.constant(support.save)
-        inputs, storages = c.record.inputs, c.record.storages
+        inputs = c.record.inputs
+        found = memories.possible(c.record.steps, c.record.storages)
         swapped: set[Var] = set()
         switched: set[Var] = set()
         changed: set[int] = set()  # memories
@@ -618,12 +619,12 @@ class Code:
             if swaps_data(s):
                 swapped |= {r.var for r in s.args[:1] if isinstance(r, Ref)}
             elif s.mutates:
-                changed |= memories(s, storages)
+                changed |= memories.changed(s, found)
         # What only was given other memory has its own as it was.
         copied = [
             v
             for v in sorted(c.record.mutated)
-            if v not in swapped or 0 in changed or storages.get(v, 0) in changed
+            if v not in swapped or 0 in changed or memories.meet(found.get(v, {0}), changed)
         ]
         mutated = ", ".join(self.outside(inputs[v]) for v in copied)
         swaps = "".join(f"{self.outside(inputs[v])}, " for v in sorted(swapped) if v in inputs)

@@ -8,7 +8,7 @@ by magpy/runtime/entry.py.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from magpy.capture.steps import (
 )
 from magpy.capture.trees import collect, leaves, variables
 from magpy.kinds import isinstance
-from magpy.mock import regions
+from magpy.mock import memories, regions
 from magpy.mock.certain import Certain
 from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe, written
 
@@ -88,48 +88,6 @@ class Plan:
     prelude: list[Any] = field(default_factory=list)
 
 
-def memories(step: OpStep | HostStep, storages: dict[Var, int]) -> set[int]:
-    """The memories that a step which changes something may write to; 0 for one that is unknown."""
-    found = {storages.get(v, 0) for v in written(step)}
-    if isinstance(step, HostStep) and step.gradients is not None:
-        # What the engine starts from it does not write to.
-        found = set(step.gradients)
-    return found
-
-
-def array_memories(steps: Iterable[Step], storages: dict[Var, int]) -> dict[Var, set[int]]:
-    """The memories that each array of the run may have, of the tensors that it comes of or became.
-
-    Whether numpy gave a view or a copy is not asked: at worst the graph is cut once more.
-    """
-    first: dict[Var, Var] = {}  # an array, and one that may share memory with it
-    held: dict[Var, set[int]] = {}
-
-    def root(v: Var) -> Var:
-        while first[v] != v:
-            first[v] = v = first[first[v]]
-        return v
-
-    for step in steps:
-        if not isinstance(step, (OpStep, HostStep)):
-            continue
-        around: set[Var] = set()
-        collect((step.args, step.kwargs), around)
-        if isinstance(step, HostStep) and step.kind == "bind_array":
-            assert step.result is not None
-            first[step.result], held[step.result] = step.result, set()
-            around.add(step.result)
-        together = {root(v) for v in around if v in first}
-        if together:
-            around.update(v for _, v in step.outs)
-            kept, *others = together
-            for v in others:
-                first[v] = kept
-                held[kept] |= held.pop(v)
-            held[kept].update(storages[v] for v in around if v in storages)
-    return {v: held[root(v)] for v in first}
-
-
 def swaps_data(step: Step) -> bool:
     """Whether a step assigns `Tensor.data`: the tensor has other memory from there on."""
     return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
@@ -166,7 +124,8 @@ class _Hoist:
         self.steps = steps
         self.start = start
         self.storages = storages
-        self.arrays = array_memories(steps, storages)
+        #: The memories that tensors and arrays may have.
+        self.found = memories.possible(steps, storages)
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, set[int]] = {}
         self.needed = needed
@@ -195,8 +154,9 @@ class _Hoist:
                 if isinstance(s, HostStep) and s.result is not None:
                     self.maker[s.result] = i
                 if s.mutates:
-                    changed = changed | memories(s, storages)
-                    self.last_change.update(dict.fromkeys(memories(s, storages), i))
+                    now_changed = memories.changed(s, self.found)
+                    changed = changed | now_changed
+                    self.last_change.update(dict.fromkeys(now_changed, i))
                 if isinstance(s, HostStep) and s.gradients is not None:
                     self.engine = min(self.engine, i)
 
@@ -205,7 +165,7 @@ class _Hoist:
 
         What the checks need that go ahead already is left out: a chain of numbers, each of which
         follows from the one before, would be walked from its start for each of them. The second
-        part is the memories that the tensors of all steps live in (0: of tensors in no memory).
+        part is the memories that the tensors of all steps may live in.
         """
         todo, seen = [k], {k}
         memory: set[int] = set()
@@ -222,9 +182,8 @@ class _Hoist:
                 return None
             variables: set[Var] = set()
             collect((s.args, s.kwargs), variables)
-            memory.update(self.storages.get(v, 0) for v in variables)
             for v in variables:
-                memory |= self.arrays.get(v, set())
+                memory |= self.found.get(v, set())
                 i = self.maker.get(v)
                 if i in self.hoisted:
                     memory |= self.hoisted[i]
@@ -232,7 +191,7 @@ class _Hoist:
                     seen.add(i)
                     todo.append(i)
         changed = self.changed[k]
-        if changed and (0 in changed or changed & memory):
+        if changed and (memories.UNKNOWN in changed or memories.meet(changed, memory)):
             return None
         if any(self.modes[i] != self.start and not _anywhere(self.steps[i]) for i in seen):
             return None
@@ -334,9 +293,8 @@ class _Hoist:
 class _Schedule:
     """Lets host steps wait until an operation needs them: they cut the graph late and rarely."""
 
-    def __init__(self, storages: dict[Var, int], arrays: dict[Var, set[int]]) -> None:
-        self.storages = storages
-        self.arrays = arrays
+    def __init__(self, found: dict[Var, set[int]]) -> None:
+        self.found = found
         #: What runs a graph, and the settings of torch's that it runs under.
         self.kind: tuple[Any, ...] = ("graph", ())
         self.runs: list[Any] = []
@@ -358,10 +316,11 @@ class _Schedule:
             self.kind = kind
         found: set[Var] = set()
         collect((step.args, step.kwargs), found)
-        memory = {self.storages.get(v, 0) for v in written(step)}
+        memory = memories.changed(step, self.found) if step.mutates else set()
+        unknown = memories.UNKNOWN in memory or memories.UNKNOWN in self.read
         if self.waiting and (
             found & self.blocked
-            or (step.mutates and (0 in memory or 0 in self.read or memory & self.read))
+            or (step.mutates and (unknown or memories.meet(memory, self.read)))
             or (step.random and self.draws)
         ):
             self.flush()
@@ -375,8 +334,7 @@ class _Schedule:
         found: set[Var] = set()
         collect((step.args, step.kwargs), found)
         self.waiting.append(step)
-        self.read |= {self.storages[v] for v in found if v in self.storages}
-        self.read.update(*(self.arrays[v] for v in found if v in self.arrays))
+        self.read.update(*(self.found[v] for v in found if v in self.found))
         self.blocked |= {v for _, v in step.outs}
         self.draws = self.draws or step.random
         if step.result is not None:
@@ -529,13 +487,13 @@ def _seen_leaves(
 def _schedule(
     steps: list[Step],
     storages: dict[Var, int],
-    arrays: dict[Var, set[int]],
+    possible: dict[Var, set[int]],
     types: dict[Var, type] | None,
     numbers: Certain | None,
     start: TorchModes,
     needed: set[Var],
 ) -> list[Any]:
-    schedule = _Schedule(storages, arrays)
+    schedule = _Schedule(possible)
     leaves = set() if types is None else _seen_leaves(steps, needed, start, types)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None
@@ -610,10 +568,10 @@ def _views(
     last: dict[int, int] = {}
     for i, (step, _) in enumerate(done):
         if step.mutates:
-            memories = {storages.get(v, 0) for v in written(step)}
-            changed |= memories
+            targets = {storages.get(v, 0) for v in written(step)}
+            changed |= targets
             if variables(resizable(step.func, step.args, step.kwargs)):
-                last.update(dict.fromkeys(memories, i))
+                last.update(dict.fromkeys(targets, i))
     groups: dict[int, list[Var]] = {}
     for v in outputs:
         groups.setdefault(storages.get(v, 0), []).append(v)
@@ -729,7 +687,7 @@ def cut(
     if storages is not None:
         hoist.run()
     prelude, steps = hoist.result()
-    runs = _schedule(steps, storages or {}, hoist.arrays, types, numbers, start, needed)
+    runs = _schedule(steps, storages or {}, hoist.found, types, numbers, start, needed)
     modes = start
     plan = Plan(prelude=prelude)
     last_uses = _last_uses(runs, needed)

@@ -393,7 +393,15 @@ def save(
     with torch.no_grad(), unheard():
         required = [(t, t.requires_grad) for t in switched]
         before = [(t, t.data) for t in swapped]
-        copies = [(t, _form(t), _once(t).clone()) for t in tensors]
+        copies = []
+        for t in tensors:
+            parts: Any = (t,)
+            if t.layout in _PARTS:
+                # What it consists of, which operations replace, may be held elsewhere.
+                consists = t.detach()
+                before.append((t, consists))
+                parts = [getattr(consists, name)() for name in _PARTS[t.layout]]
+            copies += [(part, _form(part), _once(part).clone()) for part in parts]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
         held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
         versions = _unsafe_preserve_version_counter(tuple(t for t in held if not t.is_inference()))
@@ -403,6 +411,16 @@ def save(
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             states.append((torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     return before, copies, grads, versions, states, required
+
+
+# What tensors of sparse layouts consist of.
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
 
 
 def is_leaf_tensor(t: Any) -> bool:
@@ -437,7 +455,6 @@ def undo(saved: Any) -> Any:
         for t, form, copy in copies:
             if form is not None and form != _form(t):
                 t.as_strided_(*form)
-            # A sparse tensor's `detach` has indices and values of its own.
             (t if form is None else _once(t)).copy_(copy)
         for t, grad, copy in grads:
             if t.grad is not grad:  # of another size than the tensor has by now, it stays

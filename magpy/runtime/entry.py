@@ -39,6 +39,7 @@ from magpy.kinds import isinstance
 from magpy.mock import segments
 from magpy.mock.certain import Certain
 from magpy.mock.codegen import Code
+from magpy.mock.memories import UNKNOWN
 from magpy.mock.segments import Segment
 from magpy.mock.settled import without_settled
 from magpy.mock.spec import spec_vars
@@ -651,16 +652,23 @@ def _keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> Non
 
 
 def _of_arrays(record: Record) -> set[Var]:
-    """The tensors that Python made of arrays of the run, whose memory may be that of others."""
+    """The tensors of which a compiler does not see that others have their memory.
+
+    Python made them of arrays of the run, or they are views of such; and what has no storage.
+    """
     arrays: set[Var] = set()
-    found: set[Var] = set()
+    found = {v for v in record.inputs if record.storages.get(v) == UNKNOWN}
     for step in record.steps:
         if not isinstance(step, (OpStep, HostStep)):
             continue
         if isinstance(step, HostStep) and step.kind == "bind_array" and step.result is not None:
             arrays.add(step.result)
-        elif arrays and not arrays.isdisjoint(variables((step.args, step.kwargs))):
-            found.update(v for _, v in step.outs)
+        elif arrays or found:
+            given = variables((step.args, step.kwargs))
+            of_array = not arrays.isdisjoint(given)
+            if of_array or not found.isdisjoint(given):
+                shared = (v for _, v in step.outs if record.storages.get(v) == UNKNOWN)
+                found.update((v for _, v in step.outs) if of_array else shared)
     return found
 
 
