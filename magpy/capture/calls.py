@@ -134,6 +134,7 @@ def holders(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """Who refers weakly to an object: nobody who would not without magpy."""
     h.refuse(f"{leaves.name_of(f)} is called")
     h.recorder.forget_tensors()
+    h.recorder.refusal = h.recorder.refusal or h.refusal  # nor does it meet any more of them
     return ABSENT
 
 

@@ -170,6 +170,25 @@ def test_a_swap_of_tensors_is_left_to_eager():
     assert "getweakrefs is called" in magpy.stats(compiled).reasons[0]
 
 
+def test_nothing_holds_the_autograd_graph_of_a_call_that_has_swapped_tensors():
+    """torch poisons the nodes of what is swapped, as long as they live."""
+
+    def f(t, other):
+        made = (t * 2).sum()
+        torch.utils.swap_tensors(t, other)
+        t.backward(torch.ones(2))
+        return float(made) + float(t.grad.sum())
+
+    worlds = []
+    for compiled in (False, True):
+        g = magpy.compile(f, backend="eager") if compiled else f
+        t, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.full((2,), 3.0))
+        worlds.append([(g(t, other), t.grad.tolist(), t.tolist()) for _ in range(4)])
+        if compiled:
+            assert magpy.stats(g).reasons[0].endswith("getweakrefs is called")
+    assert worlds[1] == worlds[0]
+
+
 @pytest.mark.parametrize("given", ["p", "p[:]", "p.data", "torch.from_numpy(p.numpy())"])
 @pytest.mark.parametrize("look", ["w.grad.sum().item()", "w.grad.data.numpy()[0].item()"])
 def test_a_pass_adds_to_a_gradient_that_gets_other_data_later(given, look):
