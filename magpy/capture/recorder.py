@@ -1307,7 +1307,12 @@ class Recorder(Values, TorchFunctionMode):
                 targets |= step.writes
                 if not step.writes:
                     collect((step.args[:1], step.kwargs.get("out")), targets)
-        return found.union(*(possible[v] for v in targets if v in possible))
+        for v in targets:
+            if self.record.types.get(v) is Wrapped:  # what a transform's tensor is made of it wraps
+                found.add(self.record.storages[v])
+            else:
+                found |= possible.get(v, set())
+        return found
 
     def finish(self) -> Record:
         """The record, with what can be said only at the end."""
