@@ -178,3 +178,23 @@ def test_a_write_to_a_part_of_a_sparse_tensor_from_outside_is_refused():
     f()
     (reason,) = magpy.stats(f).reasons
     assert "what a sparse tensor from outside consists of is changed" in reason
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc], ids=str)
+def test_a_sparse_tensor_still_consists_of_the_same_tensors_when_it_is_undone(layout):
+    worlds = []
+    for compiled in (False, True):
+        s = torch.eye(3).to_sparse(layout=layout)
+        values = s.values()
+
+        def call(s=s, values=values):
+            s.mul_(2)
+            return float(values.sum()) > 20, float(s.to_dense().sum())
+
+        f = magpy.compile(call, backend="eager") if compiled else call
+        same = [(f(), values.tolist(), s.values().data_ptr() == values.data_ptr()) for _ in "12345"]
+        worlds.append(same)
+        if compiled:
+            assert magpy.stats(f).hits and not magpy.stats(f).reasons
+    assert worlds[1] == worlds[0]
