@@ -88,3 +88,10 @@ def node_hooks(node: Any, /) -> list[Any]:
 
 def gradient(tensor: torch.Tensor, /) -> torch.Tensor | None:
     """`tensor.grad`, of which no `__torch_function__` hears and nobody is warned."""
+
+def put_gradient(tensor: torch.Tensor, grad: torch.Tensor | None, /) -> None:
+    """Sets `tensor.grad`, whatever sizes and dtype the tensor has by now; nobody hears of it.
+
+    `Tensor.grad` itself refuses a gradient that is not like the tensor, as one is whose leaf was
+    given other `data` since (https://docs.pytorch.org/docs/stable/generated/torch.Tensor.grad.html).
+    """

@@ -49,6 +49,23 @@ const at::Tensor* unpack(PyObject* object) {
   return nullptr;
 }
 
+PyObject* put_gradient(PyObject*, PyObject* args) {
+  PyObject *object, *grad;
+  if (!PyArg_ParseTuple(args, "OO", &object, &grad)) return nullptr;
+  const at::Tensor* tensor = unpack(object);
+  if (!tensor) return nullptr;
+  at::Tensor value;
+  if (grad != Py_None) {
+    const at::Tensor* given = unpack(grad);
+    if (!given) return nullptr;
+    value = *given;
+  }
+  // Undefined is what a tensor has that never had a gradient.
+  if (value.defined() || tensor->unsafeGetTensorImpl()->grad().defined())
+    std::swap(value, tensor->unsafeGetTensorImpl()->mutable_grad());
+  Py_RETURN_NONE;
+}
+
 PyObject* apart(PyObject*, PyObject* args) {
   PyObject* list;
   Py_ssize_t m;
@@ -154,6 +171,7 @@ PyMethodDef methods[] = {
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
     {"node_hooks", node_hooks, METH_O, "The Python hooks of a node of autograd's graph, or of the one that adds to a leaf's gradient."},
     {"gradient", gradient_of, METH_O, "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
+    {"put_gradient", put_gradient, METH_VARARGS, "put_gradient(tensor, grad): what `gradient` gives from now on, whatever the tensor is like by now."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -213,6 +213,16 @@ def without_attributes(obj: Any) -> bool:
     return not _interp.own_dict(obj)
 
 
+def is_numpys_own(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is the one object that numpy has for its type (`np.dtype("f4")`).
+
+    Copies, also those that `copy` and `pickle` make, are equal and not the same.
+    """
+    if dtype.isbuiltin not in (1, 2):
+        return False
+    return dtype is np.dtype(dtype.type if dtype.isbuiltin == 2 else dtype.char)
+
+
 def picture(obj: Any) -> Any:
     """The state of an object in a form for `same`, or None if its type does not tell it.
 
@@ -221,6 +231,8 @@ def picture(obj: Any) -> Any:
     base = _interp.c_base(type(obj))
     if base is super:
         return None  # it answers for the object that it stands for
+    if issubclass(base, np.dtype) and is_numpys_own(obj):
+        return None  # equal ones are other objects, as the program may ask
     for c in type(obj).__mro__:
         if c is base:
             break

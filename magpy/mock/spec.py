@@ -561,6 +561,8 @@ class Builder:
         self._apart(buffer, [*self._places, *self._followed], self._places)
 
     def _reduced(self, v: Any, t: type) -> Spec:
+        if isinstance(v, np.dtype) and opaque.is_numpys_own(v):
+            return Const(v)  # pickling it makes another
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
             raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again")
         if t.__name__ in (

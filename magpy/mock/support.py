@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.capture import attribution
 from magpy.capture.looks import tensor_meta, unheard
 from magpy.capture.memory import as_it_lies
@@ -457,8 +457,8 @@ def undo(saved: Any) -> Any:
                 t.as_strided_(*form)
             (t if form is None else _once(t)).copy_(copy)
         for t, grad, copy in grads:
-            if t.grad is not grad:  # of another size than the tensor has by now, it stays
-                t.grad = grad
+            if _tensor.gradient(t) is not grad:  # of another size, perhaps, than the tensor has
+                _tensor.put_gradient(t, grad)
             if grad is not None:
                 grad.detach().copy_(copy)
         # As nothing has happened, nothing may tell of it: autograd looks at versions.

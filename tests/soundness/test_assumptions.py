@@ -9,6 +9,7 @@ import decimal
 import gc
 import logging
 import pathlib
+import pickle
 import re
 import sys
 import threading
@@ -258,6 +259,14 @@ def test_immutable_values_are_equal_and_not_always_new():
     assert type(c) is np.float64
     assert c == len(x) + 1
     assert repr(c) == repr(d)
+    for value in (frozenset([1, 2]), torch.Size([1, 2]), torch.device("cpu"), (1, 2), range(2)):
+        other = pickle.loads(pickle.dumps(value))
+        h = compiled(lambda t, k, value=value: (t + 1, k is value, k))
+        assert h(x, value)[1]
+        _, same, given = h(x, other)
+        assert served(h) == 1
+        assert same, "eager tells the two apart"
+        assert given == value
 
 
 def test_objects_keep_their_identity():

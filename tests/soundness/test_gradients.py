@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from magpy import _tensor
 from magpy.capture.gradients import Gradients
 from magpy.capture.identity import Identity
 from magpy.capture.steps import Record
+from tests.fuzz import __main__ as fuzz
 
 
 class World:
@@ -320,3 +323,56 @@ def test_the_gradient_that_nobody_hears_of():
     assert heard == []
     with pytest.raises(TypeError, match="a tensor is needed, not int"):
         _tensor.gradient(1)
+
+
+def test_a_gradient_is_put_where_torch_would_refuse_it():
+    w = torch.ones(3, requires_grad=True)
+    short = torch.zeros(2, dtype=torch.float64)
+    _tensor.put_gradient(w, short)
+    assert w.grad is short
+    _tensor.put_gradient(w, None)
+    assert w.grad is None
+    never = torch.ones(1)
+    _tensor.put_gradient(never, None)
+    assert never.grad is None
+    counts = sys.getrefcount(w), sys.getrefcount(short)
+    for _ in range(50):
+        _tensor.put_gradient(w, short)
+        _tensor.put_gradient(w, None)
+    assert (sys.getrefcount(w), sys.getrefcount(short)) == counts
+    for wrong in ((1, short), (w, 1)):
+        with pytest.raises(TypeError, match="a tensor is needed, not int"):
+            _tensor.put_gradient(*wrong)
+
+
+@pytest.mark.parametrize("taken", ["None", "torch.ones(3)"])
+def test_a_gradient_of_another_size_than_its_leaf_is_put_back(taken):
+    program = f"""
+import torch
+w = torch.nn.Parameter(torch.tensor(2.0))
+results = (w * 1.0).sum()
+w.data = torch.ones(3)
+results.backward()
+count = 0
+
+def f(x):
+    global count
+    w.grad = {taken}
+    w.data = torch.ones(3) * x.sum()
+    count += 1
+    return w.detach() + x if count < 4 else x * 2
+
+target = f
+
+def steps(f):
+    for i in range(6):
+        yield attempt(f, torch.ones(3)), w.grad
+        if i == 2:
+            total = (w * 3.0).sum()
+            w.data = torch.ones(2)
+            total.backward()
+            yield w.grad
+"""
+    report = fuzz.report_on(program, 0)
+    assert report.finding is None
+    assert report.hits

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -479,3 +480,63 @@ def test_what_is_not_read_may_change(look):
         groups[0]["rate"] = i
         c(ones())
     assert magpy.stats(c).hits == 3, magpy.stats(c)
+
+
+DTYPES = [
+    "np.dtype(np.float32)",
+    "np.dtype(None)",
+    "np.dtype(object)",
+    "np.dtype(np.longlong)",
+    "np.dtype('S')",
+    "np.dtype('M8')",
+    "np.dtypes.Float32DType()",
+    "np.result_type('f4', 'i8')",
+    "np.dtype([('a', 'f4')])['a']",
+    "np.dtype(('f4', (2,))).base",
+    "np.ones(2)[0].dtype",
+    "np.ones(2).astype('f4').dtype",
+    "t.numpy().dtype",
+    "t.sum().numpy().dtype",
+    # These numpy makes anew each time.
+    "np.dtype('f4', copy=True)",
+    "np.dtype('M8[D]')",
+    "np.dtype('>f4')",
+    "np.dtype('S3')",
+    "np.dtype([('a', 'f4')])",
+]
+
+
+@pytest.mark.parametrize("made", DTYPES)
+def test_the_one_dtype_of_its_type_that_numpy_has(made):
+    namespace = {"np": np, "torch": torch}
+    exec(f"def f(t):\n    return t + 1, {made}", namespace)
+    f = magpy.compile(namespace["f"], backend="eager")
+    expected, other = namespace["f"](ones())[1], namespace["f"](ones())[1]
+    kept = [f(ones())[1] for _ in range(4)]
+    assert magpy.stats(f).hits == 3
+    assert kept == [expected] * 4
+    same = expected is other
+    assert [x is expected for x in kept] == [same] * 4
+    assert len({id(x) for x in kept}) == (1 if same else 4)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "p is np.dtype('f4')",
+        "np.zeros(2, p).dtype is p",
+        "np.zeros(2, p).dtype is np.dtype('f4')",
+        "{id(np.dtype('f4')): 1}.get(id(p))",
+    ],
+)
+def test_a_dtype_and_its_copy_are_told_apart(asked):
+    namespace = {"np": np}
+    exec(f"def f(t, p):\n    return t + 1, {asked}, p", namespace)
+    f = magpy.compile(namespace["f"], backend="eager")
+    own = np.dtype("f4")
+    for dtype in [own, np.dtype("f4", copy=True)] * 3:
+        expected = namespace["f"](ones(), dtype)[1]
+        _, answer, given = f(ones(), dtype)
+        assert answer == expected
+        assert given is dtype
+    assert magpy.stats(f).hits == 4
