@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -540,3 +541,33 @@ def test_a_dtype_and_its_copy_are_told_apart(asked):
         assert answer == expected
         assert given is dtype
     assert magpy.stats(f).hits == 4
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "holder['d']",
+        "holder['a'].dtype",
+        "np.zeros(2, holder['d']).dtype",
+        "next(iter(holder['k']))",
+    ],
+)
+def test_a_copy_of_a_dtype_where_the_dtype_was_between_calls(read):
+    holder: dict[str, object] = {}
+    namespace = {"np": np, "holder": holder, "own": np.dtype("f4")}
+    exec(
+        f"def f(t):\n    d = {read}\n    return t + 1, d is own, d is np.dtype('f4'), d", namespace
+    )
+    f = magpy.compile(namespace["f"], backend="eager")
+    own, copied = np.dtype("f4"), np.dtype("f4", copy=True)
+    unpickled = pickle.loads(pickle.dumps(np.zeros(2, own)))
+    worlds = [
+        {"d": dtype, "a": np.zeros(2, dtype), "k": {dtype: 1}}
+        for dtype in (own, copied, unpickled.dtype)
+    ]
+    for world in worlds * 3:
+        holder.update(world)
+        expected, got = namespace["f"](ones()), f(ones())
+        assert got[1:3] == expected[1:3]
+        assert got[3] is expected[3]
+    assert magpy.stats(f).hits >= 6
