@@ -34,7 +34,6 @@ from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_immutable, is_leaf
 from magpy.capture.where import is_users
-from magpy.capture.whole import opened
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
 
@@ -218,8 +217,8 @@ def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     """One operation of the graph in which Python may run: it may not change the world."""
     before, places = container_states(h.session), written_places(h.session)
     start = len(h.recorder.record.steps)
-    whole, given = opened(_whole(f), args, h.session.is_outside)
-    result = h.recorder.whole_call(whole, given, kwargs, lambda: _interp.watched(f, args, kwargs))
+    whole = _whole(f)
+    result = h.recorder.whole_call(whole, args, kwargs, lambda: _interp.watched(f, args, kwargs))
     after = container_states(h.session)
     if (
         any(after[k] != v for k, v in before.items())

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp
-from magpy.capture.keys import hashes_quietly, refuse_if_it_shows
+from magpy.capture.keys import hashes_quietly, pairs_of, refuse_if_it_shows
 from magpy.capture.steps import identity
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
@@ -113,7 +113,7 @@ def content_of(container: Any) -> Any:
     if isinstance(container, (bytes, bytearray)):
         return bytes(container)
     if isinstance(container, dict):
-        return [id(x) for pair in _pairs(container) for x in pair]
+        return [id(x) for pair in pairs_of(container) for x in pair]
     base: Any = next(c for c in _ITERATED if isinstance(container, c))
     found = [id(x) for x in base.__iter__(container)]
     return frozenset(found) if base in (set, frozenset) else found
@@ -259,14 +259,6 @@ def _relied_on(effect: ContainerEffect, session: Any) -> list[tuple[str, Any, An
     return [("dict_has", effect.obj, key, None) for key in effect.replaced]
 
 
-def _pairs(obj: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """What a dict holds, in its order, without hashing its keys as `OrderedDict.items` does."""
-    if not isinstance(obj, collections.OrderedDict):
-        return list(dict.items(obj))
-    values = {id(k): v for k, v in dict.items(obj)}
-    return [(k, values[id(k)]) for k in collections.OrderedDict.__iter__(obj)]
-
-
 def _dict_effect(
     obj: dict[Any, Any], pre: dict[Any, Any], deleted: list[Any], builder: Builder, session: Any
 ) -> ContainerEffect | None:
@@ -274,10 +266,10 @@ def _dict_effect(
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
     if not deleted and dict.__len__(obj) == len(pre):
         # To look for a key may run code of the program's.
-        both = zip(_pairs(obj), pre.items(), strict=True)
+        both = zip(pairs_of(obj), pre.items(), strict=True)
         if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in both):
             return None
-    now = _pairs(obj)
+    now = pairs_of(obj)
     keys = [*pre, *(k for k, _ in now)]
     # Where to look for a key would run the program's code, the object itself is looked for.
     number: Callable[[Any], Any] = identity if all(map(hashes_quietly, keys)) else id

@@ -9,6 +9,7 @@ csrc/interp/leaf.cpp).
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import types
@@ -33,6 +34,14 @@ def hashes_quietly(key: Any) -> bool:
     return not t.__flags__ & _HEAP_TYPE or all(
         _interp.type_lookup(t, name) is own[name] for name in ("__hash__", "__eq__")
     )
+
+
+def pairs_of(obj: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    """What a dict holds, in its order, without hashing its keys as `OrderedDict.items` does."""
+    if not isinstance(obj, collections.OrderedDict):
+        return list(dict.items(obj))
+    values = {id(k): v for k, v in dict.items(obj)}
+    return [(k, values[id(k)]) for k in collections.OrderedDict.__iter__(obj)]
 
 
 def refuse_if_it_shows(keys: Iterable[Any]) -> None:

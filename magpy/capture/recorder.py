@@ -10,6 +10,7 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import operator
@@ -26,6 +27,7 @@ from magpy import _interp, _tensor, config
 from magpy.capture import attribution, copies, engine, hearers, memory
 from magpy.capture.below import Below
 from magpy.capture.follow import Follower
+from magpy.capture.given import Given
 from magpy.capture.gradients import Gradients
 from magpy.capture.indexing import taken_apart
 from magpy.capture.leaves import NUMBER_METHODS
@@ -60,6 +62,7 @@ from magpy.capture.overloads import by_class, dispatched, hears, not_taken
 from magpy.capture.placed import SILENT, Operations
 from magpy.capture.steps import (
     EffectStep,
+    Fresh,
     HostStep,
     ModeStep,
     OpStep,
@@ -80,7 +83,7 @@ from magpy.capture.transforms import Transforms, switches, wrapped
 from magpy.capture.trees import collect, has_ref, tensors, variables
 from magpy.capture.values import Values
 from magpy.capture.where import refuse, where_text
-from magpy.capture.whole import Whole
+from magpy.capture.whole import Whole, opened
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
 from magpy.mock import memories
@@ -119,6 +122,8 @@ class Recorder(Values, TorchFunctionMode):
         self._follower = Follower(self, symbols) if symbols is not None else None
         #: The call, recorded as one operation, that is made now.
         self.whole: Whole | None = None
+        #: What of the run something has got that may look at it later.
+        self.given = Given(self.tensors)
         self._leaf = False
         # Tensors of no dimensions by the numbers that they hold.
         self._scalar_tensors: dict[Var, Var] = {}
@@ -510,6 +515,8 @@ class Recorder(Values, TorchFunctionMode):
             plan = self._with_scalar_tensor(args, plan[0]), plan[1]
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
+        elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
+            plan = (plan[0][0], self._becomes_hooks(args[1])), plan[1]
         if self._follower is not None:
             self._follower.before(func, plan, (*args, *kwargs.values()), follow)
         self._as_they_were(self._shared.outside(plan))
@@ -538,6 +545,18 @@ class Recorder(Values, TorchFunctionMode):
         if d is not None and self._session is not None and self._session.is_outside(tensor):
             self._session.attr_read(tensor, "__dict__", None)
             self._session.touch(d)
+
+    def _becomes_hooks(self, hooks: dict[Any, Any]) -> Fresh:
+        """A dict becomes that of a tensor's hooks, as where torch makes a parameter again.
+
+        Raises:
+            Refusal: it is not a new one.
+        """
+        if self._is_outside(hooks) or hooks or type(hooks) not in (dict, collections.OrderedDict):
+            raise refuse("a dict becomes that of a tensor's hooks")
+        if not self.given.hold(hooks, "a tensor", anew=True):
+            raise refuse("a dict becomes that of the hooks of two tensors")
+        return Fresh(type(hooks)())
 
     def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
         """Keeps how a tensor from outside lay in memory when the call began."""
@@ -1113,7 +1132,8 @@ class Recorder(Values, TorchFunctionMode):
             try:
                 with unheard():
                     target = getattr(func, "__magpy_target__", func)
-                    whole.keep(target)
+                    whole.given(target, args, kwargs)
+                    func, args, kwargs = opened(func, args, kwargs, self._is_outside)
                     plan = self._before(func, "", None, args, kwargs, follow=False)
                     whole.begin(target, args, kwargs)
             except Exception as e:  # noqa: BLE001 - as above
@@ -1333,7 +1353,7 @@ class Recorder(Values, TorchFunctionMode):
         if record.unwatched:
             record.looks = list(self.below.looks())
         changed = self._shared.end()
-        self.refusal = self.refusal or changed or self.written_unseen()
+        self.refusal = self.refusal or changed or self.given.changed() or self.written_unseen()
         self.settings.look()
         modes = current_modes(self.settings.changed)
         setting = self.settings.left()
@@ -1354,6 +1374,7 @@ class Recorder(Values, TorchFunctionMode):
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
+        self.given.end()
         self._is_outside = self.is_rewritten = bool
         self.buffers_read = bool
         self._follower = None

@@ -298,6 +298,9 @@ def _end(
             "the call leaves an object behind that runs code when it dies (a __del__, the callback "
             "of a weak reference, the `finally` of a generator)"
         )
+    kept = recorder.given.kept(builder.knows)
+    if kept is not None:
+        raise kept
     log = [*session.log(), *reads]  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():

@@ -67,7 +67,7 @@ class OutsideRef:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """An array or bytearray of the run in the arguments of a step: a new copy in every call."""
+    """An array, bytearray or dict of the run in the arguments of a step: copied in every call."""
 
     obj: Any
 

@@ -35,7 +35,7 @@ from magpy.capture.steps import (
     is_leaf,
 )
 from magpy.capture.symbols import Symbols, is_open, plain
-from magpy.capture.trees import Sizes, tensors, variables
+from magpy.capture.trees import Sizes, variables
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
 from magpy.errors import Refusal
@@ -124,7 +124,7 @@ class Values:
         if t is tuple or t is torch.Size:
             made = tuple(self.convert(x) for x in v)
             return Sizes(made) if t is torch.Size and self._exact else made
-        if t in (list, dict) and self._goes_as_it_is(v):
+        if isinstance(v, (list, dict)) and self._goes_as_it_is(v):
             return OutsideRef(v)
         if t is list:
             return [self.convert(x) for x in v]
@@ -181,7 +181,7 @@ class Values:
         if not self._is_outside(container):
             return False
         self._session.touch(container)
-        if self._whole is None or tensors(container):
+        if self._whole is None:
             return False
         self._whole.keep(container)
         return True

@@ -10,6 +10,7 @@ the very one that eager gives.
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable
@@ -20,10 +21,11 @@ import torch.utils.checkpoint
 
 from magpy import _tensor
 from magpy._tensor import DYNAMIC_SHAPE
-from magpy.capture import below, engine
+from magpy.capture import below, engine, opaque
+from magpy.capture.keys import pairs_of
 from magpy.capture.operations import SHAPE_READS, accessor_of, would_write
 from magpy.capture.steps import LEAF_TYPES, Var
-from magpy.capture.trees import leaves, tensors
+from magpy.capture.trees import tensors
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
@@ -39,40 +41,87 @@ _COUNTS = SHAPE_READS | {"__len__", "__iter__", "unbind"}
 
 
 def opened(
-    func: Callable[..., Any], args: tuple[Any, ...], is_outside: Callable[[Any], bool]
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A call and its positional arguments, where those that are partials with tensors are open.
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_outside: Callable[[Any], bool],
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A call and its arguments, with plain tuples and dicts for what a graph cannot hold.
 
-    A `functools.partial` that the program makes in every call may hold tensors of the run: what it
-    consists of are arguments, and the call makes it itself.  A `torch.autograd.Function` that gets
-    tensors in this way which require grad may go through what made them several times (a reentrant
-    checkpoint does): that is nothing for a compiler's graph.
+    The call makes them itself: a torch.Size, an `OrderedDict`, a tuple of a class of its own, and a
+    `functools.partial` that the program makes in every call and that holds tensors of the run.  A
+    `torch.autograd.Function` that gets tensors in a partial which require grad may go through what
+    made them several times (a reentrant checkpoint does): that is nothing for a compiler's graph.
     """
     own = func is not torch.utils.checkpoint.checkpoint
-    places = frozenset(
-        i
-        for i, v in enumerate(args)
-        if type(v) is functools.partial
-        and not vars(v)
-        and not is_outside(v)
-        and (held := tensors((v.args, v.keywords)))
-        and not (own and any(t.requires_grad for t in held))
-    )
-    if not places:
-        return func, args
 
-    def filled(*given: Any, **kwargs: Any) -> Any:
-        made = (
-            functools.partial(v[0], *v[1], **v[2]) if i in places else v
-            for i, v in enumerate(given)
-        )
-        return func(*made, **kwargs)
+    def stays(v: Any) -> bool:
+        if type(v) is not functools.partial:
+            return isinstance(v, (list, dict)) and is_outside(v)
+        held = () if vars(v) or is_outside(v) else tensors((v.args, v.keywords))
+        return not held or (own and any(t.requires_grad for t in held))
+
+    given, makers = _opened_all((args, kwargs), stays)
+    if makers is None:
+        return func, args, kwargs
+
+    def filled(*given: Any, **named: Any) -> Any:
+        made, more = makers((given, named))
+        return func(*made, **more)
 
     filled.__name__ = func.__name__
     filled.__magpy_target__ = getattr(func, "__magpy_target__", func)  # type: ignore[attr-defined]
-    return filled, tuple(
-        (v.func, v.args, dict(v.keywords)) if i in places else v for i, v in enumerate(args)
-    )
+    return filled, *given
+
+
+_Maker = Callable[[Any], Any] | None
+
+
+def _opened(v: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]:
+    """What stands for an argument, and what makes the argument of it; None: it is it itself."""
+    t = type(v)
+    if stays(v):
+        return v, None
+    if t is tuple or t is list:
+        return _opened_all(v, stays)
+    if t is dict or t is collections.OrderedDict:
+        pairs = pairs_of(v)
+        values, make = _opened_all([x for _, x in pairs], stays)
+        plain = dict(zip([k for k, _ in pairs], values, strict=True))
+        if make is None and t is dict:
+            return v, None
+        return plain, lambda d: t(
+            zip(d, make(list(d.values())) if make else d.values(), strict=True)
+        )
+    if t is torch.Size:
+        return tuple(v), torch.Size
+    if isinstance(v, tuple) and not hasattr(v, "_fields"):
+        return _made_of(tuple(v), stays, lambda x: tuple.__new__(t, x))
+    if t is functools.partial:
+        parts = v.func, v.args, dict(v.keywords)
+        return _made_of(parts, stays, lambda x: functools.partial(x[0], *x[1], **x[2]))
+    return v, None
+
+
+def _made_of(
+    parts: tuple[Any, ...], stays: Callable[[Any], bool], make: Callable[[Any], Any]
+) -> tuple[Any, _Maker]:
+    plain, inner = _opened_all(parts, stays)
+    return plain, make if inner is None else lambda v: make(inner(v))
+
+
+def _opened_all(values: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]:
+    """The same of the elements of a tuple or a list."""
+    both = [_opened(x, stays) for x in values]
+    if all(make is None for _, make in both):
+        return values, None
+    t = type(values)
+    makers = [make for _, make in both]
+
+    def make(given: Any) -> Any:
+        return t([m(x) if m else x for m, x in zip(makers, given, strict=True)])
+
+    return t([plain for plain, _ in both]), make
 
 
 class Whole:
@@ -87,6 +136,7 @@ class Whole:
         """Nothing is known of it."""
         self._recorder = recorder
         self._is_outside = is_outside
+        self._to = ""
         # The tensors that it can reach: version, memory, tensor; None if they are too many.
         self._reached: list[tuple[int, int, Any]] | None = []
         # The memories that operations below it write to.
@@ -103,6 +153,52 @@ class Whole:
         self.refusal: Refusal | None = None
 
     # ------------------------------------------------------------- what it is given
+
+    def given(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Looks at what it is given, and at what is called.
+
+        Raises:
+            Refusal: it is another one in every call, or the call cannot make an equal one.
+        """
+        owner = getattr(target, "__self__", None)
+        name = getattr(target, "__name__", "a function")
+        self._to = f"{owner.__name__}.{name}" if isinstance(owner, type) else name
+        self.keep(target)
+        for v in (*args, *kwargs.values()):
+            self._contained(v, ())
+
+    def _contained(self, v: Any, around: tuple[Any, ...]) -> None:
+        """Looks at the containers of the run in an argument, which are made anew in every call."""
+        t = type(v)
+        if any(x is v for x in around):
+            raise self._another(f"{t.__name__} that holds itself")
+        around = *around, v
+        if isinstance(v, tuple):
+            if t is not torch.Size and opaque.has_dict(v) and vars(v):
+                raise self._another(t.__name__)
+            for x in tuple.__iter__(v):
+                self._contained(x, around)
+            return
+        if not isinstance(v, (list, dict)) or self._is_outside(v):
+            return
+        if t not in (list, dict, collections.OrderedDict):
+            raise self._another(t.__name__)
+        self._hold(v, anew=True)
+        if isinstance(v, dict):
+            for k in v:
+                self.keep(k)
+        for x in v.values() if isinstance(v, dict) else v:
+            self._contained(x, around)
+
+    def _hold(self, v: Any, anew: bool = False) -> None:
+        if not self._recorder.given.hold(v, self._to, anew):
+            raise self._another(f"{type(v).__name__} that such a call gets twice")
+
+    def _another(self, what: str) -> Refusal:
+        return refuse(
+            f"a {what} is made by the call and given to a function that is called as a whole",
+            "Make it outside of the compiled function",
+        )
 
     def keep(self, v: Any) -> None:
         """An object goes to the call, which may keep it.
@@ -139,15 +235,23 @@ class Whole:
             self._recorder.record.kept[id(v)] = v, where_text(2)
             return ()
         if t is types.FunctionType:
-            cells = (c.cell_contents for c in v.__closure__ or () if c != types.CellType())
-            return *cells, *(v.__defaults__ or ()), *(v.__kwdefaults__ or {}).values()
-        if t in (tuple, list, dict):
-            return leaves(v)
-        raise refuse(
-            f"a {t.__name__} that the call has made is given to a function that is called as a "
-            "whole",
-            "Make it outside of the compiled function",
-        )
+            cells = [c for c in v.__closure__ or () if not self._is_outside(c)]
+            if self._recorder.given.has(v):
+                return ()
+            for x in (v, *cells):
+                self._hold(x)
+            inner = [c.cell_contents for c in v.__closure__ or () if c != types.CellType()]
+            keyed = (v.__kwdefaults__ or {}), v.__dict__
+            return *inner, *(v.__defaults__ or ()), *(x for d in keyed for x in d.values())
+        if t is tuple:
+            return v
+        if t in (list, dict):
+            known = self._recorder.given.has(v)
+            self._hold(v)
+            if known:
+                return ()
+            return v if t is list else [x for pair in v.items() for x in pair]
+        raise self._another(t.__name__)
 
     # ------------------------------------------------------------- what it changes
 
@@ -186,6 +290,9 @@ class Whole:
         """
         if self.refusal is not None:
             raise self.refusal
+        changed = self._recorder.given.changed()
+        if changed is not None:
+            raise changed
         if self._reached is None:
             if not (unseen or self._written):
                 return []

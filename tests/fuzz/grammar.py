@@ -793,6 +793,49 @@ described = Described($i)""",
         "scalers.reverse() | scalers[0] = make_scaler($f, []) | "
         "scalers[0].__closure__[0].cell_contents = $f",
     ),
+    "given": Piece(
+        """class Keeping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, g, v, t):
+        ctx.v = v
+        return g(v, t)
+    @staticmethod
+    def backward(ctx, d):
+        return None, None, d * (len(ctx.v) + 1)
+def kind(v, t):
+    return t * (len(type(v).__name__) + len(v))
+def counting(v, t):
+    counting.n = getattr(counting, 'n', 0) + 1
+    return t * counting.n
+def keeping(g, v, t):
+    return Keeping.apply(g, v, t)
+def block(g, v, t):
+    return torch.utils.checkpoint.checkpoint(g, v, t, use_reentrant=False)
+def late(run, t, k):
+    held = [k]
+    def scaled(v, t):
+        return t * held[0] * k
+    t = run(scaled, (), t)
+    if k == 2:
+        held.append(k)
+    if k == 3:
+        k = 4
+    return t
+def loop(run, t, n):
+    for i in range(n):
+        t = run(lambda v, t: t * (i + 2), [i], t)
+    return t
+shared = [1, 2]""",
+        {
+            "T": "keeping(kind, $T.shape, $T) | block(kind, $T.shape, $T) | "
+            "keeping(kind, collections.OrderedDict(a=$T), $T) | keeping(kind, shared, $T) | "
+            "block(kind, $LT, $T) | keeping(kind, $LI, $T) | keeping(kind, $DI, $T) | "
+            "late(keeping, $T, $I) | late(block, $T, $I) | loop(keeping, $T, $I % 3) | "
+            "loop(block, $T, $I % 3) | keeping(counting, (), $T)",
+        },
+        "shared.append($I) | shared.pop() | $vT = keeping(kind, $vLI, $T); $vLI.append($I)",
+        "shared.append($i) | shared = [$i] | kind = lambda v, t: t + 1",
+    ),
     "context": Piece(
         "import contextlib\nlevels = []\n@contextlib.contextmanager\ndef level(n):\n"
         "    levels.append(n)\n    try:\n        yield n * 2\n    finally:\n"

@@ -300,6 +300,26 @@ def test_addresses_in_texts_are_those_of_the_watched_run():
     assert (served(f), served(g)) == (0, 1)
 
 
+def test_arrays_of_buffers_own_their_memory():
+    def f(t):
+        flat = np.frombuffer(b"abcd", dtype=np.uint8)
+        square = np.matrix([[1, 2], [3, 4]])
+        return t + 1, flat, square, np.arange(4)[1:]
+
+    compiled = magpy.compile(f, backend="eager")
+    t = torch.ones(2)
+    for _ in range(3):
+        arrays, wanted = compiled(t)[1:], f(t)[1:]
+        for a, b in zip(arrays, wanted, strict=True):
+            assert type(a) is type(b) and (a == b).all() and a.strides == b.strides
+            assert a.flags.writeable == b.flags.writeable
+    assert magpy.stats(compiled).hits == 2
+    flat, square, view = arrays
+    assert flat.flags.owndata and flat.base is None and square.base is None
+    assert not wanted[0].flags.owndata and isinstance(wanted[0].base, bytes)
+    assert not view.flags.owndata and len(view.base) == 4
+
+
 def test_locks_are_not_taken_by_an_entry():
     lock = threading.Lock()
 
