@@ -1,3 +1,4 @@
+# eager: a OrderedDict that is another one in every call is given to a function
 import collections
 import torch
 
