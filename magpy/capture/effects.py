@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp
+from magpy.capture.attribution import REGISTRY
 from magpy.capture.keys import hashes_quietly, pairs_of, refuse_if_it_shows
 from magpy.capture.steps import identity
 from magpy.errors import Refusal
@@ -150,6 +151,10 @@ def end_state(
     for obj, pre, whole, appended in session.containers():
         if isinstance(pre, dict):
             put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
+            shown = dict.get(obj, REGISTRY)
+            if REGISTRY not in pre and type(shown) is dict and "version" in shown:
+                # An operation has warned first of all in this module, and will again.
+                put[REGISTRY] = shown
             pre = pre | put
         if appended:
             # All that the run did to it, which never looked into it.
