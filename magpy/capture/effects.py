@@ -150,12 +150,7 @@ def end_state(
     deleted = _deleted(log)
     for obj, pre, whole, appended in session.containers():
         if isinstance(pre, dict):
-            put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
-            shown = dict.get(obj, REGISTRY)
-            if REGISTRY not in pre and type(shown) is dict and "version" in shown:
-                # An operation has warned first of all in this module, and will again.
-                put[REGISTRY] = shown
-            pre = pre | put
+            pre = pre | _put_again(obj, pre, redone)
         if appended:
             # All that the run did to it, which never looked into it.
             tail = tuple(collections.deque.__iter__(obj))[-appended:]
@@ -194,6 +189,17 @@ def end_state(
             now = ABSENT
         effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
     return effects
+
+
+def _put_again(
+    obj: dict[Any, Any], pre: dict[Any, Any], redone: dict[tuple[int, str], Any]
+) -> dict[str, Any]:
+    """What calls and operations have put into a dict, and will again."""
+    put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
+    shown = dict.get(obj, REGISTRY)
+    if REGISTRY not in pre and type(shown) is dict and "version" in shown:
+        put[REGISTRY] = shown  # an operation was the first that warned in this module
+    return put
 
 
 def _deleted(log: list[tuple[str, Any, Any, Any]]) -> dict[int, list[Any]]:
