@@ -503,6 +503,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
   Session* s = tls_session;
   ErrorGuard error;
+  PauseGuard pause;  // in a call done as a whole, events are on
   SignalHold signals;
   tls_below = false;
   PyObject* values = PyTuple_New(0);

@@ -262,10 +262,21 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
         own = held.own_dict(v)
         if own is not None:
             all_of_it = every and id(v) in near
-            todo.extend(_named(own, own.keys() if all_of_it else names & own.keys(), found))
+            for space in (own, *_of_module(v, own)):
+                todo.extend(
+                    _named(space, space.keys() if all_of_it else names & space.keys(), found)
+                )
         todo.extend(_of_classes(v, names, found))
         todo.extend(inner)
     return found
+
+
+def _of_module(v: Any, own: dict[Any, Any]) -> list[dict[Any, Any]]:
+    """The dicts in which the attributes of a `torch.nn.Module` are that its own dict has not."""
+    if not isinstance(v, torch.nn.Module):
+        return []
+    found = [own.get(name) for name in ("_parameters", "_buffers", "_modules")]
+    return [d for d in found if isinstance(d, dict)]
 
 
 def _cells(function: types.FunctionType, found: Places) -> list[Any]:

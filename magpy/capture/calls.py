@@ -467,6 +467,18 @@ def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return result
 
 
+def script_read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An attribute that TorchScript holds is read: the guard asks again for a plain value."""
+    result = f(*args, **kwargs)
+    if kwargs or not h.session.is_outside(args[0]):
+        h.refuse("an attribute of a TorchScript module is read that the call has made")
+    elif is_immutable(result):
+        again(h, f, args)
+    elif not isinstance(result, (torch.Tensor, torch._C.ScriptModule, torch._C.ScriptMethod)):
+        h.refuse(f"a {type(result).__name__} is read that a TorchScript module holds")
+    return ABSENT
+
+
 def is_callable(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asks whether the class of an object, which may change, has a `__call__`."""
     changeable = len(args) == 1 and not kwargs and type(args[0]).__flags__ & (1 << 9)  # a heap type
@@ -760,6 +772,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.COLLECTOR: collector,
     Effect.HANDLED: handled,
     Effect.SCRIPT: script,
+    Effect.SCRIPT_READ: script_read,
     Effect.CALLABLE: is_callable,
     Effect.IDENTITY: which,
     Effect.TRANSFORM: transform,

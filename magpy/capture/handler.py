@@ -455,19 +455,24 @@ class Handler:
     def counter(self, holder: Any, key: Any, value: Any) -> Any:
         """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth:
+        if recorder.refusal is not None:
             return _interp.fresh(value)
-        recorder.below.counted(holder, key)
+        read: Callable[..., Any]
         if type(holder) is types.CellType:
-            own = recorder.track(getattr, (OutsideRef(holder), "cell_contents"), {}, value)
+            read, where = getattr, "cell_contents"
         elif isinstance(holder, type):
-            own = recorder.track(class_number, (OutsideRef(holder), key), {}, value)
+            read, where = class_number, key
         elif not isinstance(holder, (dict, list, collections.deque)):
-            own = recorder.track(slot_held, (OutsideRef(holder), key), {}, value)
+            read, where = slot_held, key
         else:
             exact = type(holder) in (dict, list, collections.deque)
-            read = operator.getitem if exact else item_held
-            own = recorder.track(read, (OutsideRef(holder), key), {}, value)
+            read, where = operator.getitem if exact else item_held, key
+        if recorder.depth:
+            # An operation reads it, of which nobody knows what depends on it.
+            calls.again(self, read, (holder, where))
+            return _interp.fresh(value)
+        recorder.below.counted(holder, key)
+        own = recorder.track(read, (OutsideRef(holder), where), {}, value)
         recorder.originals[id(own)] = value  # the session holds what is tracked
         if not isinstance(holder, type):
             recorder.counted(holder, key, own, value, (id(holder), key) in self.followed)
@@ -880,7 +885,10 @@ class Handler:
         try:
             self.recorder.below.entered(function, given)
         except Refusal as r:
-            what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
+            if self.recorder.whole is not None:
+                what = "a function is called as a whole"
+            else:
+                what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
             self.refuse(f"{what}: {r.reason}")
 
     def finalizable(self, obj: Any) -> None:

@@ -83,6 +83,7 @@ class Effect(Enum):
     HANDLED = auto()  # asks which exception is being handled, which may be the caller's
     IDENTITY = auto()  # tells which object it is given
     CALLABLE = auto()  # asks whether an object's class has a `__call__`
+    SCRIPT_READ = auto()  # reads an attribute that TorchScript holds
     SCRIPT = auto()  # compiled by TorchScript
     OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
     TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
@@ -368,7 +369,12 @@ def is_in_place(f: Any) -> bool:
 
 
 def _calls_python(f: Any) -> bool:
-    """Whether it is, or is a method of, a ufunc that calls a Python function (np.frompyfunc)."""
+    """Whether it is, or is a method of, a ufunc that calls a Python function (np.frompyfunc).
+
+    Or an object of a Python class (np.vectorize), whose `__call__` is Python that is watched.
+    """
+    if isinstance(_interp.type_lookup(type(f), "__call__"), types.FunctionType):
+        return True
     ufunc = f if isinstance(f, np.ufunc) else getattr(f, "__self__", None)
     return isinstance(ufunc, np.ufunc) and all(set(t) <= set("O->") for t in ufunc.types)
 
@@ -398,9 +404,9 @@ def is_numpys(f: Any) -> bool:
 
 def numpy_function(f: Any) -> bool:
     """Whether `f` is a function or type of numpy, and no method of an array."""
-    return _owner_of(f) is None and _numpy_pure(
-        module_of_type(f) if isinstance(f, type) else _module_of(f)
-    )
+    if _owner_of(f) is not None or _calls_python(f):
+        return False
+    return _numpy_pure(module_of_type(f) if isinstance(f, type) else _module_of(f))
 
 
 # Python functions that are called as a whole: looking into them would meet locks, clocks and the
@@ -639,6 +645,23 @@ def _unseen(owner: type, origin: str, name: str) -> bool:
     return origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS
 
 
+_SCRIPT_CHANGES = frozenset(
+    [
+        *("setattr", "append", "extend", "insert", "pop", "clear", "remove", "update"),
+        *("__setitem__", "__delitem__", "__iadd__"),
+    ]
+)
+
+
+def _of_script(f: Any, name: str) -> bool:
+    """Whether it is a method of pybind11's of an object of TorchScript's.
+
+    What these hold is in C++, where nobody sees what becomes of it.
+    """
+    told = getattr(f, "__doc__", None)
+    return isinstance(told, str) and told.startswith(f"{name}(self: torch._C.Script")
+
+
 def effect_of(f: Any) -> Effect:
     """How the handler treats `f`."""
     code = _code_of(f)
@@ -692,6 +715,11 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.FORMAT
     if name in _IO_METHODS and module_of_type(_definer(owner, name) or owner) in ("_io", "io"):
         return Effect.EFFECT  # Python below it is heard of
+    if _of_script(f, name):
+        if name in ("getattr", "hasattr"):
+            return Effect.SCRIPT_READ
+        if name in _SCRIPT_CHANGES or name.startswith(("_set", "_register", "_define")):
+            return Effect.REFUSE
     if _unseen(owner, origin, name) or name == "__length_hint__":
         return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
     if origin in ("_random", "random") or origin.startswith("numpy.random"):
@@ -767,6 +795,9 @@ def forget(f: Any) -> None:
 def name_of(f: Any) -> str:
     """What messages call a callable: "list.append", "_warnings.warn"."""
     owner = getattr(f, "__self__", None)
+    if _of_script(f, getattr(f, "__name__", "")):
+        cls = f.__doc__.partition("(self: torch._C.")[2].partition(",")[0].partition(")")[0]
+        return f"{cls}.{f.__name__}"
     if owner is not None and not isinstance(owner, types.ModuleType):
         cls = owner if isinstance(owner, type) else type(owner)
         return f"{cls.__name__}.{getattr(f, '__name__', f)}"

@@ -117,7 +117,7 @@ def stateful(t: type) -> bool:
     base = _interp.c_base(t)
     if base in _STATELESS or base in _CONTAINERS or issubclass(base, numbers.Number):
         return False
-    if issubclass(base, torch._C.StorageBase):
+    if issubclass(base, (torch._C.StorageBase, torch._C.ScriptList, torch._C.ScriptDict)):
         return True
     module = base.__module__
     # pybind11's function records stand behind torch's functions, and never change.

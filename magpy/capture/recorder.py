@@ -1146,6 +1146,8 @@ class Recorder(Values, TorchFunctionMode):
         self.gradients.unseen()
         self.depth += 1
         self.whole = whole
+        self.below.begin(())
+        told = _interp.below(self._session is not None)
         try:
             result = run()
         except Exception:
@@ -1155,6 +1157,7 @@ class Recorder(Values, TorchFunctionMode):
                 self.refusal = self.refusal or refuse(reason)
             raise
         finally:
+            _interp.below(told)
             self.depth -= 1
             self.whole = None
         flags = whole.flags | self.observer.take()

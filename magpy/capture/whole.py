@@ -240,7 +240,7 @@ class Whole:
                 return ()
             for x in (v, *cells):
                 self._hold(x)
-            inner = [c.cell_contents for c in v.__closure__ or () if c != types.CellType()]
+            inner = [c.cell_contents for c in cells if c != types.CellType()]
             keyed = (v.__kwdefaults__ or {}), v.__dict__
             return *inner, *(v.__defaults__ or ()), *(x for d in keyed for x in d.values())
         if t is tuple:
