@@ -462,6 +462,13 @@ def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         what = "decides by data" if done.decides else "changes its module, or prints"
         h.refuse(f"a TorchScript function is called that {what}")
         return ABSENT
+    module = scripts.module_of(f)
+    try:
+        if module is not None:
+            again(h, scripts.state, (module,))  # the form of the result may depend on it
+    except Exception as e:  # noqa: BLE001 - it must not reach the program
+        h.refuse(f"a module of TorchScript is called of which nobody can tell what it holds: {e}")
+        return ABSENT
     result = f(*args, **kwargs)
     recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
     return result

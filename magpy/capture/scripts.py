@@ -1,7 +1,8 @@
-"""What a TorchScript function does, as its graph tells.
+"""What a TorchScript function does, as its graph tells, and what its module holds.
 
-Owns whether it decides by data, and whether it writes to tensors.  Does not own how a call of it is
-recorded.  Called by magpy/capture/calls.py.
+Owns whether it decides by data, whether it writes to tensors, and the state on which the form of
+its result depends.  Does not own how a call of it is recorded.  Called by magpy/capture/calls.py
+and by guards.
 Source: https://docs.pytorch.org/docs/stable/jit.html (torch.jit.ScriptFunction.inlined_graph)
 """
 
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from magpy.capture.steps import is_immutable
+from magpy.kinds import isinstance
 
 # Nodes that make a value of what a tensor holds, and those by which such a value counts.
 _READS = frozenset(
@@ -73,4 +77,40 @@ def _writes(node: Any) -> bool:
     )
 
 
-__all__ = ["Script", "look"]
+def module_of(f: Any) -> Any:
+    """The module, in C++, of a scripted or traced module or of a method of one; None: none."""
+    if isinstance(f, torch.jit.ScriptModule):
+        return f._c
+    return f.owner if isinstance(f, torch._C.ScriptMethod) else None
+
+
+def state(module: Any) -> str:
+    """What a module in C++ holds, and those in it: plain values, and what tensors are like.
+
+    As a text, which guards compare.
+
+    Raises:
+        TypeError: it holds something else, of which nobody can tell.
+    """
+    kind: Any = torch._C.ConcreteModuleType.from_jit_type(module._type())
+    held = [(name, _told(module.getattr(name))) for name in sorted(kind.get_attributes())]
+    inner = [(name, state(module.getattr(name))) for name, _ in kind.get_modules()]
+    return repr((held, inner))
+
+
+def _told(v: Any) -> Any:
+    if isinstance(v, torch.Tensor):
+        with torch._C.DisableTorchFunction():
+            strides = v.stride() if v.layout is torch.strided else ()
+            of = v.dtype, v.device, str(v.layout), tuple(v.shape), strides, v.requires_grad
+        return type(v).__name__, *of
+    if isinstance(v, (list, tuple)):
+        return type(v).__name__, *map(_told, v)
+    if isinstance(v, dict):
+        return "dict", *((_told(k), _told(x)) for k, x in v.items())
+    if not is_immutable(v):
+        raise TypeError(f"a TorchScript module holds a {type(v).__name__}")
+    return v
+
+
+__all__ = ["Script", "look", "module_of", "state"]

@@ -213,6 +213,7 @@ def test_what_the_call_changes_is_looked_at_as_in_eager(way, state, order):
 def test_a_number_that_only_the_block_reads_is_no_reason_to_run_eagerly():
     o = Holder()
     o.k = 1
+    checkpoint(torch.relu, torch.ones(2), use_reentrant=False)  # which imports modules once
     compiled = magpy.compile(
         lambda t: checkpoint(lambda x: x * o.k, t, use_reentrant=False), backend="eager"
     )
@@ -340,6 +341,62 @@ def numbers_of_scripted_modules(compile):
     for k in (1.0, 1.0, 8.0, 8.0, 1.0, -0.0, 0.0):
         m.k = k
         yield branch(torch.ones(2)), times(torch.ones(2))
+
+
+class Repeated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = 1
+        self.times = [1, 1]
+        self.b = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    def forward(self, t):
+        return (t + self.b).repeat(self.n * len(self.times))
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.b = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    def forward(self, t):
+        return t + self.b
+
+
+@case(READS, compilers="AOTAutograd does not trace modules of TorchScript")
+def forms_of_what_scripted_modules_give(compile):
+    m = torch.jit.script(Repeated())
+    traced = torch.jit.trace(Shifted(), torch.ones(2))
+
+    def program(t, given):
+        y = given(t)
+        return y * y.shape[0], y.dtype == torch.float64, y.requires_grad, y.is_leaf
+
+    by_module, by_trace = compile(lambda t: program(t, m)), compile(lambda t: program(t, traced))
+    by_method = compile(lambda t: program(t, m.forward))
+    for i in range(12):
+        if i == 2:
+            m.n = 2
+        if i == 4:
+            m.b.data = traced.b.data = torch.ones(2, dtype=torch.float64)
+        if i == 6:
+            m.b.requires_grad_(True)
+            traced.b.requires_grad_(True)
+        if i == 8:
+            m.times = [1]
+        if i == 10:
+            m.n, m.b.data = 1, torch.ones(2)
+        yield by_module(torch.ones(2)), by_trace(torch.ones(2)), by_method(torch.ones(2))
+
+
+def test_a_scripted_module_whose_numbers_stay_is_captured_once():
+    m = torch.jit.script(Repeated())
+    compiled = magpy.compile(lambda t: m(t) + 1, backend="eager")
+    for i in range(4):
+        with torch.no_grad():
+            m.b.add_(i)
+        assert torch.equal(compiled(torch.ones(2)), m(torch.ones(2)) + 1)
+    assert magpy.stats(compiled).captures == 1 and magpy.stats(compiled).hits == 3
 
 
 @case(SCRIPTS, refused="a ScriptDict tells nothing of its state")
