@@ -208,6 +208,8 @@ def remade(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     obj = f.__self__ if bound else args[0] if args else None
     if h.session.is_outside(obj) or isinstance(obj, types.ModuleType):
         h.refuse(f"{leaves.name_of(f)} gives a {type(obj).__name__} from outside another state")
+    elif h.session.tracked(obj) is not None:
+        h.refuse(f"{leaves.name_of(f)} gives a {type(obj).__name__} that follows from data another")
     for a in (*args, *kwargs.values()):
         h.session.touch(a)
     return ABSENT
