@@ -428,12 +428,29 @@ class Below:
             self._drawn = _generators()
         self._started[key] = function, given
         found = named_places(function, given)
+        self._refuse_changed(function, found)
+        self._before = {**found, **self._before}
+        self._given.update((id(v), v) for v, _ in found.values())
+
+    def entered_whole(self, function: types.FunctionType, given: tuple[Any, ...]) -> None:
+        """A Python function starts below a call that is done as a whole, which is watched.
+
+        Raises:
+            Refusal: it looks at what the call has changed.
+        """
+        if self._written is None:
+            self._written = self._look()
+        key = (id(function), *map(id, given))
+        if not any(self._written) or key in self._started:
+            return
+        self._started[key] = function, given
+        self._refuse_changed(function, named_places(function, given))
+
+    def _refuse_changed(self, function: types.FunctionType, found: Places) -> None:
         changed = self._changed_before(found)
         if changed is not None:
             name = f"{function.__module__}.{function.__qualname__}"
             raise Refusal(f"{name} runs in it, and looks at {changed} that the call has changed")
-        self._before = {**found, **self._before}
-        self._given.update((id(v), v) for v, _ in found.values())
 
     def _changed_before(self, found: Places) -> str | None:
         """What of these places the call has changed, or None."""

@@ -874,7 +874,10 @@ class Handler:
             return result
 
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
-        """A Python function starts below a call for its effect or in autograd's engine."""
+        """A Python function starts where events are paused, or below a call done as a whole.
+
+        These are calls for their effect, and autograd's engine.
+        """
         f, step = self.called_effect
         # In the engine, Python's own functions are torch's helpers.
         known = of_torch(function) if f is not None else foreign(function)
@@ -882,14 +885,13 @@ class Handler:
             return
         if self.recorder.performs(function):
             return  # and it would hold what the operation is given, and autograd's graph by that
+        whole = self.recorder.whole is not None
+        below = self.recorder.below
         try:
-            self.recorder.below.entered(function, given)
+            (below.entered_whole if whole else below.entered)(function, given)
         except Refusal as r:
-            if self.recorder.whole is not None:
-                what = "a function is called as a whole"
-            else:
-                what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
-            self.refuse(f"{what}: {r.reason}")
+            what = "a backward pass is made" if f is None else f"{leaves.name_of(f)} is called"
+            self.refuse(f"{'a function is called as a whole' if whole else what}: {r.reason}")
 
     def finalizable(self, obj: Any) -> None:
         """The program makes an object with a `__del__`, or a weak reference with a callback."""
