@@ -3,7 +3,10 @@
 import logging
 import types
 
+import torch
+
 from magpy.capture import below
+from magpy.errors import Refusal
 
 
 class Thing:
@@ -70,6 +73,22 @@ def test_a_module_is_looked_at_by_name():
     assert {("module", "level"), ("list", None)} <= keys(function)
 
 
+def test_attributes_of_a_module_of_torch_are_those_that_are_named():
+    class Scaled(torch.nn.Module):
+        def forward(self, t):
+            return self.inner(t) * self.scale + self.shift
+
+    m = Scaled()
+    m.inner, m.unused = torch.nn.ReLU(), torch.nn.Tanh()
+    m.register_buffer("shift", torch.ones(2))
+    m.scale = torch.nn.Parameter(torch.ones(2))
+    found = below.named_places(Scaled.forward, (m,))
+    named = {(holder, k) for holder, k in found if isinstance(k, str)}
+    of = m._modules, m._buffers, m._parameters
+    assert {(id(d), k) for d, k in zip(of, ("inner", "shift", "scale"), strict=True)} <= named
+    assert (id(m._modules), "unused") not in named
+
+
 def test_slots_cells_and_class_attributes():
     kept = [1]
 
@@ -123,3 +142,52 @@ def test_a_change_of_what_the_call_looks_at_is_told():
         target.append(1)
         b.done("print")
         assert (b.looked_at() is not None) == (target is seen)
+
+
+class Changed:
+    """A session by hand: what was written, and what containers held before."""
+
+    def __init__(self, log=(), before=()):
+        self._log, self._before = list(log), list(before)
+
+    def log(self):
+        return self._log
+
+    def containers(self):
+        return [(v, old, False, 0) for v, old in self._before]
+
+    def written_cells(self):
+        return []
+
+
+def entered(session, function, *given):
+    """Why a function may not start below a call that is done as a whole; None: it may."""
+    watched = below.Below(session)
+    watched.begin(())
+    try:
+        watched.entered_whole(function, given)
+    except Refusal as refusal:
+        return refusal.reason
+    return None
+
+
+def test_a_look_at_what_the_call_has_changed_is_refused():
+    def function(v):
+        return v.n
+
+    v, w = Thing(n=2, m=3), Thing(n=2)
+    changed = vars(v), {"n": 1, "m": 3}
+    assert "looks at 'n'" in entered(Changed(before=[changed]), function, v)
+    assert entered(Changed(before=[changed]), function, w) is None
+    assert entered(Changed(before=[(vars(v), {"n": v.n, "m": 1})]), function, v) is None
+    assert entered(Changed(), function, v) is None
+
+
+def test_a_written_slot_is_a_change():
+    def function(v):
+        return v.n
+
+    v = Slotted()
+    v.n = 2
+    assert "looks at 'n'" in entered(Changed(log=[("write_attr", v, "n", 1)]), function, v)
+    assert entered(Changed(log=[("attr_c", v, "n", 1)]), function, v) is None
