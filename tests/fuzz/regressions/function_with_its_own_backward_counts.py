@@ -1,4 +1,4 @@
-# eager: S.apply, which is called as a whole, changes an object from outside
+# eager: runs in it, and looks at 'calls' that the call has changed
 import torch
 class S(torch.autograd.Function):
     calls = 0
