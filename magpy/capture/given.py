@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy._interp import ABSENT
@@ -96,6 +97,10 @@ class Given:
             held = list(list.__iter__(v))
         elif isinstance(v, dict):
             held = [x for pair in pairs_of(v) for x in pair]
+        elif isinstance(v, np.ndarray):
+            held = [v.tobytes(), str((v.shape, v.strides, v.dtype))]
+        elif isinstance(v, bytearray):
+            held = [bytes(v)]
         elif type(v) is types.CellType:
             held = [ABSENT if v == types.CellType() else v.cell_contents]
         else:

@@ -27,7 +27,17 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor, signals
-from magpy.capture import arrays, attribution, calls, effect_calls, effects, leaves, memory, opaque
+from magpy.capture import (
+    arrays,
+    attribution,
+    calls,
+    effect_calls,
+    effects,
+    held,
+    leaves,
+    memory,
+    opaque,
+)
 from magpy.capture.below import foreign, of_torch
 from magpy.capture.leaves import Leaf
 from magpy.capture.recorder import Recorder
@@ -881,11 +891,13 @@ class Handler:
         f, step = self.called_effect
         # In the engine, Python's own functions are torch's helpers.
         known = of_torch(function) if f is not None else foreign(function)
+        whole = self.recorder.whole is not None
+        if whole:  # where torch's modules look at attributes that the call may have changed
+            known = held.package(function.__module__) == "magpy"
         if (f is not None and step is None) or self.refusal is not None or known:
             return
         if self.recorder.performs(function):
             return  # and it would hold what the operation is given, and autograd's graph by that
-        whole = self.recorder.whole is not None
         below = self.recorder.below
         try:
             (below.entered_whole if whole else below.entered)(function, given)

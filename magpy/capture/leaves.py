@@ -653,13 +653,20 @@ _SCRIPT_CHANGES = frozenset(
 )
 
 
+_OF_SCRIPTS = ("Script", "ParameterDict", "BufferDict", "ModuleDict")
+
+
 def _of_script(f: Any, name: str) -> bool:
     """Whether it is a method of pybind11's of an object of TorchScript's.
 
     What these hold is in C++, where nobody sees what becomes of it.
     """
-    told = getattr(f, "__doc__", None)
-    return isinstance(told, str) and told.startswith(f"{name}(self: torch._C.Script")
+    if not isinstance(f, (types.BuiltinFunctionType, types.MethodType)):
+        return False
+    told = f.__doc__
+    return isinstance(told, str) and any(
+        told.startswith(f"{name}(self: torch._C.{kind}") for kind in _OF_SCRIPTS
+    )
 
 
 def effect_of(f: Any) -> Effect:

@@ -825,6 +825,7 @@ class Recorder(Values, TorchFunctionMode):
     def _engine_ran(self, reach: engine.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
         self._engine_was_run = True
+        self.refusal = self.refusal or self.given.changed()  # its Python may have looked at that
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
         step.once = step.once or once

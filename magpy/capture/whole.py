@@ -16,10 +16,11 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.utils.checkpoint
 
-from magpy import _tensor
+from magpy import _interp, _tensor
 from magpy._tensor import DYNAMIC_SHAPE
 from magpy.capture import below, engine, opaque
 from magpy.capture.keys import pairs_of
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 _LOOKS = frozenset(["tolist", "numpy", "__array__"])
 # They tell how many there are.
 _COUNTS = SHAPE_READS | {"__len__", "__iter__", "unbind"}
+
+
+_BUFFERS = (np.ndarray, bytearray)
+# What the call may change after it was given.
+_CHANGED = (list, dict, functools.partial, *_BUFFERS)
 
 
 def opened(
@@ -95,12 +101,19 @@ def _opened(v: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]:
         )
     if t is torch.Size:
         return tuple(v), torch.Size
-    if isinstance(v, tuple) and not hasattr(v, "_fields"):
-        return _made_of(tuple(v), stays, lambda x: tuple.__new__(t, x))
+    if isinstance(v, tuple):
+        # A tuple of named fields that C code makes (a torch.return_types.max) is made by its class.
+        make = t if _is_structure(t) else functools.partial(tuple.__new__, t)
+        return _made_of(tuple(tuple.__iter__(v)), stays, make)
     if t is functools.partial:
         parts = v.func, v.args, dict(v.keywords)
         return _made_of(parts, stays, lambda x: functools.partial(x[0], *x[1], **x[2]))
     return v, None
+
+
+def _is_structure(t: type) -> bool:
+    """Whether it is a class of tuples with named fields that is written in C."""
+    return isinstance(_interp.type_lookup(t, "n_sequence_fields"), int)
 
 
 def _made_of(
@@ -176,10 +189,19 @@ class Whole:
         if isinstance(v, tuple):
             if t is not torch.Size and opaque.has_dict(v) and vars(v):
                 raise self._another(t.__name__)
+            if _is_structure(t) and t.n_fields != t.n_sequence_fields:
+                raise self._another(t.__name__)
             for x in tuple.__iter__(v):
                 self._contained(x, around)
             return
-        if not isinstance(v, (list, dict)) or self._is_outside(v):
+        if not isinstance(v, _CHANGED) or self._is_outside(v):
+            return
+        if isinstance(v, functools.partial):
+            for x in (*v.args, *v.keywords.values()):
+                self._contained(x, around)
+            return
+        if isinstance(v, _BUFFERS):
+            self._hold(v, anew=True)
             return
         if t not in (list, dict, collections.OrderedDict):
             raise self._another(t.__name__)

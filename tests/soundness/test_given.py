@@ -5,8 +5,10 @@ They are `torch.autograd.Function.apply`, checkpointed blocks and what `magpy.al
 
 import collections
 import copy
+import functools
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -121,6 +123,29 @@ def keys_and_their_order(compile):
     )
 
 
+@case(CAPTURED)
+def tuples_that_torch_makes(compile):
+    total = torch.ones(2)
+
+    def program(by, t):
+        total.add_(1)
+        return by(lambda m, t: m[0] * t + m.indices, torch.max(t[None], dim=0), t) + total
+
+    yield from each(compile, program)
+
+
+@case(CAPTURED)
+def named_tuples_and_what_is_in_them(compile):
+    def sizes(p, t):
+        return t * p.x.sum() * p.y.numel() * len(type(p).__name__)
+
+    def ordered(p, t):
+        return t * len(type(p.y).__name__)
+
+    yield from each(compile, lambda by, t: by(sizes, Point(t, t.shape), t))
+    yield from each(compile, lambda by, t: by(ordered, Point(t, collections.OrderedDict(a=1)), t))
+
+
 class Holder:
     def __init__(self, held):
         self.held = held
@@ -178,6 +203,10 @@ def functions_of_the_call_that_call_each_other(compile):
     yield from each(compile, program)
 
 
+def scaled(held, v, t):
+    return (v * held[0]).sin() + t
+
+
 def same(given, t):
     return t * (2 if given[0] is given[1] else 3)
 
@@ -230,6 +259,40 @@ def a_dict_in_which_a_tensor_is_replaced_afterwards(by, t):
 def a_list_that_is_returned(by, t):
     held = [2]
     return by(lambda d, t: t * 2, held, t), held
+
+
+@refused_case
+def a_list_in_a_partial(by, t):
+    held = [1.0]
+    y = by(lambda d, t: d[0](t), (functools.partial(scaled, held, t),), t)
+    held[0] = 2.0
+    return y
+
+
+@refused_case
+def an_array_that_is_changed_afterwards(by, t):
+    held = np.ones(2)
+    y = by(lambda d, t: t * 2, held, t)
+    held[0] = 5.0
+    return y
+
+
+@refused_case
+def a_bytearray_that_is_changed_afterwards(by, t):
+    held = bytearray(b"ab")
+    y = by(lambda d, t: t * 2, (held, 1), t)
+    held.append(1)
+    return y
+
+
+@refused_case
+def a_list_that_is_other_while_a_pass_is_made(by, t):
+    held = [1]
+    z = (by(lambda d, t: t * 2, held, t) * 1).sum()
+    held.append(3)
+    (g,) = torch.autograd.grad(z, t)
+    held.pop()
+    return t * g
 
 
 @refused_case
@@ -455,6 +518,9 @@ CHANGES = {
         lambda: [torch.ones(2)],
         lambda v: v.__setitem__(0, 0),
     ),
+    "an element of an array": (lambda: np.ones(2), lambda v: v.__setitem__(0, 5)),
+    "the shape of an array": (lambda: np.ones(2), lambda v: setattr(v, "shape", (2, 1))),
+    "a byte": (lambda: bytearray(b"ab"), lambda v: v.__setitem__(0, 5)),
     "a variable": (lambda: types.CellType(1), lambda v: setattr(v, "cell_contents", 2)),
     "a variable gets a value": (types.CellType, lambda v: setattr(v, "cell_contents", 1)),
     "a variable is deleted": (lambda: types.CellType(1), lambda v: delattr(v, "cell_contents")),

@@ -163,6 +163,39 @@ STATES = {
         lambda m: m.weight.detach().clone(),
     ),
 }
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Dropout(0.5)
+
+    def forward(self, t):
+        return self.inner(t) * 1
+
+
+def of_torch(make, change, look):
+    def state():
+        m = make()
+        return lambda t: m(t), lambda n: change(m, n), lambda: look(m)
+
+    return state
+
+
+STATES |= {
+    "training": of_torch(Nested, lambda m, n: m.train(n % 2 == 1), lambda m: m.training),
+    "probability": of_torch(
+        Nested, lambda m, n: setattr(m.inner, "p", float(n == 7)), lambda m: m.inner.p
+    ),
+    "slope": of_torch(
+        nn.LeakyReLU, lambda m, n: setattr(m, "negative_slope", n), lambda m: m.negative_slope
+    ),
+    "weight": of_torch(
+        lambda: nn.LayerNorm(2),
+        lambda m, n: setattr(m, "weight", nn.Parameter(torch.full((2,), float(n)))),
+        lambda m: m.weight.detach().clone(),
+    ),
+}
 ORDERS = {
     "before": "change look",
     "after": "look change",
@@ -190,7 +223,8 @@ def test_what_the_call_changes_is_looked_at_as_in_eager(way, state, order):
 
         f = wrap(program)
         for i in range(7):
-            t = torch.ones(2, requires_grad=True)
+            t = torch.tensor([-1.0, 1.0], requires_grad=True)
+            torch.manual_seed(i)
             y = f(t, 2 if i < 4 else i)
             if i % 2:
                 change(7)
@@ -208,6 +242,25 @@ def test_what_the_call_changes_is_looked_at_as_in_eager(way, state, order):
         got = list(world(compile))
     for i, (a, b) in enumerate(zip(got, eager, strict=True)):
         assert str(a) == str(b), (i, magpy.stats(made[0]))
+
+
+def test_a_module_is_switched_for_the_time_of_a_block():
+    def worlds(wrap):
+        m = Nested()
+
+        def program(t):
+            m.eval()
+            y = checkpoint(m, t, use_reentrant=False)
+            m.train()
+            return y
+
+        f = wrap(program)
+        for i in range(4):
+            torch.manual_seed(i)
+            yield f(torch.ones(20, requires_grad=True)).tolist()
+
+    compiled = list(worlds(lambda f: magpy.compile(f, backend="eager")))
+    assert compiled == list(worlds(lambda f: f))
 
 
 def test_a_number_that_only_the_block_reads_is_no_reason_to_run_eagerly():
@@ -330,6 +383,12 @@ def counted(m, t, n):
 @changing
 def buffer_set(m, t, n):
     m.b = t * 2
+    return m(t)
+
+
+@changing
+def buffer_put(m, t, n):
+    m._buffers["b"] = t * n
     return m(t)
 
 
