@@ -1,4 +1,4 @@
-"""Lists, dicts, functions and cells of the run that were given to what keeps them.
+"""Lists, dicts, arrays, functions and cells of the run that were given to what keeps them.
 
 Owns what each of them held when it was given, and that nobody changes it before the run is over,
 nor keeps it elsewhere: an entry gives an equal one, or the very one of the watched run, in every
@@ -43,7 +43,7 @@ class Given:
         """Something of the run is given to what `to` names.
 
         Args:
-            v: a list, dict, function or cell.
+            v: a list, dict, array, bytearray, function or cell.
             to: the name.
             anew: an entry makes it in every call; else it gives the very one of the watched run.
 

@@ -100,6 +100,24 @@ def key():
     return lambda t: t * held["k"], lambda n: held.update(k=n), lambda: dict(held)
 
 
+def nested_key():
+    held = {"a": {"b": 1}}
+    return lambda t: t * held["a"]["b"], lambda n: held["a"].update(b=n), lambda: str(held)
+
+
+def of_property():
+    o = Holder()
+    o.k = 1
+
+    class Asked:
+        @property
+        def value(self):
+            return o.k
+
+    asked = Asked()
+    return lambda t: t * asked.value, lambda n: setattr(o, "k", n), lambda: o.k
+
+
 def variable():
     k = 1
 
@@ -147,6 +165,8 @@ STATES = {
     "length": length,
     "key": key,
     "variable": variable,
+    "nested key": nested_key,
+    "property": of_property,
     "called": called,
     "shape": shape,
     "module": of_module(lambda m, n: setattr(m, "k", n), lambda m: m.k),
