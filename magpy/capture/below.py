@@ -14,6 +14,7 @@ import array
 import collections
 import contextlib
 import functools
+import operator
 import random
 import types
 import zlib
@@ -252,13 +253,17 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
         if isinstance(v, types.ModuleType):
             todo.extend(_named(held.module_dict(v), names, found))
             continue
+        if isinstance(v, (operator.attrgetter, operator.methodcaller)):
+            more = frozenset(_names_of_getter(v)) - names
+            if more:  # what has been looked at is looked at with these names, too
+                names |= more
+                todo.extend(seen.values())
+                seen.clear()
+            continue
         inner = _contents(v, found) + held.inside(v) + held.held_by_library(v)
         if isinstance(v, held.GENERATORS):
             names |= names_of(_code_of(v))
-            for f in inner:
-                if isinstance(f, types.FunctionType):
-                    todo.extend(_named(f.__globals__, names, found))
-                    todo.extend(_cells(f, found))
+            todo.extend(_of_functions(inner, names, found))
         own = held.own_dict(v)
         if own is not None:
             all_of_it = every and id(v) in near
@@ -269,6 +274,14 @@ def named_places(function: types.FunctionType, given: tuple[Any, ...]) -> Places
         todo.extend(_of_classes(v, names, found))
         todo.extend(inner)
     return found
+
+
+def _names_of_getter(v: Any) -> Iterator[str]:
+    """The names of attributes that an `operator.attrgetter` or `methodcaller` holds."""
+    made, args = v.__reduce__()[:2]
+    for x in (*args, *(made.args if isinstance(made, functools.partial) else ())):
+        if isinstance(x, str):
+            yield from x.split(".")
 
 
 def _of_module(v: Any, own: dict[Any, Any]) -> list[dict[Any, Any]]:
@@ -283,6 +296,13 @@ def _cells(function: types.FunctionType, found: Places) -> list[Any]:
     cells = [c for c in function.__closure__ or () if c != types.CellType()]
     found.update({(id(c), None): (c.cell_contents, c) for c in cells})
     return [c.cell_contents for c in cells]
+
+
+def _of_functions(values: Iterable[Any], names: Iterable[str], found: Places) -> Iterator[Any]:
+    for f in values:
+        if isinstance(f, types.FunctionType):
+            yield from _named(f.__globals__, names, found)
+            yield from _cells(f, found)
 
 
 def _code_of(v: Any) -> types.CodeType:

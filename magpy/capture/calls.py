@@ -461,7 +461,7 @@ def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return ABSENT
     done = scripts.look(f)
     if done.decides or done.affects:
-        what = "decides by data" if done.decides else "changes its module, or prints"
+        what = "decides by data" if done.decides else "changes its module or a container, or prints"
         h.refuse(f"a TorchScript function is called that {what}")
         return ABSENT
     module = scripts.module_of(f)

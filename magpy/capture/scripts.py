@@ -8,6 +8,7 @@ Source: https://docs.pytorch.org/docs/stable/jit.html (torch.jit.ScriptFunction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,10 @@ _READS = frozenset(
 )
 _BRANCHES = frozenset(["prim::If", "prim::Loop", "prim::RaiseException"])
 _EFFECTS = frozenset(["prim::SetAttr", "prim::Print"])
+# The types that are or hold a list or a dict.
+_CONTAINERS = re.compile(r"\[\]|\b(List|Dict|Any|Union)\b")
+# Nodes that make a container, which is nobody else's.
+_MAKERS = frozenset(["prim::ListConstruct", "prim::DictConstruct", "aten::list", "aten::dict"])
 
 
 @dataclass
@@ -36,7 +41,8 @@ class Script:
     Attributes:
         decides: in another call it may take another way, raise, or give back another argument,
             though nothing but data differs.
-        affects: it prints, or assigns attributes of its module.
+        affects: it prints, assigns attributes of its module, or may change a list or a dict that
+            it was given, or that its module holds.
         writes: it may write to tensors.
     """
 
@@ -47,12 +53,13 @@ class Script:
 
 def look(f: Any) -> Script:
     """What a scripted or traced function, method or module does."""
-    nodes = list(_nodes(f.inlined_graph))
+    graph = f.inlined_graph
+    nodes = list(_nodes(graph))
     kinds = {node.kind() for node in nodes}
     return Script(
         bool(kinds & _BRANCHES) and any(map(_reads, nodes)),
-        bool(kinds & _EFFECTS),
-        any(map(_writes, nodes)),
+        bool(kinds & _EFFECTS) or (_is_given(graph, nodes) and any(map(_changes, nodes))),
+        any(any("Tensor" in kind for _, kind in _written(node)) for node in nodes),
     )
 
 
@@ -67,14 +74,28 @@ def _reads(node: Any) -> bool:
     return node.kind() in _READS and any(str(v.type()) == "Tensor" for v in node.inputs())
 
 
-def _writes(node: Any) -> bool:
-    if "!" not in node.schema():
-        return False
-    arguments = torch._C.parse_schema(node.schema()).arguments
-    return any(
-        a.alias_info is not None and a.alias_info.is_write and "Tensor" in str(a.type)
-        for a in arguments
-    )
+def _written(node: Any) -> Iterator[tuple[Any, str]]:
+    """What a node may write to, and its type."""
+    if "!" in node.schema():
+        arguments = torch._C.parse_schema(node.schema()).arguments
+        for a, v in zip(arguments, node.inputs(), strict=False):
+            if a.alias_info is not None and a.alias_info.is_write:
+                yield v, str(a.type)
+
+
+def _is_given(graph: Any, nodes: list[Any]) -> bool:
+    """Whether it is given a list or a dict, or its module holds one."""
+    read = (v for node in nodes if node.kind() == "prim::GetAttr" for v in node.outputs())
+    return any(_is_container(v.type()) for v in (*graph.inputs(), *read))
+
+
+def _is_container(t: Any) -> bool:
+    return t.kind() not in ("TensorType", "ClassType") and bool(_CONTAINERS.search(str(t)))
+
+
+def _changes(node: Any) -> bool:
+    """Whether it may change a container that is not its own."""
+    return any(kind != "Tensor" and v.node().kind() not in _MAKERS for v, kind in _written(node))
 
 
 def module_of(f: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from magpy.capture.steps import Fresh, OutsideRef, Ref, Var
-from magpy.kinds import isinstance
+from magpy.kinds import is_named_tuple, isinstance
 
 
 class Sizes(tuple[Any, ...]):
@@ -104,7 +104,7 @@ def rebuilt(v: Any, change: Callable[[Any], Any]) -> Any:
         return {k: rebuilt(x, change) for k, x in v.items()}
     if t is slice:
         return slice(*[rebuilt(x, change) for x in (v.start, v.stop, v.step)])
-    if isinstance(v, tuple) and hasattr(v, "_fields"):
+    if is_named_tuple(t):
         return t(*[rebuilt(x, change) for x in v])
     return change(v)
 

@@ -39,7 +39,7 @@ from magpy.capture.trees import Sizes, variables
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
+from magpy.kinds import is_named_tuple, isinstance
 
 # Values for which an operation may return its argument, or nothing but zeros.
 _SPECIAL = (0.0, 1.0)
@@ -132,7 +132,7 @@ class Values:
             return {k: self.convert(x) for k, x in v.items()}
         if t is slice:
             return slice(self.convert(v.start), self.convert(v.stop), self.convert(v.step))
-        if isinstance(v, tuple) and hasattr(v, "_fields"):
+        if is_named_tuple(t):
             return t(*(self.convert(x) for x in v))
         if isinstance(v, tuple):
             return tuple(self.convert(x) for x in v)

@@ -11,9 +11,10 @@ the very one that eager gives.
 from __future__ import annotations
 
 import collections
+import dis
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,8 +65,12 @@ def opened(
     def stays(v: Any) -> bool:
         if type(v) is not functools.partial:
             return isinstance(v, (list, dict)) and is_outside(v)
-        held = () if vars(v) or is_outside(v) else tensors((v.args, v.keywords))
-        return not held or (own and any(t.requires_grad for t in held))
+        if vars(v) or is_outside(v):
+            return True
+        held = tensors((v.args, v.keywords))
+        if own and any(t.requires_grad for t in held):
+            return True
+        return not held and not _containers(v, is_outside)
 
     given, makers = _opened_all((args, kwargs), stays)
     if makers is None:
@@ -78,6 +83,15 @@ def opened(
     filled.__name__ = func.__name__
     filled.__magpy_target__ = getattr(func, "__magpy_target__", func)  # type: ignore[attr-defined]
     return filled, *given
+
+
+def _containers(v: Any, is_outside: Callable[[Any], bool]) -> bool:
+    """Whether there is something in there that the run has made and that can be changed."""
+    if isinstance(v, functools.partial):
+        v = v.func, *v.args, *v.keywords.values()
+    if isinstance(v, tuple):
+        return any(_containers(x, is_outside) for x in tuple.__iter__(v))
+    return isinstance(v, _CHANGED) and not is_outside(v)
 
 
 _Maker = Callable[[Any], Any] | None
@@ -135,6 +149,29 @@ def _opened_all(values: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]
         return t([m(x) if m else x for m, x in zip(makers, given, strict=True)])
 
     return t([plain for plain, _ in both]), make
+
+
+# What a function does to its own variables, and to what containers and functions hold.
+_ASSIGNS = frozenset(["STORE_DEREF", "DELETE_DEREF"])
+_STORES = frozenset(["STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "DELETE_ATTR"])
+_METHODS = frozenset(
+    [
+        *("append", "clear", "extend", "fill", "insert", "move_to_end", "pop", "popitem", "remove"),
+        *("reverse", "setdefault", "sort", "update", "__setitem__", "__delitem__"),
+        *("__iadd__", "__imul__", "__ior__", "__dict__", "vars", "setattr", "delattr"),
+        *("__setattr__", "__delattr__", "iadd", "ior", "imul", "setitem", "delitem"),
+    ]
+)
+
+
+def _done_by(code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    """The instructions in a piece of code, and in what is defined in it, with their arguments."""
+    for i in dis.get_instructions(code):
+        in_place = i.opname == "BINARY_OP" and i.argrepr.endswith("=")
+        yield ("STORE_SUBSCR" if in_place else i.opname), i.argval
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            yield from _done_by(c)
 
 
 class Whole:
@@ -264,7 +301,10 @@ class Whole:
                 self._hold(x)
             inner = [c.cell_contents for c in cells if c != types.CellType()]
             keyed = (v.__kwdefaults__ or {}), v.__dict__
-            return *inner, *(v.__defaults__ or ()), *(x for d in keyed for x in d.values())
+            held = *inner, *(v.__defaults__ or ()), *(x for d in keyed for x in d.values())
+            if self._changes(v, any(self._changeable(x) for x in held)):
+                raise self._another("function that changes what it holds")
+            return held
         if t is tuple:
             return v
         if t in (list, dict):
@@ -274,6 +314,32 @@ class Whole:
                 return ()
             return v if t is list else [x for pair in v.items() for x in pair]
         raise self._another(t.__name__)
+
+    def _changeable(self, v: Any) -> bool:
+        return _containers(v, self._is_outside) or (
+            type(v) is types.FunctionType and not self._is_outside(v)
+        )
+
+    def _changes(self, function: types.FunctionType, held: bool) -> bool:
+        """Whether a function of the run may change what is its own, in a later call, too.
+
+        It is one in all calls of an entry; eager makes one in each.
+
+        Args:
+            function: the function.
+            held: it holds containers or functions of the run.
+        """
+        own = {
+            name
+            for name, c in zip(
+                function.__code__.co_freevars, function.__closure__ or (), strict=True
+            )
+            if not self._is_outside(c)
+        }
+        return any(
+            name in own if what in _ASSIGNS else held and (what in _STORES or name in _METHODS)
+            for what, name in _done_by(function.__code__)
+        )
 
     # ------------------------------------------------------------- what it changes
 

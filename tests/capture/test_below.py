@@ -1,6 +1,7 @@
 """What a function that runs unwatched can look at and change, on hand-written functions."""
 
 import logging
+import operator
 import types
 
 import torch
@@ -191,3 +192,15 @@ def test_a_written_slot_is_a_change():
     v.n = 2
     assert "looks at 'n'" in entered(Changed(log=[("write_attr", v, "n", 1)]), function, v)
     assert entered(Changed(log=[("attr_c", v, "n", 1)]), function, v) is None
+
+
+def test_names_of_getters_are_names_of_the_function():
+    first, second = operator.attrgetter("inner.n"), operator.methodcaller("step", 1)
+
+    def function(v):
+        return first(v), second(v)
+
+    v = Thing(inner=Thing(n=1), step=len, other=2)
+    found = keys(function, v)
+    assert {("given0", "inner"), ("dict", "n"), ("given0", "step")} <= found
+    assert ("given0", "other") not in found

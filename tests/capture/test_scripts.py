@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import magpy
 from magpy.capture import leaves, scripts
 
 
@@ -64,6 +65,57 @@ def test_values_of_tensors_are_not_told(module):
     before = scripts.state(module._c)
     module.b.add_(1)
     assert scripts.state(module._c) == before
+
+
+@torch.jit.script
+def _appends(t, held: list[int]):
+    held.append(1)
+    return t * len(held)
+
+
+@torch.jit.script
+def _sets(t, held: dict[str, int]):
+    held["a"] = 2
+    return t * held["a"]
+
+
+@torch.jit.script
+def _collects(t, sizes: list[int]):
+    found = [t]
+    for k in sizes:
+        found.append(t * k)
+    return torch.stack(found)
+
+
+class _Remembers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = [0]
+
+    def forward(self, t):
+        self.seen.append(1)
+        return t * len(self.seen)
+
+
+def test_a_change_of_a_container_that_it_is_given_is_an_effect(module):
+    assert scripts.look(_appends).affects
+    assert scripts.look(_sets).affects
+    assert scripts.look(torch.jit.script(_Remembers())).affects
+    assert not scripts.look(_collects).affects  # its own
+    assert not scripts.look(module).affects
+
+
+def test_containers_that_scripts_change_are_changed_in_each_call():
+    for make, f in (
+        (lambda: (torch.jit.script([0]),), _appends),
+        (lambda: (torch.jit.script({"b": 1}),), _sets),
+        (lambda: (), torch.jit.script(_Remembers())),
+    ):
+        given = make()
+        compiled = magpy.compile(lambda t, f=f, given=given: f(t, *given), backend="eager")
+        expected = [2, 3, 4] if f is not _sets else [2, 2, 2]
+        assert [int(compiled(torch.ones(1))) for _ in range(3)] == expected
+        assert not given or len(given[0]) == (4 if f is _appends else 2)
 
 
 def test_methods_are_called_by_their_class(module):

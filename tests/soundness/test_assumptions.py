@@ -382,6 +382,41 @@ def test_what_an_effect_changes_by_a_computed_name_is_seen_by_the_next_call():
     assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
+class _CallsBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, t):
+        ctx.f = f
+        return t * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient * ctx.f()
+
+
+def _counted(held):
+    held.append(1)
+    return len(held)
+
+
+def test_a_function_leaves_what_it_holds_to_no_other_to_change():
+    def itself(t):
+        held = []
+        return _CallsBack.apply(lambda: (held.append(1), len(held))[1], t)
+
+    def by_another(t):
+        held = []
+        return _CallsBack.apply(lambda: _counted(held), t)
+
+    def gradients(program):
+        f, t = compiled(program), torch.ones(1, requires_grad=True)
+        found = [torch.autograd.grad(f(t), t)[0].item() for _ in range(3)]
+        return found, served(f)
+
+    with pytest.warns(magpy.MagpyWarning, match="function that changes what it holds"):
+        assert gradients(itself) == ([1, 1, 1], 0)
+    assert gradients(by_another) == ([1, 2, 3], 2), "eager gives 1, 1, 1"
+
+
 def test_what_an_effect_leaves_alone_in_the_watched_call_it_leaves_alone_later():
     class Keep(logging.Handler):
         count, full = 0, 0

@@ -203,6 +203,18 @@ def functions_of_the_call_that_call_each_other(compile):
     yield from each(compile, program)
 
 
+def multiplied(held, t):
+    return t * held["k"][0]
+
+
+@case(CAPTURED)
+def containers_in_partials(compile):
+    yield from each(
+        compile,
+        lambda by, t: by(lambda f, t: f[0](t), (functools.partial(multiplied, {"k": [2, 3]}),), t),
+    )
+
+
 def scaled(held, v, t):
     return (v * held[0]).sin() + t
 
@@ -393,6 +405,91 @@ def a_default_dict(by, t):
 @refused_case
 def an_object_as_a_key(by, t):
     return by(lambda d, t: t * len(d), {Holder(1): t}, t)
+
+
+class CallsBack(torch.autograd.Function):
+    """Its function runs in the backward pass only, which a watched call does not see."""
+
+    @staticmethod
+    def forward(ctx, f, t):
+        ctx.f = f
+        return t * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient * ctx.f()
+
+
+def called_back(program, cases=REFUSED, refused="what it is given may be looked at later"):
+    def run(compile):
+        f = compile(lambda t: CallsBack.apply(program(), t))
+        for _ in range(4):
+            t = torch.ones(2, requires_grad=True)
+            f(t).sum().backward()
+            yield t.grad
+
+    run.__name__ = program.__name__
+    case(cases, refused=refused)(run)
+    return program
+
+
+@called_back
+def a_variable_that_is_assigned_in_the_backward_pass():
+    k = 0
+
+    def block():
+        nonlocal k
+        k += 1
+        return k
+
+    return block
+
+
+@called_back
+def a_list_that_is_changed_in_the_backward_pass():
+    held = []
+    return lambda: (held.append(1), len(held))[1]
+
+
+@called_back
+def an_item_that_is_changed_in_the_backward_pass():
+    held = {"a": 1}
+
+    def block():
+        held["a"] += 1
+        return held["a"]
+
+    return block
+
+
+@called_back
+def a_default_that_is_changed_in_the_backward_pass():
+    def block(held=[0]):  # noqa: B006 - that is what it is about
+        held[0] += 1
+        return held[0]
+
+    return block
+
+
+@called_back
+def an_attribute_of_itself_that_is_changed_in_the_backward_pass():
+    def block():
+        block.calls = getattr(block, "calls", 0) + 1
+        return block.calls
+
+    return block
+
+
+def counted(held):
+    held.append(1)
+    return len(held)
+
+
+def a_list_in_a_partial_that_is_changed_in_the_backward_pass():
+    return functools.partial(counted, [])
+
+
+called_back(a_list_in_a_partial_that_is_changed_in_the_backward_pass, CAPTURED, None)
 
 
 test_captured = check_all(CAPTURED)
