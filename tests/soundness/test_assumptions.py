@@ -393,6 +393,12 @@ class _CallsBack(torch.autograd.Function):
         return None, gradient * ctx.f()
 
 
+class _Sized(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given, t):
+        return t * len(given)
+
+
 def _counted(held):
     held.append(1)
     return len(held)
@@ -561,6 +567,43 @@ def test_an_ordered_dict_hashes_its_keys_once_more():
     assert counted(c) > 1
     # Its own `__hash__` changes what the call reads no more than in eager.
     assert counted(c) == counted(f)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_keys_are_hashed_and_arrays_finalized_more_often_in_a_watched_call():
+    class Key:
+        hashed = 0
+
+        def __hash__(self):
+            type(self).hashed += 1
+            return 1
+
+    class Kind(np.ndarray):
+        finalized = 0
+
+        def __array_finalize__(self, other):
+            type(self).finalized += 1
+
+    key = Key()
+
+    def counts(f, of, name):
+        made = []
+        for _ in range(4):
+            before = getattr(of, name)
+            f(torch.ones(1))
+            made.append(getattr(of, name) - before)
+        return made
+
+    def given(t):
+        return _Sized.apply({key: 2}, t)
+
+    def viewed(t):
+        return t + t.numpy().view(Kind).sum().item()
+
+    assert counts(given, Key, "hashed") == [1, 1, 1, 1]
+    assert counts(compiled(given), Key, "hashed") == [3, 3, 3, 1]
+    assert counts(viewed, Kind, "finalized") == [2, 2, 2, 2]
+    assert counts(compiled(viewed), Kind, "finalized") == [3, 3, 3, 2]
 
 
 def test_torch_asks_an_object_for_its_index_more_often():
