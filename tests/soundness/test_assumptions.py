@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -711,8 +712,10 @@ def test_objects_from_outside_that_were_read_may_die_later():
     assert served(f) == 1
     del given
     assert died == ["made", "and the call goes on"] * 2 + ["given"], "these die as in eager"
+    reference = weakref.ref(holder.thing)
     holder.thing = None
     assert "read" not in died, "the entry's guard compares with it"
+    assert reference() is not None, "whoever asks, it is alive"
     f = None
     gc.collect()
     assert died[-1] == "read", "it goes with the compiled callable"
