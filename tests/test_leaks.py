@@ -1,6 +1,7 @@
 """What was compiled can be collected, and calls and captures leave nothing behind."""
 
 import gc
+import io
 import sys
 import warnings
 import weakref
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import magpy
 
@@ -315,6 +317,73 @@ def test_a_refused_call_keeps_nothing_until_the_collector_comes(program):
     gc.disable()
     try:
         called()  # torch's imports
+        gc.collect()
+        alive = called()
+        assert [ref() for ref in alive] == [None] * len(alive)
+    finally:
+        gc.enable()
+
+
+NOTES = []
+
+
+def _same(given, t):
+    return t * len(given)
+
+
+class _Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given, t):
+        return _same(given, t)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient
+
+
+def _checkpoints(x):
+    NOTES.append(1)
+    return checkpoint(_same, [x * 2], x, use_reentrant=False).detach() + 1
+
+
+def _applies(x):
+    NOTES.append(1)
+    return _Keeps.apply([x * 2], x).detach() + 1
+
+
+class _Shown:
+    def __init__(self, t):
+        self.t = t
+
+    def __repr__(self):
+        return f"{len(NOTES)} notes"
+
+
+def _shows(x):
+    print(_Shown(x), file=io.StringIO())
+    return x.detach() + 1
+
+
+def _hears(x):
+    y = x.detach().requires_grad_()
+    y.register_hook(lambda g: g * 2)
+    (g,) = torch.autograd.grad((y * x).sum(), y)
+    return g + 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", [_checkpoints, _applies, _shows, _hears])
+def test_a_call_keeps_nothing_of_what_runs_below_it_until_the_collector_comes(program):
+    def called():
+        compiled = magpy.compile(program, backend="eager")
+        x = LEAF * 1
+        result = compiled(x)
+        return [weakref.ref(x), weakref.ref(result)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        called()  # imports, as above
         gc.collect()
         alive = called()
         assert [ref() for ref in alive] == [None] * len(alive)

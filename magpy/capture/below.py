@@ -466,6 +466,15 @@ class Below:
         self._started[key] = function, given
         self._refuse_changed(function, named_places(function, given))
 
+    def end_whole(self) -> None:
+        """That call is over: what its functions were given dies as in eager."""
+        self._started, self._written = {}, None
+
+    def end(self) -> None:
+        """The run is over: lets go of what ran below its steps, which may refer to the run."""
+        self.begin(())
+        self._given, self._counted = {}, []
+
     def _refuse_changed(self, function: types.FunctionType, found: Places) -> None:
         changed = self._changed_before(found)
         if changed is not None:

@@ -1159,6 +1159,7 @@ class Recorder(Values, TorchFunctionMode):
             raise
         finally:
             _interp.below(told)
+            self.below.end_whole()
             self.depth -= 1
             self.whole = None
         flags = whole.flags | self.observer.take()
@@ -1379,6 +1380,7 @@ class Recorder(Values, TorchFunctionMode):
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
         self.given.end()
+        self.below.end()
         self._is_outside = self.is_rewritten = bool
         self.buffers_read = bool
         self._follower = None
