@@ -119,6 +119,7 @@ bool record(Meta& meta, PyObject* object) {
   meta.is_conj = tensor.is_conj();
   meta.is_neg = tensor.is_neg();
   meta.is_inference = tensor.is_inference();
+  meta.has_version = impl->version_counter().enabled();
   if (meta.opaque == Opaque::kNo) record_shape(meta, impl);
   return true;
 }
@@ -220,6 +221,9 @@ std::string difference(const Meta& meta, PyObject* object) {
   if (found.is_neg != meta.is_neg) return instead("is_neg", yes_no(found.is_neg), yes_no(meta.is_neg));
   if (found.is_inference != meta.is_inference) {
     return instead("is_inference", yes_no(found.is_inference), yes_no(meta.is_inference));
+  }
+  if (found.has_version != meta.has_version) {
+    return found.has_version ? "an inference tensor with a version" : "an inference tensor without a version";
   }
   if (found.keys != meta.keys) {
     return instead("dispatch keys", c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, found.keys)),
@@ -419,6 +423,7 @@ bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
   if (meta.opaque != Opaque::kNo || comparable_keys(impl) != meta.keys || impl->dtype() != meta.dtype) return false;
   if (impl->has_symbolic_sizes_strides()) return false;
   if (meta.device && meta.device->has_index() && impl->device() != *meta.device) return false;
+  if (impl->version_counter().enabled() != meta.has_version) return false;
   if (!same_gradient(gradient_of(impl), meta.gradient) || has_forward_gradient(impl)) return false;
   return shape_matches(meta, impl);
 }

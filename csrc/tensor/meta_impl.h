@@ -35,6 +35,7 @@ struct Meta {
   Opaque opaque = Opaque::kNo;
   Gradient gradient;
   bool is_conj = false, is_neg = false, is_inference = false;
+  bool has_version = true;   // an inference tensor without a version can be changed in inference mode only
   bool compare_offset = false;
   int64_t offset = 0;
   uint64_t dynamic = 0;      // bit i: size i is not compared

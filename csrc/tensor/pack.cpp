@@ -134,7 +134,7 @@ bool strides_follow(const Meta& meta) {
 // False: only the full comparison can tell.
 bool form_of(const Meta& meta, Form& form) {
   if (!flags_known || meta.opaque != Opaque::kNo || meta.layout != c10::kStrided || meta.sizes.size() > Form::kDims ||
-      meta.dynamic || meta.free || meta.compare_offset || meta.gradient.view || !meta.gradient.is_leaf) {
+      meta.dynamic || meta.free || meta.compare_offset || meta.gradient.view || !meta.gradient.is_leaf || meta.is_inference) {
     return false;
   }
   form.has_index = meta.device && meta.device->has_index();

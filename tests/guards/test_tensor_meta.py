@@ -122,6 +122,18 @@ def test_complex_views_are_told_apart() -> None:
     assert imaginary.difference(t.conj().imag) == "is_neg True instead of False"
 
 
+def test_inference_tensors_that_count_their_changes_are_told_apart() -> None:
+    plain = inference(base)
+    counting = plain.detach()  # outside of inference mode, where it can be changed in place
+    meta, other = _tensor.TensorMeta(plain), _tensor.TensorMeta(counting)
+    assert meta.matches(inference(base))
+    assert other.matches(inference(base).detach())
+    assert meta.difference(counting) == "an inference tensor with a version"
+    assert other.difference(plain) == "an inference tensor without a version"
+    assert not guard_of(meta).check((counting,))
+    assert not guard_of(other).check((plain,))
+
+
 def test_leaf_and_result_are_told_apart() -> None:
     leaf = base().requires_grad_()
     meta = _tensor.TensorMeta(leaf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
 
 import pytest
 import torch
@@ -230,3 +231,25 @@ def test_nobody_hears_where_the_call_enters_the_mode():
     f = magpy.compile(_enters_a_mode, backend="eager")
     for n in (2, 3, 4, 4, 5):
         assert f(torch.ones(n, 4), w)[1] == _enters_a_mode(torch.ones(n, 4), w)[1]
+
+
+def test_inference_tensors_that_cannot_be_changed_raise_at_their_line():
+    """One that is detached outside of inference mode counts its changes, and can be."""
+
+    def outcomes(compile):
+        f = compile(lambda t: t.fill_(1))
+        with torch.inference_mode():
+            t = torch.zeros(2)
+        found = []
+        for each in (t.detach(), t.detach(), t, t.detach()):
+            try:
+                found.append(f(each).tolist())
+            except RuntimeError as e:
+                lines = [(x.filename, x.lineno) for x in traceback.extract_tb(e.__traceback__)]
+                found.append((str(e), lines))
+        return f, found
+
+    f, found = outcomes(lambda f: magpy.compile(f, backend="eager"))
+    assert found == outcomes(lambda f: f)[1]
+    assert len(found[2][1]) == 2, "this function's line and the compiled one's"
+    assert magpy.stats(f).hits == 2
