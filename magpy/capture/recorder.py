@@ -228,6 +228,11 @@ class Recorder(Values, TorchFunctionMode):
             # torch itself calls it, and says that this is deprecated.
             self.refusal = self.refusal or refuse("__torch_function__ is no class method")
             return func(*args, **(kwargs or {}))
+        if operation_name(func) == "__setitem__" and not _can_be_set(args):
+            self.refusal = self.refusal or refuse(
+                "an index hears of what is set, after torch has looked at that"
+            )
+            return func(*args, **(kwargs or {}))
         result = dispatched(self, func, types, args, kwargs)
         if result is NotImplemented:
             self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
@@ -1405,6 +1410,16 @@ _CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
 
 # What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
+
+
+def _can_be_set(args: tuple[Any, ...]) -> bool:
+    """Whether torch surely tells classes among the indices of `tensor[index] = value`.
+
+    Where neither the tensor nor the value hears, it makes a tensor of the value first, which may
+    raise.
+    """
+    tensor, *_, value = args
+    return hears(type(tensor)) or hasattr(type(value), "__torch_function__")
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

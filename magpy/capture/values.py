@@ -51,6 +51,11 @@ def _writes(step: Any) -> bool:
     )
 
 
+# So many elements of containers the steps of a run keep: a loop that sums up what it has so far
+# would keep the square of its length.
+_ELEMENTS = 1 << 18
+
+
 class Values:
     """The values of one run.
 
@@ -93,6 +98,7 @@ class Values:
         self._whole: Whole | None = None  # whose arguments are converted
         self._on_host = False
         self._given_array = False
+        self._elements = 0  # of all containers that steps keep
 
     def note(
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
@@ -122,20 +128,20 @@ class Values:
         if t in (int, float, str, bool, type(None)):
             return v
         if t is tuple or t is torch.Size:
-            made = tuple(self.convert(x) for x in v)
+            made = tuple(self._all(v))
             return Sizes(made) if t is torch.Size and self._exact else made
         if isinstance(v, (list, dict)) and self._goes_as_it_is(v):
             return OutsideRef(v)
         if t is list:
-            return [self.convert(x) for x in v]
+            return self._all(v)
         if t is dict:
-            return {k: self.convert(x) for k, x in v.items()}
+            return dict(zip(v, self._all(v.values()), strict=True))
         if t is slice:
             return slice(self.convert(v.start), self.convert(v.stop), self.convert(v.step))
         if is_named_tuple(t):
-            return t(*(self.convert(x) for x in v))
+            return t(*self._all(v))
         if isinstance(v, tuple):
-            return tuple(self.convert(x) for x in v)
+            return tuple(self._all(v))
         if t in LEAF_TYPES or isinstance(
             v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
         ):
@@ -145,6 +151,22 @@ class Values:
                 self._session.touch(v)  # the step holds what there is in it
             return self._shared.copy(v)
         return self._convert_object(v, t)
+
+    def _all(self, values: Any) -> list[Any]:
+        """The elements of an argument, as a step keeps them.
+
+        Raises:
+            Refusal: all steps together would keep too many, in memory and in generated code.
+        """
+        found = [self.convert(x) for x in values]
+        self._elements += len(found)
+        if self._elements > _ELEMENTS:
+            raise refuse(
+                f"more than {_ELEMENTS:,} elements of lists and other containers, in all, are "
+                "given to functions and operations",
+                "Make a tensor or an array of them outside of the compiled function",
+            )
+        return found
 
     def _convert_object(self, v: Any, t: type) -> Any:
         if self._session is not None:

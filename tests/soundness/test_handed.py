@@ -1090,3 +1090,20 @@ def test_a_list_of_tensors_that_is_handed_on_is_no_operations_result(way, raises
         assert found is given
         assert total.tolist() == [v, v]
     assert raises or magpy.stats(c).hits == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_loop_that_keeps_the_square_of_its_length_is_not_recorded():
+    def program(held, t):
+        for _ in range(n):
+            held.append(len(held))
+            held[0] = sum(list(held))
+        return t + 1
+
+    f = magpy.compile(lambda t: program(ours, t), backend="eager")
+    ours, expected = [0], [0]
+    for n in (2, 3, 4, 800):
+        assert f(torch.ones(1)) == program(expected, torch.ones(1))
+        assert ours == expected
+    assert "elements of lists" in str(magpy.stats(f).reasons)
+    assert magpy.stats(f).captures == 3

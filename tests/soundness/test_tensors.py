@@ -660,3 +660,29 @@ def test_torch_tells_of_all_that_it_keeps_of_a_tensor_but_its_parts():
             if not told:
                 silent.add(name)
     assert silent == {"real", "imag"}
+
+
+class _Heard(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return None
+
+
+def _set_item(t, value):
+    t[_Heard] = value
+    return t
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("value", [{}, [1], None, 2j, 1.5, torch.ones(1), torch.float32], ids=str)
+def test_what_is_set_is_looked_at_before_an_index_hears_of_it(value):
+    f = magpy.compile(_set_item, backend="eager")
+    for _ in range(3):
+        outcomes = []
+        for g in (_set_item, f):
+            try:
+                outcomes.append(g(torch.zeros(2), value).tolist())
+            except (TypeError, RuntimeError) as e:
+                outcomes.append(repr(e))
+        assert outcomes[0] == outcomes[1]
+    assert (magpy.stats(f).hits == 2) == isinstance(value, torch.Tensor)
