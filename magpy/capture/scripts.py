@@ -28,8 +28,8 @@ _READS = frozenset(
 )
 _BRANCHES = frozenset(["prim::If", "prim::Loop", "prim::RaiseException"])
 _EFFECTS = frozenset(["prim::SetAttr", "prim::Print"])
-# The types that are or hold a list or a dict.
-_CONTAINERS = re.compile(r"\[\]|\b(List|Dict|Any|Union)\b")
+# The types that are or may hold a list or a dict; a named tuple's names its class.
+_CONTAINERS = re.compile(r"\[\]|\b(List|Dict|Any|Union|__torch__)\b")
 # Nodes that make a container, which is nobody else's.
 _MAKERS = frozenset(["prim::ListConstruct", "prim::DictConstruct", "aten::list", "aten::dict"])
 

@@ -1,5 +1,7 @@
 """What is told of TorchScript: its methods' names, and the state of modules that it holds."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import nn
@@ -79,6 +81,17 @@ def _sets(t, held: dict[str, int]):
     return t * held["a"]
 
 
+class _Held(NamedTuple):
+    k: int
+    held: list[int]
+
+
+@torch.jit.script
+def _appends_within(t, given: _Held):
+    given.held.append(given.k)
+    return t * len(given.held)
+
+
 @torch.jit.script
 def _collects(t, sizes: list[int]):
     found = [t]
@@ -100,6 +113,7 @@ class _Remembers(nn.Module):
 def test_a_change_of_a_container_that_it_is_given_is_an_effect(module):
     assert scripts.look(_appends).affects
     assert scripts.look(_sets).affects
+    assert scripts.look(_appends_within).affects
     assert scripts.look(torch.jit.script(_Remembers())).affects
     assert not scripts.look(_collects).affects  # its own
     assert not scripts.look(module).affects
