@@ -407,7 +407,7 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
 }
 
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
-  if (PyModule_Check(obj)) {
+  if (PyModule_Check(obj) && !is_heap(Py_TYPE(obj))) {
     PyObject* d = instance_dict(s, obj);
     if (d == nullptr) return;
     PyObject* in_dict = PyDict_GetItemWithError(d, name);
@@ -498,7 +498,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   // Torch's own methods are not looked for in a tensor's dict; what a subclass says may be there too.
   if (is_tensor(obj) && descr != nullptr && descr == _PyType_Lookup(g_tensor_type, name)) return;
   PyTypeObject* base = c_base(t);
-  if (base->tp_getattro != PyObject_GenericGetAttr && base->tp_getattro != nullptr && !PyMethod_Check(obj)) {
+  const bool module = PyModule_Check(obj);
+  if (base->tp_getattro != PyObject_GenericGetAttr && base->tp_getattro != nullptr && !PyMethod_Check(obj) && !module) {
     touch(s, obj, false);  // attributes that C code looks up in its own way
     return;
   }
@@ -512,6 +513,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
     if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
   }
+  if (module && d != nullptr && in_dict == nullptr && descr == nullptr)
+    read_dict(s, d, g_str_getattr, PyDict_GetItemWithError(d, g_str_getattr));  // PEP 562
   if (in_dict == nullptr && descr != nullptr && descr == value) reach_found(s, t, name, value);
   if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
     emit(s, kAttrC, obj, name, value);

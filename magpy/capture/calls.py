@@ -35,15 +35,12 @@ from magpy.capture.leaves import Effect
 from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_immutable, is_leaf
 from magpy.capture.where import is_users
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
+from magpy.kinds import is_heap, isinstance
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
 
 ABSENT = _interp.ABSENT
-
-
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -65,7 +62,7 @@ def _names_are_read(h: Handler, obj: Any) -> None:
     """`dir` finds the names in classes, too."""
     cls = obj if isinstance(obj, type) else type(obj)
     for c in cls.__mro__:
-        if c.__flags__ & _HEAP_TYPE and not h.session.made(c):
+        if is_heap(c) and not h.session.made(c):
             again(h, opaque.names_in, (c,))
             return
 

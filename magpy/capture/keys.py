@@ -18,9 +18,7 @@ from typing import Any
 
 from magpy import _interp
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
-
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+from magpy.kinds import is_heap, isinstance
 
 
 def hashes_quietly(key: Any) -> bool:
@@ -31,7 +29,7 @@ def hashes_quietly(key: Any) -> bool:
     if t is frozenset:
         return False
     own = vars(object)
-    return not t.__flags__ & _HEAP_TYPE or all(
+    return not is_heap(t) or all(
         _interp.type_lookup(t, name) is own[name] for name in ("__hash__", "__eq__")
     )
 

@@ -31,7 +31,7 @@ import torch
 
 from magpy import _interp
 from magpy.capture.steps import LEAF_TYPES
-from magpy.kinds import isinstance, module_name
+from magpy.kinds import is_heap, isinstance, module_name
 
 # Types whose objects have no state that changes, or only state that is read through attributes.
 # What comes from torch has its own rules.
@@ -246,7 +246,6 @@ def picture(obj: Any) -> Any:
     return _flat(reduced, own, 0)
 
 
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _TELLING = frozenset(
     ["__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"]
 )
@@ -302,7 +301,7 @@ def slots_of(obj: Any) -> Iterator[tuple[str, Any]]:
     """The slots that an object's classes give it, and what is in those that are not empty."""
     for c in type(obj).__mro__:
         for name, slot in list(vars(c).items()):
-            if type(slot) is types.MemberDescriptorType and c.__flags__ & _HEAP_TYPE:
+            if type(slot) is types.MemberDescriptorType and is_heap(c):
                 try:
                     yield name, slot.__get__(obj)
                 except AttributeError:

@@ -33,7 +33,7 @@ from magpy.capture.keys import refuse_if_it_shows
 from magpy.capture.leaves import module_of_type
 from magpy.capture.steps import LEAF_TYPES, Var
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
+from magpy.kinds import is_heap, isinstance
 from magpy.mock.support import used_up
 
 
@@ -321,7 +321,7 @@ class Builder:
             return self._view(v, t)
         if t in _DICT_ITERATORS:
             return self._dict_iterator(v, t)
-        if t.__flags__ & (1 << 9) or t in (
+        if is_heap(t) or t in (
             list,
             dict,
             set,
@@ -372,7 +372,7 @@ class Builder:
             if all(isinstance(p, Const) for p in parts):
                 return Const(v)
             return self._remember(v, New("call", t, [New("tuple", None, parts)]))
-        if not t.__flags__ & (1 << 9) or module_of_type(t).startswith("torch.return_types"):
+        if not is_heap(t) or module_of_type(t).startswith("torch.return_types"):
             return self._remember(v, New("call", t, [New("tuple", None, parts)]))
         spec = New("tuple_subclass", t, parts)
         if self._remember(v, spec) is spec:
@@ -449,10 +449,10 @@ class Builder:
     def _instance(self, v: Any, t: type) -> Spec:
         new: Any = t.__new__
         maker = new.__self__ if isinstance(new, types.BuiltinFunctionType) else None
-        if isinstance(maker, type) and maker.__flags__ & (1 << 9):
+        if isinstance(maker, type) and is_heap(maker):
             # A class made in C, such as functools.partial: only it makes instances.
             return self._reduced(v, t)
-        base: Any = next(c for c in t.__mro__ if not c.__flags__ & (1 << 9))
+        base: Any = next(c for c in t.__mro__ if not is_heap(c))
         if base is object or base is types.SimpleNamespace:
             spec = New("instance", t)
         elif base in (dict, collections.OrderedDict):
@@ -512,7 +512,7 @@ class Builder:
         if isinstance(v, np.ndarray):
             self._of_its_own(v)
             self._made_apart(v)
-        return self._instance(v, t) if t.__flags__ & (1 << 9) else self._reduced(v, t)
+        return self._instance(v, t) if is_heap(t) else self._reduced(v, t)
 
     def _array(self, v: Any) -> Spec:
         self._of_its_own(v)
@@ -563,7 +563,7 @@ class Builder:
     def _reduced(self, v: Any, t: type) -> Spec:
         if isinstance(v, np.dtype) and opaque.is_numpys_own(v):
             return Const(v)  # pickling it makes another
-        if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not t.__flags__ & (1 << 9):
+        if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not is_heap(t):
             raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again")
         if t.__name__ in (
             "frame",

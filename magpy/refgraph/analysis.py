@@ -33,7 +33,7 @@ from magpy.capture.steps import (
     slot_held,
 )
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
+from magpy.kinds import isinstance, may_be_assigned
 from magpy.mock.spec import Const
 from magpy.refgraph.checks import (
     ABSENT,
@@ -136,6 +136,7 @@ class Analyzer:
         self.sharing: list[tuple[Any, Any]] = []
         self.constants: dict[str, Any] = {}
         self.anchored: dict[int, Any] = {}
+        self.classed: dict[int, Any] = {}
         self.overwritten = _overwritten(capture)
         self.limited: set[int] = set()
         self.snapped: set[int] = set()
@@ -361,6 +362,7 @@ class Analyzer:
         t = self.class_of(v)
         if isinstance(v, _ANCHOR_TYPES):
             checks.append(("is", reg, v))
+            self._class_assigned(v)
             return
         if t is torch.device or t is torch.Size:
             checks.append(("py", device_equal(v), (reg,)))
@@ -402,11 +404,19 @@ class Analyzer:
         elif isinstance(v, frozenset) and not all(c_leaf(x) for x in v):
             raise Refusal("a frozenset of objects is among the arguments")
 
+    def _class_assigned(self, v: Any) -> None:
+        """The very object that is expected may be given another class."""
+        t = self.class_of(v)
+        if may_be_assigned(t) and id(v) not in self.classed:
+            self.classed[id(v)] = v
+            self.anchors["objtypes"].append((v, t))
+
     def anchor(self, v: Any) -> None:
         """An anchored place holds this very object: relative ones must stay it, or stay others."""
         if v is ABSENT or c_leaf(v) or id(v) in self.anchored:
             return
         self.anchored[id(v)] = v
+        self._class_assigned(v)
         if isinstance(v, (tuple, frozenset)):
             for x in tuple.__iter__(v) if isinstance(v, tuple) else frozenset.__iter__(v):
                 self.anchor(x)
@@ -507,10 +517,10 @@ class Analyzer:
         """An object's instance dict was reached."""
         rel = self.relative.get(id(obj))
         if rel is None:
+            self._class_assigned(obj)
             if isinstance(obj, types.ModuleType):
                 self.anchor(d)  # it has one for good
                 return
-            self.anchors["objtypes"].append((obj, self.class_of(obj)))
             if not isinstance(obj, types.FunctionType):
                 if object.__getattribute__(obj, "__dict__") is not d:
                     raise Refusal(f"the __dict__ of a {type(obj).__name__} is replaced")
@@ -527,16 +537,19 @@ class Analyzer:
 
     def obj_type(self, obj: Any, key: Any, t: Any) -> None:
         """The class of an object was looked at."""
+        self._class_assigned(t)
         if id(obj) not in self.relative:
-            self.anchors["objtypes"].append((obj, t))
+            self._class_assigned(obj)
 
     def type_attr(self, t: Any, name: Any, value: Any) -> None:
         """A class attribute was looked up along the MRO."""
+        self._class_assigned(t)
         self.types.setdefault(id(t), (t, []))[1].append((name, value))
         self.anchor(value)
 
     def protocols(self, t: Any, key: Any, pairs: Any) -> None:
         """A class was asked for its special methods."""
+        self._class_assigned(t)
         self.types.setdefault(id(t), (t, []))[1].extend(pairs)
         for _, value in pairs:
             self.anchor(value)
