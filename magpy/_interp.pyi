@@ -256,6 +256,9 @@ def is_instance(obj: object, classes: Any, /) -> bool:
 def c_base(cls: type, /) -> type:
     """The nearest class written in C along the chain of `__base__`."""
 
+def function_of(frame: Any, /) -> Any:
+    """The function that a frame runs, or None if it runs no function."""
+
 def is_caller(frame: Any, /) -> bool:
     """Whether a frame was there before the run that this thread watches."""
 

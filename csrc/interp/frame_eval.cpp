@@ -466,6 +466,12 @@ PyObject* get_traceback_lasti(PyObject* self, void*) {
 
 newfunc traceback_new = nullptr;
 
+PyObject* py_function_of(PyObject*, PyObject* frame) {
+  if (!PyFrame_Check(frame)) return PyErr_Format(PyExc_TypeError, "a frame is expected, not %s", Py_TYPE(frame)->tp_name);
+  PyObject* f = compat::frame_func(reinterpret_cast<PyFrameObject*>(frame)->f_frame);
+  return Py_NewRef(f != nullptr && PyFunction_Check(f) ? f : Py_None);
+}
+
 // types.TracebackType(next, frame, lasti, lineno): the program gives the offset as it sees it.
 PyObject* new_traceback(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* self = traceback_new(type, args, kwargs);
@@ -601,6 +607,7 @@ PyMethodDef methods[] = {
     {"hook_counts", py_hook_counts, METH_NOARGS, "What the hook did since the process started."},
     {"twin_of", py_twin_of, METH_O, "The twin of a code object, or None."},
     {"original_of", py_original_of, METH_O, "The code object that a twin was made from, or None."},
+    {"function_of", py_function_of, METH_O, "The function that a frame runs, or None if it runs no function."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -106,6 +106,13 @@ static const char* const kProtocolNames =
     // What C code asks mappings and time zones for by their plain names (dict_merge, _count_elements, call_tzinfo_method).
     "keys items get utcoffset dst tzname fromutc";
 
+// C code takes the name of a function into a text.
+void read_function_name(Session* s, PyObject* f) {
+  static PyObject* const qualname = PyUnicode_InternFromString("__qualname__");
+  if (qualname == nullptr || !outside_object(s, f) || written(s, f, qualname) || !first_time(s, kAttrC, f, qualname)) return;
+  emit(s, kAttrC, f, qualname, reinterpret_cast<PyFunctionObject*>(f)->func_qualname);
+}
+
 // C code takes the name of a class into a text.
 void read_name(Session* s, PyTypeObject* t) {
   static PyObject* const qualname = PyUnicode_InternFromString("__qualname__");
@@ -122,6 +129,7 @@ void read_abstract(Session* s, PyTypeObject* t) {
   if (!is_heap(t) || name == nullptr || t->tp_dict == nullptr || made_class(s, t)) return;
   PyObject* methods = PyDict_GetItemWithError(t->tp_dict, name);
   auto* cls = reinterpret_cast<PyObject*>(t);
+  if (methods == nullptr) read_type_attr(s, t, name, _PyType_Lookup(t, name));  // `__abstractmethods__` may be assigned
   if (methods == nullptr || written(s, cls, name) || !first_time(s, kAttrC, cls, name)) return;
   emit(s, kAttrC, cls, name, methods);
 }

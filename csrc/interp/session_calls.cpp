@@ -259,16 +259,6 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
       touch(s, given[i], false);
 }
 
-// A class, or each of a tuple of classes, is asked whether something is one of it, or is derived from.
-void read_classes(Session* s, PyObject* classes, bool derived) {
-  if (PyTuple_Check(classes)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) read_classes(s, PyTuple_GET_ITEM(classes, i), derived);
-    return;
-  }
-  read_protocols(s, Py_TYPE(classes));
-  if (derived && PyType_Check(classes)) read_protocols(s, reinterpret_cast<PyTypeObject*>(classes));
-}
-
 // A class is made of what a dict holds, and of what its `__slots__` name.
 void touch_namespace(Session* s, PyObject* space) {
   touch(s, space, false);
@@ -409,7 +399,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   }
   {
     ErrorGuard error;
-    if (s->classes == nullptr && makes_class(f, npos)) watch_classes(s);
+    if (makes_class(f, npos)) {
+      watch_classes(s);
+      read_parts_of_class(s, args, npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    }
     note_space(s, f, args, npos, kwnames);
     descriptor_called(s, f, args, npos);
   }
@@ -438,6 +431,11 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       if (is_tensor(args[i])) read_protocols(s, Py_TYPE(args[i]));
     leaf = classify(s, f);
     self = bound_self(f);
+    PyTypeObject* t = Py_TYPE(f);
+    if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t)) {
+      read_type(s, f);
+      read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
+    }
     // A function that looks at no element is not slower for what has many.
     const bool shallow = leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
     for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
@@ -459,11 +457,6 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       return false;
     }
     if (!use_handler && leaf == kLeafFrame) {
-      PyTypeObject* t = Py_TYPE(f);
-      if (!PyFunction_Check(f) && !PyMethod_Check(f) && is_heap(t)) {
-        read_type(s, f);
-        read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
-      }
       // The dispatcher calls it directly.
       behind = compiled_behind(f);
     }
@@ -571,6 +564,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   AfterGuard after(s);
   uint8_t leaf = classify(s, f);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
+  if (result != nullptr && PyType_Check(result) && makes_class(f, npos)) read_held_by_class(s, reinterpret_cast<PyTypeObject*>(result));
   if (result != nullptr && dies_loudly(result) && !known_outside(s, result)) Py_XDECREF(ask(s, "finalizable", result));
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);

@@ -41,6 +41,41 @@ bool makes_class(PyObject* f, Py_ssize_t npos) {
   return self != nullptr && PyType_Check(self) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type);
 }
 
+void read_classes(Session* s, PyObject* classes, bool derived) {
+  if (PyTuple_Check(classes)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) read_classes(s, PyTuple_GET_ITEM(classes, i), derived);
+    return;
+  }
+  read_protocols(s, Py_TYPE(classes));
+  if (derived && PyType_Check(classes)) read_protocols(s, reinterpret_cast<PyTypeObject*>(classes));
+}
+
+// Which classes a class derives from, its metaclass may say.
+static void read_mro(Session* s, PyObject* part) {
+  static PyObject* const mro = PyUnicode_InternFromString("mro");
+  if (PyTuple_Check(part)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(part); ++i) read_mro(s, PyTuple_GET_ITEM(part, i));
+    return;
+  }
+  if (!PyType_Check(part)) return;
+  auto* cls = reinterpret_cast<PyTypeObject*>(part);
+  PyTypeObject* meta = PyType_IsSubtype(cls, &PyType_Type) ? cls : Py_TYPE(part);
+  if (is_heap(meta)) read_type_attr(s, meta, mro, _PyType_Lookup(meta, mro));
+}
+
+void read_parts_of_class(Session* s, PyObject* const* args, Py_ssize_t n) {
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    read_classes(s, args[i], true);
+    read_mro(s, args[i]);
+  }
+}
+
+void read_held_by_class(Session* s, PyTypeObject* cls) {
+  PyObject *name, *value;
+  Py_ssize_t pos = 0;
+  while (cls->tp_dict != nullptr && PyDict_Next(cls->tp_dict, &pos, &name, &value)) read_protocols(s, Py_TYPE(value));
+}
+
 void watch_classes(Session* s) {
   if (s->classes != nullptr) return;
   PauseGuard pause;

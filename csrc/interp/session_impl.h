@@ -212,6 +212,11 @@ void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
 inline bool made_space(Session* s, PyObject* globals) { return !s->spaces->empty() && s->spaces->count(globals) != 0; }
 // From here on classes of the run are told from those that there were.
 void watch_classes(Session* s);
+// A class, or each of a tuple of classes, is asked whether something is one of it, or is derived from.
+void read_classes(Session* s, PyObject* classes, bool derived);
+// A class follows from what its bases, its metaclass and what it holds say (`__init_subclass__`, `__mro_entries__`, `__set_name__`).
+void read_parts_of_class(Session* s, PyObject* const* args, Py_ssize_t n);
+void read_held_by_class(Session* s, PyTypeObject* cls);
 // Whether the run has made this class.
 bool made_class(Session* s, PyTypeObject* t);
 // Whether the name is found in a class that the run has made, when it is looked for in `t`.
@@ -268,6 +273,7 @@ void read_protocols(Session* s, PyTypeObject* t);
 void read_abstract(Session* s, PyTypeObject* t);
 // C code takes the name of a class into a text.
 void read_name(Session* s, PyTypeObject* t);
+void read_function_name(Session* s, PyObject* f);
 // An object is compared with another by C code.
 void touch_compared(Session* s, PyObject* o);
 // A frame object is given to the program.

@@ -441,7 +441,11 @@ bool stands_for_others(PyObject* o) {
 }
 
 void touch_into(Session* s, PyObject* o, int depth, Seen& seen) {
-  if (is_leaf(o) || PyModule_Check(o) || PyFunction_Check(o)) return;
+  if (is_leaf(o) || PyModule_Check(o)) return;
+  if (PyFunction_Check(o)) {
+    read_function_name(s, o);
+    return;
+  }
   read_protocols(s, Py_TYPE(o));
   if (is_tensor(o)) return;
   if (PyType_Check(o)) {

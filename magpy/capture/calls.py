@@ -451,6 +451,34 @@ def _kept_answers(base: Any) -> tuple[int, ...] | None:
     return len(found), len(not_found)
 
 
+_subclasses_of: Any = type.__subclasses__
+
+
+class _Subclasses:
+    """Asks a class again which classes derive from it, and keeps none of them alive."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.before = tuple(map(weakref_to, _subclasses_of(cls)))
+
+    def __call__(self) -> bool:
+        now = _subclasses_of(self.cls)
+        return len(now) == len(self.before) and all(
+            r() is c for r, c in zip(self.before, now, strict=True)
+        )
+
+
+def subclasses(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`cls.__subclasses__()`: there may be others in the next call."""
+    bound = getattr(f, "__self__", None)
+    cls = bound if bound is not None else args[0] if args else None
+    if isinstance(cls, type):
+        if any(h.session.made(c) for c in (cls, *_subclasses_of(cls))):
+            h.refuse("a class is asked for its subclasses, and the call itself has made one")
+        again(h, _Subclasses(cls), ())
+    return ABSENT
+
+
 def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that TorchScript compiled, in which nobody sees what it does."""
     recorder = h.recorder
@@ -777,6 +805,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
     Effect.HANDLED: handled,
+    Effect.SUBCLASSES: subclasses,
     Effect.SCRIPT: script,
     Effect.SCRIPT_READ: script_read,
     Effect.CALLABLE: is_callable,

@@ -80,6 +80,7 @@ class Effect(Enum):
     COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
+    SUBCLASSES = auto()  # asks a class which derive from it
     HANDLED = auto()  # asks which exception is being handled, which may be the caller's
     IDENTITY = auto()  # tells which object it is given
     CALLABLE = auto()  # asks whether an object's class has a `__call__`
@@ -233,12 +234,12 @@ def _method_verdicts() -> None:
         "__call__",
         "__new__",
         "mro",
-        "__subclasses__",
         "__instancecheck__",
         "__subclasscheck__",
         "__prepare__",
     ):
         _BY_METHOD[type, name] = Leaf.PURE
+    _BY_METHOD[type, "__subclasses__"] = Leaf.HANDLER
 
 
 _method_verdicts()
@@ -481,8 +482,11 @@ def _owner_of(f: Any) -> type | None:
         owner = getattr(f, "__self__", None)
         if owner is None or isinstance(owner, types.ModuleType):
             return None
-        if not isinstance(owner, type):
-            owner = type(owner)
+        meta = type(owner)
+        name = getattr(f, "__name__", "")
+        of_meta = isinstance(owner, type) and _interp.type_lookup(owner, name) is _interp.ABSENT
+        if not isinstance(owner, type) or (of_meta and issubclass(meta, type)):
+            owner = meta  # `C.mro` is a method of `type`, `C.fromkeys` one of `C`
     return owner if isinstance(owner, type) else None
 
 
@@ -735,6 +739,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.REDUCE
     if name in ("__init__", "__setstate__") and isinstance(f, _DESCRIPTORS):
         return Effect.UNKNOWN if _definer(owner, name) in _FOLLOWED else Effect.REMADE
+    if name == "__subclasses__" and issubclass(owner, type):
+        return Effect.SUBCLASSES
     if name == "with_traceback" and issubclass(owner, BaseException):
         return Effect.REMADE
     if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):

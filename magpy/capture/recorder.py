@@ -14,6 +14,7 @@ import collections
 import contextlib
 import functools
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -60,6 +61,7 @@ from magpy.capture.operations import (
 )
 from magpy.capture.overloads import by_class, dispatched, hears, not_taken
 from magpy.capture.placed import SILENT, Operations
+from magpy.capture.replaced import called
 from magpy.capture.steps import (
     EffectStep,
     Fresh,
@@ -173,6 +175,9 @@ class Recorder(Values, TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
+        if not any(map(hears, types)):
+            # A class of the program is told what torch tells it.
+            func = called(func, sys._getframe().f_back)
         if self.depth or self.refusal is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})

@@ -25,6 +25,7 @@ from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
 from magpy.capture.handler import Handler
 from magpy.capture.looks import unheard
 from magpy.capture.native import find_dynamo, prepare
+from magpy.capture.replaced import unclear
 from magpy.capture.steps import Record
 from magpy.capture.symbols import Dims, Symbols
 from magpy.errors import Refusal
@@ -153,6 +154,9 @@ def _run(
     try:
         prepare()
         find_dynamo()
+        reason = unclear()
+        if reason is not None:
+            raise Refusal(reason)
         symbols = None
         if varying is not None and varying.follow:
             symbols = Symbols(varying.sizes, varying.data)
@@ -170,7 +174,10 @@ def _run(
                 handler.vary(holder, key, follow)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
-        out.failure, out.stage = e, "start"
+        if isinstance(e, Refusal):
+            out.refusal = e.without_frames()
+        else:
+            out.failure, out.stage = e, "start"
         if handler is not None:
             handler.put_back()
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import types
+from typing import Any
 
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
@@ -19,8 +20,12 @@ _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 
 def is_users(frame: types.FrameType) -> bool:
     """Whether a frame is of a program, and not of Python's own library or torch."""
-    name = frame.f_globals.get("__name__", "")
-    file = frame.f_code.co_filename
+    return is_users_code(frame.f_code, frame.f_globals)
+
+
+def is_users_code(code: types.CodeType, names: dict[str, Any]) -> bool:
+    """Whether code is of a program, by its file and by the globals that it runs with."""
+    name, file = names.get("__name__", ""), code.co_filename
     if (isinstance(name, str) and name.partition(".")[0] == "torch") or file.startswith("<frozen"):
         return False
     return not file.startswith(_STDLIB) or file.startswith(_INSTALLED, len(_STDLIB))

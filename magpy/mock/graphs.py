@@ -16,8 +16,10 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
+from magpy import _interp
 from magpy.capture.operations import IN_PLACE as IN_PLACE_OPERATORS
 from magpy.capture.placed import operation
+from magpy.capture.replaced import as_itself
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -173,7 +175,8 @@ class GraphBuilder:
         """Adds one operation."""
         self._switch(self._want)
         self.nodes += operations(step)
-        func = step.func if step.site is None else operation(step.func, step.site)
+        own = as_itself(step.func)
+        func = own if step.site is None else operation(own, step.site)
         node = self._call(func, step.args, step.kwargs)
         if step.random or step.once or step.whole or (step.mutates and step.site is not None):
             node.meta[CHANGES] = None
@@ -202,15 +205,7 @@ class GraphBuilder:
                 _with_constants(func, args, kwargs, order), tuple(env[v] for v in order)
             )
         fx_args, fx_kwargs = substitute(args, env), substitute(kwargs, env)
-        if (
-            isinstance(func, types.MethodDescriptorType)
-            and args
-            and hasattr(torch.Tensor, func.__name__)
-        ):
-            return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if isinstance(func, types.FunctionType) and _is_tensor_method(func):
-            return g.call_method(func.__name__, fx_args, fx_kwargs)
-        if isinstance(func, types.WrapperDescriptorType) and args:
+        if _is_tensor_method(func) and (args or isinstance(func, types.FunctionType)):
             return g.call_method(func.__name__, fx_args, fx_kwargs)
         if func in IN_PLACE and not isinstance(fx_args[0], fx.Node):
             # torch.fx writes the in-place operators as statements, which need a name to assign to.
@@ -252,6 +247,26 @@ def _resolves(func: Any) -> bool:
     return found is func
 
 
+def looked_up(func: Any) -> list[tuple[Any, str]]:
+    """Where the code that torch.fx prints of an operation looks for it, each time it runs.
+
+    Returns:
+        Pairs of a module, or `torch.Tensor`, and a name; none of what is bound by object.
+    """
+    name = getattr(func, "__name__", "")
+    if _is_tensor_method(func):
+        return [(torch.Tensor, name)]
+    if not isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) or not _resolves(func):
+        return []
+    first, *parts = _get_qualified_name(func).split(".")
+    found: list[tuple[Any, str]] = []
+    owner: Any = torch
+    for part in parts if first == "torch" else ():
+        found.append((owner, part))
+        owner = getattr(owner, part)
+    return found
+
+
 IN_PLACE: dict[Any, Any] = {
     operator.iadd: operator.add,
     operator.iand: operator.and_,
@@ -283,8 +298,21 @@ def _nameable(func: Any) -> Any:
     return call
 
 
-def _is_tensor_method(func: types.FunctionType) -> bool:
-    return getattr(torch.Tensor, func.__name__, None) is func
+_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-__all__ = ["CHANGES", "IN_PLACE", "GraphBuilder", "operations", "safe", "substitute", "written"]
+def _is_tensor_method(func: Any) -> bool:
+    """Whether tensors have it by its name."""
+    return isinstance(func, _METHODS) and (_interp.type_lookup(torch.Tensor, func.__name__) is func)
+
+
+__all__ = [
+    "CHANGES",
+    "IN_PLACE",
+    "GraphBuilder",
+    "looked_up",
+    "operations",
+    "safe",
+    "substitute",
+    "written",
+]

@@ -26,6 +26,7 @@ from magpy.capture.effects import ContainerEffect
 from magpy.capture.session import Capture
 from magpy.capture.steps import (
     HostStep,
+    OpStep,
     OutsideRef,
     class_number,
     item_held,
@@ -34,6 +35,7 @@ from magpy.capture.steps import (
 )
 from magpy.errors import Refusal
 from magpy.kinds import isinstance, may_be_assigned
+from magpy.mock.graphs import looked_up
 from magpy.mock.spec import Const
 from magpy.refgraph.checks import (
     ABSENT,
@@ -221,6 +223,7 @@ class Analyzer:
             places = [(self.registers.get(k), by_id[k]) for k in keys]
             given = [self.operand(v) if place is None else place for place, v in places]
             self.checks.append(("py", conditions, tuple(given)))
+        self._operations()
         self._asked_again()
         self._unwatched()
         for array, before in c.arrays:
@@ -250,6 +253,25 @@ class Analyzer:
             self.sharing,
             conditions,
         )
+
+    def _operations(self) -> None:
+        """What is called in a graph is found there by its name, which others may give away.
+
+        The program may have kept the function that it calls (`from torch import relu`).
+        """
+        known: set[Any] = set()
+        for step in self.capture.record.steps:
+            if not isinstance(step, OpStep):
+                continue
+            for owner, name in looked_up(step.func):
+                if (owner, name) in known:
+                    continue
+                known.add((owner, name))
+                if isinstance(owner, type):
+                    self.type_attr(owner, name, _interp.type_lookup(owner, name))
+                elif isinstance(owner, types.ModuleType):
+                    held = vars(owner)
+                    self.dict_key(held, name, held.get(name, ABSENT))
 
     def _asked_again(self) -> None:
         """What the world answered to the run's questions."""

@@ -362,3 +362,87 @@ def steps(f):
 """)
     assert report.finding is None
     assert report.captures, report.reasons
+
+
+MADE_OF = """
+import types
+import torch
+heard = []
+def hears(name, value=None):
+    def f(*args, **kwargs):
+        heard.append(name)
+        return value
+    return f
+class Meta(type):
+    pass
+class Base(metaclass=Meta):
+    def m(self):
+        return 1
+class Held:
+    pass
+class Stands:
+    pass
+held, stands = Held(), Stands()
+class Gives(type):
+    def __call__(cls):
+        return types.SimpleNamespace(m=lambda: 8)
+"""
+SAID_LATER = {
+    "init_subclass": "Base.__init_subclass__ = classmethod(hears('init_subclass'))",
+    "set_name": "Held.__set_name__ = hears('set_name')",
+    "mro_entries": "Stands.__mro_entries__ = lambda self, bases: (Base,)",
+    "prepare": "Meta.__prepare__ = classmethod(lambda c, *a, **k: {'p': hears('prepare')()})",
+    "new": "Meta.__new__ = lambda c, *a: (hears('new')(), type.__new__(c, *a))[1]",
+    "init": "Meta.__init__ = hears('init')",
+    "call": "Meta.__call__ = lambda cls, *a: types.SimpleNamespace(m=lambda: 9)",
+    "mro": "Meta.mro = lambda cls: (hears('mro')(), type.mro(cls))[1]",
+    "method": "Base.m = lambda self: 5",
+    "abstract": "Base.__abstractmethods__ = frozenset('m')",
+    "metaclass": "Base.__class__ = Gives",
+}
+MAKE = {
+    "statement": "class S(Base): x = held",
+    "statement with a metaclass": "class S(metaclass=Meta): x, m = held, lambda self: 0",
+    "statement of what stands for a base": "class S(stands): m = lambda self: 0",
+    "type": "S = type('S', (Base,), {'x': held})",
+    "metaclass": "S = Meta('S', (Base,), {'x': held})",
+    "type.__new__": "S = type.__new__(Meta, 'S', (Base,), {'x': held})",
+    "new_class": "S = types.new_class('S', (Base,))",
+    "nothing": "S = Base",
+}
+
+
+@pytest.mark.parametrize("said", SAID_LATER)
+@pytest.mark.parametrize("make", MAKE)
+def test_what_a_class_is_made_of_says_something_later(make, said):
+    report = worlds.run(f"""{MADE_OF}
+def f(x):
+    {MAKE[make]}
+    return x * S().m(), len(S.__mro__)
+target = f
+def steps(f):
+    for i in range(6):
+        if i == 3:
+            {SAID_LATER[said]}
+        yield attempt(f, torch.ones(2)), list(heard)
+""")
+    assert report.finding is None
+    assert report.captures, report.reasons
+
+
+def test_text_of_a_function_has_its_name():
+    report = worlds.run("""
+import torch
+def named():
+    pass
+def f(x):
+    return x * 2, repr(named).split(" at ")[0], f"{named}".split(" at ")[0], str([named])[:15]
+target = f
+def steps(f):
+    for i in range(6):
+        if i == 3:
+            named.__qualname__ = "other"
+        yield f(torch.ones(2))
+""")
+    assert report.finding is None
+    assert report.captures == 2, report.reasons

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import magpy
+from tests.fuzz import worlds
 
 CHANGES = {}
 
@@ -200,3 +201,46 @@ def test_a_callable_that_is_equal_to_a_function_is_not_that_function():
     assert f(torch.ones(1)).tolist() == f(torch.ones(1)).tolist() == [2]
     proxy.k = 3
     assert f(torch.ones(1)).tolist() == [3]
+
+
+@pytest.mark.parametrize("way", ["base.__subclasses__()", "type.__subclasses__(base)"])
+def test_a_class_is_asked_for_its_subclasses_again(way):
+    report = worlds.run(f"""
+import torch
+class base:
+    weight = 1
+class first(base):
+    weight = 3
+def f(x):
+    return x * sum(c.weight for c in {way}), [c.__name__ for c in base.mro()]
+target = f
+def steps(f):
+    for i in range(8):
+        if i == 2:
+            second = type("second", (base,), {{"weight": 5}})
+        if i == 4:
+            third = type("third", (second,), {{}})
+        yield f(torch.ones(2))
+""")
+    assert report.finding is None
+    assert report.captures == 2 and report.hits == 6, report.reasons
+
+
+def test_subclasses_that_the_call_itself_makes_are_not_asked_for_again():
+    report = worlds.run("""
+import gc
+import torch
+class base:
+    pass
+def f(x):
+    class own(base):
+        pass
+    return x * len(base.__subclasses__())
+target = f
+def steps(f):
+    for _ in range(4):
+        yield f(torch.ones(2))
+        gc.collect()
+""")
+    assert report.finding is None
+    assert "made one" in str(report.reasons)

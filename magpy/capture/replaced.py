@@ -1,0 +1,154 @@
+"""Operations at whose names the program has put something else (`F.relu = mine`).
+
+torch tells a mode of an operation by what it finds at the operation's name, not by what was called:
+where a program wraps a function of torch's and calls the former one, the mode is told of the
+wrapper.  Owns finding what was called, and calling it where a compiler's modes are told.  Does not
+own what becomes of the operation (magpy/capture/recorder.py, which asks for each), nor what a graph
+finds at a name later (magpy/mock/graphs.py, which asks, too).
+
+Source: torch/csrc/utils/python_arg_parser.cpp (`handle_torch_function`) and torch/overrides.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from magpy import _interp
+from magpy.capture.where import is_users_code
+from magpy.kinds import isinstance
+
+_METHODS: Any = vars(torch._C.TensorBase)
+_MODULES = tuple(
+    getattr(torch._C, name)
+    for name in ("_nn", "_fft", "_linalg", "_nested", "_sparse", "_special")
+    if hasattr(torch._C, name)
+)
+_OF_C = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+)
+
+
+def _of_torch(v: Any) -> bool:
+    """Whether it is what torch itself puts at a name: functions of C, or of Python in its files."""
+    if isinstance(v, types.FunctionType):
+        return v.__code__.co_filename.startswith(_FILES)
+    return isinstance(v, (*_OF_C, type(None)))
+
+
+_FILES = torch.__file__.removesuffix("__init__.py")
+# What stands at the names; of what was replaced before magpy came the former function is not known.
+_METHODS_OF_TORCH = {n: v for n, v in vars(torch.Tensor).items() if n in _METHODS and _of_torch(v)}
+_FUNCTIONS = {(id(m), n): v for m in _MODULES for n, v in vars(m).items() if isinstance(v, _OF_C)}
+
+
+def _replaced() -> Iterator[tuple[str, Any, Any]]:
+    """What the program has put at names that torch looks up in C; None: nobody knows what was."""
+    for name, v in tuple(vars(torch.Tensor).items()):
+        if name in _METHODS and v is not _METHODS_OF_TORCH.get(name):
+            yield f"torch.Tensor.{name}", v, _METHODS[name]
+    for m in _MODULES:
+        for name, v in tuple(vars(m).items()):
+            was = _FUNCTIONS.get((id(m), name))
+            of_c = isinstance(v, types.BuiltinFunctionType)  # put back where it was replaced before
+            if v is not was and (was is not None or (callable(v) and not of_c)):
+                yield f"{m.__name__}.{name}", v, was
+
+
+def unclear() -> str | None:
+    """Why nobody could tell which operation is meant; None if it is clear."""
+    found: dict[int, Any] = {}
+    for name, v, was in _replaced():
+        if was is None or isinstance(v, _OF_C) or found.setdefault(id(v), was) is not was:
+            return f"{name} has been replaced, and it is not clear by what the former one is called"
+    return None
+
+
+def called(func: Any, caller: types.FrameType | None) -> Any:
+    """The operation that was called where torch tells of `func`.
+
+    Args:
+        func: what torch has found at the operation's name.
+        caller: the frame that tells of it.
+    """
+    if caller is not None and caller.f_globals is _overrides and _tells(caller):
+        teller = _interp.function_of(caller.f_back) if caller.f_back is not None else None
+        if teller is None or teller is func:
+            return func
+        name, own = teller.__name__, _of_torch(teller)
+        if own and (_of_program(func) or teller.__globals__.get(name) is func):
+            return teller
+        return teller if own and vars(torch.Tensor).get(name) is func else func
+    if type(func) in _OF_C:
+        return func
+    holder = getattr(func, "__self__", None) if type(func) is types.MethodWrapperType else None
+    for _, v, was in _replaced():
+        if v is func:
+            return was
+        if v is holder is not None:
+            return getattr(was, func.__name__)
+    return func
+
+
+def _of_program(v: Any) -> bool:
+    """Whether it is a function of the program's."""
+    if isinstance(v, functools.partial):
+        return True
+    v = getattr(v, "__func__", v) if isinstance(v, types.MethodType) else v
+    return isinstance(v, types.FunctionType) and is_users_code(v.__code__, v.__globals__)
+
+
+def is_replaced(func: Any) -> bool:
+    """Whether another object stands at the name by which torch tells of a function of its own."""
+    name = getattr(func, "__name__", "")
+    if isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return name in _METHODS and _interp.type_lookup(torch.Tensor, name) is not func
+    if isinstance(func, types.BuiltinFunctionType):
+        home = func.__self__
+        return isinstance(home, types.ModuleType) and vars(home).get(name, func) is not func
+    if not isinstance(func, types.FunctionType) or not _of_torch(func):
+        return False
+    if func.__qualname__.startswith("Tensor."):
+        return vars(torch.Tensor).get(name) is not func
+    names = func.__globals__
+    return (func.__qualname__ == name and names.get(name, func) is not func) or any(
+        _of_program(names.get(n)) for n in func.__code__.co_names
+    )
+
+
+def as_itself(func: Any) -> Any:
+    """The function as a graph calls it.
+
+    A compiler's modes are told of it, and call it, by its name; not where another stands there.
+    """
+    if not is_replaced(func):
+        return func
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        depth = torch._C._len_torch_function_stack()
+        mode = torch._C._get_function_stack_at(depth - 1) if depth else None
+        if not type(mode).__module__.startswith("torch.fx."):
+            return func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            return func(*args, **kwargs)
+
+    call.__name__ = func.__name__
+    call.__module__ = __name__
+    return call
+
+
+_overrides = vars(torch.overrides)
+
+
+def _tells(frame: types.FrameType) -> bool:
+    return frame.f_code.co_name == "handle_torch_function"
+
+
+__all__ = ["as_itself", "called", "unclear"]

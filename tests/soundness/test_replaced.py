@@ -1,0 +1,204 @@
+"""Functions of torch's at whose names the program puts something else, and calls the former ones.
+
+Owns wrappers (`F.relu = lambda x: former(x) * 2`), put in place before the first call and between
+calls, around functions and methods written in C and in Python.  Does not own names that only torch
+itself reads (tests/soundness/test_assumptions.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import magpy
+from magpy.capture.replaced import called, is_replaced, unclear
+from tests.soundness.worlds import attempt, run
+
+LINEAR = nn.Linear(2, 2)
+USES = {
+    "F.relu": (F, "relu", lambda t: F.relu(t)),
+    "F.softmax": (F, "softmax", lambda t: F.softmax(t, dim=-1)),
+    "F.gelu": (F, "gelu", lambda t: F.gelu(t)),
+    "F.linear": (F, "linear", lambda t: F.linear(t, t)),
+    "F.layer_norm": (F, "layer_norm", lambda t: F.layer_norm(t, (2,))),
+    "F.cross_entropy": (F, "cross_entropy", lambda t: F.cross_entropy(t, torch.tensor([1, 0]))),
+    "F.max_pool1d": (F, "max_pool1d", lambda t: F.max_pool1d(t, 1)),
+    "F.dropout": (F, "dropout", lambda t: F.dropout(t, 0.5)),
+    "F.scaled_dot_product_attention": (
+        F,
+        "scaled_dot_product_attention",
+        lambda t: F.scaled_dot_product_attention(t[None], t[None], t[None]),
+    ),
+    "_nn.gelu": (torch._C._nn, "gelu", lambda t: torch._C._nn.gelu(t)),
+    "torch.relu": (torch, "relu", lambda t: torch.relu(t)),
+    "torch.norm": (torch, "norm", lambda t: torch.norm(t)),
+    "torch.einsum": (torch, "einsum", lambda t: torch.einsum("ij->i", t)),
+    "linalg.norm": (torch.linalg, "norm", lambda t: torch.linalg.norm(t)),
+    "tanh": (torch.Tensor, "tanh", lambda t: t.tanh()),
+    "add_": (torch.Tensor, "add_", lambda t: t.clone().add_(1)),
+    "view": (torch.Tensor, "view", lambda t: t.view(4)),
+    "to": (torch.Tensor, "to", lambda t: t.to(torch.float64)),
+    "norm": (torch.Tensor, "norm", lambda t: t.norm()),
+    "split": (torch.Tensor, "split", lambda t: t.split(1)),
+    "__getitem__": (torch.Tensor, "__getitem__", lambda t: t[0]),
+    "__add__": (torch.Tensor, "__add__", lambda t: t + 1),
+    "__rsub__": (torch.Tensor, "__rsub__", lambda t: 1 - t),
+    "item": (torch.Tensor, "item", lambda t: t.sum().item()),
+    "nn.Linear.forward": (nn.Linear, "forward", lambda t: LINEAR(t)),
+    "nn.Module.__call__": (nn.Module, "__call__", lambda t: LINEAR(t)),
+}
+
+
+def twice(result):
+    return tuple(twice(v) for v in result) if isinstance(result, tuple) else result * 2
+
+
+def direct(former):
+    return lambda *args, **kwargs: twice(former(*args, **kwargs))
+
+
+def of_a_partial(former):
+    return lambda *args, **kwargs: twice(functools.partial(former)(*args, **kwargs))
+
+
+def told_by_its_name(former):
+    @functools.wraps(former)
+    def wrapper(*args, **kwargs):
+        return twice(former(*args, **kwargs))
+
+    return wrapper
+
+
+def instead(former):
+    return lambda *args, **kwargs: 7.0
+
+
+@contextlib.contextmanager
+def put(owner, name, value):
+    own = vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+
+def worlds(use, wrapper, first):
+    owner, name, call = USES[use]
+
+    def replaced(compile):
+        former = getattr(owner, name)
+        f = compile(lambda t: (t * 1, call(t), former))
+        for i in range(first, first + 5):
+            with put(owner, name, wrapper(former)) if i > 2 else contextlib.nullcontext():
+                seen = attempt(f, torch.tensor([[1.0, 2.0], [3.0, -4.0]]))
+            yield seen if isinstance(seen, Exception) else seen[:2]
+
+    return replaced
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("first", [0, 3], ids=["between calls", "before the first"])
+@pytest.mark.parametrize("wrapper", [direct, of_a_partial, told_by_its_name, instead])
+@pytest.mark.parametrize("use", USES)
+def test_what_stands_at_the_name_is_called_and_calls_the_former(use, wrapper, first, backend):
+    run(worlds(use, wrapper, first), None, backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("use", USES)
+def test_the_former_function_is_called_by_who_kept_it(use, backend):
+    owner, name, call = USES[use]
+    if use.startswith(("nn.", "__")):
+        pytest.skip("called as a method")
+
+    def kept(compile):
+        former = getattr(owner, name)
+        arguments = {
+            "F.softmax": (0,),
+            "F.linear": (torch.ones(2, 2),),
+            "F.layer_norm": ((2,),),
+            "F.cross_entropy": (torch.tensor([1, 0]),),
+            "F.max_pool1d": (1,),
+            "F.dropout": (0.5,),
+            "F.scaled_dot_product_attention": (torch.ones(2, 2), torch.ones(2, 2)),
+            "add_": (1,),
+            "view": (4,),
+            "to": (torch.float64,),
+            "split": (1,),
+        }.get(use, ())
+        if use == "torch.einsum":
+            f = compile(lambda t: former("ij->i", t))
+        else:
+            f = compile(lambda t: former(t * 1, *arguments))
+        for i in range(6):
+            wrapped = put(owner, name, instead(former)) if i in (2, 3) else contextlib.nullcontext()
+            argument = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
+            argument = argument.sum() if use == "item" else argument
+            with wrapped:
+                seen = attempt(f, argument)
+            yield seen
+
+    run(kept, None, backend)
+
+
+def test_the_caller_tells_what_was_called():
+    former = F.relu
+    with put(F, "relu", direct(former)):
+        assert is_replaced(former) and not is_replaced(F.softmax)
+    assert not is_replaced(former)
+    tanh = torch.Tensor.tanh
+    replacement = direct(tanh)
+    with put(torch.Tensor, "tanh", replacement):
+        assert is_replaced(tanh)
+        assert called(replacement, None) is tanh
+        assert called(torch.Tensor.sin, None) is torch.Tensor.sin
+    assert called(replacement, None) is replacement
+
+
+def test_one_object_at_the_names_of_two_methods_is_unclear():
+    former = torch.Tensor.tanh
+    mine = direct(former)
+    f = magpy.compile(lambda t: t.tanh() + 1, backend="eager")
+    with put(torch.Tensor, "tanh", mine):
+        assert unclear() is None
+        with put(torch.Tensor, "sin", mine):
+            assert "sin" in unclear()
+            for _ in range(2):
+                assert torch.equal(f(torch.ones(2)), former(torch.ones(2)) * 2 + 1)
+    assert "has been replaced" in str(magpy.stats(f).reasons)
+    assert unclear() is None
+
+
+BEFORE = """
+import torch
+former, tanh = torch._C._nn.gelu, torch.Tensor.tanh
+torch._C._nn.gelu = lambda t: former(t) * 2
+torch.Tensor.tanh = lambda t: tanh(t) * 2
+import magpy
+t = torch.ones(2)
+f = magpy.compile(lambda t: torch._C._nn.gelu(t), backend="eager")
+for _ in range(3):
+    assert torch.equal(f(t), former(t) * 2)
+assert "torch._C._nn.gelu has been replaced" in str(magpy.stats(f).reasons), magpy.stats(f)
+torch._C._nn.gelu = former
+f = magpy.compile(lambda t: t.tanh(), backend="eager")
+for _ in range(3):
+    assert torch.equal(f(t), tanh(t) * 2)
+assert magpy.stats(f).hits == 2, magpy.stats(f)
+"""
+
+
+def test_what_was_replaced_before_magpy_came():
+    done = subprocess.run([sys.executable, "-c", BEFORE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
