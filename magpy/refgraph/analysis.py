@@ -77,6 +77,13 @@ _ANCHOR_TYPES = (
     _interp.Compiled,
 )
 
+# What stands in a class for functions, which no call of these shows.
+_HELD_BY: dict[Any, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+}
+
 
 def _same(a: Any, b: Any) -> bool:
     """Whether two structures of tuples hold the same objects, or equal leaves."""
@@ -433,22 +440,34 @@ class Analyzer:
             self.classed[id(v)] = v
             self.anchors["objtypes"].append((v, t))
 
-    def anchor(self, v: Any) -> None:
-        """An anchored place holds this very object: relative ones must stay it, or stay others."""
-        if v is ABSENT or c_leaf(v) or id(v) in self.anchored:
+    def anchor(self, v: Any, held: bool = True) -> None:
+        """An anchored place holds this very object: relative ones must stay it, or stay others.
+
+        Args:
+            v: what the place holds.
+            held: the guard may keep it alive, as the place does.
+        """
+        if v is ABSENT or c_leaf(v):
+            return
+        if held:
+            self._class_assigned(v)
+        if id(v) in self.anchored:
             return
         self.anchored[id(v)] = v
-        self._class_assigned(v)
         if isinstance(v, (tuple, frozenset)):
             for x in tuple.__iter__(v) if isinstance(v, tuple) else frozenset.__iter__(v):
                 self.anchor(x)
         elif type(v) is types.MethodType:
             self.anchor(v.__self__)
             self.anchor(v.__func__)
+        elif type(v) in _HELD_BY:
+            for name in _HELD_BY[type(v)]:
+                self.attr_c(v, name, getattr(v, name))  # `__init__` may give it others
         elif isinstance(v, (types.BuiltinFunctionType, types.MethodWrapperType)):
             self.anchor(v.__self__)
         elif isinstance(v, weakref.ref):
-            self.anchor(v())  # it has the hash of that, and is equal to others of it
+            # It has the hash of that, and is equal to others of it.
+            self.anchor(v(), held=False)
         elif opaque.settled(self.class_of(v)):
             for x in opaque.held(v):
                 self.anchor(x)

@@ -244,3 +244,33 @@ def steps(f):
 """)
     assert report.finding is None
     assert "made one" in str(report.reasons)
+
+
+def test_what_stands_for_a_function_in_a_class_may_be_given_another():
+    report = worlds.run("""
+import torch
+class C:
+    p = property(lambda self: 1)
+    @staticmethod
+    def s():
+        return 2
+    @classmethod
+    def c(cls):
+        return 3
+o = C()
+def f(x):
+    return x * o.p, o.s(), C.s(), o.c(), C.c(), getattr(o, "p")
+target = f
+def steps(f):
+    yield f(torch.ones(2))
+    yield f(torch.ones(2))
+    vars(C)["p"].__init__(lambda self: 5)
+    yield f(torch.ones(2))
+    vars(C)["s"].__init__(lambda: 6)
+    yield f(torch.ones(2))
+    vars(C)["c"].__init__(lambda cls: 7)
+    yield f(torch.ones(2))
+    yield f(torch.ones(2))
+""")
+    assert report.finding is None
+    assert report.captures == 4, report.reasons
