@@ -256,6 +256,13 @@ def is_instance(obj: object, classes: Any, /) -> bool:
 def c_base(cls: type, /) -> type:
     """The nearest class written in C along the chain of `__base__`."""
 
+def functions_of(module: Any, /) -> dict[str, Any]:
+    """The C functions that a module was made with, by name, whatever stands there now.
+
+    Raises:
+        TypeError: it is no module.
+    """
+
 def function_of(frame: Any, /) -> Any:
     """The function that a frame runs, or None if it runs no function."""
 

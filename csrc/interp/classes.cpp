@@ -59,7 +59,25 @@ PyObject* py_referent(PyObject*, PyObject* v) {
 #endif
 }
 
+// The functions that a module was made with, whatever stands at their names now.
+PyObject* py_functions_of(PyObject*, PyObject* module) {
+  if (!PyModule_Check(module)) return PyErr_Format(PyExc_TypeError, "a module is expected, not %s", Py_TYPE(module)->tp_name);
+  PyModuleDef* def = PyModule_GetDef(module);
+  if (def == nullptr && PyErr_Occurred()) return nullptr;
+  PyObject* found = PyDict_New();
+  PyObject* name = found ? PyModule_GetNameObject(module) : nullptr;
+  for (PyMethodDef* m = def ? def->m_methods : nullptr; name != nullptr && m != nullptr && m->ml_name != nullptr; ++m) {
+    PyObject* f = PyCFunction_NewEx(m, module, name);
+    if (f == nullptr || PyDict_SetItemString(found, m->ml_name, f) < 0) Py_CLEAR(name);
+    Py_XDECREF(f);
+  }
+  if (name == nullptr) Py_CLEAR(found);
+  Py_XDECREF(name);
+  return found;
+}
+
 PyMethodDef functions[] = {
+    {"functions_of", py_functions_of, METH_O, "The C functions that a module was made with, by name."},
     {"own_dict", py_own_dict, METH_O, "own_dict(object) -> the dict of its attributes, or None: no property of that name is asked"},
     {"referent", py_referent, METH_O, "referent(object) -> what a weak reference or a weak proxy refers to, or None"},
     {"is_instance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(py_is_instance)), METH_FASTCALL,

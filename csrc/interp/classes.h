@@ -1,6 +1,7 @@
-// What Python cannot say about classes.
+// What Python cannot say about classes and modules.
 //
-// Owns: telling classes written in C from those that a class statement made, and finding one that has no name in C.  Does not own: what follows from it.  Called by
+// Owns: telling classes written in C from those that a class statement made, finding one that has no name in C, and the functions that a
+// module was made with.  Does not own: what follows from it.  Called by
 // the session, and by magpy/capture/opaque.py through `c_base`.
 #pragma once
 

@@ -44,29 +44,28 @@ def _of_torch(v: Any) -> bool:
 
 
 _FILES = torch.__file__.removesuffix("__init__.py")
-# What stands at the names; of what was replaced before magpy came the former function is not known.
 _METHODS_OF_TORCH = {n: v for n, v in vars(torch.Tensor).items() if n in _METHODS and _of_torch(v)}
-_FUNCTIONS = {(id(m), n): v for m in _MODULES for n, v in vars(m).items() if isinstance(v, _OF_C)}
+_HOMES: tuple[Any, ...] = (torch.nn.functional, torch.functional, torch.Tensor)
+_FUNCTIONS = [(m, _interp.functions_of(m)) for m in _MODULES]
 
 
 def _replaced() -> Iterator[tuple[str, Any, Any]]:
-    """What the program has put at names that torch looks up in C; None: nobody knows what was."""
+    """What the program has put at names that torch looks up in C, and what was there."""
     for name, v in tuple(vars(torch.Tensor).items()):
         if name in _METHODS and v is not _METHODS_OF_TORCH.get(name):
             yield f"torch.Tensor.{name}", v, _METHODS[name]
-    for m in _MODULES:
-        for name, v in tuple(vars(m).items()):
-            was = _FUNCTIONS.get((id(m), name))
-            of_c = isinstance(v, types.BuiltinFunctionType)  # put back where it was replaced before
-            if v is not was and (was is not None or (callable(v) and not of_c)):
-                yield f"{m.__name__}.{name}", v, was
+    for m, functions in _FUNCTIONS:
+        now = vars(m)
+        for name, was in functions.items():
+            if not (isinstance(now.get(name), types.BuiltinFunctionType) and now[name] == was):
+                yield f"{m.__name__}.{name}", now.get(name), was
 
 
 def unclear() -> str | None:
     """Why nobody could tell which operation is meant; None if it is clear."""
     found: dict[int, Any] = {}
     for name, v, was in _replaced():
-        if was is None or isinstance(v, _OF_C) or found.setdefault(id(v), was) is not was:
+        if isinstance(v, _OF_C) or found.setdefault(id(v), was) is not was:
             return f"{name} has been replaced, and it is not clear by what the former one is called"
     return None
 
@@ -112,7 +111,8 @@ def is_replaced(func: Any) -> bool:
         return name in _METHODS and _interp.type_lookup(torch.Tensor, name) is not func
     if isinstance(func, types.BuiltinFunctionType):
         home = func.__self__
-        return isinstance(home, types.ModuleType) and vars(home).get(name, func) is not func
+        now = vars(home).get(name, func) if isinstance(home, types.ModuleType) else func
+        return not (isinstance(now, types.BuiltinFunctionType) and now == func)
     if not isinstance(func, types.FunctionType) or not _of_torch(func):
         return False
     if func.__qualname__.startswith("Tensor."):
@@ -120,6 +120,13 @@ def is_replaced(func: Any) -> bool:
     names = func.__globals__
     return (func.__qualname__ == name and names.get(name, func) is not func) or any(
         _of_program(names.get(n)) for n in func.__code__.co_names
+    )
+
+
+def any_replaced() -> bool:
+    """Whether something of the program's stands at names by which torch tells of operations."""
+    return next(_replaced(), None) is not None or any(
+        _of_program(v) for home in _HOMES for v in tuple(vars(home).values())
     )
 
 
@@ -151,4 +158,4 @@ def _tells(frame: types.FrameType) -> bool:
     return frame.f_code.co_name == "handle_torch_function"
 
 
-__all__ = ["as_itself", "called", "unclear"]
+__all__ = ["any_replaced", "as_itself", "called", "unclear"]

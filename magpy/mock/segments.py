@@ -16,6 +16,7 @@ import torch
 
 from magpy.capture import copies, engine
 from magpy.capture.operations import resizable, scalar_tensor
+from magpy.capture.replaced import any_replaced
 from magpy.capture.steps import (
     LEAF_TYPES,
     HostStep,
@@ -442,6 +443,9 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     if step.func in _BEHIND or _takes_objects(step) or _runs_later(step):
         return True
     if regions.only_python(step):
+        return True
+    if step.whole and any_replaced():
+        # The program's Python below it would call what a compiler's modes are told of.
         return True
     if not types:
         return False
