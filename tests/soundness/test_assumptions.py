@@ -935,6 +935,23 @@ def test_anomaly_detection_shows_magpys_frames():
     assert "recorder.py" in told(compiled(program))
 
 
+def test_the_stack_of_function_modes_and_the_size_of_frames_are_magpys():
+    def depth(t):
+        return t * torch._C._len_torch_function_stack()
+
+    f = compiled(depth)
+    t = torch.ones(2)
+    assert torch.equal(f(t), t) and torch.equal(f(t), t)
+    assert torch.equal(depth(t), t * 0)
+
+    def small(t):
+        return t + 1
+
+    before = small.__code__.co_stacksize
+    compiled(small)(t)
+    assert small.__code__.co_stacksize > before
+
+
 def test_a_class_assigned_to_the_module_itself():
     class Before(torch.nn.Module):
         def step(self):
