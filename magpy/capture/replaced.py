@@ -52,8 +52,9 @@ _FUNCTIONS = [(m, _interp.functions_of(m)) for m in _MODULES]
 def _replaced() -> Iterator[tuple[str, Any, Any]]:
     """What the program has put at names that torch looks up in C, and what was there."""
     for name, v in tuple(vars(torch.Tensor).items()):
-        if name in _METHODS and v is not _METHODS_OF_TORCH.get(name):
-            yield f"torch.Tensor.{name}", v, _METHODS[name]
+        was = _METHODS.get(name)
+        if was is not None and v is not was and v is not _METHODS_OF_TORCH.get(name):
+            yield f"torch.Tensor.{name}", v, was
     for m, functions in _FUNCTIONS:
         now = vars(m)
         for name, was in functions.items():

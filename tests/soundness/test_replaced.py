@@ -180,6 +180,21 @@ def test_one_object_at_the_names_of_two_methods_is_unclear():
     assert unclear() is None
 
 
+def test_what_is_put_back_is_not_replaced():
+    former = torch.Tensor.tanh
+    f = magpy.compile(lambda t: t.tanh() + 1, backend="eager")
+    try:
+        torch.Tensor.tanh = direct(former)
+        assert torch.equal(f(torch.ones(2)), former(torch.ones(2)) * 2 + 1)
+        torch.Tensor.tanh = former
+        assert unclear() is None and not is_replaced(former)
+        for _ in range(3):
+            assert torch.equal(f(torch.ones(2)), former(torch.ones(2)) + 1)
+    finally:
+        del torch.Tensor.tanh
+    assert magpy.stats(f).captures == 2 and magpy.stats(f).hits == 2
+
+
 BEFORE = """
 import torch
 former, tanh = torch._C._nn.gelu, torch.Tensor.tanh
