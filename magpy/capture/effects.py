@@ -179,7 +179,8 @@ def end_state(
         elif kind == "write_type":
             now = obj.__dict__.get(name, ABSENT)
             if now is not ABSENT and _same(now, old, builder):
-                reads.append(("type_attr", obj, name, old))
+                # A base may have an equal one, too, which is found where this one is gone.
+                reads += [("type_attr", obj, name, old), ("type_itself", obj, name, None)]
             else:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
     for cell, _ in session.written_cells():

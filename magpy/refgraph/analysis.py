@@ -588,6 +588,10 @@ class Analyzer:
         self.types.setdefault(id(t), (t, []))[1].append((name, value))
         self.anchor(value)
 
+    def type_itself(self, t: Any, name: Any, _: Any) -> None:
+        """A class has an attribute itself."""
+        self.anchors["redo"].append((opaque.has_itself, (t, name), True, "leaf"))
+
     def protocols(self, t: Any, key: Any, pairs: Any) -> None:
         """A class was asked for its special methods."""
         self._class_assigned(t)
@@ -882,6 +886,7 @@ _EVENTS = {
     "dict_key": Analyzer.dict_key,
     "link_dict": Analyzer.link_dict,
     "type_attr": Analyzer.type_attr,
+    "type_itself": Analyzer.type_itself,
     "protocols": Analyzer.protocols,
     "super": Analyzer.super_attr,
     "attr_c": Analyzer.attr_c,

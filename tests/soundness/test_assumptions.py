@@ -24,6 +24,7 @@ import torch.nn.functional as F
 
 import magpy
 from magpy.capture import leaves
+from tests.soundness.unwatched import CallsBack
 
 x = torch.arange(3.0) - 1
 ROOT = pathlib.Path(__file__).parents[2]
@@ -383,17 +384,6 @@ def test_what_an_effect_changes_by_a_computed_name_is_seen_by_the_next_call():
     assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
-class _CallsBack(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, t):
-        ctx.f = f
-        return t * 1
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return None, gradient * ctx.f()
-
-
 class _Sized(torch.autograd.Function):
     @staticmethod
     def forward(ctx, given, t):
@@ -408,11 +398,11 @@ def _counted(held):
 def test_a_function_leaves_what_it_holds_to_no_other_to_change():
     def itself(t):
         held = []
-        return _CallsBack.apply(lambda: (held.append(1), len(held))[1], t)
+        return CallsBack.apply(lambda: (held.append(1), len(held))[1], t)
 
     def by_another(t):
         held = []
-        return _CallsBack.apply(lambda: _counted(held), t)
+        return CallsBack.apply(lambda: _counted(held), t)
 
     def gradients(program):
         f, t = compiled(program), torch.ones(1, requires_grad=True)

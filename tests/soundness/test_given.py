@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import magpy
 from magpy.capture.given import Given
+from tests.soundness.unwatched import CallsBack
 from tests.soundness.worlds import attempt, case, check_all
 
 CAPTURED, REFUSED = [], []
@@ -405,19 +406,6 @@ def a_default_dict(by, t):
 @refused_case
 def an_object_as_a_key(by, t):
     return by(lambda d, t: t * len(d), {Holder(1): t}, t)
-
-
-class CallsBack(torch.autograd.Function):
-    """Its function runs in the backward pass only, which a watched call does not see."""
-
-    @staticmethod
-    def forward(ctx, f, t):
-        ctx.f = f
-        return t * 1
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return None, gradient * ctx.f()
 
 
 def called_back(program, cases=REFUSED, refused="what it is given may be looked at later"):

@@ -77,3 +77,27 @@ def test_what_hides_it_later_is_seen(read):
         return found
 
     assert run(lambda f: magpy.compile(f, backend="eager")) == run(lambda f: f)
+
+
+@pytest.mark.parametrize("value", [3, "text", 10**20, print], ids=repr)
+def test_what_is_stored_is_stored_though_a_base_has_it_too(value):
+    def run(wrap):
+        class A:
+            v = value
+
+        class B(A):
+            v = value
+
+        def store(t):
+            B.v = value
+            return t + 1
+
+        f, found = wrap(store), []
+        for i in range(6):
+            if i in (2, 4):
+                del B.v
+            f(torch.ones(1))
+            found.append("v" in vars(B))
+        return found
+
+    assert run(lambda f: magpy.compile(f, backend="eager")) == run(lambda f: f) == [True] * 6

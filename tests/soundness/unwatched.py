@@ -1,6 +1,7 @@
 """Runs programs in which Python that nobody watches gets at what a call looks at.
 
-Owns: the world of such a program, its calls, and the two checks that each must pass.  Does not own:
+Owns: the world of such a program, its calls, the two checks that each must pass, and a function of
+autograd that calls what it was given in the backward pass.  Does not own:
 the ways by which it gets there (test_unwatched_later.py, test_unwatched_ways.py).
 """
 
@@ -73,3 +74,16 @@ def check_harmless(case, hits):
     found, target = calls(without, compiled)
     assert found == [1.0] * 7
     assert magpy.stats(target).hits >= hits
+
+
+class CallsBack(torch.autograd.Function):
+    """Its function runs in the backward pass only, which a watched call does not see."""
+
+    @staticmethod
+    def forward(ctx, f, t):
+        ctx.f = f
+        return t * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient * ctx.f()
