@@ -532,6 +532,8 @@ int init_session(PyObject* module) {
   g_str_class = PyUnicode_InternFromString("__class__");
   g_str_getattr = PyUnicode_InternFromString("__getattr__");
   g_str_getattribute = PyUnicode_InternFromString("__getattribute__");
+  g_str_setattr = PyUnicode_InternFromString("__setattr__");
+  g_str_delattr = PyUnicode_InternFromString("__delattr__");
   g_str_call = PyUnicode_InternFromString("__call__");
   g_str_get = PyUnicode_InternFromString("__get__");
   g_str_set = PyUnicode_InternFromString("__set__");

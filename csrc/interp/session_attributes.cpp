@@ -414,13 +414,20 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
   Py_XDECREF(this_class);
 }
 
+// What a module has in its own dict for attributes that it has not (PEP 562).
+static void read_module_hook(Session* s, PyObject* module, PyObject* d) {
+  PyObject* hook = PyDict_GetItemWithError(d, g_str_getattr);
+  read_dict(s, d, g_str_getattr, hook);
+  module_hook_used(s, module, hook);
+}
+
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (PyModule_Check(obj) && !is_heap(Py_TYPE(obj))) {
     PyObject* d = instance_dict(s, obj);
     if (d == nullptr) return;
     PyObject* in_dict = PyDict_GetItemWithError(d, name);
     if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
-    if (in_dict == nullptr) read_dict(s, d, g_str_getattr, PyDict_GetItemWithError(d, g_str_getattr));  // PEP 562
+    if (in_dict == nullptr) read_module_hook(s, obj, d);
     return;
   }
   PyTypeObject* t = Py_TYPE(obj);
@@ -462,6 +469,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));  // is it a descriptor, and one that comes first?
   property_used(s, t, name, descr, "fget");
+  if (PyObject* hook = hook_of_c(t, g_str_getattribute)) return attribute_read_by_c(s, hook, obj, name, value);
   if (PyMethod_Check(obj) && !known_outside(s, obj)) {
     // One that was bound just now shows its function's attributes.
     static PyObject* const str_doc = PyUnicode_InternFromString("__doc__");
@@ -521,8 +529,10 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
     if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
   }
+  if (in_dict == nullptr && descr == nullptr)
+    if (PyObject* hook = hook_of_c(t, g_str_getattr)) attribute_read_by_c(s, hook, obj, name, value);
   if (module && d != nullptr && in_dict == nullptr && descr == nullptr)
-    read_dict(s, d, g_str_getattr, PyDict_GetItemWithError(d, g_str_getattr));  // PEP 562
+    read_module_hook(s, obj, d);
   if (in_dict == nullptr && descr != nullptr && descr == value) reach_found(s, t, name, value);
   if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
     emit(s, kAttrC, obj, name, value);
@@ -581,6 +591,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     return;
   }
   if (is_tensor(obj) && descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type) Py_XDECREF(ask(s, "tensor_store", obj, name));
+  if (PyObject* hook = hook_of_c(t, value != nullptr ? g_str_setattr : g_str_delattr)) return attribute_written_by_c(s, hook, obj, name, value);
   property_used(s, t, name, descr, value != nullptr ? "fset" : "fdel");
   if (!outside_object(s, obj)) return;
   if (is_content(obj, name)) {

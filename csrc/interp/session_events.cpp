@@ -692,7 +692,17 @@ PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result
   return result;
 }
 
-void on_make_function(PyObject* func) { tls_session->made->insert(func); }
+void on_make_function(PyObject* func) {
+  Session* s = tls_session;
+  s->made->insert(func);
+  // Its builtins are what its globals say now.
+  static PyObject* const key = PyUnicode_InternFromString("__builtins__");
+  PyObject* globals = reinterpret_cast<PyFunctionObject*>(func)->func_globals;
+  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals)) return;
+  ErrorGuard error;
+  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  read_dict(s, globals, key, PyDict_GetItemWithError(globals, key));
+}
 
 void read_builtin(Session* s, PyObject* name) {
   PyObject* builtins = PyEval_GetBuiltins();

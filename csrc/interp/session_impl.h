@@ -65,6 +65,8 @@ inline PyObject* g_str_dict = nullptr;
 inline PyObject* g_str_class = nullptr;
 inline PyObject* g_str_getattr = nullptr;
 inline PyObject* g_str_getattribute = nullptr;
+inline PyObject* g_str_setattr = nullptr;
+inline PyObject* g_str_delattr = nullptr;
 inline PyObject* g_str_call = nullptr;
 inline PyObject* g_str_get = nullptr;
 inline PyObject* g_str_set = nullptr;
@@ -312,6 +314,13 @@ void callables_given(Session* s, PyObject* f, PyObject* self, PyObject* const* a
 PyObject* factory_of(PyObject* dict);
 // C code may call it.
 void factory_used(Session* s, PyObject* factory);
+// What a class of the program's has of C for all attributes (`__getattr__ = dict.__getitem__`), or nullptr; borrowed.
+PyObject* hook_of_c(PyTypeObject* t, PyObject* name);
+// It has given an attribute, or nothing; it is about to store one, or to delete it.
+void attribute_read_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name, PyObject* value);
+void attribute_written_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name, PyObject* value);
+// The `__getattr__` of a module (PEP 562) has been called.
+void module_hook_used(Session* s, PyObject* module, PyObject* hook);
 void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property, const char* which);
 // Whether a property is that of a class written in C.
 bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property);

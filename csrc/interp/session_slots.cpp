@@ -11,6 +11,7 @@
 #include "dispatch.h"
 #include "iterators.h"
 #include "leaf.h"
+#include "looks.h"
 #include "session_impl.h"
 
 namespace magpy {
@@ -98,6 +99,48 @@ void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
   // Torch's protocols are the recorder's.
   if (text == nullptr || strncmp(text, "__", 2) != 0 || strncmp(text, "__torch_", 8) == 0) return PyErr_Clear();
   if (of_python_class(t, name) && (another || !seen_when_called(s, found))) refuse_unseen(s, t, name, found);
+}
+
+PyObject* hook_of_c(PyTypeObject* t, PyObject* name) {
+  if (!is_heap(t)) return nullptr;
+  PyObject* found = _PyType_Lookup(t, name);
+  if (found == nullptr || found == _PyType_Lookup(&PyBaseObject_Type, name) || !of_python_class(t, name)) return nullptr;
+  return Py_IS_TYPE(found, &PyWrapperDescr_Type) || Py_IS_TYPE(found, &PyMethodDescr_Type) ? found : nullptr;
+}
+
+// What a function of C that stands for attributes is: it looks up, or puts in, an item of a dict.
+static bool is_of_items(PyObject* hook, PyObject* obj, const char* const* names) {
+  PyObject* name = PyDescr_NAME(hook);
+  if (!PyDict_Check(obj) || factory_of(obj) != nullptr || !PyType_IsSubtype(PyDescr_TYPE(hook), &PyDict_Type)) return false;
+  for (; *names != nullptr; ++names)
+    if (PyUnicode_CompareWithASCIIString(name, *names) == 0) return true;
+  return false;
+}
+
+void attribute_read_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name, PyObject* value) {
+  static const char* const reads[] = {"get", "__getitem__", nullptr};
+  if (!known_outside(s, obj)) return;
+  if (!is_of_items(hook, obj, reads) || !can_search(s, obj, name)) {
+    refuse_unseen(s, Py_TYPE(obj), g_str_getattr, hook);
+    return;
+  }
+  PyObject* item = PyDict_GetItemWithError(obj, name);
+  if (item == nullptr || item != value || !counter_read(s, obj, name, item)) read_dict(s, obj, name, item);
+}
+
+void attribute_written_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name, PyObject* value) {
+  static const char* const writes[] = {"__setitem__", "__delitem__", nullptr};
+  if (!known_outside(s, obj)) return;
+  if (!is_of_items(hook, obj, writes)) {
+    refuse_unseen(s, Py_TYPE(obj), value != nullptr ? g_str_setattr : g_str_delattr, hook);
+    return;
+  }
+  look_for_key(s, obj, name);
+  dict_store(s, obj, name, value);
+}
+
+void module_hook_used(Session* s, PyObject* module, PyObject* hook) {
+  if (hook != nullptr && !PyFunction_Check(hook) && !seen_when_called(s, hook)) refuse_unseen(s, Py_TYPE(module), g_str_getattr, hook);
 }
 
 struct DefaultDictObject {  // collections.defaultdict (Modules/_collectionsmodule.c), the same on 3.11 to 3.13

@@ -29,7 +29,7 @@ import numpy as np
 from magpy import _interp
 from magpy.capture import torch_state
 from magpy.capture.keys import hashes_quietly
-from magpy.kinds import isinstance, module_name
+from magpy.kinds import answers_itself, isinstance, module_name
 
 T = TypeVar("T")
 
@@ -559,8 +559,11 @@ def _answers_anything(f: Any) -> bool:
     # The proxies of torch.fx write down what they are asked for.
     if not t.__flags__ & (1 << 9) or (root == "torch" and part.partition(".")[0] != "fx"):
         return False
-    asked = isinstance(getattr(t, "__getattr__", t.__getattribute__), types.FunctionType)
-    return asked and not isinstance(f, (type, *_DESCRIPTORS)) and isinstance(t.__call__, _FRAMES)
+    return (
+        answers_itself(t)
+        and not isinstance(f, (type, *_DESCRIPTORS))
+        and isinstance(t.__call__, _FRAMES)
+    )
 
 
 def _registered(table: dict[object, T], f: Any) -> T | None:

@@ -29,7 +29,7 @@ from magpy.capture.replaced import unclear
 from magpy.capture.steps import Record
 from magpy.capture.symbols import Dims, Symbols
 from magpy.errors import Refusal
-from magpy.kinds import isinstance
+from magpy.kinds import attribute, isinstance
 from magpy.mock import regions
 from magpy.mock.spec import Builder, Spec
 from magpy.runtime import faults
@@ -343,7 +343,8 @@ def definition(f: Any) -> str:
     """Where a function, or a module's `forward`, is defined: "file:line (function)"."""
     if isinstance(f, torch.nn.Module):
         f = type(f).forward
-    code = getattr(getattr(f, "__func__", f), "__code__", None)
+    inner = attribute(f, "__func__")
+    code = attribute(f if inner is None else inner, "__code__")
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
 
 

@@ -28,7 +28,7 @@ from magpy.capture import session
 from magpy.capture.looks import saved_tensors_are_heard, unheard
 from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
-from magpy.kinds import isinstance
+from magpy.kinds import attribute, isinstance
 from magpy.mock.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
@@ -95,7 +95,7 @@ class Manager:
         """Keeps the options; nothing is captured before the first call."""
         self.options = options
         self.backend = backends.resolve(options.backend, options.mode, options.options)
-        self.name = getattr(wrapped, "__qualname__", None) or type(wrapped).__name__
+        self.name = attribute(wrapped, "__qualname__") or type(wrapped).__name__
         self.background: Inductor | None = None
         if options.background and isinstance(self.backend, Inductor):
             elsewhere.prepare()

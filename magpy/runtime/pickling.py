@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from magpy.kinds import isinstance
+from magpy.kinds import attribute, isinstance
 from magpy.runtime import compiled as runtime
 
 
 def reduce(compiled: Any) -> Any:
     """What pickle needs to make a compiled callable again."""
     wrapped = compiled._magpy_wrapped
-    module = getattr(wrapped, "__module__", None)
-    qualname = getattr(wrapped, "__qualname__", None)
+    module, qualname = attribute(wrapped, "__module__"), attribute(wrapped, "__qualname__")
     if isinstance(module, str) and isinstance(qualname, str):
         import sys
 

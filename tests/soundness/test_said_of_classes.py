@@ -203,6 +203,26 @@ def test_a_callable_that_is_equal_to_a_function_is_not_that_function():
     assert f(torch.ones(1)).tolist() == [3]
 
 
+def test_functions_that_are_made_have_the_builtins_of_their_globals():
+    report = worlds.run("""
+import torch
+space = {}
+exec("def outer(x):\\n    def inner():\\n        return len([1])\\n    return x * inner()", space)
+outer = space["outer"]
+def f(x):
+    return outer(x)
+target = f
+def steps(f):
+    yield f(torch.ones(2))
+    yield f(torch.ones(2))
+    space["__builtins__"] = {"len": lambda v: 100}
+    yield f(torch.ones(2))
+    yield f(torch.ones(2))
+""")
+    assert report.finding is None
+    assert report.captures == 2, report.reasons
+
+
 @pytest.mark.parametrize("way", ["base.__subclasses__()", "type.__subclasses__(base)"])
 def test_a_class_is_asked_for_its_subclasses_again(way):
     report = worlds.run(f"""
