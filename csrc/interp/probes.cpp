@@ -38,16 +38,21 @@ PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
   return value;
 }
 
+// Whether the load of an attribute has shown what the object has: other exceptions are raised by frames, or by C code that looks it up.
+bool tells(PyObject* obj, PyObject* value) {
+  return value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) || is_looked_up_by_c(obj);
+}
+
 PyObject* attr_load(PyObject* obj, PyObject* name) {
   PyObject* getter = active() ? on_getter(obj, name) : nullptr;
   if (getter != nullptr) {
     PyObject* value = call_getter(getter, obj, name);
-    if (active() && (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError))) value = on_attr_load(obj, name, value, getter);
+    if (active() && tells(obj, value)) value = on_attr_load(obj, name, value, getter);
     Py_DECREF(getter);
     return value;
   }
   PyObject* value = PyObject_GetAttr(obj, name);
-  if (active() && (value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError))) return on_attr_load(obj, name, value);
+  if (active() && tells(obj, value)) return on_attr_load(obj, name, value);
   return value;
 }
 

@@ -195,6 +195,12 @@ PyObject* on_getter(PyObject* obj, PyObject* name) {
   return getter_to_call(tls_session, obj, name);
 }
 
+bool is_looked_up_by_c(PyObject* obj) {
+  ErrorGuard error;  // a lookup in a class takes what is raised for its own error
+  PyTypeObject* t = Py_TYPE(obj);
+  return hook_of_c(t, g_str_getattr) != nullptr || hook_of_c(t, g_str_getattribute) != nullptr;
+}
+
 PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter) {
   ++tls_session->events;
   ErrorGuard error;

@@ -91,6 +91,24 @@ static bool gives_another(PyObject* found) {
   return !Py_IS_TYPE(found, &PyStaticMethod_Type) && !Py_IS_TYPE(found, &PyClassMethod_Type);
 }
 
+// Whether a method of a class written in C stands for a special method that is another one (`__call__ = dict.copy`): who uses that
+// does not know that it looks at what the object holds, or changes it.
+static bool is_another(PyObject* found, PyObject* name) {
+  if (!Py_IS_TYPE(found, &PyWrapperDescr_Type) && !Py_IS_TYPE(found, &PyMethodDescr_Type)) return false;
+  PyTypeObject* t = PyDescr_TYPE(found);
+  for (PyTypeObject* plain : {&PyBaseObject_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type, &PyBytes_Type, &PyBool_Type})
+    if (t == plain) return false;
+  if (g_tensor_type != nullptr && PyType_IsSubtype(g_tensor_type, t)) return false;  // operations, of which the recorder hears
+  const char* own = PyUnicode_AsUTF8(PyDescr_NAME(found));
+  const char* text = PyUnicode_AsUTF8(name);
+  if (own == nullptr || text == nullptr || strcmp(own, text) == 0) return PyErr_Clear(), false;
+  if (strcmp(text, "__str__") == 0 || strcmp(text, "__repr__") == 0) return strcmp(own, "__str__") != 0 && strcmp(own, "__repr__") != 0;
+  if (strcmp(text, "__copy__") == 0) return strcmp(own, "copy") != 0;
+  for (PyObject* hook : {g_str_getattr, g_str_getattribute, g_str_setattr, g_str_delattr})  // see `hook_of_c`
+    if (PyUnicode_Compare(name, hook) == 0) return false;
+  return strncmp(text, "__r", 3) != 0 || strncmp(own, "__", 2) != 0 || strcmp(text + 3, own + 2) != 0;  // `__radd__ = __add__`
+}
+
 void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
   if (found == nullptr || PyFunction_Check(found)) return;
   const bool another = gives_another(found) && is_protocol(name);
@@ -98,7 +116,7 @@ void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found) {
   const char* text = PyUnicode_AsUTF8(name);
   // Torch's protocols are the recorder's.
   if (text == nullptr || strncmp(text, "__", 2) != 0 || strncmp(text, "__torch_", 8) == 0) return PyErr_Clear();
-  if (of_python_class(t, name) && (another || !seen_when_called(s, found))) refuse_unseen(s, t, name, found);
+  if (of_python_class(t, name) && (another || is_another(found, name) || !seen_when_called(s, found))) refuse_unseen(s, t, name, found);
 }
 
 PyObject* hook_of_c(PyTypeObject* t, PyObject* name) {

@@ -58,8 +58,13 @@ def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return ABSENT
 
 
+_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
 def _names_are_read(h: Handler, obj: Any) -> None:
     """`dir` finds the names in classes, too."""
+    if isinstance(_interp.type_lookup(type(obj), "__dir__"), _OF_C) and is_heap(type(obj)):
+        h.session.touch(obj)
     cls = obj if isinstance(obj, type) else type(obj)
     for c in cls.__mro__:
         if is_heap(c) and not h.session.made(c):

@@ -279,6 +279,8 @@ class Batch:
             self.dropped["needs deaths"] += 1
         if report.varies:
             self.dropped["not deterministic"] += 1
+        if report.late:
+            self.dropped["raises late"] += 1
         self.programs += 1
         t = self.total
         t.steps += report.steps

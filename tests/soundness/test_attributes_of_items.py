@@ -58,12 +58,7 @@ class InPython(dict):
         self[name] = value
 
 
-class Called(dict):
-    __getattr__ = dict.__getitem__
-    __call__ = dict.__getitem__
-
-
-KINDS = [ByItem, ByGet, WithSlots, Ordered, ItsOwn, InPython, Called]
+KINDS = [ByItem, ByGet, WithSlots, Ordered, ItsOwn, InPython]
 LOOKS = {
     "rate": lambda s: s.rate,
     "inner.width": lambda s: s.inner.width,
@@ -78,7 +73,6 @@ LOOKS = {
     "store and read": lambda s: (setattr(s, "other", s.inner), s.other.width),
     "count": lambda s: setattr(s, "rate", s.rate + 1),
     "delete": lambda s: delattr(s.inner, "sizes") if "sizes" in s.inner else 0,
-    "call": lambda s: s("rate") if callable(s) else s["rate"],
 }
 CHANGES = {
     "rate": lambda s: s.update(rate=5),
@@ -90,6 +84,19 @@ CHANGES = {
     "level": lambda s: s["inner"]["deep"].update(level=6),
     "width is gone": lambda s: s["inner"].pop("width"),
 }
+
+
+def extra(s):
+    try:
+        return s.extra
+    except (AttributeError, KeyError) as e:
+        return type(e).__name__
+
+
+LOOKS["absent"] = extra
+LOOKS["absent inside"] = lambda s: extra(s.inner)
+CHANGES["extra"] = lambda s: s.update(extra=1)
+CHANGES["extra inside"] = lambda s: s["inner"].update(extra=1)
 
 
 def settings(cls, number):
@@ -111,7 +118,7 @@ def test_settings_change(cls, look, change):
                     CHANGES[change](s)
                 yield attempt(f, torch.ones(2), *([s] if is_argument else [])), sorted(s)
 
-        run(changed, "called by C" if cls is Called and look == "call" else None)
+        run(changed, None)
 
 
 def test_a_function_of_c_that_nobody_knows_is_refused():

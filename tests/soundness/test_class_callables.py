@@ -7,7 +7,9 @@ calls are those of the eager world: recorded with a guard, or run eagerly with a
 from __future__ import annotations
 
 import pytest
+import torch
 
+import magpy
 from tests.fuzz import worlds
 
 PRELUDE = """
@@ -160,3 +162,56 @@ def test_callable_in_a_class_is_as_eager(use, kind):
     assert report.finding is None
     if kind == "function" or (kind in KNOWN and use not in LATE):
         assert report.hits, report.reasons
+
+
+METHODS_OF_C = {
+    list: ["__len__", "copy", "__iter__", "__repr__", "pop", "clear", "count", "index", "append"],
+    dict: ["__len__", "copy", "keys", "__repr__", "popitem", "clear", "get", "__contains__", "pop"],
+    set: ["__len__", "copy", "__iter__", "__repr__", "pop", "clear", "__contains__", "add"],
+}
+USES_OF_C = {
+    "__call__": lambda o: o(),
+    "__bool__": lambda o: 1 if o else 2,
+    "__len__": len,
+    "__iter__": lambda o: [v for v in o],
+    "__str__": lambda o: str(o).count(","),
+    "__index__": lambda o: list(range(20))[o],
+    "__neg__": lambda o: -o,
+    "__invert__": lambda o: ~o,
+    "__abs__": abs,
+    "__dir__": dir,
+    "__enter__": lambda o: o.__enter__(),
+    "__getattr__": lambda o: o.a,
+    "__contains__": lambda o: "a" in o,
+    "__add__": lambda o: o + "a",
+    "__mod__": lambda o: o % "a",
+    "__getitem__": lambda o: o["a"],
+    "__eq__": lambda o: str(o == "a"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("special", USES_OF_C)
+@pytest.mark.parametrize("base", METHODS_OF_C)
+def test_a_method_of_c_stands_for_another_special_method(base, special):
+    def run(wrap, name):
+        cls = type("C", (base,), {special: getattr(base, name)})
+        o = cls({"a": 1} if base is dict else ["a"])
+        f, found = wrap(lambda t: (t + 1, USES_OF_C[special](o))), []
+        for i in range(5):
+            if i == 2 and base is dict:
+                dict.update(o, b=2, a=3)
+            elif i == 2:
+                getattr(base, "append" if base is list else "add")(o, "b")
+            try:
+                seen = f(torch.ones(1))[1]
+            except Exception as e:
+                seen = type(e)
+            seen = list(seen) if hasattr(seen, "__next__") else seen
+            listed = sorted(seen, key=str) if isinstance(seen, (set, type({}.keys()))) else seen
+            found.append((str(listed), base.__repr__(o) if base is not set else base.__len__(o)))
+        return found
+
+    for name in METHODS_OF_C[base]:
+        want = run(lambda f: f, name)
+        assert run(lambda f: magpy.compile(f, backend="eager"), name) == want, name
