@@ -168,6 +168,27 @@ def test_what_only_shows_because_an_entry_keeps_something_is_told_apart():
     assert not fuzz.needs_deaths(lambda: FORGETFUL, 0, Forgetful)
 
 
+LATE = """
+import torch
+counts, seen = torch.zeros(2), []
+def f(p):
+    LINE
+    return torch.bernoulli(p)
+target = f
+def steps(f):
+    yield attempt(f, torch.zeros(2))
+    yield attempt(f, torch.zeros(2))
+    yield attempt(f, torch.ones(2) * 2)
+"""
+
+
+def test_what_an_operation_leaves_that_raises_late_is_told_apart():
+    changes = worlds.run(LATE.replace("LINE", "seen.append(1); counts.add_(1)"))
+    assert changes.late and changes.finding is None and changes.steps == 2
+    plain = worlds.run(LATE.replace("LINE", "seen.append(1)"))
+    assert not plain.late and plain.finding is None and plain.steps == 3
+
+
 def test_a_failing_program_is_shortened():
     def fails(source):
         try:
