@@ -173,12 +173,12 @@ import torch
 counts, seen = torch.zeros(2), []
 def f(p):
     LINE
-    return torch.bernoulli(p)
+    return torch.linalg.inv(p)
 target = f
 def steps(f):
-    yield attempt(f, torch.zeros(2))
-    yield attempt(f, torch.zeros(2))
-    yield attempt(f, torch.ones(2) * 2)
+    yield attempt(f, torch.eye(2))
+    yield attempt(f, torch.eye(2))
+    yield attempt(f, torch.zeros(2, 2))
 """
 
 

@@ -733,6 +733,17 @@ def test_an_operation_that_raises_for_its_data_after_a_change():
         assert len(seen) == (3 if program is pick else 2)
     assert total == 3
 
+    def draw(t, p):
+        seen.append(1)
+        return torch.bernoulli(p)
+
+    seen = []
+    f = compiled(draw)
+    f(x, x * 0), f(x, x * 0)
+    with pytest.raises(RuntimeError, match="p_in"):
+        f(x, x + 5)
+    assert served(f) == 1 and len(seen) == 2, "eager has one more"
+
     def store(t, m):
         seen.append(1)
         t[m > 0] = torch.ones(2)
