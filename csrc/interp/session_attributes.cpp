@@ -363,6 +363,33 @@ static void reach_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* v
   if (!found_in_made_class(s, t, name) && !stored_in_class(s, t, name)) reach(s, v);
 }
 
+void reach_descriptor(Session* s, PyObject* obj, PyObject* name) {
+  PyTypeObject* types[] = {Py_TYPE(obj), PyType_Check(obj) ? reinterpret_cast<PyTypeObject*>(obj) : nullptr};
+  for (PyTypeObject* t : types) {
+    if (t == nullptr || !is_heap(t)) continue;
+    PyObject* found = _PyType_Lookup(t, name);
+    if (found != nullptr && is_heap(Py_TYPE(found)) && Py_TYPE(found)->tp_descr_get != nullptr) reach_found(s, t, name, found);
+  }
+}
+
+// What a class gives: what was found there itself, or what a static or class method holds, which may be any object.
+static void reach_given(Session* s, PyTypeObject* t, PyObject* name, PyObject* found, PyObject* value) {
+  if (found == nullptr) return;
+  if (found == value) return reach_found(s, t, name, value);
+  PyObject* inner = inner_function(found);
+  if (inner == nullptr) return;
+  if (!found_in_made_class(s, t, name) && !stored_in_class(s, t, name)) reach(s, inner);
+  Py_DECREF(inner);
+}
+
+// The dict from outside that the run has given to an object of its own (`self.__dict__ = shared`), or nullptr; borrowed.
+static PyObject* shared_dict(Session* s, PyObject* obj) {
+  if (PyType_Check(obj) || PyModule_Check(obj)) return nullptr;
+  PyObject* d = dict_as_it_is(obj);
+  Py_XDECREF(d);  // the object holds it
+  return d != nullptr && PyDict_Check(d) && known_outside(s, d) ? d : nullptr;
+}
+
 // Whether it is not the object's own dict that gives the attribute.
 static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
   if (!outside_object(s, obj)) return false;
@@ -406,6 +433,10 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
       s->seen->erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
     }
     if (found != nullptr && found == value && !own) reach(s, value);
+    if (PyObject* inner = found != nullptr && found != value && !own ? inner_function(found) : nullptr) {
+      reach(s, inner);
+      Py_DECREF(inner);
+    }
     if (found != nullptr) property_used(s, reinterpret_cast<PyTypeObject*>(self_class), name, found, "fget");
   } else {
     PyErr_Clear();
@@ -442,8 +473,16 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       read_protocols(s, t);
     }
     if (found != nullptr && is_heap(Py_TYPE(found))) read_protocols(s, Py_TYPE(found));  // is it a descriptor?
-    if (found != nullptr && found == value) reach_found(s, as_type, name, value);
-    if (is_heap(t)) property_used(s, t, name, _PyType_Lookup(t, name), "fget");
+    reach_given(s, as_type, name, found, value);
+    if (is_heap(t)) {
+      PyObject* of_meta = _PyType_Lookup(t, name);
+      if (of_meta != nullptr && is_heap(Py_TYPE(of_meta))) {
+        read_protocols(s, Py_TYPE(of_meta));  // is it a descriptor?
+        reach_found(s, t, name, of_meta);
+      }
+      if (value != found) reach_given(s, t, name, of_meta, value);
+      property_used(s, t, name, of_meta, "fget");
+    }
     PyObject* meta = is_heap(as_type) && !made_class(s, as_type) && value != nullptr ? _PyType_Lookup(t, name) : nullptr;
     if (meta != nullptr && Py_TYPE(meta)->tp_descr_get != nullptr && !is_heap(Py_TYPE(meta)) && value != found &&
         (Py_TYPE(meta) == &PyGetSetDescr_Type || Py_TYPE(meta) == &PyMemberDescr_Type)) {
@@ -483,7 +522,12 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       PyObject* r = ask(s, "handles", value == nullptr ? Py_None : value);
       Py_XDECREF(r);
     }
-    if (descr != nullptr && (descr == value || is_heap(Py_TYPE(descr)))) reach_found(s, t, name, descr);
+    if (descr != nullptr && is_heap(Py_TYPE(descr))) reach_found(s, t, name, descr);
+    PyObject* d = descr == nullptr || Py_TYPE(descr)->tp_descr_set == nullptr ? shared_dict(s, obj) : nullptr;
+    PyObject* in_dict = d != nullptr ? PyDict_GetItemWithError(d, name) : nullptr;
+    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+    if (d != nullptr && (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict))) read_dict(s, d, name, in_dict);
+    if (in_dict == nullptr) reach_given(s, t, name, descr, value);
     return;
   }
   if (descr != nullptr && is_heap(Py_TYPE(descr))) reach_found(s, t, name, descr);  // a descriptor written in Python has state of its own
@@ -533,7 +577,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (PyObject* hook = hook_of_c(t, g_str_getattr)) attribute_read_by_c(s, hook, obj, name, value);
   if (module && d != nullptr && in_dict == nullptr && descr == nullptr)
     read_module_hook(s, obj, d);
-  if (in_dict == nullptr && descr != nullptr && descr == value) reach_found(s, t, name, value);
+  if (in_dict == nullptr) reach_given(s, t, name, descr, value);
   if (d == nullptr && descr == nullptr && !is_heap(t) && first_time(s, kAttrC, obj, name)) {
     emit(s, kAttrC, obj, name, value);
     reach(s, value);
@@ -559,6 +603,15 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     if (PyType_HasFeature(reinterpret_cast<PyTypeObject*>(obj), Py_TPFLAGS_IMMUTABLETYPE)) return;  // it raises
     if (made_class(s, reinterpret_cast<PyTypeObject*>(obj))) return;
     PyObject* of_class = _PyType_Lookup(t, name);
+    if (of_class != nullptr && is_heap(t) && Py_TYPE(of_class)->tp_descr_set != nullptr &&
+        (is_heap(Py_TYPE(of_class)) || PyObject_TypeCheck(of_class, &PyProperty_Type))) {
+      // A descriptor of the metaclass's, written in Python: its frame is watched.
+      read_type_attr(s, t, name, of_class);
+      read_protocols(s, Py_TYPE(of_class));
+      reach_found(s, t, name, of_class);
+      property_used(s, t, name, of_class, value != nullptr ? "fset" : "fdel");
+      return;
+    }
     if (of_class != nullptr && Py_TYPE(of_class) == &PyGetSetDescr_Type) {
       // Not in the class's dict: its name, its bases.
       if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
@@ -580,6 +633,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   PyObject* descr = _PyType_Lookup(t, name);
   if (is_heap(t)) read_type_attr(s, t, name, descr);
+  if (descr != nullptr && is_heap(Py_TYPE(descr)) && Py_TYPE(descr)->tp_descr_set != nullptr) reach_found(s, t, name, descr);
   if (descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type && !is_tensor(obj) && PyObject_CheckBuffer(obj)) {
     // An array copies what it is given (`a.real = v`).
     if (tracked(s, obj) && value != nullptr) {
@@ -593,7 +647,11 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (is_tensor(obj) && descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type) Py_XDECREF(ask(s, "tensor_store", obj, name));
   if (PyObject* hook = hook_of_c(t, value != nullptr ? g_str_setattr : g_str_delattr)) return attribute_written_by_c(s, hook, obj, name, value);
   property_used(s, t, name, descr, value != nullptr ? "fset" : "fdel");
-  if (!outside_object(s, obj)) return;
+  if (!outside_object(s, obj)) {
+    PyObject* shared = descr == nullptr || Py_TYPE(descr)->tp_descr_set == nullptr ? shared_dict(s, obj) : nullptr;
+    if (shared != nullptr) dict_store(s, shared, name, value);
+    return;
+  }
   if (is_content(obj, name)) {
     know_cell(s, obj);
     on_cell_store(obj);

@@ -356,6 +356,9 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
     case kLeafDelattr:
       if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], nullptr);
       break;
+    case kLeafGetattr:
+      if (first != nullptr && nrest >= 1 && PyUnicode_CheckExact(rest[0])) reach_descriptor(s, first, rest[0]);
+      break;
     case kLeafDictGet:
       if (first == nullptr || !PyDict_Check(first) || nrest < 1) break;
       if (known_outside(s, first))

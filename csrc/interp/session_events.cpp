@@ -64,6 +64,16 @@ PyObject* operated(const char* method, int op, PyObject* a, PyObject* b, PyObjec
 
 }  // namespace
 
+// Whether an object's class has this very function for the attributes of others (`__get__ = fetch`).
+static bool works_as_descriptor(PyFunctionObject* func, PyObject* object) {
+  static PyObject* const str_delete = PyUnicode_InternFromString("__delete__");
+  PyTypeObject* t = Py_TYPE(object);
+  if (!is_heap(t)) return false;
+  for (PyObject* name : {g_str_get, g_str_set, str_delete})
+    if (name != nullptr && _PyType_Lookup(t, name) == reinterpret_cast<PyObject*>(func)) return true;
+  return false;
+}
+
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   Session* s = tls_session;
   ++s->events;
@@ -75,10 +85,7 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
     method_origin(s, func, first_arg);
     // A descriptor stands in a class: its own state is read before the attribute that it makes is.
-    if ((PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(func->func_code)->co_name, g_str_get) == 0 ||
-         PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(func->func_code)->co_name, g_str_set) == 0) &&
-        !held_by_made_class(s, first_arg))
-      reach(s, first_arg);
+    if (works_as_descriptor(func, first_arg) && !held_by_made_class(s, first_arg)) reach(s, first_arg);
   }
   read_function(s, func);
 }
@@ -190,8 +197,11 @@ void on_uninstrumented(PyCodeObject* code, const char* why) {
 }
 
 PyObject* on_getter(PyObject* obj, PyObject* name) {
-  if (!is_heap(Py_TYPE(obj))) return nullptr;
+  const bool of_class = PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj));
+  if (!is_heap(Py_TYPE(obj)) && !of_class) return nullptr;
   ErrorGuard error;
+  reach_descriptor(tls_session, obj, name);
+  if (!is_heap(Py_TYPE(obj))) return nullptr;
   return getter_to_call(tls_session, obj, name);
 }
 
@@ -367,6 +377,10 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     ErrorGuard error;
     for (PyObject* v : {obj, key})
       if (!is_leaf(v)) read_protocols(s, Py_TYPE(v));
+    if (PySlice_Check(key)) {
+      auto* slice = reinterpret_cast<PySliceObject*>(key);
+      for (PyObject* v : {slice->start, slice->stop, slice->step}) read_protocols(s, Py_TYPE(v));
+    }
     if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj))) read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
   }
   if (PyTuple_Check(obj) || is_leaf(obj)) return;

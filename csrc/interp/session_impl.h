@@ -314,6 +314,9 @@ void callables_given(Session* s, PyObject* f, PyObject* self, PyObject* const* a
 PyObject* factory_of(PyObject* dict);
 // C code may call it.
 void factory_used(Session* s, PyObject* factory);
+// An attribute is about to be asked for: a descriptor written in Python, in the class of the object or in the class that it is, is from
+// outside before its code runs.
+void reach_descriptor(Session* s, PyObject* obj, PyObject* name);
 // What a class of the program's has of C for all attributes (`__getattr__ = dict.__getitem__`), or nullptr; borrowed.
 PyObject* hook_of_c(PyTypeObject* t, PyObject* name);
 // It has given an attribute, or nothing; it is about to store one, or to delete it.

@@ -33,7 +33,7 @@ from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
 from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_immutable, is_leaf
-from magpy.capture.where import is_users
+from magpy.capture.where import is_users, is_users_code
 from magpy.errors import Refusal
 from magpy.kinds import is_heap, isinstance
 
@@ -583,13 +583,22 @@ def aside(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return f(*args, **kwargs)
 
 
+def _counts_itself(f: Any, t: torch.Tensor) -> bool:
+    """Whether Python of the program's makes the number of a tensor."""
+    name = {int: "__int__", float: "__float__"}.get(f)
+    method: Any = _interp.type_lookup(type(t), name) if name is not None else None
+    return isinstance(method, types.FunctionType) and is_users_code(
+        method.__code__, method.__globals__
+    )
+
+
 def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, ...: a number made of a number, a tensor or an object."""
     if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
         return h.tracked_call(f, args, kwargs)
     if args and all(type(a) in (int, float, bool, str) for a in (*args, *kwargs.values())):
         return f(*args, **kwargs)
-    if args and isinstance(args[0], torch.Tensor):
+    if args and isinstance(args[0], torch.Tensor) and not _counts_itself(f, args[0]):
         h.recorder.direct = True
         try:
             return f(*args, **kwargs)

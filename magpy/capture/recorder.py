@@ -61,7 +61,7 @@ from magpy.capture.operations import (
 )
 from magpy.capture.overloads import by_class, dispatched, hears, not_taken
 from magpy.capture.placed import SILENT, Operations
-from magpy.capture.replaced import called
+from magpy.capture.replaced import called, is_hidden
 from magpy.capture.steps import (
     EffectStep,
     Fresh,
@@ -148,6 +148,7 @@ class Recorder(Values, TorchFunctionMode):
         #: The run has seeded torch's generators.
         self.seeded = False
         self._warns = False  # the operation has
+        self._hidden = False
         self._anew = False  # the operation may write to arrays that were looked into
         #: The last warning of a C function, as an effect, and the session's count of events then.
         self.warned: tuple[EffectStep | None, int] = None, 0
@@ -271,6 +272,7 @@ class Recorder(Values, TorchFunctionMode):
                 f"{name} asks a tensor for numbers whose class has a __torch_function__",
                 "Convert it first, with int() or float()",
             )
+        self._hidden = is_hidden(func, args)
         try:
             faults.check("recorder")
             with unheard():
@@ -723,9 +725,9 @@ class Recorder(Values, TorchFunctionMode):
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         # Graphs that a compiler makes are silent, as torch.compile's are.
         leaf, site = self._leaf, self._warning_site(name) if self._scalars else None
-        self.add(
-            OpStep(func, args, kwargs, outs, is_random, mutates or not outs, leaves=leaf, site=site)
-        )
+        step = OpStep(func, args, kwargs, outs, is_random, mutates or not outs)
+        step.leaves, step.site, step.hidden = leaf, site, self._hidden
+        self.add(step)
         return result
 
     def _value(

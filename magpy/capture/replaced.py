@@ -19,8 +19,9 @@ from typing import Any
 import torch
 
 from magpy import _interp
+from magpy.capture.leaves import module_of_type
 from magpy.capture.where import is_users_code
-from magpy.kinds import isinstance
+from magpy.kinds import is_heap, isinstance
 
 _METHODS: Any = vars(torch._C.TensorBase)
 _MODULES = tuple(
@@ -66,7 +67,9 @@ def unclear() -> str | None:
     """Why nobody could tell which operation is meant; None if it is clear."""
     found: dict[int, Any] = {}
     for name, v, was in _replaced():
-        if isinstance(v, _OF_C) or found.setdefault(id(v), was) is not was:
+        gives = _interp.type_lookup(type(v), "__get__") is not _interp.ABSENT  # another object
+        odd = gives and name.startswith("torch.Tensor.") and type(v) is not types.FunctionType
+        if odd or isinstance(v, _OF_C) or found.setdefault(id(v), was) is not was:
             return f"{name} has been replaced, and it is not clear by what the former one is called"
     return None
 
@@ -82,10 +85,7 @@ def called(func: Any, caller: types.FrameType | None) -> Any:
         teller = _interp.function_of(caller.f_back) if caller.f_back is not None else None
         if teller is None or teller is func:
             return func
-        name, own = teller.__name__, _of_torch(teller)
-        if own and (_of_program(func) or teller.__globals__.get(name) is func):
-            return teller
-        return teller if own and vars(torch.Tensor).get(name) is func else func
+        return teller if _of_torch(teller) and is_replaced(teller) else func
     if type(func) in _OF_C:
         return func
     holder = getattr(func, "__self__", None) if type(func) is types.MethodWrapperType else None
@@ -98,11 +98,19 @@ def called(func: Any, caller: types.FrameType | None) -> Any:
 
 
 def _of_program(v: Any) -> bool:
-    """Whether it is a function of the program's."""
-    if isinstance(v, functools.partial):
+    """Whether it is a callable of the program's, among the names that torch's functions use."""
+    while isinstance(v, types.FunctionType):
+        if is_users_code(v.__code__, v.__globals__):
+            return True
+        v = vars(v).get("__wrapped__")  # by a decorator of torch's
+    if isinstance(v, (functools.partial, types.MethodType, staticmethod, classmethod)):
         return True
-    v = getattr(v, "__func__", v) if isinstance(v, types.MethodType) else v
-    return isinstance(v, types.FunctionType) and is_users_code(v.__code__, v.__globals__)
+    cls = v if isinstance(v, type) else type(v)
+    callable_ = cls is v or _interp.type_lookup(cls, "__call__") is not _interp.ABSENT
+    return is_heap(cls) and callable_ and module_of_type(cls).partition(".")[0] not in _OTHERS
+
+
+_OTHERS = frozenset(["torch", "typing", "functools"])
 
 
 def is_replaced(func: Any) -> bool:
@@ -129,6 +137,20 @@ def any_replaced() -> bool:
     return next(_replaced(), None) is not None or any(
         _of_program(v) for home in _HOMES for v in tuple(vars(home).values())
     )
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_hidden(func: Any, args: Any) -> bool:
+    """Whether the tensor of which a method is called may have another one at its name.
+
+    Its class may override it, and call torch's; so may an attribute of the tensor itself.
+    """
+    if not args or not isinstance(args[0], torch.Tensor):
+        return False
+    own = _interp.own_dict(args[0])
+    return type(args[0]) not in _PLAIN or (own is not None and getattr(func, "__name__", "") in own)
 
 
 def as_itself(func: Any) -> Any:
@@ -159,4 +181,4 @@ def _tells(frame: types.FrameType) -> bool:
     return frame.f_code.co_name == "handle_torch_function"
 
 
-__all__ = ["any_replaced", "as_itself", "called", "unclear"]
+__all__ = ["any_replaced", "as_itself", "called", "is_hidden", "unclear"]

@@ -88,6 +88,7 @@ class OpStep:
             off, or a new tensor that requires grad.
         whole: it is a call done as a whole, in which Python runs.
         site: where the program was, if the operation may warn.
+        hidden: it is a method of tensors, and this tensor may have another one at its name.
     """
 
     func: Callable[..., Any]
@@ -101,6 +102,7 @@ class OpStep:
     leaves: bool = False
     whole: bool = False
     site: Any = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

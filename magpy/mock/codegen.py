@@ -361,6 +361,8 @@ class Code:
             for k, x in content:
                 value = self.spec(x)
                 add(f"{d}[{k!r}] = {value}")
+        elif what == "own_dict":
+            add(f"{self.constant(support.set_own_dict)}({name}, {self.spec(content)})")
         elif what == "traceback":
             add(f"{self.constant(support.pass_frames)}({self.constant(content)}, [{name}].pop)")
         elif what == "slots":

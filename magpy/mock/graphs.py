@@ -177,7 +177,7 @@ class GraphBuilder:
         self.nodes += operations(step)
         own = as_itself(step.func)
         func = own if step.site is None else operation(own, step.site)
-        node = self._call(func, step.args, step.kwargs)
+        node = self._call(func, step.args, step.kwargs, step.hidden)
         if step.random or step.once or step.whole or (step.mutates and step.site is not None):
             node.meta[CHANGES] = None
         elif step.mutates:
@@ -196,7 +196,9 @@ class GraphBuilder:
         known = {step.args[0].var} >= step.writes
         return self.env.get(step.args[0].var) if known and not accumulates else None
 
-    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    def _call(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], hidden: bool
+    ) -> fx.Node:
         g, env = self.graph, self.env
         if not (safe(args) and safe(kwargs)):
             order: list[Var] = []
@@ -205,7 +207,8 @@ class GraphBuilder:
                 _with_constants(func, args, kwargs, order), tuple(env[v] for v in order)
             )
         fx_args, fx_kwargs = substitute(args, env), substitute(kwargs, env)
-        if _is_tensor_method(func) and (args or isinstance(func, types.FunctionType)):
+        method = args or isinstance(func, types.FunctionType)
+        if method and not hidden and _is_tensor_method(func):
             return g.call_method(func.__name__, fx_args, fx_kwargs)
         if func in IN_PLACE and not isinstance(fx_args[0], fx.Node):
             # torch.fx writes the in-place operators as statements, which need a name to assign to.

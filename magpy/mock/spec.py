@@ -489,8 +489,14 @@ class Builder:
         state = _interp.own_dict(v)
         if state is None:  # one of a class of its own
             state = getattr(v, "__dict__", None)
-        if isinstance(state, dict) and state:
-            spec.fill.append(("dict", [(k, self.build(x)) for k, x in state.items()]))
+        if isinstance(state, dict):
+            if type(state) is not dict or self.knows(id(state)) or self._is_outside(state):
+                # One that the program has put there (`self.__dict__ = self`), or keeps beside it.
+                spec.fill.append(("own_dict", self.build(state)))
+            else:
+                self._remember(state, New("attr", "__dict__", [spec]))
+                if state:
+                    spec.fill.append(("dict", [(k, self.build(x)) for k, x in state.items()]))
         # `copyreg` finds them, too, and leaves their names in the class.
         names = dict.fromkeys(name for name, _ in opaque.slots_of(v))
         slots = [(n, self.build(object.__getattribute__(v, n))) for n in names if _has_slot(v, n)]

@@ -110,6 +110,12 @@ def new_deque(cls: type, maxlen: int | None) -> Any:
     return d
 
 
+def set_own_dict(obj: Any, attributes: dict[str, Any]) -> None:
+    """Gives an object the dict of its attributes, whatever its class does where one is stored."""
+    found: Any = _interp.type_lookup(type(obj), "__dict__")
+    found.__set__(obj, attributes)
+
+
 def discard_attribute(delete: Any, obj: Any, name: str) -> None:
     """Deletes an attribute, as `delete` of the class does, that may be missing."""
     with contextlib.suppress(AttributeError):

@@ -47,6 +47,7 @@ from magpy.refgraph.checks import (
     class_holds,
     deque_equal,
     device_equal,
+    holds,
     item_is_number,
     iterator_like,
     lie_as_before,
@@ -460,9 +461,15 @@ class Analyzer:
         elif type(v) is types.MethodType:
             self.anchor(v.__self__)
             self.anchor(v.__func__)
-        elif type(v) in _HELD_BY:
-            for name in _HELD_BY[type(v)]:
-                self.attr_c(v, name, getattr(v, name))  # `__init__` may give it others
+        elif isinstance(v, tuple(_HELD_BY)):
+            kind = next(c for c in _HELD_BY if isinstance(v, c))
+            for name in _HELD_BY[kind]:
+                read = vars(kind)[name].__get__
+                if type(v) is kind:
+                    self.attr_c(v, name, read(v))  # `__init__` may give it others
+                else:
+                    self.checks.append(("py", holds(read, read(v)), (("a", v),)))
+                    self.anchor(read(v))
         elif isinstance(v, (types.BuiltinFunctionType, types.MethodWrapperType)):
             self.anchor(v.__self__)
         elif isinstance(v, weakref.ref):

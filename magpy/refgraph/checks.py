@@ -48,6 +48,11 @@ def mode_of(v: Any) -> str:
     return "leaf" if v is not ABSENT and c_leaf(v) else "is"
 
 
+def holds(read: Any, expected: Any) -> Any:
+    """A check that an object has this very object where `read` finds it."""
+    return lambda v: read(v) is expected
+
+
 def device_equal(expected: Any) -> Any:
     """A check that a value is the same device or size."""
 

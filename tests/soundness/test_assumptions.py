@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
 from magpy.capture import leaves
@@ -952,6 +953,48 @@ def test_the_stack_of_function_modes_and_the_size_of_frames_are_magpys():
     before = small.__code__.co_stacksize
     compiled(small)(t)
     assert small.__code__.co_stacksize > before
+
+
+def test_an_attribute_that_hides_a_method_later_is_not_seen():
+    t = torch.ones(2, 3)
+    f = compiled(lambda v: v * t.size(0))
+    assert f(torch.ones(1)).item() == f(torch.ones(1)).item() == 2
+    t.size = lambda dim: 9
+    assert f(torch.ones(1)).item() == 2, "eager gives 9"
+    t.other = 1
+    g = compiled(lambda v: v * t.other)
+    assert g(torch.ones(1)).item() == 1
+    t.other = 4
+    assert g(torch.ones(1)).item() == 4, "other attributes are seen"
+
+
+def test_what_a_dispatcher_changes_comes_with_the_graphs():
+    class Counts(TorchDispatchMode):
+        n = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.n += 1
+            return func(*args, **(kwargs or {}))
+
+    mode = Counts()
+    f = compiled(lambda t: (t * 2, mode.n)[1])
+    with mode:
+        assert [f(x) for _ in range(4)] == [1, 1, 3, 3], "eager gives 1, 2, 3, 4"
+    assert mode.n == 4, "the effect itself comes once in each call"
+
+
+def test_what_is_asked_for_the_form_of_a_tensor_is_asked_more_often():
+    class Asked(torch.Tensor):
+        n = 0
+
+        def is_contiguous(self, *args, **kwargs):
+            Asked.n += 1
+            return super().is_contiguous(*args, **kwargs)
+
+    t = torch.ones(2, 2).as_subclass(Asked)
+    f = compiled(lambda t: t.is_contiguous())
+    assert f(t) is True
+    assert Asked.n > 1, "eager asks once"
 
 
 def test_a_class_assigned_to_the_module_itself():

@@ -195,6 +195,61 @@ def test_what_is_put_back_is_not_replaced():
     assert magpy.stats(f).captures == 2 and magpy.stats(f).hits == 2
 
 
+class Hooked:
+    """A wrapper that binds what it wraps, as those of wrapt do."""
+
+    def __init__(self, former):
+        self.former = former
+
+    def __get__(self, o, cls=None):
+        return functools.partial(self.call, self.former.__get__(o, cls))
+
+    def call(self, f, *args):
+        return f(*args) * 2
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [Hooked, lambda f: functools.partialmethod(direct(f)), lambda f: staticmethod(direct(f))],
+)
+@pytest.mark.parametrize("name", ["tanh", "norm", "__add__"])
+def test_wrappers_that_give_another_object(name, wrapper):
+    def hooked(compile):
+        former = getattr(torch.Tensor, name)
+        f = compile(lambda t: t + 1 if name == "__add__" else getattr(t, name)())
+        for i in range(5):
+            there = i in (2, 3)
+            with put(torch.Tensor, name, wrapper(former)) if there else contextlib.nullcontext():
+                seen = attempt(f, torch.ones(2))
+            yield seen
+
+    run(hooked, "it is not clear by what the former one is called")
+
+
+class Instead(nn.Module):
+    def __init__(self, former):
+        super().__init__()
+        self.former = former
+
+    def forward(self, *args, **kwargs):
+        return twice(self.former(*args, **kwargs))
+
+
+@pytest.mark.parametrize("name", ["max_pool1d", "relu", "softmax"])
+@pytest.mark.parametrize("wrapper", [Instead, lambda f: torch.no_grad()(direct(f)), staticmethod])
+def test_wrappers_of_other_kinds(name, wrapper):
+    def other(compile):
+        former = getattr(F, name)
+        arguments = {"max_pool1d": (1,), "relu": (), "softmax": (0,)}[name]
+        f = compile(lambda t: getattr(F, name)(t, *arguments))
+        for i in range(5):
+            with put(F, name, wrapper(former)) if i > 1 else contextlib.nullcontext():
+                seen = attempt(f, torch.ones(2, 2))
+            yield seen
+
+    run(other, None)
+
+
 BEFORE = """
 import torch
 former, tanh = torch._C._nn.gelu, torch.Tensor.tanh

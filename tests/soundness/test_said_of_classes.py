@@ -271,6 +271,7 @@ def test_what_stands_for_a_function_in_a_class_may_be_given_another():
 import torch
 class C:
     p = property(lambda self: 1)
+    q = type("Property", (property,), {})(lambda self: 4)
     @staticmethod
     def s():
         return 2
@@ -279,12 +280,14 @@ class C:
         return 3
 o = C()
 def f(x):
-    return x * o.p, o.s(), C.s(), o.c(), C.c(), getattr(o, "p")
+    return x * o.p, o.q, o.s(), C.s(), o.c(), C.c(), getattr(o, "p")
 target = f
 def steps(f):
     yield f(torch.ones(2))
     yield f(torch.ones(2))
     vars(C)["p"].__init__(lambda self: 5)
+    yield f(torch.ones(2))
+    vars(C)["q"].__init__(lambda self: 8)
     yield f(torch.ones(2))
     vars(C)["s"].__init__(lambda: 6)
     yield f(torch.ones(2))
@@ -293,4 +296,4 @@ def steps(f):
     yield f(torch.ones(2))
 """)
     assert report.finding is None
-    assert report.captures == 4, report.reasons
+    assert report.captures == 5, report.reasons
