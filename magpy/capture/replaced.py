@@ -12,6 +12,7 @@ Source: torch/csrc/utils/python_arg_parser.cpp (`handle_torch_function`) and tor
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -99,18 +100,18 @@ def called(func: Any, caller: types.FrameType | None) -> Any:
 
 def _of_program(v: Any) -> bool:
     """Whether it is a callable of the program's, among the names that torch's functions use."""
+    while isinstance(v, (staticmethod, classmethod, types.MethodType)):
+        v = v.__func__
     while isinstance(v, types.FunctionType):
         if is_users_code(v.__code__, v.__globals__):
             return True
         v = vars(v).get("__wrapped__")  # by a decorator of torch's
-    if isinstance(v, (functools.partial, types.MethodType, staticmethod, classmethod)):
+    if isinstance(v, functools.partial):
         return True
     cls = v if isinstance(v, type) else type(v)
     callable_ = cls is v or _interp.type_lookup(cls, "__call__") is not _interp.ABSENT
-    return is_heap(cls) and callable_ and module_of_type(cls).partition(".")[0] not in _OTHERS
-
-
-_OTHERS = frozenset(["torch", "typing", "functools"])
+    root = module_of_type(cls).partition(".")[0]
+    return is_heap(cls) and callable_ and root != "torch" and root not in sys.stdlib_module_names
 
 
 def is_replaced(func: Any) -> bool:

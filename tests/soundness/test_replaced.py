@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
-from magpy.capture.replaced import called, is_replaced, unclear
+from magpy.capture.replaced import any_replaced, called, is_replaced, unclear
 from tests.soundness.worlds import attempt, run
 
 LINEAR = nn.Linear(2, 2)
@@ -150,6 +150,12 @@ def test_the_former_function_is_called_by_who_kept_it(use, backend):
             yield seen
 
     run(kept, None, backend)
+
+
+def test_nothing_is_replaced_unless_somebody_does():
+    assert not any_replaced() and unclear() is None
+    with put(F, "relu", Instead(F.relu)):
+        assert any_replaced()
 
 
 def test_the_caller_tells_what_was_called():
