@@ -694,6 +694,9 @@ def seed(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     recorder.depth += 1
     try:
         result = f(*args, **kwargs)
+    except Exception:
+        h.session.rely_on((args, kwargs))  # another seed need not raise
+        raise
     finally:
         recorder.depth -= 1
     h.session.reach(result)

@@ -106,6 +106,49 @@ _DIVISIONS = tuple(
     getattr(operator, name)
     for name in ["truediv", "floordiv", "mod", "itruediv", "ifloordiv", "imod"]
 )
+_COMPARISONS = tuple(getattr(operator, n) for n in ["eq", "ne", "lt", "le", "gt", "ge"])
+_SUMS = tuple(
+    getattr(operator, n) for n in ["add", "sub", "mul", "iadd", "isub", "imul", "neg", "pos"]
+)
+_MOST_BITS = 8  # of factors: a few of them and a size have a product that a float holds
+
+
+def _exact(func: Any, values: list[Any]) -> bool:
+    """Whether floats give what the symbols' real numbers give, whatever the symbols are.
+
+    torch computes with reals: `n * 0.1 * 3` is `n * 0.3` there, and `n * 0.0` is 0, of whatever
+    sign `n` is. So only what a float holds exactly is followed: integers, and those times or plus
+    a small number of halves.
+    """
+    given = [v for v in values if isinstance(v, (float, torch.SymFloat))]
+    if func in (operator.truediv, operator.itruediv):
+        return _of_integers(values[0]) and _is_small(values[1]) and _is_power(values[1])
+    if not given or func in (abs, bool, *_COMPARISONS):
+        return True
+    if func in _SUMS:
+        return all(_of_integers(v) and (type(v) is not float or _is_small(v)) for v in values)
+    if func in (math.floor, math.ceil):
+        return _of_integers(values[0])
+    # What is below zero it rounds up.
+    return func is builtins.int and _of_integers(values[0]) and bool(values[0] >= 0)
+
+
+def _of_integers(v: Any) -> bool:
+    """Whether no symbol in it stands for a float."""
+    return not isinstance(v, _SYMBOLS) or all(s.is_integer for s in v.node.expr.free_symbols)
+
+
+def _is_small(v: Any) -> bool:
+    if type(v) not in (int, float) or v == 0 or not math.isfinite(v):
+        return False
+    return all(abs(part).bit_length() <= _MOST_BITS for part in float(v).as_integer_ratio())
+
+
+def _is_power(v: Any) -> bool:
+    up, down = abs(float(v)).as_integer_ratio()
+    return up & (up - 1) == 0 and down & (down - 1) == 0
+
+
 # Operations treat sizes of 0 and 1 differently.
 _LEAST = 2
 # Larger numbers could leave the 64 bits that compilers compute with.
@@ -457,7 +500,11 @@ class Symbols:
             if func in _DIVISIONS and values[-1] == 0:
                 return None
             with _unlogged():
+                if not _exact(func, values):
+                    return None
                 result = symbolic(*values)
+                if isinstance(result, torch.SymFloat) and result.node.expr.is_number:
+                    return None  # the sign of a zero may not be so
                 return bool(result) if isinstance(result, torch.SymBool) else result
         except Exception:  # noqa: BLE001 - torch cannot do this with symbols: the caller fixes them
             return None

@@ -109,7 +109,8 @@ def test_arithmetic_is_followed():
     symbols = number(5)
     n = Ref(Var(0))
     assert hint(symbols.compute(operator.add, (n, 1))) == 6
-    assert hint(symbols.compute(operator.truediv, (1, n))) == 0.2
+    assert hint(symbols.compute(operator.truediv, (n, 2))) == 2.5
+    assert hint(symbols.compute(operator.mul, (n, 1.5))) == 7.5
     assert hint(symbols.compute(max, (n, 7))) == 7
     assert hint(symbols.compute(sum, ((n, n, 2),))) == 12
     assert symbols.compute(operator.lt, (n, 9)) is True
@@ -125,6 +126,11 @@ def test_arithmetic_is_followed():
         (str, (Ref(Var(0)),)),
         (operator.add, (Ref(Var(0)), "text")),
         (operator.add, (Ref(Var(0)), Ref(Var(1)))),
+        (operator.truediv, (1, Ref(Var(0)))),  # no float holds it exactly
+        (operator.truediv, (Ref(Var(0)), 3)),
+        (operator.mul, (Ref(Var(0)), 0.1)),
+        (operator.mul, (Ref(Var(0)), 0.0)),  # its sign is that of the number
+        (operator.mod, (Ref(Var(0)), 0.5)),
     ],
 )
 def test_what_is_not_followed_says_nothing(func, args):
