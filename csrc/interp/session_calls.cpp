@@ -58,7 +58,8 @@ uint8_t classify(Session* s, PyObject* f) {
     if (is_heap(as_type)) cache = false;
     key = f;
   } else {
-    if (is_heap(t)) cache = false;
+    // What these do is what they hold.
+    if (is_heap(t) || t == &PyStaticMethod_Type || t == &Py_GenericAliasType) cache = false;
     key = reinterpret_cast<char*>(t) + 1;  // calling an instance is not calling the type
   }
   if (cache) {

@@ -6,6 +6,8 @@ calls are those of the eager world: recorded with a guard, or run eagerly with a
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -162,6 +164,30 @@ def test_callable_in_a_class_is_as_eager(use, kind):
     assert report.finding is None
     if kind == "function" or (kind in KNOWN and use not in LATE):
         assert report.hits, report.reasons
+
+
+def test_what_one_static_method_holds_says_nothing_of_others():
+    def run(wrap):
+        state = {"n": 1}
+
+        @functools.lru_cache(None)
+        def kept():
+            return state["n"]
+
+        kept()  # a call that finds it there runs no frame
+        plain, cached = staticmethod(lambda: state["n"]), staticmethod(kept)
+        found = []
+        for held in (plain, cached):
+            f = wrap(lambda t, held=held: t * held())
+            for i in range(6):
+                if i == 3:
+                    state["n"] += 4
+                    kept.cache_clear()
+                    kept()
+                found.append(f(torch.ones(1)).item())
+        return found
+
+    assert run(lambda f: magpy.compile(f, backend="eager")) == run(lambda f: f)
 
 
 METHODS_OF_C = {
