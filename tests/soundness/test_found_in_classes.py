@@ -149,20 +149,23 @@ Lambda = type(
 Wrapped = type("Wrapped", (), {"__get__": logged(fetch), "__set__": logged(put)})
 
 
+class Kept:
+    """A descriptor that keeps one number for all objects."""
+
+    n = 0
+
+    def __get__(self, o, cls=None):
+        return self.n
+
+    def __set__(self, o, value):
+        self.n = value
+
+    def __delete__(self, o):
+        self.n += 10
+
+
 def deleted():
-    class D:
-        n = 0
-
-        def __get__(self, o, cls=None):
-            return self.n
-
-        def __set__(self, o, value):
-            self.n = value
-
-        def __delete__(self, o):
-            self.n += 10
-
-    d = D()
+    d = Kept()
     o = type("O", (), {"a": d})()
 
     def use():
@@ -174,21 +177,8 @@ def deleted():
 
 
 def of_a_metaclass():
-    class D:
-        n = 0
-
-        def __get__(self, o, cls=None):
-            return self.n
-
-        def __set__(self, o, value):
-            self.n = value
-
-        def __delete__(self, o):
-            raise AssertionError("nobody deletes it")
-
-    d = D()
-    meta = type("Meta", (type,), {"a": d})
-    cls = meta("C", (), {})
+    d = Kept()
+    cls = type("Meta", (type,), {"a": d})("C", (), {})
 
     def use():
         cls.a = cls.a + 1
