@@ -60,9 +60,12 @@ def unbound(
 
 
 def call_without_writing(
-    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[..., Any],
 ) -> Any:
-    """What the call gives.
+    """What the call gives, made by `call(f, args, kwargs)`.
 
     Its arrays are given as views that cannot be written to: numpy looks at that before it computes.
 
@@ -71,17 +74,17 @@ def call_without_writing(
     """
     f, args = unbound(f, args)
     if not arrays_in((args, kwargs)):
-        return f(*args, **kwargs)
+        return call(f, args, kwargs)
     if isinstance(getattr(f, "__self__", None), np.ufunc) and f.__name__ == "at":
         raise Writes  # it writes to what cannot be written to
     with contextlib.suppress(Exception):  # this one is raised again below
-        result = f(*_read_only(args), **_read_only(kwargs))
+        result = call(f, _read_only(args), _read_only(kwargs))
         if result is None:
             raise Writes  # if only to what an array is
         if not holds_objects(result) and all(map(is_writeable, arrays_in(result))):
             return result
         # One of the arrays, a view of one, or what holds them: it must be the program's own.
-        return f(*args, **kwargs)
+        return call(f, args, kwargs)
     raise Writes
 
 

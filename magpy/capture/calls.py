@@ -677,7 +677,7 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     except Refusal as r:
         h.refusal = h.refusal or r.without_frames()
         return ABSENT
-    result = h.sure(f, args, kwargs)
+    result = h.sure(lambda f, a, k: f(*a, **k), f, args, kwargs)
     try:
         return recorder.track(f, converted[0], converted[1], result, owner)
     except Refusal as r:

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from magpy import _interp, _tensor
+from magpy.capture import arithmetic as numpys
 from magpy.capture import attribution, hearers, held, leaves
 from magpy.capture.effects import at_start, content_of, is_changed
-from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Var, is_leaf
+from magpy.capture.steps import EffectStep, HostStep, OpStep, Record, Ref, Var, is_leaf
 from magpy.capture.trees import tensors as tensors_in
 from magpy.capture.where import where_text
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
 from magpy.mock import memories
-from magpy.mock.spec import spec_vars
+from magpy.mock.spec import Value, spec_vars
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
@@ -137,13 +138,7 @@ def _effect_step(
     sites, caller = None, 0
     frame = attribution.program_frame()
     if attribution.is_warning(f) and frame is not None:
-        errors = (
-            attribution.errors,
-            (),
-            attribution.errors(at_start(h.session, warnings, "filters")),
-        )
-        if errors not in h.redo:
-            h.redo.append(errors)
+        _ask_errors(h)
         site, caller, plain, named = attribution.of_warning(frame, args, kwargs)
         if not isinstance(plain[0], (str, Warning)):
             # It raises, unless the filters have changed since the module warned.
@@ -214,6 +209,45 @@ def _silent(h: Handler, message: Any, category: Any, site: attribution.Site) -> 
     if not attribution.is_ignored(message, category, site):
         raise Refusal("a warning is issued while the call has changed what becomes of warnings")
     return True
+
+
+def arithmetic(h: Handler, told: Var, site: attribution.Site, shown: bool) -> None:
+    """The warnings of a step that numpy does, which are shown in their order among the effects.
+
+    Which there are follows from data. Where the watched call had none, and would have shown them, a
+    call that has some is another case: then nobody needs to ask who hears of them.
+
+    Args:
+        h: the handler.
+        told: the variable that they become.
+        site: the line of the program.
+        shown: it has warned.
+
+    Raises:
+        Refusal: the call has changed what becomes of warnings.
+    """
+    recorder = h.recorder
+    replaced = any(_changed(h, warnings, name) for name in attribution.WARNING_STATE)
+    if replaced and numpys.hidden(site):
+        return
+    if replaced and shown:
+        raise Refusal("a warning is issued while the call has changed what becomes of warnings")
+    if replaced or not (shown or numpys.may_be_unseen(site)):
+        recorder.note(numpys.is_silent, (Ref(told),), {}, "leaf", True)
+        return
+    _ask_errors(h)
+    _ask_who_hears(h, warnings.warn, (), {})
+    recorder.record.steps.append(
+        EffectStep(numpys.show, [Value(told)], {}, [site], modes=recorder.modes())
+    )
+
+
+def _ask_errors(h: Handler) -> None:
+    """Has guards ask which warnings are errors."""
+    before = attribution.errors(at_start(h.session, warnings, "filters"))
+    errors = attribution.errors, (), before
+    if errors not in h.redo:
+        h.redo.append(errors)
 
 
 def _looked_at(h: Handler, values: Any) -> list[Any]:

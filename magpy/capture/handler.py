@@ -20,7 +20,7 @@ import sys
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ import torch
 
 from magpy import _interp, _tensor, signals
 from magpy.capture import (
+    arithmetic,
     arrays,
     attribution,
     calls,
@@ -58,7 +59,7 @@ from magpy.capture.steps import (
 )
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import has_ref
-from magpy.capture.where import where_text
+from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
 from magpy.mock.spec import Builder, Const
@@ -94,6 +95,8 @@ class Handler:
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
+        #: The address of the frame, and the instruction, at which C code has warned last.
+        self.warned_at = 0, 0
         # The addresses of objects of the call's own whose death the program hears of, or of what
         # such weak references lead to.
         self.finalizers: set[int] = set()
@@ -441,7 +444,7 @@ class Handler:
             if recorder.symbols is not None and not written and not has_ref(plan):
                 return result  # of symbols that are what they are in this run
             self._notes_writing(written or ())
-            return recorder.track(f, *plan, result)
+            return self._telling(recorder.track, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
@@ -687,11 +690,52 @@ class Handler:
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
             self._notes_writing(args[:1] if written is None else written)
-            recorder.note(f, *plan, "none")
+            self._telling(recorder.note, (f, *plan, "none"), f, args, kwargs or {})
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             recorder.fail(e)
+
+    def _without_writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return arrays.call_without_writing(f, args, kwargs, self._at_line(f, args, kwargs))
+
+    def _at_line(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        """A function `call(f, args, kwargs)`; numpy, which may warn, it calls from the program."""
+        if _is_of_numpy(f, (*args, *kwargs.values())):
+            return functools.partial(self.recorder.compute, _place())
+        return lambda f, args, kwargs: f(*args, **kwargs)
+
+    def _telling(
+        self,
+        write: Callable[..., Any],
+        step: tuple[Any, ...],
+        f: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """What `write(*step)` gives, which writes a call down.
+
+        What numpy warns of in it is an effect of its own.
+        """
+        recorder = self.recorder
+        if not _is_of_numpy(f, (*args, *kwargs.values())):
+            return write(*step)
+        if arithmetic.calls_back():
+            raise refuse("numpy calls the program where arithmetic fails (numpy.seterrcall)")
+        told, place = recorder.tensors.new(), _place()
+        shown = recorder.warns_itself() or recorder.computed_warns
+        recorder.telling, recorder.computed_warns = (told, place), False
+        before = len(recorder.record.steps)
+        try:
+            result = write(*step)
+        finally:
+            recorder.telling = None
+        # Of a function that gives several values each is computed by itself.
+        again = isinstance(f, functools.partial) and f.func is element and f.args[2] > 0
+        made = any(getattr(s, "told", None) == told for s in recorder.record.steps[before:])
+        if made and not again:
+            effect_calls.arithmetic(self, told, place, shown)
+        return result
 
     def _notes_writing(self, targets: Any) -> None:
         """The step that is about to be added changes these arrays, where they are tracked."""
@@ -700,10 +744,17 @@ class Handler:
         numbers = [self.session.tracked(a) for a in found]
         self.recorder.writes(frozenset(Var(n) for n in numbers if n is not None))
 
-    def sure(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any = None) -> Any:
-        """Calls `f`; that it raises is sure for these very values only."""
+    def sure(
+        self,
+        call: Callable[..., Any],
+        f: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        owner: Any = None,
+    ) -> Any:
+        """What `call(f, args, kwargs)` gives; that it raises is sure for these very values only."""
         try:
-            return f(*args, **kwargs)
+            return call(f, args, kwargs)
         except arrays.Writes:
             raise
         except Exception:
@@ -751,7 +802,6 @@ class Handler:
         Raises:
             Writes: it writes to an array, and has not been called.
         """
-        given = f, args, kwargs
         self._memory_asked(f, args, kwargs)
         if isinstance(owner, np.void) and self.session.tracked(owner) is None:
             raise arrays.Writes  # it may write to the array that it is a part of
@@ -759,7 +809,7 @@ class Handler:
             # A flag may say that the method writes (byteswap), or gives the array itself (astype).
             self.session.rely_on([a for a in arrays.arrays_in((args, kwargs)) if _is_flag(a)])
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            result = self.sure(arrays.call_without_writing, given, {}, owner)
+            result = self.sure(self._without_writing, f, args, kwargs, owner)
             unbound = getattr(type(owner), f.__name__)
             if result is None:
                 self.host_only(unbound, (owner, *args), kwargs)
@@ -768,7 +818,7 @@ class Handler:
         if f is int or f is float:
             self.recorder.direct = True
         try:
-            result = self.sure(arrays.call_without_writing, given, {})
+            result = self.sure(self._without_writing, f, args, kwargs)
         finally:
             self.recorder.direct = False
         if type(result) is list and any(result is a for a in args):
@@ -800,7 +850,7 @@ class Handler:
         tracked = [a for a in targets if self.session.tracked(a) is not None]
         part = isinstance(owner, np.void) and self.session.tracked(owner) is None
         if len(tracked) == len(targets) and not part and _recomputable((given, kwargs)):
-            result = self.sure(f, args, kwargs, owner)
+            result = self.sure(self._at_line(f, args, kwargs), f, args, kwargs, owner)
             if result is None:
                 self.host_only(function, given, kwargs, tracked)
             else:
@@ -866,7 +916,7 @@ class Handler:
         recorder.depth += 1
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            result = arrays.call_without_writing(f, args, kwargs)
+            result = self._without_writing(f, args, kwargs)
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
             return ABSENT
@@ -878,7 +928,7 @@ class Handler:
         finally:
             recorder.depth -= 1
         try:
-            return recorder.called(f, *plan, result)
+            return self._telling(recorder.called, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
             return result
@@ -977,7 +1027,14 @@ class Handler:
             recorder.warns()
         elif watched:
             effect_calls.effect(self, warnings.warn, (str(message.message), message.category), {})
-            recorder.warned = self.called_effect[1], self.session.events
+            step = self.called_effect[1]
+            frame = attribution.program_frame()
+            # One operation says everything at one instruction, and nothing twice.
+            at = id(frame), frame.f_lasti if frame is not None else 0
+            if at != self.warned_at or any(step.args == s.args for s in recorder.warned[0] if step):
+                recorder.warned = [], 0
+            recorder.warned = [*recorder.warned[0], *([step] if step else [])], self.session.events
+            self.warned_at = at
             return True
         return False
 
@@ -1029,6 +1086,18 @@ def _recomputable(values: Any, depth: int = arrays.DEPTH) -> bool:
     if t is np.ndarray or isinstance(values, np.generic):
         return not arrays.holds_objects(values)
     return is_leaf(values) or isinstance(values, (torch.Tensor, type))
+
+
+def _is_of_numpy(f: Any, given: Iterable[Any]) -> bool:
+    """Whether numpy does what a call of `f` with these values does."""
+    return leaves.is_numpys(f) or any(isinstance(a, (np.ndarray, np.generic)) for a in given)
+
+
+def _place() -> attribution.Site:
+    """The line of the program that is done now."""
+    frame = attribution.program_frame()
+    assert frame is not None
+    return attribution.site_of(frame)
 
 
 def _is_flag(array: Any) -> bool:

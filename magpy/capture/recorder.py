@@ -148,10 +148,14 @@ class Recorder(Values, TorchFunctionMode):
         #: The run has seeded torch's generators.
         self.seeded = False
         self._warns = False  # the operation has
+        #: A function of numpy's has, of which the step is still to be written down.
+        self.computed_warns = False
+        #: Of the step that is about to be written down: see `HostStep.told` and `place`.
+        self.telling: tuple[Var, attribution.Site] | None = None
         self._hidden = False
         self._anew = False  # the operation may write to arrays that were looked into
-        #: The last warning of a C function, as an effect, and the session's count of events then.
-        self.warned: tuple[EffectStep | None, int] = None, 0
+        #: The last warnings of a C function, as effects, and the session's count of events then.
+        self.warned: tuple[list[EffectStep], int] = [], 0
         self.direct = False
         self.operations = 0
         self.below = Below(session)
@@ -383,6 +387,33 @@ class Recorder(Values, TorchFunctionMode):
             return call()
         finally:
             _interp.below(watched)
+
+    def compute(
+        self, place: attribution.Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls a function of numpy's from a line of the program, as `_perform` does operations."""
+        self._warns = False
+        self.depth += 1
+        try:
+            return self._calls.at(place)(func, args, kwargs)
+        finally:
+            self.depth -= 1
+            if self._warns:
+                self.computed_warns = True
+                with unheard():
+                    self.below.by_hooks(self.below.differences())
+
+    def warns_itself(self) -> bool:
+        """Whether the last C function has warned; its step then does that, and no effect does."""
+        warnings, events = self.warned
+        if events != self._session.events:
+            return False
+        steps = self.record.steps
+        own = False
+        while steps and any(steps[-1] is w for w in warnings):
+            steps.pop()
+            own = True
+        return own
 
     def performs(self, function: Any) -> bool:
         """Whether it is no function of the program, but one that stands for its lines."""
@@ -1041,7 +1072,11 @@ class Recorder(Values, TorchFunctionMode):
             self.note_modes()
         outs = more.pop("outs", [])
         dirty = self.tensors.dirty()
-        self.add(HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more))
+        told, place = self.telling or (None, None)
+        step = HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more)
+        if told is not None and kind != "raises" and func is not identity:
+            step.told, step.place = told, place
+        self.add(step)
 
     def add(self, step: OpStep | HostStep) -> None:
         """Writes a step down."""
@@ -1309,12 +1344,9 @@ class Recorder(Values, TorchFunctionMode):
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
         step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
-        warning, events = self.warned
-        steps = self.record.steps
-        own = bool(steps) and steps[-1] is warning and events == self._session.events
-        if warning is not None and own and self._scalars:
-            steps.pop()  # it is an operation, which warns itself
-            step.site = warning.sites[0]
+        place = self.warned[0][-1].sites[0] if self.warned[0] else None
+        if self._scalars and self.warns_itself():
+            step.site = place
         self.add(step)
 
     def _not_a_part(self, targets: Iterable[Var]) -> None:

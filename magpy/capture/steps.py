@@ -144,6 +144,9 @@ class HostStep:
         dirty: the outside tensors (variables) that earlier steps had changed in place when this
             check was made.
         once, writes, site: as of an `OpStep`.
+        told: numpy does it, and what it would warn of becomes this variable, a list of texts
+            (magpy/capture/arithmetic.py).
+        place: the line of the program that calls it, then.
         symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
             to anything else than the entry's conditions admit.
         gradients: autograd's engine runs in it, and adds to gradients in these memories; any
@@ -173,6 +176,8 @@ class HostStep:
     gradients: frozenset[int] | None = None
     hooks: bool = False
     site: Any = None
+    told: Var | None = None
+    place: Any = None
     goes_on: bool = False
     sites: tuple[Any, ...] = ()
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
+from magpy.capture.arithmetic import telling
 from magpy.capture.effects import AttrEffect, ContainerEffect
 from magpy.capture.leaves import unbound
 from magpy.capture.placed import operation
@@ -508,8 +509,13 @@ class Code:
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
         called = support.from_lines(step.sites, step.func) if step.sites else step.func
-        func = self.callee(called, modes, step.site)
         self.lines.append(f"# {step.where}")
+        if step.told is not None:
+            called = telling(operation(called, step.place))
+            self.lines.append(f"v{step.told} = []")
+            self._made.add(step.told)
+            args = f"v{step.told}, {args}"
+        func = self.callee(called, modes, step.site)
         if step.kind in ("none", "call"):
             self.lines.append(f"{func}({args})")
             return

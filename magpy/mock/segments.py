@@ -152,8 +152,9 @@ class _Hoist:
                     self.users.setdefault(v, set()).add(i)
                 for _, v in s.outs:
                     self.maker[v] = i
-                if isinstance(s, HostStep) and s.result is not None:
-                    self.maker[s.result] = i
+                if isinstance(s, HostStep):
+                    made = (s.result, s.told)
+                    self.maker.update({v: i for v in made if v is not None})
                 if s.mutates:
                     now_changed = memories.changed(s, self.found)
                     changed = changed | now_changed
