@@ -142,8 +142,8 @@ int Builder::fill_overlap(Op& op, PyObject* pairs) {
     } else if (i < 0 || j < 0 || (size_t)i >= n || (size_t)j >= n || i == j) {
       PyErr_SetString(PyExc_ValueError, "overlap: no such pair");
       status = -1;
-    } else if (how != (int)Overlap::kSome && how != (int)Overlap::kFromStart) {
-      PyErr_SetString(PyExc_ValueError, "overlap: 1 or 2 is needed");
+    } else if (how < (int)Overlap::kSome || how > (int)Overlap::kFromStartOfTwo) {
+      PyErr_SetString(PyExc_ValueError, "overlap: 1 to 4 is needed");
       status = -1;
     } else {
       op.pairs[std::min(i, j) * n + std::max(i, j)] = (Overlap)how;

@@ -9,12 +9,12 @@
 
 namespace magpy {
 
-constexpr int kTensorApiVersion = 5;
+constexpr int kTensorApiVersion = 6;
 constexpr const char* kTensorApiName = "magpy._tensor._api";
 
 // How the ranges of memory of two tensors intersect.  Where they start together, operations take the tensors for one; where they do
-// not, some raise (at::assert_no_partial_overlap).
-enum class Overlap : char { kNone, kSome, kFromStart };
+// not, some raise (at::assert_no_partial_overlap), but only where one storage shows the memory of both; the last two are of two.
+enum class Overlap : char { kNone, kSome, kFromStart, kSomeOfTwo, kFromStartOfTwo };
 
 // None of these raises.  Objects are borrowed.
 struct TensorApi {

@@ -413,7 +413,11 @@ Overlap strided_overlap(const at::Tensor& a, const at::Tensor& b) {
   if (x.storage == y.storage) return of_ranges(x.low, x.high, y.low, y.high);
   // Two storages over one memory (torch.from_numpy twice).
   if (!x.first || !y.first || a.device() != b.device()) return Overlap::kNone;
-  return of_ranges(x.first, x.last, y.first, y.last);
+  switch (of_ranges(x.first, x.last, y.first, y.last)) {
+    case Overlap::kSome: return Overlap::kSomeOfTwo;
+    case Overlap::kFromStart: return Overlap::kFromStartOfTwo;
+    default: return Overlap::kNone;
+  }
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ PyObject* node_hooks(PyObject*, PyObject* object) {
 
 PyMethodDef methods[] = {
     {"apart", apart, METH_VARARGS, "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another of it?"},
-    {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start together, else 1."},
+    {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start together, else 1; 2 more where two storages show it."},
     {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
     {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
     {"node_hooks", node_hooks, METH_O, "The Python hooks of a node of autograd's graph, or of the one that adds to a leaf's gradient."},

@@ -1,4 +1,4 @@
-"""What a step that numpy does would warn of: kept in a list, and shown later (capture/arithmetic.py)."""
+"""What a step that numpy does would warn of: kept in a list, and shown later."""
 
 from __future__ import annotations
 

@@ -522,8 +522,13 @@ def test_overlap_is_by_bytes() -> None:
 def test_overlap_of_two_storages_over_one_memory() -> None:
     numpy = pytest.importorskip("numpy")
     a = numpy.zeros(8, dtype=numpy.float32)
-    assert _tensor.overlaps(torch.from_numpy(a), torch.from_numpy(a))
+    assert _tensor.overlaps(torch.from_numpy(a), torch.from_numpy(a)) == 4
+    assert _tensor.overlaps(torch.from_numpy(a), torch.from_numpy(a[4:])) == 3
     assert not _tensor.overlaps(torch.from_numpy(a[:4]), torch.from_numpy(a[4:]))
+    g = _interp.Guard(2, (), 2, [("overlap", (0, 1), ((0, 1, 4),), 1)], {})
+    x = torch.from_numpy(a)
+    assert g.check((x, torch.from_numpy(a)))
+    assert not g.check((x, x.data)), "one storage shows both"
 
 
 def test_overlap_of_sparse_parts() -> None:
@@ -543,8 +548,8 @@ def test_overlap_check_wants_exactly_these_pairs() -> None:
     assert g.explain((t, t[0], t[1])) == (0, "tensors share memory in another way")
     with pytest.raises(ValueError, match="pair"):
         _interp.Guard(1, (), 1, [("overlap", (0,), ((0, 1, 1),), 1)], {})
-    for how in (0, 3):
-        with pytest.raises(ValueError, match="1 or 2"):
+    for how in (0, 5):
+        with pytest.raises(ValueError, match="1 to 4"):
             _interp.Guard(2, (), 2, [("overlap", (0, 1), ((0, 1, how),), 1)], {})
     for m in (-1, 2):
         with pytest.raises(ValueError, match="so many"):

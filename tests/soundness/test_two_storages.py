@@ -67,3 +67,32 @@ def test_a_write_to_one_is_a_write_to_the_other(use, backend):
             want, got = names["f"](*eager), c(*compiled)
             assert_same((got, compiled), (want, eager), kind.__name__)
         assert magpy.stats(c).hits >= 2
+
+
+def test_an_operation_asks_which_storage_shows_the_memory():
+    """Where two do, torch cannot tell that elements of one are written and read at once."""
+
+    def calls(compile):
+        seen = []
+
+        def f(x, y):
+            seen.append("before")
+            x.add_(y.t())
+            seen.append("after")
+            return x
+
+        c = compile(f)
+        array = np.ones((2, 2), dtype=np.float32)
+        one = torch.ones(2, 2)
+        for of_one in (False, False, True, True, False):
+            x = one if of_one else torch.from_numpy(array)
+            y = one.data if of_one else torch.from_numpy(array)
+            if of_one:
+                with pytest.raises(RuntimeError, match="some elements of the input tensor"):
+                    c(x, y)
+            else:
+                c(x, y)
+        return seen, array, one
+
+    compiled = calls(lambda f: magpy.compile(f, backend="eager"))
+    assert_same(compiled, calls(lambda f: f))
