@@ -525,7 +525,11 @@ def use(value, depth=3):
 
 
 class Notice(UserWarning):
-    """What programs warn with; other warnings are torch's and numpy's own."""
+    """What programs warn with; of other warnings only those of numpy's arithmetic are shown."""
+
+
+#: How these begin: not those of numpy's own Python, which docs/semantics.md leaves no place.
+_ARITHMETIC = "(divide by zero|overflow|underflow|invalid value) encountered in"
 
 
 _HELPERS = {
@@ -543,7 +547,7 @@ def _shown_in(stdout):
     """What shows warnings as text, and reaches nothing else of a world."""
 
     def warned(message, category, filename, lineno, file=None, line=None):
-        if category is Notice:
+        if category is Notice or category is RuntimeWarning:
             stdout.write(f"warning in line {lineno}: {message}\n")
 
     return warned
@@ -640,6 +644,7 @@ def _modes_restored():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", Notice)
+            warnings.filterwarnings("default", _ARITHMETIC, RuntimeWarning)
             yield
     finally:
         torch.set_default_dtype(dtype)

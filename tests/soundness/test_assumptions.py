@@ -512,6 +512,28 @@ def test_an_effect_that_raises_later_ends_the_call():
     assert served(f) == 2
 
 
+@pytest.mark.filterwarnings("default")
+def test_what_numpys_own_python_warns_of_is_shown_early():
+    def f(t):
+        warnings.warn("mine", stacklevel=1)
+        return np.var(t.numpy()) if t.max() > 5 else np.var(t.numpy()[:1], ddof=1)
+
+    def told(f, data):
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always")
+            f(torch.tensor(data))
+        return [str(w.message).partition(" for")[0] for w in shown]
+
+    c = compiled(f)
+    small = [1.0, 2.0]
+    of_eager = told(f, small)
+    assert of_eager == told(c, small) == ["mine", "Degrees of freedom <= 0", *of_eager[2:]]
+    again = told(c, small)
+    assert served(c) == 1
+    assert sorted(again) == sorted(of_eager)
+    assert again == ["Degrees of freedom <= 0", "mine", *of_eager[2:]], "eager shows mine first"
+
+
 def test_tracebacks_show_the_lines_and_not_the_locals():
     def program(t):
         secret = 7
