@@ -267,9 +267,11 @@ def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for a in (*args, *kwargs.values()):
         h.session.touch(a)
     steps = h.recorder.record.steps
-    before = len(steps)
+    before, events = len(steps), h.session.events
     result = _interp.watched(f, args, kwargs)
-    if not any(isinstance(step, OpStep) for step in steps[before:]):
+    # Where Python runs below it, the operations may be Python's (`contextvars.Context.run`).
+    own = h.session.events == events
+    if not (own and any(isinstance(step, OpStep) for step in steps[before:])):
         name = leaves.name_of(f)
         h.refuse(
             f"{name} is called, a C function whose effects magpy does not know",

@@ -201,6 +201,7 @@ _register(
 for _name, _probe_name in {
     "GET_YIELD_FROM_ITER": "touch_iter",
     "GET_AITER": "touch_iter",
+    "GET_AWAITABLE": "touch_iter",
     "UNPACK_SEQUENCE": "touch_unpack",
     "UNPACK_EX": "touch_unpack",
     "LIST_EXTEND": "touch_extend",

@@ -117,6 +117,8 @@ def test_calls_that_warn_are_served_by_entries(name, data):
     c = magpy.compile(function(BODIES[name]), backend="eager")
     shown(c, data, "always")
     assert magpy.stats(c).captures <= 2, magpy.stats(c).reasons
+    refused = name == "two_results"  # a tuple of arrays
+    assert bool(magpy.stats(c).hits) is not refused, magpy.stats(c).reasons
 
 
 def test_a_line_that_has_warned_before_is_captured_once():

@@ -658,6 +658,22 @@ def a_list_in_a_context_variable_grows(compile):
     yield contextvars.copy_context().run(go)
 
 
+@case(CASES, refused="Context.run is called")
+def a_context_from_outside_is_entered(compile):
+    value = contextvars.ContextVar("value", default=1.0)
+    context = contextvars.copy_context()
+
+    def within(t):
+        value.set(value.get() + 1)
+        return t * value.get()
+
+    g = compile(lambda t: context.run(within, t))
+    for step in range(4):
+        if step == 2:
+            context.run(value.set, 9.0)
+        yield g(x), context.get(value), value.get()
+
+
 @case(CASES)
 def an_objects_class_is_set_within_the_call(compile):
     class A:
