@@ -61,8 +61,11 @@ PyObject* probe_attr_load(PyObject*, Args a, size_t, PyObject*) { return attr_lo
 
 // (obj, value, name)
 PyObject* probe_attr_store(PyObject*, Args a, size_t, PyObject*) {
-  if (active()) on_attr_store(a[0], a[2], a[1]);
-  return none_or_null(PyObject_SetAttr(a[0], a[2], a[1]));
+  const bool reported = active();
+  if (reported) on_attr_store(a[0], a[2], a[1]);
+  PyObject* done = none_or_null(PyObject_SetAttr(a[0], a[2], a[1]));
+  if (reported && done == nullptr) on_store_raised(a[0]);
+  return done;
 }
 
 // (obj, name)
@@ -159,6 +162,7 @@ PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
   if (reported) on_item_store(obj, key, value);
   PyObject* done = none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key));
   if (reported) tls_c_call = kPassedOn;
+  if (reported && done == nullptr) on_store_raised(obj);
   return done;
 }
 

@@ -634,8 +634,8 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PyObject* descr = _PyType_Lookup(t, name);
   if (is_heap(t)) read_type_attr(s, t, name, descr);
   if (descr != nullptr && is_heap(Py_TYPE(descr)) && Py_TYPE(descr)->tp_descr_set != nullptr) reach_found(s, t, name, descr);
-  if (descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type && !is_tensor(obj) && PyObject_CheckBuffer(obj)) {
-    // An array copies what it is given (`a.real = v`).
+  if (descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type && !is_tensor(obj) && (PyObject_CheckBuffer(obj) || tracked(s, obj))) {
+    // An array copies what it is given (`a.real = v`), and its flags look at it.
     if (tracked(s, obj) && value != nullptr) {
       Py_XDECREF(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
     } else {

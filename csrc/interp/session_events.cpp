@@ -663,6 +663,15 @@ void on_raised(PyObject* a, PyObject* b) {
     if (v != nullptr && !is_tensor(v)) rely_on(s, v);
 }
 
+void on_store_raised(PyObject* obj) {
+  Session* s = tls_session;
+  if (s->tracked->empty() || is_tensor(obj)) return;
+  // numpy tells of arithmetic that fails when it has stored what came of it.
+  const bool late = PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_Warning);
+  ErrorGuard error;
+  if (tracked(s, obj)) Py_XDECREF(ask(s, "store_raised", obj, late ? Py_True : Py_False));
+}
+
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
   Session* s = tls_session;
   if (!is_leaf(a)) {

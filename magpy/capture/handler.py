@@ -95,6 +95,9 @@ class Handler:
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
         self.called_effect: tuple[Any, EffectStep | None] = None, None
+        #: The last store in a tracked array: what was stored, and how many steps there were before
+        #: and after it was noted.
+        self.stored: tuple[tuple[Any, ...], int, int] = (), 0, 0
         #: The address of the frame, and the instruction, at which C code has warned last.
         self.warned_at = 0, 0
         # The addresses of objects of the call's own whose death the program hears of, or of what
@@ -636,22 +639,47 @@ class Handler:
 
     def item_store(self, op: int, obj: Any, key: Any, value: Any) -> Any:
         """obj[key] = value in a tracked array."""
-        if not isinstance(obj, np.ndarray):
-            return None  # a number or a text: that raises, whatever its value
+        array = isinstance(obj, np.ndarray)
+        if not (memory.is_writeable(obj) if array else isinstance(obj, _FLAGS)):
+            return None  # a number, a text, an array to read: that raises, whatever its value
         if value is ABSENT:
-            self.host_only(operator.delitem, (obj, key))
+            self._store(operator.delitem, (obj, key))
         else:
-            self.host_only(operator.setitem, (obj, key, value))
+            self._store(operator.setitem, (obj, key, value))
         return None
 
     def attribute_store(self, op: int, obj: Any, name: Any, value: Any) -> Any:
         """obj.name = value of a tracked array."""
-        self.host_only(setattr, (obj, name, value))
+        self._store(setattr, (obj, name, value))
         return value
+
+    def _store(self, f: Any, args: tuple[Any, ...]) -> None:
+        """Notes a store in a tracked array that is about to be made."""
+        steps = self.recorder.record.steps
+        before = len(steps)
+        self.host_only(f, args)
+        self.stored = args, before, len(steps)
+
+    def store_raised(self, obj: Any, late: bool) -> None:
+        """The last store in a tracked array raised; it has stored nothing unless that was late."""
+        args, before, after = self.stored
+        steps = self.recorder.record.steps
+        if not args or args[0] is not obj or self.refusal is not None:
+            return
+        if late or len(steps) != after or arrays.holds_objects(args) or not _recomputable(args[1:]):
+            self.refuse("a store in an array that follows from data raises")
+            return
+        del steps[before:]
+        # That it raises follows from the form of the array, which is compared, and from these.
+        self.session.rely_on(args[1:])
+        for a in args[1:]:
+            self.session.touch(a)
 
     def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
         """obj.name of a tracked value."""
-        if type(value).__module__ == "numpy" and type(value).__name__ == "ndarray":
+        if _FLAGS in (type(obj), type(value)) or (
+            type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+        ):
             self.derive(getattr, (obj, name), {}, value)
         elif name in _ADDRESSES:
             self.refuse("the address of an array that follows from data is asked for")
@@ -1023,7 +1051,7 @@ class Handler:
         recorder = self.recorder
         if self.called_effect[0] is not None:
             return False  # the effect warns
-        if recorder.depth:
+        if recorder.depth or recorder.computing:
             recorder.warns()
         elif watched:
             effect_calls.effect(self, warnings.warn, (str(message.message), message.category), {})
@@ -1142,6 +1170,8 @@ def element(f: Any, n: int, i: int, *args: Any, **kwargs: Any) -> Any:
 # Attributes of an array that let others write to its memory unseen.
 _ADDRESSES = frozenset(["__array_interface__", "__array_struct__", "ctypes"])
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+# What tells how the memory of an array lies, and says whether it may be written to.
+_FLAGS = type(np.empty(0).flags)
 
 
 def format_value(value: Any, spec: str, conversion: int) -> str:

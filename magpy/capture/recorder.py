@@ -148,8 +148,8 @@ class Recorder(Values, TorchFunctionMode):
         #: The run has seeded torch's generators.
         self.seeded = False
         self._warns = False  # the operation has
-        #: A function of numpy's has, of which the step is still to be written down.
-        self.computed_warns = False
+        #: A function of numpy's is called, and has, of which the step is still to be written down.
+        self.computing = self.computed_warns = False
         #: Of the step that is about to be written down: see `HostStep.told` and `place`.
         self.telling: tuple[Var, attribution.Site] | None = None
         self._hidden = False
@@ -392,14 +392,13 @@ class Recorder(Values, TorchFunctionMode):
         self, place: attribution.Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls a function of numpy's from a line of the program, as `_perform` does operations."""
-        self._warns = False
-        self.depth += 1
+        self._warns = self.computed_warns = False
+        self.computing = True
         try:
             return self._calls.at(place)(func, args, kwargs)
         finally:
-            self.depth -= 1
-            if self._warns:
-                self.computed_warns = True
+            self.computing = False
+            if self.computed_warns:
                 with unheard():
                     self.below.by_hooks(self.below.differences())
 
@@ -421,9 +420,10 @@ class Recorder(Values, TorchFunctionMode):
 
     def warns(self) -> None:
         """The operation shows a warning: an entry does it as if from the same place."""
-        if not self._warns and self._reach is None:
+        if not (self._warns or self.computed_warns) and self._reach is None:
             self.below.begin(())
         self._warns = True
+        self.computed_warns = self.computed_warns or self.computing
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""

@@ -296,6 +296,8 @@ class Values:
                 if t.__name__ == "ndarray"
                 else ("bind", t)
             )
+        elif t is type(np.empty(0).flags):
+            kind, expected = "bind", t
         elif is_leaf(result):
             self.note(func, args, kwargs, "leaf", result, owner=owner)
             return result
