@@ -547,6 +547,7 @@ void on_touch(PyObject* obj, Touch how) {
     static PyObject* const flags = PyUnicode_InternFromString("__flags__");
     if (flags != nullptr && first_time(s, kAttrC, cls, flags)) Py_XDECREF(ask(s, "matched", cls));
   }
+  if (how == Touch::kWith) Py_XDECREF(ask(s, "entered", obj));
   // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are passed on.
   if (((how == Touch::kUnpack || how == Touch::kExtend) && (is_sequence(obj) || PyDict_CheckExact(obj))) || (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);

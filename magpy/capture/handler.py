@@ -194,6 +194,10 @@ class Handler:
 
     def tensor_store(self, tensor: torch.Tensor, name: str) -> None:
         """An attribute that torch keeps of a tensor is about to be assigned."""
+        if name == "__class__" and not self.session.is_outside(tensor):
+            self.refuse(
+                "a class is assigned to a tensor that the call makes", "Use tensor.as_subclass(...)"
+            )
         if name in ("real", "imag"):  # alone of all: torch tells no mode of it
             self.refuse(
                 f"tensor.{name} = ... writes to a tensor, and torch tells nobody",
@@ -269,6 +273,10 @@ class Handler:
         """Performs a call that the table of leaves reserves for the handler."""
         treat = calls.TREATMENTS.get(leaves.effect_of(f), calls.unknown)
         return treat(self, f, args, kwargs)
+
+    def entered(self, manager: Any) -> None:
+        """A `with` block is about to be entered."""
+        self.recorder.catching.entered(manager, attribution.program_frame())
 
     def caller_read(self, frame: Any) -> None:
         """The program looks at a frame that was there before the call."""

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from magpy import _interp, _tensor, config
 from magpy.capture import attribution, copies, engine, hearers, memory
 from magpy.capture.below import Below
+from magpy.capture.caught import Catching
 from magpy.capture.follow import Follower
 from magpy.capture.given import Given
 from magpy.capture.gradients import Gradients
@@ -153,6 +154,9 @@ class Recorder(Values, TorchFunctionMode):
         #: Of the step that is about to be written down: see `HostStep.told` and `place`.
         self.telling: tuple[Var, attribution.Site] | None = None
         self._hidden = False
+        self._changes = False  # something was changed or drawn
+        #: Where the program may catch what raises.
+        self.catching = Catching()
         self._anew = False  # the operation may write to arrays that were looked into
         #: The last warnings of a C function, as effects, and the session's count of events then.
         self.warned: tuple[list[EffectStep], int] = [], 0
@@ -1082,7 +1086,11 @@ class Recorder(Values, TorchFunctionMode):
         """Writes a step down."""
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
-        self.record.steps.append(step)
+        record = self.record
+        self._changes = self._changes or step.mutates or step.random
+        if self._changes and not record.caught and self.catching(attribution.program_frame()):
+            record.caught = where_text(2)
+        record.steps.append(step)
 
     def _only_known(self, result: Any) -> bool:
         if isinstance(result, torch.Tensor):

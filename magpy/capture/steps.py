@@ -326,6 +326,8 @@ class Record:
         gradients: tensors from outside and the gradients that they had when the call began, where
             the run has read or added to them.
         unwatched: what asks for Python that runs unwatched below steps.
+        caught: the line of the first operation after a change of which the program may catch what
+            it raises; "" if there is none.
         looks: where the run has looked or written: holders, with names or keys, or None for all.
     """
 
@@ -348,3 +350,4 @@ class Record:
     gradients: list[tuple[Any, Any]] = field(default_factory=list)
     unwatched: list[Unwatched] = field(default_factory=list)
     looks: list[tuple[Any, Any]] = field(default_factory=list)
+    caught: str = ""

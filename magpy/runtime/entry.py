@@ -540,21 +540,18 @@ def _may_not_fit(record: Record) -> bool:
 def _cannot_undo(record: Record) -> Refusal | None:
     """Why a call cannot be left after what it changes, or None."""
     reads = (s.where for s in record.steps if isinstance(s, HostStep))
-    where = next((site for site in reads if site), "")
+    where = next((site for site in reads if site), record.caught)
+    then = "a value is read that depends on data"
+    if where == record.caught:
+        then = "an operation whose exception the program may catch"
     if any(_changes_form(s, record) for s in record.steps):
         return Refusal(
-            "what an outside tensor is (its size, its hooks) is changed in a "
-            "call that reads a value which depends on data",
-            where,
+            f"what an outside tensor is (its size, its hooks) is changed before {then}", where
         )
     for v in record.mutated:
         t = record.inputs[v]
         if t.requires_grad and not is_leaf_tensor(t):
-            return Refusal(
-                "a tensor that requires grad is changed in place before a value is read "
-                "that depends on data",
-                where,
-            )
+            return Refusal(f"a tensor that requires grad is changed in place before {then}", where)
     return None
 
 
@@ -764,7 +761,9 @@ def build(
     why = _once_ahead(plan, certain) or _raises_late(capture)
     if why is not None:
         raise why
-    late = _needs_undo(plan, capture.record, certain)
+    late = _needs_undo(plan, capture.record, certain) or bool(
+        capture.record.caught and _changes(capture.record)
+    )
     kept = _cannot_undo(capture.record)
     if late and kept is not None:
         raise kept

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import nn
 
+import magpy
 from tests.soundness.worlds import assert_served, run
 
 
@@ -268,3 +269,30 @@ def test_what_modules_find_in_their_class(change, look):
             yield seen
 
     run(looked_at, None)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x * 2,
+        lambda x: x[:1],
+        lambda x: x.detach(),
+        lambda x: nn.Parameter(x.clone()),
+        lambda x: x.as_subclass(Tensors),
+    ],
+    ids=["computed", "view", "detached", "parameter", "of_a_class"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_class_is_assigned_to_a_tensor_of_the_call(make):
+    class Other(torch.Tensor):
+        pass
+
+    def f(x):
+        t = make(x)
+        t.__class__ = Other
+        return t, x + 1
+
+    c = magpy.compile(f, backend="eager")
+    for _ in range(3):
+        assert [type(t) for t in c(torch.ones(2))] == [Other, torch.Tensor]
+    assert "a class is assigned" in magpy.stats(c).reasons[0]

@@ -1,0 +1,158 @@
+"""Exceptions that follow from data, after a change, which the program catches and goes on.
+
+Owns what a call gives then, and leaves behind.  Does not own exceptions that leave the call
+(tests/soundness/test_assumptions.py), nor where they are caught (tests/capture/test_caught.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import magpy
+from magpy.mock import support
+from tests.comparison import assert_same
+
+#: What may raise, for the tensor x of two numbers: one that does not, and one that does.
+OPERATIONS = {
+    "cholesky": ("torch.linalg.cholesky(torch.eye(2) * x)", [1.0, 2.0], [-1.0, 2.0]),
+    "inverse": ("torch.linalg.inv(torch.diag(x))", [1.0, 2.0], [0.0, 2.0]),
+    "embedding": ("F.embedding(x.long(), torch.eye(3))", [1.0, 2.0], [1.0, 7.0]),
+    "index": ("torch.eye(3)[x.long()]", [1.0, 2.0], [1.0, 7.0]),
+    "gather": ("x.gather(0, (x - 1).long())", [1.0, 2.0], [1.0, 7.0]),
+    "one_hot": ("F.one_hot(x.long())", [1.0, 2.0], [-1.0, 2.0]),
+    "multinomial": ("torch.multinomial(x, 1)", [1.0, 2.0], [-1.0, 2.0]),
+    "loss": ("F.cross_entropy(torch.eye(2), x.long())", [1.0, 0.0], [1.0, 7.0]),
+    "numpy": ("torch.from_numpy(np.linalg.inv(np.diag(x.numpy())))", [1.0, 2.0], [0.0, 2.0]),
+}
+CHANGES = {
+    "a_buffer": "count.add_(1)",
+    "an_argument": "y.mul_(2)",
+    "a_number_drawn": "y = y + torch.rand(2)",
+    "dropout": "y = F.dropout(y)",
+}
+CATCHES = {
+    "try": """
+    try:
+        r = {}
+    except (RuntimeError, IndexError, ValueError):
+        bad.append(1)
+        r = x * 0""",
+    "in_a_helper": """
+    r = attempt(lambda: {})""",
+    "suppress": """
+    r = x
+    with contextlib.suppress(Exception):
+        r = {}""",
+    "a_manager": """
+    r = x
+    with Ends():
+        r = {}""",
+    "a_generator": """
+    r = x
+    with ends():
+        r = {}""",
+    "finally": """
+    try:
+        r = {}
+    finally:
+        bad.append(2)""",
+    "another": """
+    try:
+        r = {}
+    except Exception as e:
+        bad.append(3)
+        raise KeyError("instead") from e""",
+}
+SOURCE = """
+count = torch.zeros(())
+bad = []
+
+class Ends:
+    def __enter__(self): return self
+    def __exit__(self, kind, *error):
+        bad.append(str(kind))
+        return True
+
+@contextlib.contextmanager
+def ends():
+    try:
+        yield
+    except Exception:
+        bad.append(4)
+
+def attempt(f):
+    try:
+        return f()
+    except Exception:
+        bad.append(5)
+        return count * 2
+
+def f(x, y):
+    {change}{catch}
+    y.add_(1)
+    return r, y
+"""
+NAMES = {"torch": torch, "np": np, "F": F, "contextlib": contextlib}
+
+
+def calls(operation, change, catch, compile):
+    text, good, wrong = OPERATIONS[operation]
+    scope = dict(NAMES)
+    exec(SOURCE.format(change=CHANGES[change], catch=CATCHES[catch].format(text)), scope)
+    torch.manual_seed(0)
+    c = compile(scope["f"])
+    seen = []
+    for values in (good, good, wrong, good, wrong):
+        y = torch.ones(2)
+        try:
+            result = c(torch.tensor(values), y)
+        except Exception as e:  # noqa: BLE001 - whatever leaves the call
+            result = type(e), str(e), type(e.__cause__)
+        seen.append((result, y, scope["count"].clone(), list(scope["bad"]), torch.rand(1)))
+    return seen, c
+
+
+@pytest.mark.parametrize("catch", CATCHES)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_caught_is_eagers(operation, change, catch):
+    eager, _ = calls(operation, change, catch, lambda f: f)
+    compiled, _ = calls(operation, change, catch, lambda f: magpy.compile(f, backend="eager"))
+    assert_same(compiled, eager)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_calls_that_raise_nothing_are_served_by_an_entry(change):
+    _, c = calls("cholesky", change, "try", lambda f: magpy.compile(f, backend="eager"))
+    assert magpy.stats(c).hits >= 2
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_compilers_graphs_are_left_likewise(change):
+    eager, _ = calls("embedding", change, "try", lambda f: f)
+    compiled, _ = calls("embedding", change, "try", lambda f: magpy.compile(f, backend="aot_eager"))
+    assert_same(compiled, eager)
+
+
+@pytest.mark.parametrize(("block", "saves"), [("torch.no_grad()", 0), ("Ends()", 1)])
+def test_only_where_somebody_may_catch_it_changes_are_saved(block, saves, monkeypatch):
+    """What an entry saves takes time in every call."""
+    made = []
+    save = support.save
+    monkeypatch.setattr(support, "save", lambda *args: made.append(1) or save(*args))
+    scope = dict(NAMES)
+    catch = f"""
+    r = x
+    with {block}:
+        r = torch.linalg.cholesky(torch.eye(2) * x)"""
+    exec(SOURCE.format(change=CHANGES["a_buffer"], catch=catch), scope)
+    c = magpy.compile(scope["f"], backend="eager")
+    for _ in range(2):
+        c(torch.ones(2), torch.ones(2))
+    assert magpy.stats(c).hits == 1
+    assert len(made) == saves
