@@ -570,6 +570,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
   if (result != nullptr && PyType_Check(result) && makes_class(f, npos)) read_held_by_class(s, reinterpret_cast<PyTypeObject*>(result));
   if (result != nullptr && dies_loudly(result) && !known_outside(s, result)) Py_XDECREF(ask(s, "finalizable", result));
+  if (result != nullptr && PyModule_Check(result) && PyType_Check(f)) Py_XDECREF(ask(s, "module_made", result));
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
   if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import _interp
+from magpy.capture import held
 from magpy.capture.attribution import REGISTRY
 from magpy.capture.keys import hashes_quietly, pairs_of, refuse_if_it_shows
 from magpy.capture.steps import identity
@@ -129,6 +130,12 @@ def _same(now: Any, pre: Any, builder: Builder) -> bool:
     )
 
 
+def _spaces(log: list[tuple[str, Any, Any, Any]]) -> set[int]:
+    """The addresses of the dicts of classes in which attributes were set or deleted."""
+    classes = {id(cls): cls for kind, cls, _, _ in log if kind == "write_type"}
+    return {id(d) for cls in classes.values() for d in gc.get_referents(held.space(cls))}
+
+
 def end_state(
     session: Any,
     log: list[tuple[str, Any, Any, Any]],
@@ -148,7 +155,10 @@ def end_state(
     """
     effects: list[ContainerEffect | AttrEffect] = []
     deleted = _deleted(log)
-    for obj, pre, whole, appended in session.containers():
+    # Attributes of a class are set as such: the interpreter keeps what it has found in the dict.
+    spaces = _spaces(log)
+    changed = (found for found in session.containers() if id(found[0]) not in spaces)
+    for obj, pre, whole, appended in changed:
         if isinstance(pre, dict):
             pre = pre | _put_again(obj, pre, redone)
         if appended:

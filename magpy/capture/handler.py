@@ -125,6 +125,7 @@ class Handler:
         self.opaque: list[tuple[Any, Any]] = []
         # Objects of which the run has asked which they are.
         self.identities: list[Any] = []
+        self.modules: list[tuple[types.ModuleType, str]] = []
         self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
         self.arrays: list[tuple[Any, Any]] = []
         self.sites: dict[int, str] = {}
@@ -194,10 +195,8 @@ class Handler:
 
     def tensor_store(self, tensor: torch.Tensor, name: str) -> None:
         """An attribute that torch keeps of a tensor is about to be assigned."""
-        if name == "__class__" and not self.session.is_outside(tensor):
-            self.refuse(
-                "a class is assigned to a tensor that the call makes", "Use tensor.as_subclass(...)"
-            )
+        if name == "__class__":
+            self.refuse("a class is assigned to a tensor", "Use tensor.as_subclass(...)")
         if name in ("real", "imag"):  # alone of all: torch tells no mode of it
             self.refuse(
                 f"tensor.{name} = ... writes to a tensor, and torch tells nobody",
@@ -407,6 +406,20 @@ class Handler:
             memory.meet(place, memory.of_buffer(obj)) and is_changed()
             for obj, is_changed in self._buffers()
         )
+
+    def module_made(self, module: types.ModuleType) -> None:
+        """The program has made a module, or Python has, which imports it."""
+        self.modules.append((module, where_text()))
+
+    def finish_modules(self) -> None:
+        """Refuses where the call has made a module that it does not import.
+
+        What is stored in a module is an effect on the very object, which other calls do not make.
+        """
+        imported = {id(m) for m in sys.modules.values()} if self.modules else set()
+        for module, where in self.modules:
+            if id(module) not in imported:
+                raise Refusal("a module is made", where, "Make it outside of the compiled function")
 
     def finish_contexts(self, builder: Builder) -> None:
         """Notes the context variables that the run has left changed."""

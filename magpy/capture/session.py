@@ -286,6 +286,7 @@ def _end(
         result = _exception_spec(out.exception, builder)
     handler.finish_iterators(builder)
     handler.finish_contexts(builder)
+    handler.finish_modules()
     for tensor in record.inputs.values():
         gradient = _tensor.gradient(tensor)
         if gradient is not None and not session.is_outside(gradient) and vars(gradient):

@@ -18,6 +18,7 @@ import gc
 import inspect
 import itertools
 import operator
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -233,6 +234,7 @@ class Builder:
                 v.__self__, (types.ModuleType, type, type(None))
             ):
                 return self._remember(v, New("attr", v.__name__, [self.build(v.__self__)]))
+            _check_held(v)
             return Const(v)
         else:
             return self._make(v, t)
@@ -312,11 +314,8 @@ class Builder:
             return self._numpys(v, t)
         if t is types.GeneratorType:
             return self._generator(v)
-        if t is weakref.ref:
-            target = v()
-            if target is None or v.__callback__ is not None:
-                raise Refusal("a weak reference is kept that is dead or has a callback")
-            return self._remember(v, New("call", weakref.ref, [self.build(target)]))
+        if t is super or t is weakref.ref:
+            return self._stands_for(v, t)
         if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
             return self._view(v, t)
         if t in _DICT_ITERATORS:
@@ -333,6 +332,16 @@ class Builder:
         ):
             return self._instance(v, t)
         return self._reduced(v, t)
+
+    def _stands_for(self, v: Any, t: type) -> Spec:
+        """What passes on what is asked of it to another object, or leads to one."""
+        if t is super:
+            parts = [vars(super)[name].__get__(v) for name in ("__thisclass__", "__self__")]
+        else:
+            parts = [v()]
+            if parts[0] is None or v.__callback__ is not None:
+                raise Refusal("a weak reference is kept that is dead or has a callback")
+        return self._remember(v, New("call", t, [self.build(p) for p in parts]))
 
     @staticmethod
     def _list(parts: list[Spec]) -> Spec:
@@ -592,6 +601,8 @@ class Builder:
                 f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again"
             ) from e
         if isinstance(reduced, str):
+            if not _is_global(v, reduced):
+                raise Refusal(f"a {t.__name__} of the call is kept, which magpy cannot make again")
             return Const(v)
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if t is itertools.chain and state is None:
@@ -622,6 +633,29 @@ _VALUES: dict[type, Any] = {
     bytes: lambda v: bytes.__getitem__(v, slice(None)),
     frozenset: lambda v: list(frozenset.__iter__(v)),
 }
+
+
+def _check_held(v: Any) -> None:
+    """Refuses a random generator that the call makes.
+
+    Raises:
+        Refusal: it is one, which is another one in every call.
+    """
+    if isinstance(v, torch._C.Generator) and not any(v is g for g in _default_generators()):
+        raise Refusal("a torch.Generator that the call makes is kept")
+
+
+def _default_generators() -> tuple[Any, ...]:
+    """Torch's own generators, of all devices that have some."""
+    return torch.default_generator, *torch.cuda.default_generators
+
+
+def _is_global(v: Any, name: str) -> bool:
+    """Whether an object is found by its name in its module, as pickling has it."""
+    found: Any = sys.modules.get(getattr(v, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is v
 
 
 def _has_slot(v: Any, name: str) -> bool:
