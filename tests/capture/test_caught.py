@@ -97,6 +97,58 @@ def within_finally():
         len("")
 
 
+def within_finally_that_returns():
+    try:
+        asked_here = asked()
+    finally:
+        return asked_here  # noqa: B012 - it ends the exception
+
+
+def within_bare_except():
+    try:
+        return asked()
+    except:  # noqa: E722 - the clause that is meant
+        return None
+
+
+def within_except_group():
+    found = []
+    try:
+        found.append(asked())
+    except* ValueError:
+        pass
+    return found[0]
+
+
+def within_finally_within_try():
+    try:
+        try:
+            return asked()
+        finally:
+            len("")
+    except ValueError:
+        return None
+
+
+def within_a_block_of_torchs_within_try():
+    manager = torch.no_grad()
+    try:
+        with manager:
+            return asked(manager)
+    except ValueError:
+        return None
+
+
+def within_a_handler_within_try():
+    try:
+        try:
+            raise KeyError
+        except KeyError:
+            return asked()
+    except ValueError:
+        return None
+
+
 def after_try():
     try:
         len("")
@@ -136,7 +188,13 @@ def called_within_try():
     [
         (plain, False),
         (within_try, True),
-        (within_finally, True),
+        (within_finally, False),
+        (within_finally_that_returns, True),
+        (within_bare_except, True),
+        (within_except_group, True),
+        (within_finally_within_try, True),
+        (within_a_block_of_torchs_within_try, True),
+        (within_a_handler_within_try, True),
         (after_try, False),
         (within_handler, False),
         (within_a_block_of_torchs, False),

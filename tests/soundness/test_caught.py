@@ -44,6 +44,15 @@ CATCHES = {
         r = x * 0""",
     "in_a_helper": """
     r = attempt(lambda: {})""",
+    "around_other_blocks": """
+    try:
+        with torch.enable_grad():
+            try:
+                r = {}
+            finally:
+                bad.append(2)
+    except Exception:
+        r = count * 3""",
     "suppress": """
     r = x
     with contextlib.suppress(Exception):
@@ -56,11 +65,6 @@ CATCHES = {
     r = x
     with ends():
         r = {}""",
-    "finally": """
-    try:
-        r = {}
-    finally:
-        bad.append(2)""",
     "another": """
     try:
         r = {}
