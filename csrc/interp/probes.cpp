@@ -61,10 +61,13 @@ PyObject* probe_attr_load(PyObject*, Args a, size_t, PyObject*) { return attr_lo
 
 // (obj, value, name)
 PyObject* probe_attr_store(PyObject*, Args a, size_t, PyObject*) {
-  const bool reported = active();
-  if (reported) on_attr_store(a[0], a[2], a[1]);
+  bool told = false;
+  if (active()) {
+    on_attr_store(a[0], a[2], a[1]);
+    told = take_store_told();
+  }
   PyObject* done = none_or_null(PyObject_SetAttr(a[0], a[2], a[1]));
-  if (reported && done == nullptr) on_store_raised(a[0]);
+  if (told) on_store_done(a[0], done != nullptr);
   return done;
 }
 
@@ -159,10 +162,14 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
 
 PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
   const bool reported = active();
-  if (reported) on_item_store(obj, key, value);
+  bool told = false;
+  if (reported) {
+    on_item_store(obj, key, value);
+    told = take_store_told();
+  }
   PyObject* done = none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key));
   if (reported) tls_c_call = kPassedOn;
-  if (reported && done == nullptr) on_store_raised(obj);
+  if (told) on_store_done(obj, done != nullptr);
   return done;
 }
 

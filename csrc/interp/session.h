@@ -117,8 +117,10 @@ bool on_identity(PyObject* a, PyObject* b);
 PyObject* on_unary(int op, PyObject* a, PyObject* result);
 // An operation on these (b may be null) raised: that it does is sure for these very values only.
 void on_raised(PyObject* a, PyObject* b);
-// What was about to be stored in an object, or deleted, was not: that raised.
-void on_store_raised(PyObject* obj);
+// Whether the handler has noted the store that is about to be made; asked once.
+bool take_store_told();
+// What was about to be stored in a tracked object, or deleted, is, or is not: that raised.
+void on_store_done(PyObject* obj, bool stored);
 
 // A call.  pre: returns true when the session performed it (then *result is the new reference or nullptr with an exception set).
 // `args` is a vector of npos positional values followed by the keyword values named in kwnames (tuple or nullptr).

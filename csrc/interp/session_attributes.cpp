@@ -637,6 +637,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type && !is_tensor(obj) && (PyObject_CheckBuffer(obj) || tracked(s, obj))) {
     // An array copies what it is given (`a.real = v`), and its flags look at it.
     if (tracked(s, obj) && value != nullptr) {
+      s->store_told = true;
       Py_XDECREF(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
     } else {
       if (value != nullptr) rely_on(s, value);

@@ -229,6 +229,7 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
 
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value) {
   ++tls_session->events;
+  tls_session->store_told = false;
   ErrorGuard error;
   attr_store(tls_session, obj, name, value);
 }
@@ -454,6 +455,7 @@ static bool takes_apart(PyObject* obj, PyObject* key) {
 void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
+  s->store_told = false;
   if (!is_tensor(obj)) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(obj));
@@ -462,6 +464,7 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   if (!s->tracked->empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
+      s->store_told = true;
       PyObject* r = derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent));
       Py_XDECREF(r);
       return;
@@ -664,17 +667,23 @@ void on_raised(PyObject* a, PyObject* b) {
     if (v != nullptr && !is_tensor(v)) rely_on(s, v);
 }
 
-void on_store_raised(PyObject* obj) {
+bool take_store_told() {
+  const bool told = tls_session->store_told;
+  tls_session->store_told = false;
+  return told;
+}
+
+void on_store_done(PyObject* obj, bool stored) {
   Session* s = tls_session;
-  if (s->tracked->empty() || is_tensor(obj)) return;
   // numpy tells of arithmetic that fails when it has stored what came of it.
-  const bool late = PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_Warning);
+  const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_Warning));
   ErrorGuard error;
-  if (tracked(s, obj)) Py_XDECREF(ask(s, "store_raised", obj, late ? Py_True : Py_False));
+  Py_XDECREF(stored ? ask(s, "stored_in", obj) : ask(s, "store_raised", obj, late ? Py_True : Py_False));
 }
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
   Session* s = tls_session;
+  ++s->events;
   if (!is_leaf(a)) {
     ErrorGuard error;
     AfterGuard after(s);

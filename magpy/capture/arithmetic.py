@@ -25,6 +25,10 @@ _KINDS = "divide by zero", "overflow", "underflow", "invalid value"
 _ENCOUNTERED = " encountered in "
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 #: A text, and the line that it is attributed to: the innermost one, which may be numpy's own.
 Told = tuple[str, Site]
 
@@ -58,8 +62,27 @@ def telling(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def calls_back() -> bool:
-    """Whether numpy calls the program where arithmetic fails."""
-    return not {"call", "log"}.isdisjoint(np.geterr().values())
+    """Whether numpy calls the program where arithmetic fails, or prints at once."""
+    return not {"call", "log", "print"}.isdisjoint(np.geterr().values())
+
+
+#: What moves elements, looks at them or passes them on, and does no arithmetic that could fail.
+_MOVES = _names(
+    """
+    getattr getitem delitem is_ is_not bool int float str repr len list tuple iter hash isinstance
+    format format_value identity item tolist reshape view transpose ravel flatten squeeze swapaxes
+    copy tobytes setflags byteswap repeat take diagonal nonzero argmax argmin argsort sort all any
+    searchsorted resize choose compress partition argpartition newbyteorder dump dumps __copy__
+    __deepcopy__ __len__ __contains__ __iter__ contains shape ndim size atleast_1d atleast_2d
+    broadcast_to expand_dims moveaxis where isnan isinf isfinite array_equal frombuffer zeros_like
+    ones_like empty_like eq ne
+    """
+)
+
+
+def computes(f: Callable[..., Any]) -> bool:
+    """Whether numpy may have to warn of arithmetic in a call of this function."""
+    return getattr(f, "__name__", "") not in _MOVES
 
 
 def is_silent(told: list[Told]) -> bool:
@@ -78,19 +101,41 @@ def show(told: list[Told]) -> None:
 def may_be_unseen(site: Site) -> bool:
     """Whether a line may have such warnings that are not shown now, or not again."""
     line = site[1]
-    shown = [*site[3].get(REGISTRY, ()), *getattr(warnings, "onceregistry", ())]
-    return hidden(site) or any(
-        type(key) is tuple
-        and isinstance(key[0], str)
-        and _ENCOUNTERED in key[0]
-        and (len(key) < 3 or key[2] in (0, line))
-        for key in shown
-    )
+    # What numpy's own Python computes warns from there (`np.var`).
+    own = vars(sys.modules.get("numpy._core._methods", sys)).get(REGISTRY, ())
+    if any(map(_of_arithmetic, [*own, *getattr(warnings, "onceregistry", ())])):
+        return True
+    if any(_of_arithmetic(key) and key[2] in (0, line) for key in site[3].get(REGISTRY, ())):
+        return True
+    return _some("ignore")
+
+
+def may_be_errors() -> bool:
+    """Whether the filters make errors of some such warnings, which the program may catch."""
+    return _some("error") or warnings.defaultaction == "error"  # type: ignore[attr-defined]
+
+
+def _some(wanted: str) -> bool:
+    found = ((action, category) for action, _, category, _, _ in warnings.filters)
+    return any(action == wanted and issubclass(RuntimeWarning, c) for action, c in found)
+
+
+def _of_arithmetic(key: Any) -> bool:
+    return type(key) is tuple and isinstance(key[0], str) and _ENCOUNTERED in key[0]
 
 
 def hidden(site: Site) -> bool:
-    """Whether the filters say now that such warnings are ignored."""
-    return any(is_ignored(f"{kind}{_ENCOUNTERED}", RuntimeWarning, site) for kind in _KINDS)
+    """Whether the filters say now that all such warnings are ignored."""
+    return all(is_ignored(f"{kind}{_ENCOUNTERED}", RuntimeWarning, site) for kind in _KINDS)
 
 
-__all__ = ["calls_back", "hidden", "is_silent", "may_be_unseen", "show", "telling"]
+__all__ = [
+    "calls_back",
+    "computes",
+    "hidden",
+    "is_silent",
+    "may_be_errors",
+    "may_be_unseen",
+    "show",
+    "telling",
+]

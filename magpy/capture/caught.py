@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import inspect
 import types
 from typing import Any, NamedTuple
 
@@ -25,8 +26,10 @@ _GENERATORS = (
     contextlib._AsyncGeneratorContextManager,
 )
 _OWN = ("torch", "numpy", "magpy")
-# What comes first in the code of an `except` clause, and never in that of a `finally` clause.
+# What an `except` clause comes to, and no `finally` clause that raises again.
 _CATCHES = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "POP_EXCEPT")
+_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
+_ENDS = ("RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 
 
 class Handled(NamedTuple):
@@ -44,13 +47,34 @@ def may_hold_back(manager: Any) -> bool:
     t = type(manager)
     module = t.__module__
     if issubclass(t, _GENERATORS):
-        code = getattr(getattr(manager, "gen", None), "gi_code", None)
-        scope = getattr(getattr(manager, "func", None), "__globals__", {})
-        return code is None or held.package(scope.get("__name__")) not in _OWN
+        function = getattr(manager, "func", None)
+        scope = getattr(function, "__globals__", {})
+        code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+        if held.package(scope.get("__name__")) in _OWN:
+            return False
+        return code is None or any(h.catches or h.by_with for h in _table(code))
     # Of a class that was made without a module, that is "builtins".
     if held.of_library(module) and held.package(module) not in ("unittest", "builtins"):
         return issubclass(t, _HOLD_BACK)
-    return held.package(module) not in _OWN
+    if held.package(module) in _OWN:
+        return False
+    leave = _interp.type_lookup(t, "__exit__")
+    return not (isinstance(leave, types.FunctionType) and _gives_nothing(leave.__code__))
+
+
+def _gives_nothing(code: types.CodeType) -> bool:
+    """Whether a function surely gives None or False."""
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
+        return False
+    before = None
+    for instruction in dis.get_instructions(code):
+        given = instruction if instruction.opname == "RETURN_CONST" else before
+        if instruction.opname.startswith("RETURN_") and instruction.opname != "RETURN_GENERATOR":
+            constant = given is not None and given.opname in ("LOAD_CONST", "RETURN_CONST")
+            if not constant or given.argval not in (None, False):  # type: ignore[union-attr]
+                return False
+        before = instruction
+    return True
 
 
 class Catching:
@@ -59,7 +83,8 @@ class Catching:
     def __init__(self) -> None:
         """No `with` block was entered yet."""
         self._frames: set[int] = set()
-        self._tables: dict[types.CodeType, list[Handled]] = {}
+        # By the address of a code object, which is kept.
+        self._tables: dict[int, tuple[types.CodeType, list[Handled]]] = {}
 
     def entered(self, manager: Any, frame: types.FrameType | None) -> None:
         """A frame enters a `with` block."""
@@ -76,13 +101,13 @@ class Catching:
         return False
 
     def _catches(self, code: types.CodeType, at: int, holds_back: bool) -> bool:
-        table = self._tables.get(code)
-        if table is None:
-            table = self._tables[code] = _table(code) if code.co_exceptiontable else []
+        found = self._tables.get(id(code))
+        if found is None:
+            found = self._tables[id(code)] = code, _table(code)
         # What a handler passes on goes to the one around it: the table leads from the one to the
         # other, by the place where each begins.
-        for _ in table:
-            entry = next((e for e in table if e.start <= at < e.end), None)
+        for _ in found[1]:
+            entry = next((e for e in found[1] if e.start <= at < e.end), None)
             if entry is None:
                 return False
             if entry.catches or (entry.by_with and holds_back):
@@ -92,26 +117,42 @@ class Catching:
 
 
 def _table(code: types.CodeType) -> list[Handled]:
+    if not code.co_exceptiontable:
+        return []
     entries: Any = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
-    targets = {e.target for e in entries}
     instructions = list(dis.get_instructions(code))
-    catching: set[int] = set()
-    blocks: set[int] = set()
-    begun: set[int] = set()
-    for i, instruction in enumerate(instructions):
-        if instruction.offset in targets and instruction.opname == "PUSH_EXC_INFO":
-            begun.add(instruction.offset)
-            if instructions[i + 1].opname == "WITH_EXCEPT_START":
-                blocks.add(instruction.offset)
-                begun.clear()
-        elif instruction.opname in _CATCHES:
-            catching |= begun
-            begun.clear()
-        elif instruction.opname == "RERAISE":  # a `finally` clause ends
-            begun.clear()
-    return [
-        Handled(e.start, e.end, e.target, e.target in catching, e.target in blocks) for e in entries
-    ]
+    places = {instruction.offset: i for i, instruction in enumerate(instructions)}
+    kinds = {e.target: _kind(instructions, places, e.target) for e in entries}
+    return [Handled(e.start, e.end, e.target, *kinds[e.target]) for e in entries]
+
+
+def _kind(
+    instructions: list[dis.Instruction], places: dict[int, int], target: int
+) -> tuple[bool, bool]:
+    """Whether a handler is that of an `except` clause, and whether that of a `with` block.
+
+    What a `finally` clause does ends by raising the exception again. Where its code goes on in
+    another way, from instruction to instruction, the exception is ended.
+    """
+    first = places[target]
+    if instructions[first].opname != "PUSH_EXC_INFO":
+        return False, False
+    if instructions[first + 1].opname == "WITH_EXCEPT_START":
+        return False, True
+    todo, seen = [first + 1], set()
+    while todo:
+        i = todo.pop()
+        if i in seen or i >= len(instructions):
+            continue
+        seen.add(i)
+        instruction = instructions[i]
+        if instruction.opname in _CATCHES:
+            return True, False
+        if instruction.opcode in _JUMPS and instruction.argval in places:
+            todo.append(places[instruction.argval])
+        if instruction.opname not in _ENDS:
+            todo.append(i + 1)
+    return False, False
 
 
 __all__ = ["Catching", "may_hold_back"]

@@ -232,7 +232,7 @@ def arithmetic(h: Handler, told: Var, site: attribution.Site, shown: bool) -> No
         return
     if replaced and shown:
         raise Refusal("a warning is issued while the call has changed what becomes of warnings")
-    if replaced or not (shown or numpys.may_be_unseen(site)):
+    if replaced or not (shown or numpys.may_be_unseen(site)) or numpys.may_be_errors():
         recorder.note(numpys.is_silent, (Ref(told),), {}, "leaf", True)
         return
     _ask_errors(h)

@@ -45,6 +45,7 @@ from magpy.capture.recorder import Recorder
 from magpy.capture.steps import (
     LEAF_TYPES,
     EffectStep,
+    HostStep,
     OutsideRef,
     Part,
     Record,
@@ -98,6 +99,7 @@ class Handler:
         #: The last store in a tracked array: what was stored, and how many steps there were before
         #: and after it was noted.
         self.stored: tuple[tuple[Any, ...], int, int] = (), 0, 0
+        self.storing = False
         #: The address of the frame, and the instruction, at which C code has warned last.
         self.warned_at = 0, 0
         # The addresses of objects of the call's own whose death the program hears of, or of what
@@ -416,8 +418,9 @@ class Handler:
 
         What is stored in a module is an effect on the very object, which other calls do not make.
         """
-        imported = {id(m) for m in sys.modules.values()} if self.modules else set()
-        for module, where in self.modules:
+        made, self.modules = self.modules, []
+        imported = {id(m) for m in sys.modules.values()} if made else set()
+        for module, where in made:
             if id(module) not in imported:
                 raise Refusal("a module is made", where, "Make it outside of the compiled function")
 
@@ -678,14 +681,31 @@ class Handler:
         """Notes a store in a tracked array that is about to be made."""
         steps = self.recorder.record.steps
         before = len(steps)
-        self.host_only(f, args)
+        self.storing = True
+        try:
+            self.host_only(f, args)
+        finally:
+            self.storing = False
+        if type(args[0]) is _FLAGS:
+            for step in steps[before:]:
+                if isinstance(step, HostStep):
+                    step.mutates = True  # the array, whose variable is another one
         self.stored = args, before, len(steps)
+
+    def stored_in(self, obj: Any) -> None:
+        """The last store in a tracked array has been made."""
+        (args, before, after), self.stored = self.stored, ((), 0, 0)
+        steps = self.recorder.record.steps
+        if args and after > before and self.refusal is None:
+            step = steps[after - 1]
+            if isinstance(step, HostStep) and step.told is not None:
+                self._told(step.told, step.place, self.recorder.warns_itself())
 
     def store_raised(self, obj: Any, late: bool) -> None:
         """The last store in a tracked array raised; it has stored nothing unless that was late."""
-        args, before, after = self.stored
+        (args, before, after), self.stored = self.stored, ((), 0, 0)
         steps = self.recorder.record.steps
-        if not args or args[0] is not obj or self.refusal is not None:
+        if not args or self.refusal is not None:
             return
         if late or len(steps) != after or arrays.holds_objects(args) or not _recomputable(args[1:]):
             self.refuse("a store in an array that follows from data raises")
@@ -695,6 +715,15 @@ class Handler:
         self.session.rely_on(args[1:])
         for a in args[1:]:
             self.session.touch(a)
+
+    def _told(self, told: Var, place: Any, shown: bool) -> None:
+        """What a step has told of is an effect of its own, or there was nothing."""
+        try:
+            effect_calls.arithmetic(self, told, place, shown)
+        except Refusal as r:
+            self.refusal = self.refusal or r.without_frames()
+        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
+            self.recorder.fail(e)
 
     def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
         """obj.name of a tracked value."""
@@ -750,7 +779,7 @@ class Handler:
 
     def _at_line(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """A function `call(f, args, kwargs)`; numpy, which may warn, it calls from the program."""
-        if _is_of_numpy(f, (*args, *kwargs.values())):
+        if arithmetic.computes(f) and _is_of_numpy(f, (*args, *kwargs.values())):
             return functools.partial(self.recorder.compute, _place())
         return lambda f, args, kwargs: f(*args, **kwargs)
 
@@ -767,12 +796,16 @@ class Handler:
         What numpy warns of in it is an effect of its own.
         """
         recorder = self.recorder
-        if not _is_of_numpy(f, (*args, *kwargs.values())):
+        if not arithmetic.computes(f) or not _is_of_numpy(f, (*args, *kwargs.values())):
+            return write(*step)
+        if f is operator.setitem and self._is_small(args[2]):
             return write(*step)
         if arithmetic.calls_back():
             raise refuse("numpy calls the program where arithmetic fails (numpy.seterrcall)")
         told, place = recorder.tensors.new(), _place()
-        shown = recorder.warns_itself() or recorder.computed_warns
+        again = isinstance(f, functools.partial) and f.func is element and f.args[2] > 0
+        # A store is noted before it is made.
+        shown = not self.storing and self._warns_itself(write, f, args, kwargs)
         recorder.telling, recorder.computed_warns = (told, place), False
         before = len(recorder.record.steps)
         try:
@@ -780,11 +813,29 @@ class Handler:
         finally:
             recorder.telling = None
         # Of a function that gives several values each is computed by itself.
-        again = isinstance(f, functools.partial) and f.func is element and f.args[2] > 0
         made = any(getattr(s, "told", None) == told for s in recorder.record.steps[before:])
-        if made and not again:
-            effect_calls.arithmetic(self, told, place, shown)
+        if made and not again and not self.storing:
+            self._told(told, place, shown)
         return result
+
+    def _is_small(self, v: Any) -> bool:
+        """Whether a number is the same in every call, and one that every array can take."""
+        return type(v) in (bool, int, float) and abs(v) < 100 and self.session.tracked(v) is None
+
+    def _warns_itself(
+        self, write: Any, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Whether the call has warned, which a step does by itself."""
+        recorder = self.recorder
+        if recorder.computed_warns:
+            return True
+        most = len(recorder.warned[0])
+        if most > 1 and write != recorder.note:
+            # Some may be those of another call from this line: how many are its own is found out.
+            told: list[Any] = []
+            arithmetic.telling(f)(told, *args, **kwargs)
+            most = len(told)
+        return recorder.warns_itself(most)
 
     def _notes_writing(self, targets: Any) -> None:
         """The step that is about to be added changes these arrays, where they are tracked."""

@@ -406,17 +406,21 @@ class Recorder(Values, TorchFunctionMode):
                 with unheard():
                     self.below.by_hooks(self.below.differences())
 
-    def warns_itself(self) -> bool:
-        """Whether the last C function has warned; its step then does that, and no effect does."""
+    def warns_itself(self, most: int = 1 << 30) -> bool:
+        """Whether the last C function has warned; its step then does that, and no effect does.
+
+        Args:
+            most: so many warnings are its own.
+        """
         warnings, events = self.warned
         if events != self._session.events:
             return False
         steps = self.record.steps
-        own = False
-        while steps and any(steps[-1] is w for w in warnings):
+        taken = 0
+        while taken < most and steps and any(steps[-1] is w for w in warnings):
             steps.pop()
-            own = True
-        return own
+            taken += 1
+        return taken > 0
 
     def performs(self, function: Any) -> bool:
         """Whether it is no function of the program, but one that stands for its lines."""
@@ -1352,9 +1356,9 @@ class Recorder(Values, TorchFunctionMode):
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
         step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
-        place = self.warned[0][-1].sites[0] if self.warned[0] else None
+        warned = self.warned[0]
         if self._scalars and self.warns_itself():
-            step.site = place
+            step.site = warned[-1].sites[0]
         self.add(step)
 
     def _not_a_part(self, targets: Iterable[Var]) -> None:

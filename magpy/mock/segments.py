@@ -519,8 +519,10 @@ def _schedule(
                 # Compilers give ordinary tensors where a graph itself enters inference mode.
                 kind = ("inference", now.settings)
             schedule.op(step, kind)
-        elif isinstance(step, HostStep) and (
-            step.symbolic or (numbers and step in numbers and _number(step))
+        elif (
+            isinstance(step, HostStep)
+            and step.told is None
+            and (step.symbolic or (numbers and step in numbers and _number(step)))
         ):
             assert step.result is not None
             # A number does not change in place; torch.fx would give the old one's name to the new.

@@ -86,6 +86,16 @@ def test_filters_hide_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert not arithmetic.hidden(site)
-        warnings.filterwarnings("ignore", "divide by zero")
-        assert arithmetic.hidden(site)
+        warnings.filterwarnings("ignore", "divide by zero encountered in log")
+        assert not arithmetic.hidden(site)
         assert arithmetic.may_be_unseen(site)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert arithmetic.hidden(site)
+
+
+@pytest.mark.parametrize(
+    ("f", "computes"),
+    [(np.log, True), (np.ndarray.astype, True), (np.ndarray.item, False), (getattr, False)],
+)
+def test_what_only_moves_elements_has_nothing_to_tell(f, computes):
+    assert arithmetic.computes(f) is computes

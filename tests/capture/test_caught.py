@@ -25,6 +25,24 @@ class Mine:
         return True
 
 
+class Timer:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if error[0] is None:
+            return
+        len("")
+
+
+@contextlib.contextmanager
+def timer():
+    try:
+        yield
+    finally:
+        len("")
+
+
 @contextlib.contextmanager
 def mine():
     with contextlib.suppress(ValueError):
@@ -36,6 +54,8 @@ def mine():
     [
         (Mine(), True),
         (mine(), True),
+        (Timer(), False),
+        (timer(), False),
         (contextlib.suppress(ValueError), True),
         (contextlib.ExitStack(), True),
         (unittest.TestCase().assertRaises(ValueError), True),
@@ -130,6 +150,59 @@ def within_finally_within_try():
         return None
 
 
+def within_bare_except_with_a_block():
+    try:
+        return asked()
+    except:  # noqa: E722 - the clause that is meant
+        with torch.no_grad():
+            len("")
+        return None
+
+
+def within_bare_except_with_finally():
+    try:
+        return asked()
+    except:  # noqa: E722 - as above
+        try:
+            len("")
+        finally:
+            len("")
+        return None
+
+
+def within_bare_except_with_comprehension():
+    try:
+        return asked()
+    except:  # noqa: E722 - as above
+        return [v for v in ()]
+
+
+def within_finally_with_a_block():
+    found = None
+    try:
+        found = asked()
+    finally:
+        with torch.no_grad():
+            return found  # noqa: B012 - it ends the exception
+
+
+def within_finally_with_try():
+    try:
+        return asked()
+    finally:
+        try:
+            len("")
+        except ValueError:
+            len("")
+
+
+def within_except_that_raises_again():
+    try:
+        return asked()
+    except:  # noqa: E722 - as above
+        raise
+
+
 def within_a_block_of_torchs_within_try():
     manager = torch.no_grad()
     try:
@@ -193,6 +266,12 @@ def called_within_try():
         (within_bare_except, True),
         (within_except_group, True),
         (within_finally_within_try, True),
+        (within_bare_except_with_a_block, True),
+        (within_bare_except_with_finally, True),
+        (within_bare_except_with_comprehension, True),
+        (within_finally_with_a_block, True),
+        (within_finally_with_try, False),
+        (within_except_that_raises_again, False),
         (within_a_block_of_torchs_within_try, True),
         (within_a_handler_within_try, True),
         (after_try, False),

@@ -53,6 +53,13 @@ CATCHES = {
                 bad.append(2)
     except Exception:
         r = count * 3""",
+    "bare": """
+    try:
+        r = {}
+    except:
+        with torch.no_grad():
+            bad.append(6)
+        r = [v for v in (count, x)]""",
     "suppress": """
     r = x
     with contextlib.suppress(Exception):

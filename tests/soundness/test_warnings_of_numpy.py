@@ -41,10 +41,15 @@ LINES = {
     "an_empty_mean": "np.mean(n[n > 5])",
     "a_branch": "'inf' if np.isinf(1 / n).any() else 'no'",
     "a_helper": "helper(x)",
+    "a_unary_after_constants": "np.ones(2) / np.zeros(2), -n",
+    "one_line_for_constants_and_data": "ratio(np.zeros(2), np.zeros(2)), ratio(np.ones(2), n)",
+    "one_line_in_a_loop": "[ratio(a, b) for a, b in ((np.zeros(1), np.zeros(1)), (1, n))]",
 }
 BLOCKS = {
     "a_statement_in_place": "n /= n - 1\n    return n",
     "a_store": "m = np.zeros(2, dtype=int)\n    m[:] = 1 / n\n    return m",
+    "a_store_that_casts": "m = n.astype(int)\n    m[:] = 1 / n\n    return m",
+    "an_attribute_that_casts": "m = n.astype(int)\n    m.flat = 1 / n\n    return m",
     "a_check_after_a_change": "y = x.add_(1)\n    return np.isinf(1 / n).any(), y",
     "a_change_of_an_object": "seen.append(1)\n    return np.log(n)",
     "caught_warnings": """with warnings.catch_warnings(record=True) as w:
@@ -69,6 +74,9 @@ DATA = [[BAD] * 4, [GOOD, GOOD, BAD, GOOD, BAD], [BAD, GOOD, GOOD, BAD]]
 SOURCE = """
 def helper(v):
     return np.log(v.numpy())
+
+def ratio(a, b):
+    return a / b
 
 def f(x):
     n = x.numpy().copy()
@@ -208,3 +216,37 @@ def test_a_callback_from_outside_hears_of_failures():
         return results, list(heard)
 
     assert seen(magpy.compile(f, backend="eager")) == seen(f)
+
+
+@pytest.mark.parametrize("action", ["always", "default"])
+def test_a_filter_for_one_text_hides_it(action):
+    f = function("return 'inf' if np.isinf(np.log(n)).any() else 'no', 1 / n")
+
+    def seen(f):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter(action)
+            warnings.filterwarnings("ignore", "divide by zero encountered in log")
+            results = [repr(f(torch.tensor(v))) for v in [BAD, BAD, GOOD, BAD, BAD]]
+        return results, [str(w.message) for w in found]
+
+    c = magpy.compile(f, backend="eager")
+    assert seen(c) == seen(f)
+    assert magpy.stats(c).captures <= 3
+
+
+def test_numbers_of_arrays_go_into_graphs():
+    total = torch.zeros(2)
+
+    def f(x):
+        total.add_(1)
+        s = x.numpy().sum()
+        with torch.no_grad():
+            return torch.relu(x) * s.item() + float(np.sqrt(s)) + total
+
+    c = magpy.compile(f, backend="eager")
+    results = []
+    for g in (f, c):
+        total.zero_()
+        results.append([g(torch.tensor([1.0, v])).tolist() for v in (2.0, 2.0, 3.0, 4.0)])
+    assert results[0] == results[1]
+    assert magpy.stats(c).hits == 3, magpy.stats(c).reasons
