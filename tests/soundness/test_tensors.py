@@ -617,7 +617,11 @@ def test_how_a_view_without_gradients_was_made_decides_what_may_be_done_to_it():
     want, _ = run(lambda f: f)
     got, compiled = run(lambda f: magpy.compile(f, backend="eager"))
     assert got == want
-    assert all(magpy.stats(c).hits >= 6 for c in compiled)
+    tried, counted = map(magpy.stats, compiled)
+    assert counted.hits >= 6
+    # Where it is fine: nobody can take back that the tensor is a part of autograd's graph.
+    assert any("whose exception the program may catch" in reason for reason in tried.reasons)
+    assert tried.hits
 
 
 def test_parts_of_complex_tensors_are_assigned():
