@@ -167,3 +167,108 @@ def test_only_where_somebody_may_catch_it_changes_are_saved(block, saves, monkey
         c(torch.ones(2), torch.ones(2))
     assert magpy.stats(c).hits == 1
     assert len(made) == saves
+
+
+def in_a_generator(x, op, log):
+    def rows():
+        try:
+            yield op(x)
+        except RuntimeError:
+            log.append("caught")
+            yield x * 0
+
+    return next(rows())
+
+
+def in_a_coroutine(x, op, log):
+    async def row():
+        try:
+            return op(x)
+        except RuntimeError:
+            log.append("caught")
+            return x * 0
+
+    try:
+        row().send(None)
+    except StopIteration as e:
+        return e.value
+
+
+def below_c(x, op, log):
+    try:
+        return sorted([x, x * 2], key=lambda t: op(t).sum())
+    except RuntimeError:
+        log.append("caught")
+        return 0
+
+
+def again_and_again(x, op, log):
+    for k in range(4):
+        try:
+            return op(x + k * torch.eye(2))
+        except RuntimeError:
+            log.append(k)
+
+
+def around_a_backward_pass(x, op, log):
+    w = torch.ones(2, 2, requires_grad=True)
+    try:
+        (op(x) * w).sum().backward()
+    except RuntimeError:
+        log.append("caught")
+    return w.grad
+
+
+GOOD, BAD = torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "catch", [in_a_generator, in_a_coroutine, below_c, again_and_again, around_a_backward_pass]
+)
+def test_what_other_frames_of_the_call_catch_is_eagers(catch):
+    def seen(compile):
+        count, log = torch.zeros(()), []
+
+        def f(x):
+            count.add_(1)
+            return catch(x, torch.linalg.cholesky, log), count.clone()
+
+        c = compile(f)
+        return [(c(x), count.clone(), list(log)) for x in (GOOD, GOOD, BAD, GOOD, BAD, GOOD)]
+
+    made = []
+
+    def compiled(f):
+        made.append(magpy.compile(f, backend="eager"))
+        return made[0]
+
+    assert_same(seen(compiled), seen(lambda f: f))
+    assert magpy.stats(made[0]).hits == 4, magpy.stats(made[0]).reasons
+
+
+def test_a_manager_that_holds_back_only_later():
+    """That it gives nothing was true of the function that stood there."""
+
+    def seen(compile):
+        class Timer:
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                return None
+
+        count, log = torch.zeros(()), []
+
+        def f(x):
+            count.add_(1)
+            with Timer():
+                return torch.linalg.cholesky(x)
+            log.append("held back")
+            return x * 0
+
+        c = compile(f)
+        found = [c(GOOD), c(GOOD)]
+        Timer.__exit__ = lambda self, *error: True
+        return found + [c(x) for x in (BAD, GOOD, BAD)], count, log
+
+    assert_same(seen(lambda f: magpy.compile(f, backend="eager")), seen(lambda f: f))
