@@ -29,10 +29,18 @@ import torch.utils.checkpoint
 
 from magpy import _interp
 from magpy.capture import attribution, effect_calls, leaves, native, opaque, scripts, transforms
-from magpy.capture import torch_state as state_of_torch
 from magpy.capture.effects import CONTAINERS, container_states, written_places
 from magpy.capture.leaves import Effect
-from magpy.capture.steps import LEAF_TYPES, EffectStep, OpStep, is_immutable, is_leaf
+from magpy.capture.steps import (
+    LEAF_TYPES,
+    EffectStep,
+    OpStep,
+    OutsideRef,
+    Ref,
+    Var,
+    is_immutable,
+    is_leaf,
+)
 from magpy.capture.where import is_users, is_users_code
 from magpy.errors import Refusal
 from magpy.kinds import is_heap, isinstance
@@ -345,35 +353,100 @@ def ambient(state: Callable[[], Any]) -> Callable[..., Any]:
 
 
 def torch_state(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of `torch._C` that asks about torch's state, or changes it."""
-    given = (*args, *kwargs.values())
-    name = f.__name__
+    """A function of `torch._C` that switches a setting."""
     if f is torch.clear_autocast_cache:
         h.recorder.clears_autocast_cache()
         return f()
-    if state_of_torch.is_effect(name):
-        return effect_calls.effect(h, f, args, kwargs)
     h.session.rely_on((args, kwargs))
-    if name in state_of_torch.settings():
-        return h.recorder.sets(f, args, kwargs)
-    if kwargs or not all(map(is_leaf, args)):
-        for a in given:
-            h.session.touch(a)
-        result = _interp.watched(f, args, kwargs)
-        if result is None:
-            h.refuse(f"torch._C.{name} is called", "Do this outside of the compiled function")
-        return result  # what it makes of objects is theirs
-    if not state_of_torch.is_question(name):
-        h.refuse(f"torch._C.{name} is called", "Do this outside of the compiled function")
-        return ABSENT
-    result = f(*args)
-    if isinstance(result, list) and is_leaf(result):
+    return h.recorder.sets(f, args, kwargs)
+
+
+def question(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of torch's that asks for a state: the guard asks again."""
+    h.session.rely_on((args, kwargs))
+    owner = getattr(f, "__self__", None)
+    for a in (*args, *kwargs.values(), owner):
+        if is_leaf(a) or isinstance(a, (enum.Enum, type, types.ModuleType)) or _of_pybind(a):
+            continue
+        if not h.session.is_outside(a):
+            h.refuse(f"{leaves.name_of(f)} is called with objects made in the call")
+            return ABSENT
+        h.session.reach(a)
+        h.identities.append(a)
+    result = f(*args, **kwargs)
+    if kwargs:
+        h.refuse(f"{leaves.name_of(f)} is called with arguments by name")
+    elif h.recorder.settings.is_own(f, args):
+        return result
+    elif isinstance(result, (list, tuple)) and is_leaf(result):
         again(h, opaque.outcome, (f, *args))
-    elif is_leaf(result):
-        h.redo.append((f, args, result))
     elif isinstance(result, (dict, list)):
-        h.refuse(f"torch._C.{name} tells of torch's state")
+        h.refuse(f"{leaves.name_of(f)} tells of torch's state")
+    else:
+        h.session.reach(result)
+        h.redo.append((f, args, result))
     return result
+
+
+def _of_pybind(a: Any) -> bool:
+    """Whether it is what stands behind a function of pybind11, or one of an enumeration."""
+    t = type(a)
+    return t.__module__ == "pybind11_builtins" or "__members__" in vars(t)
+
+
+def in_order(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What has to do with a device's queue of work: done again at its place among the operations.
+
+    To record an event, or to wait for one, may be done twice: where an entry is left after it, the
+    call is made again and so are these.
+    """
+    recorder = h.recorder
+    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
+        return ABSENT
+    own = getattr(f, "__self__", None)
+    if isinstance(own, (torch.Stream, torch.Event)):
+        f, args = leaves.unbound(f), (own, *args)
+    if (
+        f.__name__ == "__new__"
+        and issubclass(args[0], torch.Stream)
+        and not _OF_STREAMS & {*kwargs}
+    ) or f is torch.Stream:
+        h.refuse("a stream is made in the call, another one each time", "Make it once, outside")
+        return ABSENT
+    plan = (
+        [_in_order_given(h, a) for a in args],
+        {k: _in_order_given(h, v) for k, v in kwargs.items()},
+    )
+    if any(v is ABSENT for v in (*plan[0], *plan[1].values())):
+        h.refuse(f"{leaves.name_of(f)} is called with objects made in the call")
+        return ABSENT
+    recorder.note_modes()
+    recorder.depth += 1
+    try:
+        result = f(*args, **kwargs)
+    except Exception:
+        h.refuse(f"{leaves.name_of(f)} raises")
+        raise
+    finally:
+        recorder.depth -= 1
+    return recorder.in_order(f, tuple(plan[0]), plan[1], result, any(result is a for a in args))
+
+
+# What says which stream it is that an object is made for.
+_OF_STREAMS = frozenset(["stream_id", "stream_ptr"])
+
+
+def _in_order_given(h: Handler, v: Any) -> Any:
+    """An argument of such a call, as a step keeps it; ABSENT if it has no place in a step."""
+    var = h.session.tracked(v)
+    if var is not None:
+        return Ref(Var(var))
+    if is_leaf(v) or isinstance(v, type):
+        return v
+    if not h.session.is_outside(v):
+        return ABSENT
+    h.session.reach(v)
+    return OutsideRef(v)
 
 
 def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -819,6 +892,8 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.AMBIENT: ambient(opaque.decimal_context),
     Effect.ZONED: ambient(opaque.time_zone),
     Effect.TORCH_STATE: torch_state,
+    Effect.QUESTION: question,
+    Effect.IN_ORDER: in_order,
     Effect.REGISTRY: registry,
     Effect.OVERRIDES: overrides,
     Effect.CONTEXT: context,

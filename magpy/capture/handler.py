@@ -60,6 +60,7 @@ from magpy.capture.steps import (
 )
 from magpy.capture.symbols import Symbols
 from magpy.capture.trees import has_ref
+from magpy.capture.values import QUEUED
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
@@ -171,6 +172,8 @@ class Handler:
                 return self.recorder.tensors.var_of(v)
         elif self.recorder.any_tracked:
             number = self.session.tracked(v)
+            if number is not None and isinstance(v, QUEUED) and vars(v):
+                self.refuse(f"attributes are given to a {type(v).__name__} that the call makes")
             return Var(number) if number is not None else None
         return None
 
@@ -731,6 +734,9 @@ class Handler:
             type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
         ):
             self.derive(getattr, (obj, name), {}, value)
+        elif isinstance(obj, QUEUED):
+            if name in _HANDLES:
+                self.refuse(f"the {name} of a {type(obj).__name__} is read that the call makes")
         elif name in _ADDRESSES:
             self.refuse("the address of an array that follows from data is asked for")
         elif not callable(value) and (
@@ -1241,6 +1247,8 @@ def element(f: Any, n: int, i: int, *args: Any, **kwargs: Any) -> Any:
 
 # Attributes of an array that let others write to its memory unseen.
 _ADDRESSES = frozenset(["__array_interface__", "__array_struct__", "ctypes"])
+# What tells one event from another.
+_HANDLES = frozenset(["event_id", "cuda_event"])
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 # What tells how the memory of an array lies, and says whether it may be written to.
 _FLAGS = type(np.empty(0).flags)

@@ -29,7 +29,9 @@ import numpy as np
 from magpy import _interp
 from magpy.capture import torch_state
 from magpy.capture.keys import hashes_quietly
-from magpy.kinds import answers_itself, isinstance, module_name
+from magpy.kinds import answers_itself, is_heap, isinstance, module_name
+from magpy.models import torch_callables
+from magpy.models.torch_callables import Does
 
 T = TypeVar("T")
 
@@ -61,7 +63,9 @@ class Effect(Enum):
     REFUSE = auto()
     REDUCE = auto()  # reads the state of its receiver
     REMADE = auto()  # gives its receiver, an object of a class written in C, another state
-    TORCH_STATE = auto()  # asks about torch's state, or changes it (magpy/capture/torch_state.py)
+    TORCH_STATE = auto()  # switches a setting of torch's (magpy/capture/torch_state.py)
+    QUESTION = auto()  # asks torch for a state that the guard asks for again
+    IN_ORDER = auto()  # has to do with a device's queue of work: done again at its place
     VARS = auto()
     MEMO = auto()  # functools.lru_cache: remembers results
     CLOCK = auto()  # its value differs in every call and nothing else happens
@@ -528,7 +532,7 @@ def classify(f: Any) -> Leaf:
     module = _module_of(f)
     root = module.partition(".")[0]
     if root == "torch":
-        return Leaf.TORCH
+        return Leaf.TORCH  # what it does otherwise, `effect_of` knows
     if _computes(module) or name in _COMPUTES.get(module, ()):
         return Leaf.TOUCH
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
@@ -686,7 +690,7 @@ def effect_of(f: Any) -> Effect:
         return effect
     if isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
         return Effect.MEMO
-    if torch_state.asks_or_sets(f):
+    if torch_state.is_setting(f):
         return Effect.TORCH_STATE
     for cls, effect in _BY_TYPE:
         if isinstance(f, cls):
@@ -701,9 +705,55 @@ def effect_of(f: Any) -> Effect:
         return effect
     if module.startswith("numpy.random"):
         return Effect.RANDOM
+    if (home := _home_in_torch(f)) is not None:
+        return _BY_TABLE.get(torch_callables.row(*home), Effect.UNKNOWN)
     # Types written in C may be heap types too: `decimal.Decimal` is one from 3.13 on.
     of_python = isinstance(f, type) and _interp.c_base(f) is not f
     return Effect.UNKNOWN if of_python or owner is not None else _by_home(module, name)
+
+
+# How what the table of torch's callables says is treated; what has no row is refused. The rest are
+# operations, or nothing that an entry must know of.
+_BY_TABLE = {
+    None: Effect.REFUSE,
+    Does.REFUSED: Effect.REFUSE,
+    Does.ASKS: Effect.QUESTION,
+    Does.ACTS: Effect.EFFECT,
+    Does.IN_ORDER: Effect.IN_ORDER,
+}
+
+
+def _home_in_torch(f: Any) -> tuple[str, str] | None:
+    """Where a callable stands in the table of those that torch has written in C, if it is one."""
+    base: type | None
+    if isinstance(f, type):
+        base = _interp.c_base(f)
+        makes = "__init__" if torch_callables.is_pybind(base) else "__new__"
+        if base is not f and isinstance(_interp.type_lookup(f, makes), _OF_PYTHON):
+            return None  # its frame makes the object
+    elif isinstance(f, (types.FunctionType, types.MethodType)):
+        return None
+    elif isinstance(f, _DESCRIPTORS):
+        owner = _owner_of(f)
+        base = owner if owner is None else _definer(owner, getattr(f, "__name__", ""))
+    else:
+        if isinstance(_interp.type_lookup(type(f), "__call__"), _FRAMES):
+            return None
+        base = _interp.c_base(type(f))
+    module = _module_of(f) if base is None else module_of_type(base)
+    if module == "pybind11_builtins":
+        module = _module_of(f)  # of a function's record
+    if module.partition(".")[0] != "torch" or (base is not None and is_python_class(base)):
+        return None
+    return torch_callables.home_of(f if not isinstance(f, type) else base)
+
+
+def is_python_class(cls: type) -> bool:
+    """Whether a class statement made a class."""
+    return is_heap(cls) and _interp.c_base(cls) is not cls
+
+
+_OF_PYTHON = (types.FunctionType, staticmethod, classmethod)
 
 
 _BY_TYPE: tuple[tuple[type, Effect], ...] = (
@@ -814,6 +864,9 @@ def name_of(f: Any) -> str:
     if _of_script(f, getattr(f, "__name__", "")):
         cls = f.__doc__.partition("(self: torch._C.")[2].partition(",")[0].partition(")")[0]
         return f"{cls}.{f.__name__}"
+    bound = torch_callables.name_of(f)
+    if bound is not None:
+        return bound
     if owner is not None and not isinstance(owner, types.ModuleType):
         cls = owner if isinstance(owner, type) else type(owner)
         return f"{cls.__name__}.{getattr(f, '__name__', f)}"

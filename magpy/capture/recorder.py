@@ -667,6 +667,33 @@ class Recorder(Values, TorchFunctionMode):
         self._set_while_transformed()
         return self.settings.call(f, args, kwargs)
 
+    def in_order(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, given: bool
+    ) -> Any:
+        """Notes a call that has to do with a device's queue of work, at its place.
+
+        Args:
+            func: what was called, with arguments as a step keeps them.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            result: what it gave.
+            given: that is one of the arguments.
+
+        Returns:
+            What the program gets for the result.
+        """
+        if result is None or given:
+            self.note(func, args, kwargs, "none", in_order=True)
+        elif type(result) is bool:
+            self.note(func, args, kwargs, "leaf", result, in_order=True)
+        else:
+            if type(result) in (int, float):
+                result = _interp.fresh(result)
+            var = self.tensors.new()
+            self.note(func, args, kwargs, "bind", type(result), result=var, in_order=True)
+            self._is_tracked(result, var)
+        return result
+
     def _set_while_transformed(self) -> None:
         if self.transforms.active and self.refusal is None:
             self.refusal = refuse("torch's settings are changed in a function that is transformed")

@@ -156,6 +156,8 @@ class HostStep:
             one: then it raises.
         sites: the lines of the program from which it is called, outermost first, where it may raise
             in an entry that nobody can take back.
+        in_order: it has to do with a device's queue of work (events, waiting), and stands where it
+            stands among the operations.
     """
 
     func: Callable[..., Any]
@@ -180,6 +182,7 @@ class HostStep:
     place: Any = None
     goes_on: bool = False
     sites: tuple[Any, ...] = ()
+    in_order: bool = False
 
 
 @dataclass(slots=True)

@@ -56,6 +56,10 @@ def _writes(step: Any) -> bool:
 _ELEMENTS = 1 << 18
 
 
+#: Objects that stand for a device's queue of work, and for places in it.
+QUEUED = (torch.Stream, torch.Event, getattr(torch._C, "_CudaEventBase", torch.Event))
+
+
 class Values:
     """The values of one run.
 
@@ -236,6 +240,8 @@ class Values:
 
     def rely_on(self, v: Any, var: Var) -> None:
         """From here on the run relies on a tracked value being what it is: adds the check."""
+        if isinstance(v, QUEUED):
+            return  # another object in every call, of which nothing else differs
         array = hasattr(v, "dtype")
         since = self._relied.get(var)
         if since is not None and not (array and any(map(_writes, self.record.steps[since:]))):
@@ -367,4 +373,4 @@ class Values:
             self._rely, self._exact = rely, False
 
 
-__all__ = ["Values"]
+__all__ = ["QUEUED", "Values"]

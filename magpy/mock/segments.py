@@ -179,7 +179,7 @@ class _Hoist:
                 or s.once
                 or s.site is not None  # warnings come in order, and once
                 or (s.mutates and s is not self.steps[k])
-                or (isinstance(s, HostStep) and (s.owner is not None or s.kind in ("none", "call")))
+                or (isinstance(s, HostStep) and _has_a_place(s))
             ):
                 return None
             variables: set[Var] = set()
@@ -244,7 +244,7 @@ class _Hoist:
         for k, s in enumerate(self.steps):
             if (
                 not isinstance(s, HostStep)
-                or s.kind in ("none", "call")
+                or _has_a_place(s)
                 or s.mutates
                 or s.symbolic
                 or k in self.hoisted
@@ -329,7 +329,7 @@ class _Schedule:
         self.graph.append(step)
 
     def host(self, step: HostStep) -> None:
-        if step.mutates or step.once or step.kind == "none":
+        if step.mutates or step.once or step.kind == "none" or step.in_order:
             self.flush()
             self.runs.append(step)
             return
@@ -341,6 +341,11 @@ class _Schedule:
         self.draws = self.draws or step.random
         if step.result is not None:
             self.blocked.add(step.result)
+
+
+def _has_a_place(step: HostStep) -> bool:
+    """Whether a step is done for more than its value, or draws."""
+    return step.owner is not None or step.kind in ("none", "call") or step.in_order
 
 
 def _symbolic(step: Step) -> bool:

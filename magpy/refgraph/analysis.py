@@ -42,6 +42,7 @@ from magpy.refgraph.checks import (
     addresses,
     answers,
     array_unchanged,
+    attribute_equals,
     bytearray_equal,
     c_leaf,
     class_holds,
@@ -619,6 +620,9 @@ class Analyzer:
                 "__globals__",
                 "__closure__",
             ):
+                return
+            if type(value) is torch.device:  # which is made anew for each who asks
+                self.anchors["redo"].append((attribute_equals, (obj, name, value), True, "leaf"))
                 return
             self.anchors["attrs"].append((obj, name, value, mode_of(value)))
             self.anchor(value)

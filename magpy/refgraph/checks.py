@@ -62,6 +62,11 @@ def device_equal(expected: Any) -> Any:
     return check
 
 
+def attribute_equals(obj: Any, name: str, expected: Any) -> bool:
+    """Whether an object says the same device of itself (a stream, an event, a generator)."""
+    return bool(getattr(obj, name) == expected)
+
+
 def scalar_equal(expected: np.generic) -> Any:
     """A check that a value is a numpy scalar of the same type and bits."""
     bits = expected.tobytes()

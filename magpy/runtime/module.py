@@ -28,7 +28,11 @@ from magpy.runtime.compiled import Options
 _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDictionary()
 _made: weakref.WeakSet[type] = weakref.WeakSet()
 # Slots of a compiled module's class: not in the instance dict, which belongs to the module.
-_SLOTS = (_interp.MODULE_SLOT, "__magpy_original__")
+_SLOTS = (_interp.MODULE_SLOT, "__magpy_original__", "__magpy_inside__")
+# Modules that do their own part in C++, around a module that they hold: theirs is done by Python as
+# ever, and the module inside is compiled. DistributedDataParallel tells its reducer of each forward
+# pass, which nobody may leave out; torch.compile does not look into it either.
+_AROUND = torch.nn.parallel.DistributedDataParallel
 _own_class: Any = vars(object)["__class__"]
 _own_dict: Any = vars(torch.nn.Module)["__dict__"]
 
@@ -144,6 +148,8 @@ def _class_of(cls: type) -> type:
             "__qualname__": cls.__qualname__,
             "__doc__": cls.__doc__,
         }
+        if issubclass(cls, _AROUND):
+            body |= {"__call__": _call_around, "module": property(_inside)}
         slots = copyreg._slotnames(cls)  # type: ignore[attr-defined]
         if slots:  # which are the module's, and leave no room for those of a common base
             bases: Any = (CompiledModuleMixin, cls)
@@ -159,6 +165,22 @@ def _class_of(cls: type) -> type:
         _classes[cls] = weakref.ref(made)
         _made.add(made)
     return made
+
+
+def _call_around(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Runs a module that is around the compiled one."""
+    return super(CompiledModuleMixin, self).__call__(*args, **kwargs)
+
+
+def _inside(module: Any) -> Any:
+    """The module that such a module holds, compiled."""
+    held = module.__dict__["_modules"]["module"]
+    inside = object.__getattribute__(module, "__magpy_inside__")
+    if held is not inside and held is not original_of(inside):  # another one was put there
+        inside = compile_module(held, callable_of(inside)._magpy_options.options)
+        object.__setattr__(module, "__magpy_inside__", inside)
+        object.__setattr__(module, _interp.MODULE_SLOT, callable_of(inside))
+    return inside
 
 
 def _set_dict(module: Any, d: dict[str, Any]) -> None:
@@ -178,12 +200,22 @@ def _shared_slot(name: str) -> Any:
 
 
 def compile_module(module: torch.nn.Module, options: Options) -> Any:
-    """A compiled module that shares everything with `module`."""
+    """A compiled module that shares everything with `module`.
+
+    Of a `torch.nn.parallel.DistributedDataParallel` the module inside is compiled, and its options
+    and figures are those of that.
+    """
     cls = _class_of(type(module))
     new: Any = object.__new__(cls)
     _own_dict.__set__(new, _own_dict.__get__(module))
     object.__setattr__(new, "__magpy_original__", module)
-    object.__setattr__(new, _interp.MODULE_SLOT, runtime.make(module, options))
+    if isinstance(module, _AROUND):
+        held = module.module
+        inside = held if is_compiled(held) else compile_module(held, options)
+        object.__setattr__(new, "__magpy_inside__", inside)
+        object.__setattr__(new, _interp.MODULE_SLOT, callable_of(inside))
+    else:
+        object.__setattr__(new, _interp.MODULE_SLOT, runtime.make(module, options))
     return new
 
 
