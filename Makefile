@@ -39,7 +39,8 @@ $(STAMP): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel
 	@echo "installing torch $(TORCH) (this can take minutes)"
 	$(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[test]'
+	MAGPY_WITHOUT_EXTENSIONS=1 $(PY) -m pip install --quiet --disable-pip-version-check \
+		--no-build-isolation -e '.[test]'
 	@touch $@
 
 install: $(STAMP)

@@ -6,6 +6,7 @@ torch can be imported. Called by pip (`pip install --no-build-isolation -e .`) a
 metadata lives in pyproject.toml.
 """
 
+import os
 from glob import glob
 from typing import Any
 
@@ -52,5 +53,9 @@ else:
         )
     # Without ninja: one file fewer to install, and distutils rebuilds only what is out of date.
     commands["build_ext"] = cpp_extension.BuildExtension.with_options(use_ninja=False)
+
+# `make install` installs what magpy needs; `make build` then builds the extensions, in place.
+if os.environ.get("MAGPY_WITHOUT_EXTENSIONS"):
+    extensions = []
 
 setup(ext_modules=extensions, cmdclass=commands)

@@ -7,6 +7,7 @@ Imported by magpy/__init__.py.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -15,7 +16,7 @@ import torch
 from magpy import _interp, backends
 from magpy.capture import leaves, native
 from magpy.capture.leaves import Effect, Leaf
-from magpy.errors import OptionError
+from magpy.errors import MagpyWarning, OptionError
 from magpy.runtime import compiled as runtime
 from magpy.runtime import module as modules
 from magpy.runtime.compiled import Options, Stats
@@ -77,10 +78,11 @@ def compile(
 
     Returns:
         A callable that does what `f` does.  For a module, a module of the same class that shares
-        its state.
+        its state.  A scripted module or function comes back as it is, with one warning: TorchScript
+        runs it without Python already.
 
     Raises:
-        TypeError: `f` is not callable, is a class, or is a scripted module.
+        TypeError: `f` is not callable, or is a class.
         OptionError: an option has a value that it cannot have.
     """
     if not isinstance(fullgraph, bool):
@@ -98,14 +100,23 @@ def compile(
     return _compile(f, chosen)
 
 
+@functools.cache
+def _warn_once_of_scripts() -> None:
+    warnings.warn(
+        MagpyWarning(
+            "magpy.compile got a scripted module or function, which runs without Python already, "
+            "and leaves it as it is; compile the original instead"
+        ),
+        stacklevel=4,
+    )
+
+
 def _compile(f: Any, options: Options) -> Any:
     if isinstance(f, _interp.Compiled) or modules.is_compiled(f):
         return f
     if isinstance(f, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
-        raise TypeError(
-            "magpy.compile got a scripted module or function, which runs without Python "
-            "already; compile the original instead"
-        )
+        _warn_once_of_scripts()
+        return f
     if isinstance(f, type):
         raise TypeError(
             f"magpy.compile got the class {f.__name__}; compile an instance: "

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import magpy
+from magpy import api
 from magpy.runtime import compiled
 from tests.comparison import assert_same
 
@@ -358,6 +359,10 @@ def test_compile_unknown_option_is_a_type_error():
         magpy.compile(double, full_graph=True)
 
 
+def plus_one(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
 def test_compile_class_instead_of_instance():
     """A class is callable; either it is refused with a hint, or calls make plain instances."""
     try:
@@ -368,19 +373,17 @@ def test_compile_class_instead_of_instance():
     assert isinstance(c(), Net)
 
 
-def test_compile_scripted_module_still_gives_its_results():
+def test_a_scripted_module_or_function_comes_back_with_one_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scripted = torch.jit.script(Net().eval())
-    try:
-        c = compile_eager(scripted)
-    except (TypeError, ValueError) as error:
-        assert "script" in str(error).lower()
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(3):
-            assert_same(c(X), scripted(X))
+        function = torch.jit.script(plus_one)
+    api._warn_once_of_scripts.cache_clear()
+    with pytest.warns(magpy.MagpyWarning, match="scripted module or function") as told:
+        assert compile_eager(scripted) is scripted
+        assert compile_eager(function) is function
+    assert len(told) == 1
+    assert told[0].filename == __file__
 
 
 def test_wrong_arguments_give_eagers_own_error():

@@ -714,6 +714,13 @@ void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t 
   Py_ssize_t first;
   PyObject* descr = called_descriptor(f, args, npos, &name, &first);
   if (descr == nullptr || strcmp(name, "__get__") != 0) return;
+  if (PyUnicode_Compare(PyDescr_NAME(descr), g_str_dict) == 0) {
+    PyObject* dict = dict_as_it_is(args[first]);
+    const bool own = dict == result;
+    Py_XDECREF(dict);
+    // Whatever hides it, as the property of a compiled module does: it gives the instance dict.
+    if (own) return static_cast<void>(instance_dict(s, args[first]));
+  }
   if (!found_by_name(s, descr, args[first])) return;
   attr_load(s, args[first], PyDescr_NAME(descr), result);
   if (s->replaced == nullptr) return;

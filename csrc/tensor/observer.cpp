@@ -49,7 +49,10 @@ struct Known {
 };
 
 // Namespaces whose operators have the tags that they deserve, with the exceptions below.
-constexpr const char* kTagged[] = {"aten::", "prims::", "prim::", "quantized::", "mkldnn::", "onednn::", "sparse::", "profiler::"};
+// Collectives among them: the shapes of what they give follow from the shapes, sizes and groups that they are given.
+constexpr const char* kTagged[] = {"aten::",   "prims::",     "prim::",  "quantized::",       "mkldnn::",
+                                   "onednn::", "sparse::",    "profiler::", "_c10d_functional::", "_c10d_functional_autograd::",
+                                   "c10d::",   "_dtensor::"};
 // Their result's shape follows from data, and no tag tells.
 constexpr const char* kUntagged[] = {"aten::_pack_padded_sequence"};
 

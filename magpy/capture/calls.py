@@ -44,6 +44,8 @@ from magpy.capture.steps import (
 from magpy.capture.where import is_users, is_users_code
 from magpy.errors import Refusal
 from magpy.kinds import is_heap, isinstance
+from magpy.models import torch_callables
+from magpy.models.torch_callables import Does
 
 if TYPE_CHECKING:
     from magpy.capture.handler import Handler
@@ -212,6 +214,16 @@ def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return ABSENT
 
 
+def inside(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A context that an operation written in Python enters, which is done anew with it."""
+    whole = h.recorder.whole
+    if whole is None:
+        return refused(h, f, args, kwargs)
+    if torch_callables.does(f) is Does.COMMUNICATES:
+        whole.unrepeatable = True
+    return ABSENT
+
+
 def remade(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An object of a class written in C is made anew, of which nothing else tells."""
     bound = isinstance(f, (types.MethodWrapperType, types.BuiltinFunctionType))
@@ -365,6 +377,8 @@ def question(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """A function of torch's that asks for a state: the guard asks again."""
     h.session.rely_on((args, kwargs))
     owner = getattr(f, "__self__", None)
+    if torch_callables.does(f) is Does.ASKS_VALUE and not h.session.is_outside(args[0]):
+        return ABSENT
     for a in (*args, *kwargs.values(), owner):
         if is_leaf(a) or isinstance(a, (enum.Enum, type, types.ModuleType)) or _of_pybind(a):
             continue
@@ -684,10 +698,17 @@ def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return ABSENT
 
 
+_PARTS = ("func", "args", "keywords")
+
+
 def partial(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A functools.partial: what it holds is read, then its function is called directly."""
+    if any(_interp.type_lookup(type(f), n) is not vars(functools.partial)[n] for n in _PARTS):
+        # What C code calls is not what the program, or a guard, finds there.
+        h.refuse(f"a {type(f).__name__}, whose class hides what a partial calls, is called")
+        return ABSENT
     if h.session.is_outside(f):
-        for name in ("func", "args", "keywords"):
+        for name in _PARTS:
             h.session.attr_read(f, name, getattr(f, name))
         h.session.touch(f.keywords)
     if isinstance(f.func, types.FunctionType) and f.func.__code__ not in leaves.python_leaves():
@@ -714,7 +735,7 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     owner = getattr(f, "__self__", None)
     recorder = h.recorder
     if recorder.whole is not None:
-        recorder.whole.draws = True
+        recorder.whole.unrepeatable = True
     if recorder.depth or recorder.refusal is not None or h.refusal is not None:
         return ABSENT
     if owner is None or isinstance(owner, type) or not _outside_generator(h, owner):
@@ -885,6 +906,7 @@ TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]
     Effect.HOLDERS: holders,
     Effect.MEMO: memo,
     Effect.REFUSE: refused,
+    Effect.INSIDE: inside,
     Effect.ATTRGETTER: attrgetter,
     Effect.METHODCALLER: methodcaller,
     Effect.FORMAT: format_text,

@@ -1067,7 +1067,7 @@ class Handler:
             callback = obj.__callback__
             # Weak containers only forget what has died.
             known = type(callback) is types.FunctionType and foreign(callback)
-            if known or self.session.is_outside(obj()):
+            if known or self.session.is_outside(weakref.ref.__call__(obj)):
                 return
         self.finalizers.add(id(obj))
 

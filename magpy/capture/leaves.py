@@ -61,6 +61,7 @@ class Effect(Enum):
     RANDOM = auto()  # redone in order; its value is an input
     WHOLE = auto()  # called as a whole and recorded as one operation
     REFUSE = auto()
+    INSIDE = auto()  # refused, but for what is below a call that is done as a whole
     REDUCE = auto()  # reads the state of its receiver
     REMADE = auto()  # gives its receiver, an object of a class written in C, another state
     TORCH_STATE = auto()  # switches a setting of torch's (magpy/capture/torch_state.py)
@@ -693,7 +694,8 @@ def effect_of(f: Any) -> Effect:
     if torch_state.is_setting(f):
         return Effect.TORCH_STATE
     for cls, effect in _BY_TYPE:
-        if isinstance(f, cls):
+        # A class that is called by a function of Python's may do otherwise, and that is watched.
+        if isinstance(f, cls) and not isinstance(_interp.type_lookup(type(f), "__call__"), _FRAMES):
             return effect
     if any(
         c.__name__ in _SCRIPTED and module_of_type(c).startswith("torch") for c in type(f).__mro__
@@ -717,7 +719,10 @@ def effect_of(f: Any) -> Effect:
 _BY_TABLE = {
     None: Effect.REFUSE,
     Does.REFUSED: Effect.REFUSE,
+    Does.INSIDE: Effect.INSIDE,
+    Does.COMMUNICATES: Effect.INSIDE,
     Does.ASKS: Effect.QUESTION,
+    Does.ASKS_VALUE: Effect.QUESTION,
     Does.ACTS: Effect.EFFECT,
     Does.IN_ORDER: Effect.IN_ORDER,
 }

@@ -91,6 +91,7 @@ from magpy.errors import Refusal, hide_frames
 from magpy.kinds import isinstance
 from magpy.mock import memories
 from magpy.mock.memories import UNKNOWN
+from magpy.models.torch_callables import communicates
 from magpy.runtime import faults
 from magpy.signals import raised_by_handler
 
@@ -1117,6 +1118,7 @@ class Recorder(Values, TorchFunctionMode):
         """Writes a step down."""
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
+        step.once = step.once or communicates(step.func)
         record = self.record
         self._changes = self._changes or step.mutates or step.random
         if self._changes and not record.caught and self.catching(attribution.program_frame()):
@@ -1265,7 +1267,7 @@ class Recorder(Values, TorchFunctionMode):
         self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
         step = self.record.steps[-1] if self.record.steps else None
         if isinstance(step, (OpStep, HostStep)) and step.func is func:
-            step.once = step.once or whole.draws
+            step.once = step.once or whole.unrepeatable
             if isinstance(step, OpStep):
                 step.whole = True
 

@@ -31,6 +31,7 @@ from magpy.capture.trees import tensors
 from magpy.capture.where import refuse, where_text
 from magpy.errors import Refusal
 from magpy.kinds import isinstance
+from magpy.models import torch_callables
 
 if TYPE_CHECKING:
     from magpy.capture.recorder import Recorder
@@ -198,8 +199,8 @@ class Whole:
         self.flags = 0
         #: Python below it asks for values of data.
         self.looks = False
-        #: It draws from generators of Python or numpy.
-        self.draws = False
+        #: It draws from generators of Python or numpy, or takes part in what several processes do.
+        self.unrepeatable = False
         self.refusal: Refusal | None = None
 
     # ------------------------------------------------------------- what it is given
@@ -313,6 +314,8 @@ class Whole:
             if known:
                 return ()
             return v if t is list else [x for pair in v.items() for x in pair]
+        if torch_callables.is_value(v):
+            return ()
         raise self._another(t.__name__)
 
     def _changeable(self, v: Any) -> bool:

@@ -37,6 +37,7 @@ from magpy.kinds import isinstance
 from magpy.mock import memories, regions
 from magpy.mock.certain import Certain
 from magpy.mock.graphs import IN_PLACE, GraphBuilder, operations, safe, written
+from magpy.models.torch_callables import communicates
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class Segment:
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
         once: it must run once (magpy/capture/steps.py).
-        draws_below: a call done as a whole draws numbers of Python's or numpy's in it.
+        unrepeatable: operations in it take part in what several processes do, or a call done as a
+            whole does that, or draws numbers of Python's or numpy's.
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
         memory: a number for the memory of each input and output; 0 if it is not known.
@@ -65,7 +67,7 @@ class Segment:
     nodes: int
     compiled: Callable[..., Any] | None = None
     once: bool = False
-    draws_below: bool = False
+    unrepeatable: bool = False
     native: bool = False
     draws: int = 0
     memory: dict[Var, int] = field(default_factory=dict)
@@ -753,7 +755,7 @@ def cut(
             len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
         )
         segment.once = any(isinstance(s, OpStep) and s.once for s in item[1])
-        segment.draws_below = any(s.once and s.whole for s, _ in done)
+        segment.unrepeatable = any(s.once and (s.whole or communicates(s.func)) for s, _ in done)
         segment.native = native
         segment.changes = frozenset(
             (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -34,10 +35,16 @@ class Does(enum.Enum):
     GUARDED = enum.auto()
     #: Asks for a state that a guard must ask for again.
     ASKS = enum.auto()
+    #: Asks an object that never changes: again if it is one from outside, which may be another one.
+    ASKS_VALUE = enum.auto()
     #: Changes something beyond the program's objects; done again, in order, when all is certain.
     ACTS = enum.auto()
     #: Has to do with a device's queue of work; done again at its place among the operations.
     IN_ORDER = enum.auto()
+    #: Switches, in a context, how operations are dispatched: known inside an operation only.
+    INSIDE = enum.auto()
+    #: Takes part in what several processes do: known inside a call that is done as a whole only.
+    COMMUNICATES = enum.auto()
     #: Nobody can do it again, or tell whether it would come to the same.
     REFUSED = enum.auto()
 
@@ -215,7 +222,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         ),
         Does.ASKS: _row(
             """
-            initial_seed _get_default_device _get_linalg_preferred_backend
+            _jit_texpr_fuser_enabled initial_seed _get_default_device _get_linalg_preferred_backend
             _get_blas_preferred_backend _get_blas_default_backend _get_rocm_fa_preferred_backend
             _get_sdp_priority_order _get_cublas_allow_tf32 _get_cublas_allow_fp16_accumulation
             _get_cublas_allow_fp16_reduced_precision_reduction
@@ -387,22 +394,23 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "torch._C.DisableTorchFunctionSubclass": {
         Does.GUARDED: _row("__new__ __init__ __enter__ __exit__")
     },
-    "_EnableTorchFunction": {Does.REFUSED: _row("*")},
-    "_DisableTorchDispatch": {Does.REFUSED: _row("*")},
-    "_DisableFuncTorch": {Does.REFUSED: _row("*")},
-    "_DisableAutocast": {Does.REFUSED: _row("*")},
-    "_DisablePythonDispatcher": {Does.REFUSED: _row("*")},
-    "_EnablePythonDispatcher": {Does.REFUSED: _row("*")},
-    "_EnablePreDispatch": {Does.REFUSED: _row("*")},
-    "_AutoDispatchBelowAutograd": {Does.REFUSED: _row("*")},
-    "_AutoDispatchBelowADInplaceOrView": {Does.REFUSED: _row("*")},
-    "_ExcludeDispatchKeyGuard": {Does.REFUSED: _row("*")},
-    "_IncludeDispatchKeyGuard": {Does.REFUSED: _row("*")},
-    "_ForceDispatchKeyGuard": {Does.REFUSED: _row("*")},
-    "_PreserveDispatchKeyGuard": {Does.REFUSED: _row("*")},
-    "_SetExcludeDispatchKeyGuard": {Does.REFUSED: _row("*")},
-    "ExcludeDispatchKeyGuard": {Does.REFUSED: _row("*")},
-    "_RestorePythonTLSSnapshot": {Does.REFUSED: _row("*")},
+    **{
+        name: {Does.INSIDE: _row("__init__ __enter__ __exit__")}
+        for name in _row(
+            """
+            _AutoDispatchBelowAutograd _AutoDispatchBelowADInplaceOrView _ExcludeDispatchKeyGuard
+            _IncludeDispatchKeyGuard _ForceDispatchKeyGuard _PreserveDispatchKeyGuard
+            _SetExcludeDispatchKeyGuard ExcludeDispatchKeyGuard _DisableAutocast
+            _DisableTorchDispatch _EnableTorchFunction _DisableFuncTorch _DisablePythonDispatcher
+            _EnablePythonDispatcher _EnablePreDispatch _RestorePythonTLSSnapshot
+            """
+        )
+    },
+    "_DispatchOperatorHandle": {
+        Does.INSIDE: _row("redispatch_boxed schema"),
+        Does.REFUSED: _row("*"),
+    },
+    "_SafeKernelFunction": {Does.INSIDE: _row("call_boxed"), Does.REFUSED: _row("*")},
     "SavedTensor": {Does.COMPUTES: _row("unpack"), Does.REFUSED: _row("*")},
     "_InputMetadata": {Does.REFUSED: _row("*")},
     "TensorGeometry": {Does.COMPUTES: _row("__init__ sizes strides storage_offset")},
@@ -471,6 +479,23 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "torch._C._cudnn": {Does.COMPUTES: _row("getRuntimeVersion getCompileVersion getVersionInt")},
     "torch._C._cusparselt": {Does.COMPUTES: _row("getVersionInt"), Does.REFUSED: _row("*")},
     # ---------------------------------------------------------------- distributed
+    **{
+        name: {
+            Does.COMPUTES: _row(
+                """
+                __init__ __repr__ __str__ __hash__ __eq__ __ne__ __fx_repr__ __getstate__
+                __setstate__
+                """
+            ),
+            Does.ASKS_VALUE: _row("is_partial is_replicate is_shard"),
+            Does.REFUSED: _row("*"),
+        }
+        for name in (
+            "Placement",
+            *(f"torch._C._distributed.{n}" for n in ("Shard", "StridedShard", "Replicate")),
+            "torch._C._distributed.Partial",
+        )
+    },
     "torch._C._distributed_c10d": {
         Does.ASKS: _row(
             """
@@ -486,13 +511,21 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "torch.multiprocessing": {Does.REFUSED: _row("_prctl_pr_set_pdeathsig")},
     "ProcessGroup": {
         Does.ASKS: _row("rank size name get_group_store group_name group_desc _id _backend_id"),
+        Does.COMMUNICATES: _row(
+            """
+            broadcast allreduce allreduce_coalesced reduce allgather _allgather_base
+            allgather_coalesced allgather_into_tensor_coalesced gather scatter reduce_scatter
+            _reduce_scatter_base reduce_scatter_tensor_coalesced alltoall_base alltoall send recv
+            recv_anysource barrier
+            """
+        ),
         Does.REFUSED: _row("*"),
     },
     "Backend": {Does.ASKS: _row("rank size name _get_backend_name"), Does.REFUSED: _row("*")},
     "Logger": {Does.REFUSED: _row("*")},
     "Reducer": {Does.REFUSED: _row("*")},
     "Store": {Does.ACTS: _row("set"), Does.REFUSED: _row("*")},
-    "Work": {Does.REFUSED: _row("*")},
+    "Work": {Does.COMMUNICATES: _row("wait"), Does.REFUSED: _row("*")},
     "GradBucket": {Does.REFUSED: _row("*")},
     "ReduceOp": {
         Does.COMPUTES: _row(
@@ -600,7 +633,7 @@ _REFUSED_CLASSES = frozenset(
         StringType SymBoolType SymIntType TCPStore TensorPipeRpcBackendOptions TensorType
         ThroughputBenchmark TracingState TupleType Type UnionType Use Value WaitSignalOptions Window
         WindowAttr WorkInfo _Await _CUDAGraph _CUDAPluggableAllocator _CUuuid _ControlCollectives
-        _CudaDeviceProperties _DMAConnectivity _DispatchModule _DispatchOperatorHandle
+        _CudaDeviceProperties _DMAConnectivity _DispatchModule
         _DistributedBackendOptions _DummyDeviceGuard _DummyPrivateUse1Hook _GeneratorType
         _ITraceActivity _IllegalWork _KinetoEvent _MTIAGraph _MemPool _ProcessGroupWrapper
         _ProfilerDisableOptions _ProfilerResult _Request _Response _SafeKernelFunction
@@ -625,8 +658,8 @@ _OF_VALUES = frozenset(
 
 
 def is_pybind(cls: type) -> bool:
-    """Whether a class was bound with pybind11."""
-    return type(cls).__name__ == "pybind11_type"
+    """Whether a class was bound with pybind11, whatever metaclass Python has given it then."""
+    return type(cls).__name__ == "pybind11_type" or "_pybind11_conduit_v1_" in vars(cls)
 
 
 def home_of_class(cls: type) -> str:
@@ -697,15 +730,12 @@ _FUNCTIONS = torch._C._VariableFunctions
 
 
 def _definer(cls: type, name: str) -> type:
-    """The class that has a method written in C, whichever method of Python's hides it."""
-    return next(
-        (
-            c
-            for c in cls.__mro__
-            if not isinstance(vars(c).get(name, home_of_class), types.FunctionType)
-        ),
-        cls,
-    )
+    """The class written in C that has a method, whichever class of Python's has it, too."""
+    return next((c for c in cls.__mro__ if name in vars(c) and _written_in_c(c)), cls)
+
+
+def _written_in_c(cls: type) -> bool:
+    return is_pybind(cls) or not cls.__flags__ & (1 << 9)  # a heap type
 
 
 def home_of(f: Any) -> tuple[str, str] | None:
@@ -776,6 +806,33 @@ def row(home: str, name: str) -> Does | None:
     if home in _REFUSED_CLASSES or _is_below(home):
         return Does.REFUSED
     return Does.COMPUTES if name in _OF_VALUES and home[:6] == "torch." else None
+
+
+# The namespaces of operators that communicate.
+_OF_PROCESSES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
+
+
+def communicates(func: Any) -> bool:
+    """Whether an operation takes part in what several processes do, each of them once."""
+    space = getattr(func, "namespace", None)
+    if space is None:
+        space = str(getattr(func, "_qualified_op_name", "")).partition("::")[0]
+    module = getattr(func, "__module__", None)
+    return space in _OF_PROCESSES or (
+        isinstance(module, str) and module.startswith("torch.distributed.")
+    )
+
+
+def is_value(obj: Any) -> bool:
+    """Whether an object of torch's says where tensors are, and another one that says it will do.
+
+    Placements of DTensors, and meshes of devices, which never change.
+    """
+    mesh: Any = sys.modules.get("torch.distributed.device_mesh")
+    if mesh is not None and type(obj) is mesh.DeviceMesh:
+        return True
+    base = next((c for c in type(obj).__mro__ if is_pybind(c)), None)
+    return base is not None and Does.ASKS_VALUE in _TABLE.get(home_of_class(base), {})
 
 
 def tables() -> dict[str, dict[Does, tuple[str, ...]]]:

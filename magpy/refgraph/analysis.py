@@ -475,7 +475,7 @@ class Analyzer:
             self.anchor(v.__self__)
         elif isinstance(v, weakref.ref):
             # It has the hash of that, and is equal to others of it.
-            self.anchor(v(), held=False)
+            self.anchor(weakref.ref.__call__(v), held=False)
         elif opaque.settled(self.class_of(v)):
             for x in opaque.held(v):
                 self.anchor(x)

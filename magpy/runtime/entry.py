@@ -53,6 +53,7 @@ from magpy.mock.support import (
     under,
     undo,
 )
+from magpy.models.torch_callables import communicates
 from magpy.refgraph.analysis import Analysis, analyze
 from magpy.runtime import faults
 from magpy.runtime.raised import unchanged_until, untouched
@@ -567,8 +568,13 @@ def _once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
         what = "operations of which modes hear that were entered before the call"
     for item in (*plan.prelude, *plan.items):
         step = item[0] if isinstance(item, tuple) else item
-        if isinstance(step, Segment) and step.draws_below:
-            what = "a function that is called as a whole drew random numbers"
+        if (isinstance(step, Segment) and step.unrepeatable) or (
+            isinstance(step, (OpStep, HostStep)) and communicates(step.func)
+        ):
+            what = (
+                "a collective, or a function that is called as a whole and communicated or drew "
+                "random numbers"
+            )
         elif isinstance(step, (Segment, OpStep, HostStep)) and step.once:
             what = (
                 "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "

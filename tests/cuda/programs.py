@@ -46,9 +46,7 @@ def run(
         counted = [y - x for x, y in zip(at, counts() if counts else (), strict=True)]
         draws = [y - x for x, y in zip(drawn, offsets(), strict=True)]
         stream = torch.cuda.current_stream()
-        seen.append(
-            (look(result), counted, draws, torch.cuda.current_device(), stream.stream_id)
-        )
+        seen.append((look(result), counted, draws, torch.cuda.current_device(), stream.stream_id))
     return seen
 
 

@@ -1,0 +1,1 @@
+"""Programs of two processes (gloo, on this machine), eagerly and compiled."""

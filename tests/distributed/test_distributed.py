@@ -1,0 +1,47 @@
+"""Two processes train as in eager, bit for bit, and what torch.compile captures is captured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.distributed.cases import CASES
+from tests.distributed.launch import run
+
+# Whole steps around reducers, agents and handles, which run in Python as a whole.
+EAGER = {
+    "ddp_whole_step",
+    "ddp_forward_function",
+    "fsdp1_inside",
+    "fsdp1_outside",
+    "fsdp2_inside",
+    "fsdp2_outside",
+    "all_reduce_later",
+    "barrier",
+    "objects_broadcast",
+    "sent_and_received",
+    "counted_in_a_store",
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, list[dict[str, Any]]]:
+    """What both ranks found, of all cases."""
+    return run(list(CASES), ["magpy"], measured=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_both_ranks_compute_what_eager_computes(
+    name: str, rows: dict[str, list[dict[str, Any]]]
+) -> None:
+    found = rows[name]
+    assert len(found) == 2
+    for row in found:
+        assert "lost" not in row, row["lost"]
+        assert "impossible" not in row, row["impossible"]
+        assert row["magpy"]["right"], row["magpy"]
+    hits = [row["magpy"]["hits"] for row in found]
+    if name not in EAGER:
+        assert min(hits) > 0, found[0]["magpy"]["reasons"]
