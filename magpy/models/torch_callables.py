@@ -21,8 +21,6 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 
 class Does(enum.Enum):
     """What a call of a function does, as far as an entry is concerned."""
@@ -336,13 +334,14 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
             _top_saved_tensors_default_hooks _push_saved_tensors_default_hooks
             _pop_saved_tensors_default_hooks _saved_tensors_hooks_is_enabled
             _saved_tensors_hooks_enable _saved_tensors_hooks_disable
+            _saved_tensors_hooks_get_disabled_error_message
             _saved_tensors_hooks_set_tracing
             """
         ),
         Does.ASKS: _row(
             """
             _get_sequence_nr _profiler_enabled _profiler_type
-            _saved_tensors_hooks_get_disabled_error_message _get_creation_meta
+             _get_creation_meta
             _get_current_graph_task_keep_graph
             """
         ),
@@ -358,16 +357,16 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
             _assert_wrapped_functional
             """
         ),
-        Does.ASKS: _row(
+        Does.ASKS: _row("_is_vmap_fallback_enabled"),
+        Does.OPERATES: _row("reshape_dim_into reshape_dim_outof"),
+        # No guard holds within a transform: what these find, transforms of the call have put there.
+        Does.GUARDED: _row(
             """
-            get_single_level_autograd_function_allowed _is_vmap_fallback_enabled dlevel
-            current_level maybe_current_level get_dynamic_layer_stack_depth
+            get_interpreter_stack peek_interpreter_stack get_single_level_autograd_function_allowed
+            dlevel current_level maybe_current_level get_dynamic_layer_stack_depth
             get_inplace_requires_grad_allowed
             """
         ),
-        Does.OPERATES: _row("reshape_dim_into reshape_dim_outof"),
-        # The stack is there for transforms to look at that they have put on it themselves.
-        Does.GUARDED: _row("get_interpreter_stack peek_interpreter_stack"),
         Does.REFUSED: _row("*"),
     },
     "CInterpreter": {Does.COMPUTES: _row("key level"), Does.REFUSED: _row("*")},
@@ -675,10 +674,15 @@ def _is_below(module: str) -> bool:
     return any(module == m or module.startswith(m + ".") for m in _REFUSED_MODULES)
 
 
+def _torch_c() -> Any:
+    """`torch._C`; who asks has a callable of torch's in hand."""
+    return sys.modules["torch._C"]
+
+
 @functools.cache
 def _operators() -> frozenset[str]:
     """The names of the operators of `aten`."""
-    names = torch._C._dispatch_get_all_op_names()
+    names = _torch_c()._dispatch_get_all_op_names()
     return frozenset(n[6:].partition(".")[0] for n in names if n.startswith("aten::"))
 
 
@@ -691,7 +695,7 @@ def _derived(cls: type) -> Iterator[type]:
 
 def pybind_classes() -> Iterator[type]:
     """The classes that torch has bound with pybind11 so far."""
-    base = torch._C.ScriptModule.__mro__[-2]
+    base = _torch_c().ScriptModule.__mro__[-2]
     for cls in _derived(base):
         if is_pybind(cls) and cls.__module__.partition(".")[0] == "torch":
             yield cls
@@ -725,8 +729,6 @@ class _Methods:
 
 
 _methods = _Methods()
-# The functions of torch that are generated stand in one class, under several names (`torch._VF`).
-_FUNCTIONS = torch._C._VariableFunctions
 
 
 def _definer(cls: type, name: str) -> type:
@@ -756,9 +758,10 @@ def home_of(f: Any) -> tuple[str, str] | None:
         cls = _definer(type(f), "__call__")
         return home_of_class(cls), "__call__"
     owner = f.__self__
-    if getattr(_FUNCTIONS, name, None) is f:
+    # Those that are generated stand in one class, under several names (`torch`, `torch._VF`).
+    if getattr(_torch_c()._VariableFunctions, name, None) is f:
         return "torch._C._VariableFunctionsClass", name
-    if getattr(torch._C, name, None) is f:
+    if getattr(_torch_c(), name, None) is f:
         return "torch._C", name  # which `torch` says is its own
     if isinstance(owner, types.ModuleType) or owner is None:
         return f.__module__ or getattr(owner, "__name__", ""), name

@@ -15,6 +15,8 @@ import abc
 import copy
 import copyreg
 import functools
+import sys
+import types
 import weakref
 from typing import Any
 
@@ -29,9 +31,9 @@ _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDi
 _made: weakref.WeakSet[type] = weakref.WeakSet()
 # Slots of a compiled module's class: not in the instance dict, which belongs to the module.
 _SLOTS = (_interp.MODULE_SLOT, "__magpy_original__", "__magpy_inside__")
-# Modules that do their own part in C++, around a module that they hold: theirs is done by Python as
-# ever, and the module inside is compiled. DistributedDataParallel tells its reducer of each forward
-# pass, which nobody may leave out; torch.compile does not look into it either.
+# Modules that do their own part around a module that they hold, or around their `forward`: theirs is
+# done by Python as ever, and what is inside is compiled. DistributedDataParallel tells its reducer of
+# each forward pass, which nobody may leave out; torch.compile does not look into it either.
 _AROUND = torch.nn.parallel.DistributedDataParallel
 _own_class: Any = vars(object)["__class__"]
 _own_dict: Any = vars(torch.nn.Module)["__dict__"]
@@ -150,6 +152,8 @@ def _class_of(cls: type) -> type:
         }
         if issubclass(cls, _AROUND):
             body |= {"__call__": _call_around, "module": property(_inside)}
+        elif _shards(cls):
+            body |= {"__call__": _call_around, "forward": property(_forward, _set_forward)}
         slots = copyreg._slotnames(cls)  # type: ignore[attr-defined]
         if slots:  # which are the module's, and leave no room for those of a common base
             bases: Any = (CompiledModuleMixin, cls)
@@ -183,6 +187,31 @@ def _inside(module: Any) -> Any:
     return inside
 
 
+def _shards(cls: type) -> bool:
+    """Whether `fully_shard` has made a class: its hooks gather a module's parameters."""
+    sharding: Any = sys.modules.get("torch.distributed.fsdp")
+    return sharding is not None and issubclass(cls, sharding.FSDPModule)
+
+
+def _forward(module: Any) -> Any:
+    """The `forward` of a module whose hooks are Python's, compiled."""
+    own = module.__dict__.get("forward")
+    original = original_of(module)
+    function = type(original).forward if own is None else own
+    known, inside = getattr(module, "__magpy_inside__", (None, None))
+    if known is not function:
+        bound = types.MethodType(function, original) if own is None else own
+        options = callable_of(module)._magpy_options.options
+        inside = bound if isinstance(own, _interp.Compiled) else runtime.make(bound, options)
+        object.__setattr__(module, "__magpy_inside__", (function, inside))
+        object.__setattr__(module, _interp.MODULE_SLOT, inside)
+    return inside
+
+
+def _set_forward(module: Any, function: Any) -> None:
+    module.__dict__["forward"] = function
+
+
 def _set_dict(module: Any, d: dict[str, Any]) -> None:
     original = getattr(module, "__magpy_original__", None)
     if original is not None:  # what the program makes of a class derived from this one has none
@@ -202,8 +231,8 @@ def _shared_slot(name: str) -> Any:
 def compile_module(module: torch.nn.Module, options: Options) -> Any:
     """A compiled module that shares everything with `module`.
 
-    Of a `torch.nn.parallel.DistributedDataParallel` the module inside is compiled, and its options
-    and figures are those of that.
+    Of a `torch.nn.parallel.DistributedDataParallel` the module inside is compiled, of a module that
+    `fully_shard` has sharded its `forward`; its options and figures are those of that.
     """
     cls = _class_of(type(module))
     new: Any = object.__new__(cls)

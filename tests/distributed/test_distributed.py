@@ -15,8 +15,6 @@ EAGER = {
     "ddp_forward_function",
     "fsdp1_inside",
     "fsdp1_outside",
-    "fsdp2_inside",
-    "fsdp2_outside",
     "all_reduce_later",
     "barrier",
     "objects_broadcast",
