@@ -217,9 +217,12 @@ def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def inside(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A context that an operation written in Python enters, which is done anew with it."""
     whole = h.recorder.whole
+    communicates = torch_callables.does(f) is Does.COMMUNICATES
+    if whole is None and communicates and args and h.session.tracked(args[0]) is not None:
+        return in_order(h, f, args, kwargs)  # of work that the call itself has begun
     if whole is None:
         return refused(h, f, args, kwargs)
-    if torch_callables.does(f) is Does.COMMUNICATES:
+    if communicates:
         whole.unrepeatable = True
     return ABSENT
 
@@ -443,7 +446,8 @@ def in_order(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         raise
     finally:
         recorder.depth -= 1
-    return recorder.in_order(f, tuple(plan[0]), plan[1], result, any(result is a for a in args))
+    known = any(result is a for a in args) or torch_callables.does(f) is Does.COMMUNICATES
+    return recorder.in_order(f, tuple(plan[0]), plan[1], result, known)
 
 
 # What says which stream it is that an object is made for.

@@ -172,7 +172,7 @@ class Handler:
                 return self.recorder.tensors.var_of(v)
         elif self.recorder.any_tracked:
             number = self.session.tracked(v)
-            if number is not None and isinstance(v, QUEUED) and vars(v):
+            if number is not None and isinstance(v, QUEUED) and _interp.own_dict(v):
                 self.refuse(f"attributes are given to a {type(v).__name__} that the call makes")
             return Var(number) if number is not None else None
         return None

@@ -84,7 +84,7 @@ from magpy.capture.symbols import Symbols, is_open
 from magpy.capture.torch_state import Settings
 from magpy.capture.transforms import Transforms, switches, wrapped
 from magpy.capture.trees import collect, has_ref, tensors, variables
-from magpy.capture.values import Values
+from magpy.capture.values import WORK, Values
 from magpy.capture.where import refuse, where_text
 from magpy.capture.whole import Whole, opened
 from magpy.errors import Refusal, hide_frames
@@ -669,7 +669,13 @@ class Recorder(Values, TorchFunctionMode):
         return self.settings.call(f, args, kwargs)
 
     def in_order(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, given: bool
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        known: bool,
+        **more: bool,
     ) -> Any:
         """Notes a call that has to do with a device's queue of work, at its place.
 
@@ -678,20 +684,22 @@ class Recorder(Values, TorchFunctionMode):
             args: the positional arguments.
             kwargs: the keyword arguments.
             result: what it gave.
-            given: that is one of the arguments.
+            known: that is one of the arguments, or nothing but that it has been done.
+            more: as of a `HostStep`.
 
         Returns:
             What the program gets for the result.
         """
-        if result is None or given:
-            self.note(func, args, kwargs, "none", in_order=True)
+        more["in_order"] = True
+        if result is None or known:
+            self.note(func, args, kwargs, "none", **more)
         elif type(result) is bool:
-            self.note(func, args, kwargs, "leaf", result, in_order=True)
+            self.note(func, args, kwargs, "leaf", result, **more)
         else:
             if type(result) in (int, float):
                 result = _interp.fresh(result)
             var = self.tensors.new()
-            self.note(func, args, kwargs, "bind", type(result), result=var, in_order=True)
+            self.note(func, args, kwargs, "bind", type(result), result=var, **more)
             self._is_tracked(result, var)
         return result
 
@@ -1193,6 +1201,9 @@ class Recorder(Values, TorchFunctionMode):
                 func, args, kind, expected = has_gradient, (args[0], Ref(var)), "leaf", True
         elif is_leaf(result):
             kind, expected = "leaf", result
+        elif isinstance(result, WORK):
+            self.in_order(func, args, kwargs, result, False, random=is_random, mutates=mutates)
+            return
         elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
             raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
         else:

@@ -56,8 +56,10 @@ def _writes(step: Any) -> bool:
 _ELEMENTS = 1 << 18
 
 
-#: Objects that stand for a device's queue of work, and for places in it.
-QUEUED = (torch.Stream, torch.Event, getattr(torch._C, "_CudaEventBase", torch.Event))
+#: What stands for a collective that goes on (`async_op=True`).
+WORK: Any = getattr(torch.distributed, "Work", ())
+#: Objects that stand for a device's queue of work, for places in it, and for work that goes on.
+QUEUED: Any = (torch.Stream, torch.Event, getattr(torch._C, "_CudaEventBase", torch.Event), WORK)
 
 
 class Values:

@@ -31,9 +31,9 @@ _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDi
 _made: weakref.WeakSet[type] = weakref.WeakSet()
 # Slots of a compiled module's class: not in the instance dict, which belongs to the module.
 _SLOTS = (_interp.MODULE_SLOT, "__magpy_original__", "__magpy_inside__")
-# Modules that do their own part around a module that they hold, or around their `forward`: theirs is
-# done by Python as ever, and what is inside is compiled. DistributedDataParallel tells its reducer of
-# each forward pass, which nobody may leave out; torch.compile does not look into it either.
+# Modules that do their own part around a module that they hold, or around their `forward`: theirs
+# is done by Python as ever, and what is inside is compiled. DistributedDataParallel tells its
+# reducer of each forward pass, which nobody may leave out; torch.compile leaves it to Python, too.
 _AROUND = torch.nn.parallel.DistributedDataParallel
 _own_class: Any = vars(object)["__class__"]
 _own_dict: Any = vars(torch.nn.Module)["__dict__"]

@@ -583,6 +583,24 @@ def all_reduce_later(compile: Compile) -> tuple[Step, State]:
 
 
 @case
+def all_reduce_that_goes_on(compile: Compile) -> tuple[Step, State]:
+    """The handle is given back, and waited for outside."""
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y, dist.all_reduce(y, async_op=True)
+
+    compiled = compile(f)
+
+    def step(i: int) -> Any:
+        y, work = compiled(batch(i))
+        work.wait()
+        return y
+
+    return step, list
+
+
+@case
 def broadcast(compile: Compile) -> tuple[Step, State]:
     """From rank 0."""
 

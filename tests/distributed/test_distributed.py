@@ -15,10 +15,8 @@ EAGER = {
     "ddp_forward_function",
     "fsdp1_inside",
     "fsdp1_outside",
-    "all_reduce_later",
     "barrier",
     "objects_broadcast",
-    "sent_and_received",
     "counted_in_a_store",
 }
 
