@@ -548,7 +548,8 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       instance_dict(s, obj);
       return;
     }
-    if (is_tensor(obj)) return;
+    // What torch keeps of a tensor is the recorder's; a subclass may have slots.
+    if (is_tensor(obj) && Py_TYPE(descr) != &PyMemberDescr_Type) return;
     if (value != nullptr && !in_slot(descr, obj, value)) value = nullptr;  // a `__getattr__` has given it
     if (written(s, obj, name) || slot_number_read(s, obj, name, descr, value) || !first_time(s, kAttrC, obj, name)) return;
     emit(s, kAttrC, obj, name, value);

@@ -421,7 +421,7 @@ def in_order(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if recorder.depth or recorder.refusal is not None or h.refusal is not None:
         return ABSENT
     own = getattr(f, "__self__", None)
-    if isinstance(own, (torch.Stream, torch.Event)):
+    if isinstance(own, (torch.Stream, torch.Event, torch.Generator)):
         f, args = leaves.unbound(f), (own, *args)
     if (
         f.__name__ == "__new__"

@@ -1380,7 +1380,11 @@ class Recorder(Values, TorchFunctionMode):
         self.note_modes()
         plan = self._sharing(plan, result)
         flags = self.observer.take()  # those since the last operation
-        is_random, mutates = bool(flags & _RANDOM), bool(flags & _MUTATES) or writes
+        # What a generator says of its state is another thing after each draw.
+        asks = isinstance(args[0] if args else None, torch.Generator) or isinstance(
+            getattr(func, "__self__", None), torch.Generator
+        )
+        is_random, mutates = asks or bool(flags & _RANDOM), bool(flags & _MUTATES) or writes
         self.record.random = self.record.random or is_random
         self._writes = self._written_unseen(func, *plan, flags)
         if writes:

@@ -112,11 +112,14 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         # A draw of a generator is an operation, which the observer sees.
         Does.OPERATES: _row(
             """
-            __new__ __init__ get_state clone_state graphsafe_get_state get_offset initial_seed
-            __reduce__ __setstate__ philox_state
+            __new__ __init__ get_state clone_state graphsafe_get_state initial_seed
+            __reduce__ __setstate__
             """
         ),
-        Does.REFUSED: _row("set_state graphsafe_set_state set_offset manual_seed seed"),
+        Does.IN_ORDER: _row("get_offset"),  # between the draws that move it
+        Does.REFUSED: _row(
+            "set_state graphsafe_set_state set_offset manual_seed seed philox_state"
+        ),
     },
     "torch._C.StorageBase": {
         # What it holds when the call begins is compared (magpy/capture/opaque.py).
@@ -534,7 +537,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     # ---------------------------------------------------------------- the rest, which nobody redoes
     "Future": {Does.REFUSED: _row("*")},
     "torch._C._monitor": {Does.ACTS: _row("log_event"), Does.REFUSED: _row("*")},
-    "torch._C._monitor.Stat": {Does.ACTS: _row("add"), Does.REFUSED: _row("*")},
+    "torch._C._monitor.Stat": {Does.REFUSED: _row("*")},
     # TorchScript: what its objects do is found out from their graphs (magpy/capture/scripts.py).
     "ScriptList": {
         Does.OPERATES: _row(

@@ -55,8 +55,10 @@ from magpy.refgraph.checks import (
     maxlen_equal,
     maxlen_of,
     mode_of,
+    placed_as,
     runs_below,
     scalar_equal,
+    spec_of,
     still_remembers,
 )
 
@@ -834,6 +836,8 @@ class Analyzer:
             if id(tensor) not in self.relative:
                 anchored.append(tensor)
                 self.anchors["tensors"].append((tensor, c.metas[id(tensor)]))
+            elif (spec := spec_of(tensor)) is not None:
+                self.checks.append(("py", placed_as(spec), (self.operand(tensor),)))
         self._identities(anchored)
         self._overlaps(anchored)
         self._buffers()

@@ -12,6 +12,7 @@ import copy
 import functools
 import gc
 import itertools
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,6 +66,19 @@ def device_equal(expected: Any) -> Any:
 def attribute_equals(obj: Any, name: str, expected: Any) -> bool:
     """Whether an object says the same device of itself (a stream, an event, a generator)."""
     return bool(getattr(obj, name) == expected)
+
+
+def spec_of(tensor: Any) -> Any:
+    """How a DTensor lies on its mesh; None for other tensors."""
+    module: Any = sys.modules.get("torch.distributed.tensor")
+    return tensor._spec if module is not None and type(tensor) is module.DTensor else None
+
+
+def placed_as(expected: Any) -> Any:
+    """A check that a DTensor lies as another one did: its results lie as those of that did."""
+    return lambda tensor: bool(
+        tensor._spec.mesh == expected.mesh and tensor._spec.placements == expected.placements
+    )
 
 
 def scalar_equal(expected: np.generic) -> Any:

@@ -16,6 +16,7 @@ import copy
 import copyreg
 import functools
 import sys
+import threading
 import types
 import weakref
 from typing import Any
@@ -171,14 +172,25 @@ def _class_of(cls: type) -> type:
     return made
 
 
+#: The modules around compiled ones whose forward pass a thread is in.
+_entered = threading.local()
+
+
 def _call_around(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Runs a module that is around the compiled one."""
-    return super(CompiledModuleMixin, self).__call__(*args, **kwargs)
+    before: tuple[int, ...] = getattr(_entered, "modules", ())
+    _entered.modules = (*before, id(self))
+    try:
+        return super(CompiledModuleMixin, self).__call__(*args, **kwargs)
+    finally:
+        _entered.modules = before
 
 
 def _inside(module: Any) -> Any:
-    """The module that such a module holds, compiled."""
+    """The module that such a module holds; in its forward pass, compiled."""
     held = module.__dict__["_modules"]["module"]
+    if id(module) not in getattr(_entered, "modules", ()):
+        return held
     inside = object.__getattribute__(module, "__magpy_inside__")
     if held is not inside and held is not original_of(inside):  # another one was put there
         inside = compile_module(held, callable_of(inside)._magpy_options.options)

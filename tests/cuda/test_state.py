@@ -41,6 +41,23 @@ def test_a_generator_of_the_programs_own_moves() -> None:
     assert magpy.stats(compiled).hits == 3
 
 
+def test_where_a_generator_is_is_asked_in_each_call() -> None:
+    generator = torch.Generator("cuda")
+
+    def f() -> Any:
+        before = generator.get_offset()
+        drawn = torch.rand(3, device="cuda", generator=generator)
+        return before, generator.get_offset(), drawn
+
+    compiled = magpy.compile(f, backend="eager")
+    for _ in range(4):
+        before = generator.get_offset()
+        said = compiled()
+        assert said[:2] == (before, generator.get_offset())
+        assert said[1] > said[0]
+    assert magpy.stats(compiled).hits == 3
+
+
 def test_a_seed_is_set_in_each_call() -> None:
     def f(x: Any) -> Any:
         torch.cuda.manual_seed(3)
