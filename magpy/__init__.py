@@ -1,7 +1,7 @@
 """magpy: a Python-to-graph JIT extraction compiler for PyTorch.
 
 Owns the public names and the check that this CPython and torch are supported.  `import
-magpy._interp` and `magpy.capture.instrument` work without torch: everything that needs torch is
+magpy._interp` and `magpy.instrument.rewrite` work without torch: everything that needs torch is
 imported when it is first asked for.
 """
 

@@ -288,7 +288,7 @@ def twin_of(code: CodeType, /) -> CodeType | None: ...
 def original_of(code: CodeType, /) -> CodeType | None: ...
 
 # ---------------------------------------------------------------------------- the probes
-# Called by twins only (magpy.capture.instrument), with the operands of the instruction.
+# Called by twins only (magpy.instrument.rewrite), with the operands of the instruction.
 
 probe_attr_delete: Any
 probe_attr_load: Any

@@ -14,9 +14,10 @@ from typing import Any, TypeVar, overload
 import torch
 
 from magpy import _interp, backends
-from magpy.capture import leaves, native
-from magpy.capture.leaves import Effect, Leaf
+from magpy.capture.python import native
 from magpy.errors import MagpyWarning, OptionError
+from magpy.models import callables
+from magpy.models.callables import Effect, Leaf
 from magpy.runtime import compiled as runtime
 from magpy.runtime import module as modules
 from magpy.runtime.compiled import Options, Stats
@@ -194,7 +195,7 @@ def _register_python(f: Any, effect: Effect) -> None:
     # One code object serves every function made at the same place: give this one its own.
     code = inner.__code__.replace()
     inner.__code__ = code
-    leaves.register_python(inner, effect)
+    callables.register_python(inner, effect)
     _interp.set_leaf_code(code, int(Leaf.HANDLER))
 
 
@@ -207,7 +208,7 @@ def _register(f: F, effect: Effect) -> F:
     if _is_python(f):
         _register_python(f, effect)
     elif callable(f):
-        leaves.set_effect(f, effect)
+        callables.set_effect(f, effect)
         _interp.forget_leaves()
     else:
         raise TypeError(f"a function is needed, not {type(f).__name__}")
@@ -230,7 +231,7 @@ def effect(f: F) -> F:
     such as `list.append`, is followed as ever.
     """
     native.prepare()
-    if callable(f) and not _is_python(f) and leaves.is_known(f):
+    if callable(f) and not _is_python(f) and callables.is_known(f):
         return f
     return _register(f, Effect.EFFECT)
 
@@ -241,7 +242,7 @@ def pure(f: F) -> F:
         return f
     if not callable(f):
         raise TypeError(f"a function is needed, not {type(f).__name__}")
-    leaves.set_pure(f)
+    callables.set_pure(f)
     _interp.forget_leaves()
     return f
 

@@ -13,7 +13,7 @@ from typing import Any
 from magpy import _interp, backends
 from magpy.capture import session
 from magpy.errors import Refusal
-from magpy.refgraph import graph as reference_graph
+from magpy.guards import draw as reference_graph
 from magpy.runtime import entry as entries
 from magpy.runtime import module as modules
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import magpy
-from magpy.runtime import faults
+from magpy import faults
 from tests.comparison import assert_same
 
 STAGES = ("instrument", "log", "recorder", "refgraph", "guard", "mock", "backend")

@@ -3,7 +3,7 @@
 Owns the lookup of backends by name and the call convention `f(gm: torch.fx.GraphModule,
 example_inputs) -> callable` (the one of torch.compile,
 https://docs.pytorch.org/docs/stable/torch.compiler_custom_backends.html).  Does not own the graphs
-(magpy/mock/segments.py) nor when they are compiled (magpy/runtime/entry.py).
+(magpy/replay/segments.py) nor when they are compiled (magpy/runtime/entry.py).
 """
 
 from __future__ import annotations

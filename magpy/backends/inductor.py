@@ -1,7 +1,7 @@
 """TorchInductor, compiling in the process of the program.
 
 Owns the translation of `mode` and `options` into TorchInductor's settings.  Does not own compiling
-in another process (magpy/backends/elsewhere.py).  Made by `magpy.backends.resolve`.
+in another process (magpy/backends/process.py).  Made by `magpy.backends.resolve`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Inductor:
             and not torch.is_grad_enabled()
             and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in example_inputs[:fixed])
         ):
-            from magpy.backends.folding import fold
+            from magpy.backends.freezing import fold
 
             return fold(gm, example_inputs, fixed, lambda g, i: compile_graph(g, i, patches))
         return compile_graph(gm, example_inputs, patches)

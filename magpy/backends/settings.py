@@ -1,7 +1,7 @@
 """The part of torch's state that decides how a graph is compiled, as plain values.
 
 Owns reading it in one process and setting it in another.  Does not own TorchInductor's own
-settings, which travel beside it.  Used on both sides of magpy/backends/elsewhere.py.
+settings, which travel beside it.  Used on both sides of magpy/backends/process.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The compiling process: TorchInductor on graphs that come through a pipe.
 
-Owns what runs in that process.  Does not own its life (magpy/backends/elsewhere.py, which starts it
+Owns what runs in that process.  Does not own its life (magpy/backends/process.py, which starts it
 with `python -c`).  A message is its length in eight bytes and a pickle: a request is answered by
 ("ok", artifact), ("failed", text) when the backend failed, or ("unable", text) when the graph
 cannot be compiled away from its process.

@@ -2,8 +2,8 @@
 
 Owns the course of the watched run and the collection of what the end state says: specs of the
 result and of every change.  Does not own what is asked while the program runs
-(magpy/capture/handler.py), the meaning of the log (magpy/refgraph) nor code (magpy/mock).  Called
-by magpy/runtime/compiled.py.
+(magpy/capture/python/callbacks.py), the meaning of the log (magpy/guards) nor code (magpy/replay).
+Called by magpy/runtime/compiled.py.
 """
 
 from __future__ import annotations
@@ -13,109 +13,29 @@ import gc
 import inspect
 import traceback
 import types
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from magpy import _interp, _tensor, signals
-from magpy.capture import attribution, effect_calls, memory, opaque
-from magpy.capture.effects import AttrEffect, ContainerEffect, end_state
-from magpy.capture.handler import Handler
-from magpy.capture.looks import unheard
-from magpy.capture.native import find_dynamo, prepare
-from magpy.capture.replaced import unclear
-from magpy.capture.steps import Record
-from magpy.capture.symbols import Dims, Symbols
+from magpy import _interp, _tensor, faults
+from magpy.capture.end_state import end_state
+from magpy.capture.python import effects as effect_calls
+from magpy.capture.python.callbacks import Handler
+from magpy.capture.python.native import find_dynamo, prepare
+from magpy.capture.rebuild import Builder
 from magpy.errors import Refusal
-from magpy.kinds import attribute, isinstance
-from magpy.mock import regions
-from magpy.mock.spec import Builder, Spec
-from magpy.runtime import faults
+from magpy.frames import call_sites, signals
+from magpy.ir.capture import Capture, Outcome, Varying
+from magpy.ir.ops import Record
+from magpy.ir.recipes import Spec
+from magpy.models.patched_names import unclear
+from magpy.objects import buffers as memory
+from magpy.objects import c_state as opaque
+from magpy.objects.quiet import unheard
+from magpy.objects.types import attribute, isinstance
+from magpy.shapes.symbols import Symbols
 
 ABSENT = _interp.ABSENT
-
-
-@dataclass(slots=True)
-class Varying:
-    """What varies among the arguments of a call.
-
-    Attributes:
-        sizes: the dimensions by the identity of a tensor.
-        numbers: places of positional arguments and names of keyword arguments.
-        places: containers and keys at which there are numbers, or cells with None, each with
-            whether what follows from the number is followed.
-        data: whether sizes and integers that follow from data are followed.
-    """
-
-    sizes: dict[int, Dims]
-    numbers: set[int | str]
-    places: list[tuple[Any, Any, bool]] = field(default_factory=list)
-    data: bool = False
-
-    @property
-    def follow(self) -> bool:
-        """Whether a size can depend on something of this."""
-        return bool(self.sizes or self.numbers or self.data) or any(
-            follow for *_, follow in self.places
-        )
-
-    def replace(
-        self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with the numbers changed."""
-        return (
-            tuple(change(v) if i in self.numbers else v for i, v in enumerate(args)),
-            {k: change(v) if k in self.numbers else v for k, v in kwargs.items()},
-        )
-
-
-@dataclass(slots=True)
-class Capture:
-    """A finished, successful capture: all that the later stages need."""
-
-    f: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    log: list[tuple[str, Any, Any, Any]]
-    record: Record
-    metas: dict[int, Any]
-    state: Any
-    result: Spec
-    effects: list[ContainerEffect | AttrEffect]
-    redo: list[tuple[Any, tuple[Any, ...], Any]]
-    opaque: list[tuple[Any, Any]]
-    arrays: list[tuple[Any, Any]]
-    buffers: list[Any]
-    memos: list[tuple[Any, Any, Any, Any]]
-    iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
-    start_modes: Any
-    events: int
-    raised_at: list[tuple[str, int, str, dict[str, Any]]] | None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of the watched run: its own outcome, and the capture or why there is none."""
-
-    value: Any = None
-    exception: BaseException | None = None
-    capture: Capture | None = None
-    refusal: Refusal | None = None
-    failure: BaseException | None = None
-    stage: str = ""
-
-    def taken(self) -> BaseException:
-        """Why there is no capture, which is forgotten.
-
-        An exception that is raised refers to its frames: where these refer to what keeps the
-        exception, only the collector would let go of the call's arguments.
-        """
-        error = self.failure or self.refusal
-        assert error is not None
-        self.failure = self.refusal = None
-        return error
 
 
 def run(
@@ -261,7 +181,7 @@ def _finish(
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
     faults.check("log")
     effect_calls.check(record)
-    regions.collapse(record, recorder.transforms.spans, recorder.start_modes)
+    record.transform_spans = recorder.transforms.spans
     with unheard():
         out.capture = _end(out, handler, f, args, kwargs, state, metas, record)
 
@@ -336,7 +256,7 @@ def _end(
         handler.iterators,
         recorder.start_modes,
         session.events,
-        attribution.passed(out.exception, before) if out.exception is not None else None,
+        call_sites.passed(out.exception, before) if out.exception is not None else None,
     )
 
 

@@ -1,4 +1,5 @@
-"""Tables of what callables do that no probe can look into: one row for each callable or operation.
+"""What functions that are not looked into do: tables, a row for a function or an operation.
 
-Owns facts alone.  Does not own what is made of them while a run is watched (magpy/capture).
+Owns what C functions of Python, numpy and torch read, write, draw and raise.  Does not own what a
+watched run does about it (magpy/capture/python).  Called by the capture and by the passes.
 """

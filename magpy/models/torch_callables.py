@@ -1,9 +1,10 @@
 """What the functions, methods and classes of torch that are written in C do.
 
 Owns one table with a row for each of them, under the module or the class that has it, and how a
-callable is found in it.  Does not own how a call is then performed (magpy/capture/calls.py), nor
-the functions of `torch._C` that switch settings (magpy/capture/torch_state.py).  Called by
-magpy/capture/leaves.py, once for each C function that a watched run meets.
+callable is found in it.  Does not own how a call is then performed
+(magpy/capture/python/c_calls.py), nor the functions of `torch._C` that switch settings
+(magpy/models/torch_state.py).  Called by magpy/models/callables.py, once for each C function that a
+watched run meets.
 
 A `TorchFunctionMode` sees what goes through torch's argument parser, and the observer of the
 dispatcher what reaches an operator.  Nobody sees the rest: functions and classes bound with
@@ -122,7 +123,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         ),
     },
     "torch._C.StorageBase": {
-        # What it holds when the call begins is compared (magpy/capture/opaque.py).
+        # What it holds when the call begins is compared (magpy/objects/c_state.py).
         Does.COMPUTES: _row(
             """
             __new__ __init__ __len__ __getitem__ element_size nbytes data_ptr resizable is_shared
@@ -274,7 +275,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
             _mtia_deviceSynchronize _cuda_sleep
             """
         ),
-        # What switches a setting that can be read is followed (magpy/capture/torch_state.py).
+        # What switches a setting that can be read is followed (magpy/models/torch_state.py).
         Does.REFUSED: _row(
             """
             _push_on_torch_dispatch_stack _set_* set_* _cuda_set* _cuda_exchangeDevice
@@ -350,7 +351,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         ),
         Does.REFUSED: _row("*"),
     },
-    # Those of its functions that transforms consist of: magpy/capture/transforms.py.
+    # Those of its functions that transforms consist of: magpy/capture/tensors/functorch.py.
     "torch._C._functorch": {
         Does.COMPUTES: _row(
             """
@@ -381,7 +382,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "CFunctionalizeInterpreterPtr": {Does.REFUSED: _row("*")},
     "DynamicLayer": {Does.REFUSED: _row("*")},
     "torch._C._FunctionBase": {
-        # `apply` is called as a whole (magpy/capture/whole.py).
+        # `apply` is called as a whole (magpy/capture/tensors/opaque_calls.py).
         Does.COMPUTES: _row("__new__ __init__ name _sequence_nr"),
         Does.REFUSED: _row("*"),
     },
@@ -538,7 +539,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     "Future": {Does.REFUSED: _row("*")},
     "torch._C._monitor": {Does.ACTS: _row("log_event"), Does.REFUSED: _row("*")},
     "torch._C._monitor.Stat": {Does.REFUSED: _row("*")},
-    # TorchScript: what its objects do is found out from their graphs (magpy/capture/scripts.py).
+    # TorchScript: what its objects do is found out from their graphs (magpy/models/torchscript.py).
     "ScriptList": {
         Does.OPERATES: _row(
             """

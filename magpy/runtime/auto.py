@@ -21,8 +21,8 @@ import torch
 from magpy import _interp
 from magpy.backends import Backend
 from magpy.backends.inductor import Inductor, stepped
-from magpy.kinds import isinstance
-from magpy.runtime.entry import EntryInfo, Runner
+from magpy.backends.runner import EntryInfo, Runner
+from magpy.objects.types import isinstance
 
 WARM = 2
 """Calls of each candidate that are not timed: the first ones compile, load and allocate."""

@@ -1,7 +1,7 @@
 """Entries whose graphs are compiled in another process: `magpy.compile(f, background=True)`.
 
 Owns what happens with an entry between its capture and the moment when all its graphs are there.
-Does not own the other process (magpy/backends/elsewhere.py).  Called by magpy/runtime/compiled.py
+Does not own the other process (magpy/backends/process.py).  Called by magpy/runtime/compiled.py
 on misses; everything here runs on the threads of the program.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from magpy import _interp
-from magpy.backends import elsewhere
+from magpy.backends import process
 from magpy.backends.inductor import STATIC_INPUTS, Inductor
-from magpy.runtime.entry import BackendError, EntryInfo, Runner
+from magpy.backends.runner import BackendError, EntryInfo, Runner
 
 
 class Pending:
@@ -29,7 +29,7 @@ class Pending:
         self.entry = entry
         self.info = info
         self.backend = backend
-        self.jobs: dict[int, elsewhere.Job] = {}
+        self.jobs: dict[int, process.Job] = {}
         self.unable: str | None = None
         self.runners: list[Runner] = []
         for runner in info.runners:
@@ -47,15 +47,15 @@ class Pending:
             return
         try:
             with runner.modes():
-                job = elsewhere.job(self.backend, runner.segment.graph, runner.examples(inputs))
-        except elsewhere.Unable as e:
+                job = process.job(self.backend, runner.segment.graph, runner.examples(inputs))
+        except process.Unable as e:
             self.unable = str(e)
             return
         except Exception as e:  # noqa: BLE001 - tensors that only the compiler itself can tell of
             self.unable = f"{type(e).__name__}: {e}"
             return
         self.jobs[index] = job
-        elsewhere.submit(job)
+        process.submit(job)
 
     def _stand_in(self, runner: Runner, inputs: tuple[Any, ...]) -> Callable[..., Any]:
         self.send(runner, list(inputs))
@@ -75,7 +75,7 @@ class Pending:
         """
         for job in self.jobs.values():
             if job.lost:
-                elsewhere.submit(job)
+                process.submit(job)
             elif job.state == "failed":
                 raise BackendError(job.text)
             elif job.state == "unable":

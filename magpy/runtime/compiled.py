@@ -21,21 +21,23 @@ from typing import Any
 
 import torch
 
-from magpy import _interp, backends, config, signals
-from magpy.backends import elsewhere
+from magpy import _interp, backends, config
+from magpy.backends import process
 from magpy.backends.inductor import Inductor
+from magpy.backends.runner import BackendError, EntryInfo, compiler_elsewhere, compiler_turns
 from magpy.capture import session
-from magpy.capture.looks import saved_tensors_are_heard, unheard
-from magpy.capture.symbols import CannotFollowError
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
-from magpy.kinds import attribute, isinstance
-from magpy.mock.support import undo
+from magpy.frames import signals
+from magpy.ir.capture import Capture, Outcome
+from magpy.objects.quiet import saved_tensors_are_heard, unheard
+from magpy.objects.types import attribute, isinstance
+from magpy.replay.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
-from magpy.runtime.entry import BackendError, EntryInfo
-from magpy.runtime.raised import as_the_programs
-from magpy.runtime.varying import Memory
+from magpy.runtime.exceptions import as_the_programs
+from magpy.shapes.speculation import Memory
+from magpy.shapes.symbols import CannotFollowError
 
 log = logging.getLogger("magpy")
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
@@ -98,7 +100,7 @@ class Manager:
         self.name = attribute(wrapped, "__qualname__") or type(wrapped).__name__
         self.background: Inductor | None = None
         if options.background and isinstance(self.backend, Inductor):
-            elsewhere.prepare()
+            process.prepare()
             self.background = self.backend
         self.reset_counts()
 
@@ -173,7 +175,7 @@ class Manager:
             log.warning(
                 "%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs)
             )
-        if entries.compiler_elsewhere():
+        if compiler_elsewhere():
             # It changes torch's state under our eyes, and this call need not wait for it.
             self._note("a compiler is running on another thread")
             return _interp.MISS
@@ -189,7 +191,7 @@ class Manager:
                 "save_on_cpu, saved_tensors_hooks)"
             )
             return _interp.MISS
-        start, turns = time.perf_counter(), entries.compiler_turns()
+        start, turns = time.perf_counter(), compiler_turns()
         varying = self._varies(compiled, args, kwargs)
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
         # Building an entry makes many objects and no garbage: passes over the program's heap would
@@ -209,7 +211,7 @@ class Manager:
                 gc.enable()
         return value if exception is None else _interp.Raise(hide_frames(exception))
 
-    def _take(self, compiled: Any, outcome: session.Outcome, start: float, turns: int) -> None:
+    def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
         try:
             if outcome.failure is not None or outcome.refusal is not None:
@@ -232,7 +234,7 @@ class Manager:
             wait = self._compile_now(capture, new, info)
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
-            if entries.compiler_turns() != turns:
+            if compiler_turns() != turns:
                 self._note(f"{r} (while a compiler ran on another thread)")
                 return
             if r.passing:
@@ -267,7 +269,7 @@ class Manager:
                     info.capture_seconds,
                 )
 
-    def _compile_now(self, capture: session.Capture, new: Any, info: EntryInfo) -> Pending | None:
+    def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
         first = info.runners[0] if info.runners else None
@@ -419,7 +421,7 @@ class Manager:
         if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
 
-    def _failed(self, compiled: Any, error: BaseException, outcome: session.Outcome) -> None:
+    def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:
         text = f"magpy failed ({outcome.stage or 'build'}): {type(error).__name__}: {error}"
         self._note(text)
         self.row += 1
@@ -522,7 +524,7 @@ def _frames_of_magpy() -> int:
     return level
 
 
-def _first_host_step(capture: session.Capture) -> str:
+def _first_host_step(capture: Capture) -> str:
     for step in capture.record.steps:
         if hasattr(step, "where"):
             return str(step.where)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from magpy import _interp
-from magpy.kinds import isinstance
+from magpy.objects.types import isinstance
 from magpy.runtime import compiled as runtime
 from magpy.runtime.compiled import Options
 

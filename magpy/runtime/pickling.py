@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from magpy.kinds import attribute, isinstance
+from magpy.objects.types import attribute, isinstance
 from magpy.runtime import compiled as runtime
 
 

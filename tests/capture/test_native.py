@@ -1,10 +1,11 @@
-"""How the session is connected with the interpreter's part (magpy/capture/native.py)."""
+"""How the session is connected with the interpreter's part (magpy/capture/python/native.py)."""
 
 import types
 
 import torch
 
-from magpy.capture import leaves, native
+from magpy.capture.python import native
+from magpy.models import callables
 
 
 def test_code_is_instrumented_when_its_counters_cannot_be_told(monkeypatch):
@@ -26,4 +27,4 @@ def test_a_tensor_method_is_torchs_whichever_class_inherits_it():
 
     t = torch.ones(2).as_subclass(Tagged)
     for f in (t.add_, Tagged.add_, torch.Tensor.add_, torch.ones(2).add_):
-        assert leaves.classify(f) is leaves.Leaf.TORCH
+        assert callables.classify(f) is callables.Leaf.TORCH

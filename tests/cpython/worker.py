@@ -63,13 +63,13 @@ WATCHED = 3
 
 
 class Handler:
-    """Answers the session as `magpy.capture.handler.Handler` does, without tensors."""
+    """Answers the session as `magpy.capture.python.callbacks.Handler` does, without tensors."""
 
     def classify(self, function: object) -> int:
         """The verdict on a C callable; those that need a real handler count as readers."""
-        from magpy.capture import leaves
+        from magpy.models import callables
 
-        verdict = int(leaves.classify(function))
+        verdict = int(callables.classify(function))
         return 1 if verdict >= 9 else verdict
 
     def touch(self, value: object, deep: bool) -> None:
@@ -82,7 +82,7 @@ class Handler:
 def watch_every_test(counts: dict[str, int]) -> None:
     """Makes each test case run in a capture session of its own, whose log is thrown away."""
     from magpy import _interp
-    from magpy.capture import instrument  # noqa: F401 - registers itself
+    from magpy.instrument import rewrite  # noqa: F401 - registers itself
 
     run_alone = unittest.TestCase.run
 
@@ -120,7 +120,7 @@ def main() -> None:
         watch_every_test(counts)
     elif mode:
         from magpy import _interp
-        from magpy.capture import instrument  # noqa: F401 - registers itself
+        from magpy.instrument import rewrite  # noqa: F401 - registers itself
 
         interp = _interp
         interp.instrument_all(mode)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magpy import _interp
-from magpy.refgraph.analysis import Analysis
+from magpy.guards.analysis import Analysis
 from parity_tests import corpus, protocol
 from parity_tests.modes import MODES
 from parity_tests.mutate import Check

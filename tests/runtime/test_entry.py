@@ -3,8 +3,8 @@
 import torch
 from torch import fx
 
-from magpy.mock.segments import Segment
-from magpy.runtime.entry import EntryInfo, Runner
+from magpy.backends.runner import EntryInfo, Runner
+from magpy.replay.segments import Segment
 
 
 def runner():

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
-from magpy.capture import leaves
+from magpy.models import callables
 from tests.soundness.unwatched import CallsBack
 
 x = torch.arange(3.0) - 1
@@ -52,7 +52,7 @@ def test_a_function_is_as_pure_as_it_was_called():
         assert len({stale(x)[1] for _ in range(3)}) == 1
         assert served(stale) == 2
     finally:
-        leaves.forget(gc.get_count)
+        callables.forget(gc.get_count)
         magpy.reset()
 
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import magpy
-from magpy.mock import support
+from magpy.replay import support
 from tests.comparison import assert_same
 
 #: What may raise, for the tensor x of two numbers: one that does not, and one that does.

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import magpy
-from magpy.mock.support import autocast_nesting
+from magpy.replay.support import autocast_nesting
 from magpy.runtime import entry
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all

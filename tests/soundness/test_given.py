@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import magpy
-from magpy.capture.given import Given
+from magpy.capture.tensors.escapes import Given
 from tests.soundness.unwatched import CallsBack
 from tests.soundness.worlds import attempt, case, check_all
 

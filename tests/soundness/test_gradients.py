@@ -9,9 +9,9 @@ import torch
 
 import magpy
 from magpy import _tensor
-from magpy.capture.gradients import Gradients
-from magpy.capture.identity import Identity
-from magpy.capture.steps import Record
+from magpy.capture.tensors.gradients import Gradients
+from magpy.capture.tensors.identity import Identity
+from magpy.ir.ops import Record
 from tests.fuzz import __main__ as fuzz
 
 

@@ -21,10 +21,10 @@ import torch
 
 import magpy
 from magpy import _tensor
-from magpy.capture import engine, hearers
-from magpy.capture.steps import Unwatched
-from magpy.capture.within_reach import Reach, within_reach
-from magpy.refgraph.checks import runs_below
+from magpy.guards.checks import runs_below
+from magpy.ir.ops import Unwatched
+from magpy.unwatched import autograd, listeners
+from magpy.unwatched.reachability import Reach, within_reach
 
 
 class World:
@@ -231,13 +231,13 @@ def test_nobody_new_hears_and_entries_are_used(call, monkeypatch):
 
 
 def _codes(*asked):
-    found = (c[1] if isinstance(c, tuple) else c for c in hearers.hearers(*asked).codes)
+    found = (c[1] if isinstance(c, tuple) else c for c in listeners.hearers(*asked).codes)
     return [c for c in found if isinstance(c, types.CodeType)]
 
 
 def test_a_stream_of_c_has_no_hearers():
     stream = io.StringIO()
-    heard = hearers.hearers(print, stream)
+    heard = listeners.hearers(print, stream)
     assert (heard.codes, heard.given) == ([], [stream])
     assert _codes(print, sys.__stdout__) == []
 
@@ -265,10 +265,10 @@ def test_what_is_in_the_instance_is_found():
 def test_a_method_of_c_is_no_function_but_has_what_it_is_a_method_of():
     stream, kept = _Plain(), []
     stream.write = kept.append
-    heard = hearers.hearers(print, stream)
+    heard = listeners.hearers(print, stream)
     assert heard.codes[-1] == ("write", "append")
     assert any(v is kept for v in heard.given)
-    assert hearers.containers(heard) == [kept]
+    assert listeners.containers(heard) == [kept]
 
 
 def test_streams_that_a_stream_writes_to_are_found():
@@ -293,7 +293,7 @@ def test_what_is_shown_hears_how_it_becomes_text():
             return ""
 
     shown = Shown()
-    heard = hearers.hearers(print, io.StringIO(), shown)
+    heard = listeners.hearers(print, io.StringIO(), shown)
     assert heard.codes == [Shown.__str__.__code__]
     assert shown in heard.given
 
@@ -357,12 +357,14 @@ def test_hooks_are_told_apart_by_the_tensors_that_they_are_of():
     a.register_hook(world.hear)
     a.register_hook(functools.partial(called))
     hear, call = World.hear.__code__, Called.__call__.__code__
-    heard = hearers.hooks(a, b)
+    heard = listeners.hooks(a, b)
     assert heard.codes == [None, hear, Called, call, None]
     assert heard.given[0] is world
     assert any(v is called for v in heard.given)
-    assert hearers.told(heard.codes, Reach()) != hearers.told(hearers.hooks(b, a).codes, Reach())
-    assert hearers.hooks(b, a).codes == [None, None, hear, Called, call]
+    assert listeners.told(heard.codes, Reach()) != listeners.told(
+        listeners.hooks(b, a).codes, Reach()
+    )
+    assert listeners.hooks(b, a).codes == [None, None, hear, Called, call]
 
 
 def _holds(ask, of, looks):
@@ -373,7 +375,7 @@ def _holds(ask, of, looks):
 
 def test_a_check_of_what_runs_below_fails_for_functions_that_are_others():
     stream = Stream(print)
-    check = _holds(hearers.hearers, (print, stream), {})
+    check = _holds(listeners.hearers, (print, stream), {})
     assert check(print, stream)
     stream.write = lambda text: None
     assert not check(print, stream)
@@ -385,7 +387,7 @@ def test_a_check_of_what_runs_below_holds_for_a_function_that_is_made_anew():
 
     stream = Stream(made())
     stream.write = made()
-    check = _holds(hearers.hearers, (print, stream), {})
+    check = _holds(listeners.hearers, (print, stream), {})
     stream.write = made()
     assert check(print, stream)
 
@@ -393,7 +395,7 @@ def test_a_check_of_what_runs_below_holds_for_a_function_that_is_made_anew():
 def test_a_check_of_what_runs_below_fails_where_it_gets_hold_of_what_the_run_looks_at():
     world = World()
     stream, kept = _stream(world), world.log
-    check = _holds(hearers.hearers, (print, stream), {id(kept): {None}})
+    check = _holds(listeners.hearers, (print, stream), {id(kept): {None}})
     assert check(print, stream)
     world.log = []
     assert not check(print, stream)
@@ -658,5 +660,5 @@ def test_the_hooks_of_nodes_are_listed():
     assert set(_tensor.node_hooks(w)) == set(_tensor.node_hooks(last)) == set(hooks[3:])
     assert _tensor.node_hooks(torch.ones(2)) == []
     assert _tensor.node_hooks(object()) == []
-    assert engine.functions_at(w) == (hooks[4], hooks[3])
-    assert set(engine.functions_at(made)) == set(hooks)
+    assert autograd.functions_at(w) == (hooks[4], hooks[3])
+    assert set(autograd.functions_at(made)) == set(hooks)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import magpy
-from magpy.capture import keys
+from magpy.objects import hashing
 
 
 class World:
@@ -270,9 +270,9 @@ def test_what_shows_and_what_does_not():
         return hash((type(self), *sorted(str(k).lower() for k in vars(self))))
 
     for shown in (counts, called, unknown, writes, inside):
-        assert keys.shows(_class(shown)) == "__hash__", shown
-        assert keys.shows((1, _class(shown))) == "__hash__"
-        assert keys.shows(_class(computes, lambda s, o, shown=shown: shown(s) == 1)) == "__eq__"
+        assert hashing.shows(_class(shown)) == "__hash__", shown
+        assert hashing.shows((1, _class(shown))) == "__hash__"
+        assert hashing.shows(_class(computes, lambda s, o, shown=shown: shown(s) == 1)) == "__eq__"
     for quiet in (
         1,
         "a",
@@ -283,7 +283,7 @@ def test_what_shows_and_what_does_not():
         Even(3),
         torch.ones(1),
     ):
-        assert keys.shows(quiet) is None
+        assert hashing.shows(quiet) is None
 
 
 def test_what_hashes_quietly():
@@ -291,6 +291,6 @@ def test_what_hashes_quietly():
         pass
 
     for quiet in (1, "a", None, (1, ("b", 2.0)), Plain(), len, int):
-        assert keys.hashes_quietly(quiet)
+        assert hashing.hashes_quietly(quiet)
     for other in (Point(1, 2), (1, Even(2)), frozenset((1,)), torch.ones(1)):
-        assert not keys.hashes_quietly(other)
+        assert not hashing.hashes_quietly(other)

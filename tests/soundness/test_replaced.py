@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import magpy
-from magpy.capture.replaced import any_replaced, called, is_replaced, unclear
+from magpy.models.patched_names import any_replaced, called, is_replaced, unclear
 from tests.soundness.worlds import attempt, run
 
 LINEAR = nn.Linear(2, 2)

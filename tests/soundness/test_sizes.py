@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 import magpy
-from magpy.capture import follow
-from magpy.capture.symbols import Symbols
-from magpy.runtime.varying import Memory
+from magpy.shapes import propagate
+from magpy.shapes.speculation import Memory
+from magpy.shapes.symbols import Symbols
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all
 
@@ -753,7 +753,7 @@ def test_inside_a_transform():
         (Symbols, "compute"),
         (Symbols, "still"),
         (Symbols, "note"),
-        (follow, "hint"),
+        (propagate, "hint"),
     ],
 )
 def test_a_failure_of_following_is_not_the_programs(monkeypatch, place, name):

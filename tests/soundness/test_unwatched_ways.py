@@ -26,7 +26,8 @@ import torch
 
 import magpy
 from magpy import _interp, _tensor
-from magpy.capture import hearers, held
+from magpy.objects import contents as held
+from magpy.unwatched import listeners
 from tests.soundness.unwatched import check_harmless, check_noticed, compiled
 
 
@@ -556,8 +557,8 @@ def test_a_failure_of_magpy_does_not_reach_the_program(monkeypatch):
         return x * 2
 
     stream, c = io.StringIO(), compiled(f)
-    monkeypatch.setattr(hearers, "_OF_NAMESPACE", None)
-    monkeypatch.setattr(hearers.Heard, "stream", None)
+    monkeypatch.setattr(listeners, "_OF_NAMESPACE", None)
+    monkeypatch.setattr(listeners.Heard, "stream", None)
     with pytest.warns(magpy.MagpyWarning, match="magpy failed"):
         assert c(torch.ones(1)).item() == 2
     assert stream.getvalue() == "x\n"

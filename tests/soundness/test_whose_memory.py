@@ -2,7 +2,7 @@
 
 Owns pairs of one that is written and one that is looked at, before and after, as an effect, as a
 number, as a branch that the call takes another way in some call, and as a result.  Does not own
-which operations share memory (magpy/capture/identity.py tells that of each run).
+which operations share memory (magpy/capture/tensors/identity.py tells that of each run).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 import torch
 
 import magpy
-from magpy.capture.steps import HostStep, OpStep, Ref, Var
-from magpy.mock import memories
+from magpy.ir import aliasing
+from magpy.ir.ops import HostStep, OpStep, Ref, Var
 
 # What makes the names, each of which has the memory of some of the others.
 KINDS = {
@@ -158,18 +158,18 @@ def _steps():
 
 
 def test_a_view_of_what_is_made_of_an_array_may_have_the_memory_of_the_tensor_it_came_from():
-    found = memories.possible(_steps(), {T: 1, MADE: 0, VIEW: 0, PLAIN: 3})
+    found = aliasing.possible(_steps(), {T: 1, MADE: 0, VIEW: 0, PLAIN: 3})
     assert found == {T: {1}, ARRAY: {0, 1}, MADE: {0, 1}, VIEW: {0, 1}, PLAIN: {3}}
     write = OpStep(torch.Tensor.add_, (Ref(VIEW), 1), {}, [], False, True)
-    assert memories.meet(memories.changed(write, found), found[T])
-    assert not memories.meet(memories.changed(write, found), found[PLAIN])
+    assert aliasing.meet(aliasing.changed(write, found), found[T])
+    assert not aliasing.meet(aliasing.changed(write, found), found[PLAIN])
 
 
 def test_the_memory_of_a_tensor_from_outside_without_a_storage_may_be_that_of_any():
     parts = OpStep(torch.Tensor._values, (Ref(T),), {}, [((), MADE)], False, False)
-    found = memories.possible([parts], {T: 0, MADE: 0, PLAIN: 3})
-    assert memories.meet(found[MADE], found[PLAIN]) and memories.meet(found[T], found[PLAIN])
-    assert not memories.meet(found[T], set())
+    found = aliasing.possible([parts], {T: 0, MADE: 0, PLAIN: 3})
+    assert aliasing.meet(found[MADE], found[PLAIN]) and aliasing.meet(found[T], found[PLAIN])
+    assert not aliasing.meet(found[T], set())
 
 
 def test_a_write_to_a_part_of_a_sparse_tensor_from_outside_is_refused():

@@ -1,0 +1,81 @@
+"""Graphs for sizes that vary, in the form that torch's compilers take them.
+
+Owns the sizes and strides as inputs of a graph.  Does not own the symbols
+(magpy/shapes/symbols.py) nor the compiling (magpy/runtime/entry.py, which calls this).
+
+TorchDynamo gives a compiler every free symbol as an input of the graph beside the tensors whose
+size or stride it is, and passes of AOTAutograd and TorchInductor rely on it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from magpy.shapes.conditions import Read
+
+
+_NOTE = "_dynamo_propagated_dynamic_indices"
+
+
+def with_sizes(
+    graph: fx.GraphModule, inputs: list[Any]
+) -> tuple[fx.GraphModule, list[Any], list[tuple[int, Read, int]]]:
+    """A copy of a graph that takes the sizes of its inputs, too.
+
+    Args:
+        graph: the graph, whose inputs are tensors and integers.
+        inputs: fake tensors and symbols for them.
+
+    Returns:
+        The copy, whose first inputs are sizes and strides; its inputs; and for each of them the
+        input that it is of, how it is read, and the dimension.
+    """
+    known = {n.node.expr for n in inputs if isinstance(n, torch.SymInt)}
+    sizes: list[Any] = []
+    places: list[tuple[int, Read, int]] = []
+    for i, tensor in enumerate(inputs):
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        for read in (torch.Tensor.size, torch.Tensor.stride):
+            for dim in range(tensor.dim()):
+                size: Any = read(tensor, dim)
+                expr = size.node.expr if isinstance(size, torch.SymInt) else None
+                if expr is not None and expr.is_Symbol and expr not in known:
+                    known.add(expr)
+                    sizes.append(size)
+                    places.append((i, read, dim))
+    if not places:
+        return graph, inputs, places
+    changed = copy.deepcopy(graph.graph)
+    with changed.inserting_before(next(iter(changed.nodes))):
+        for k in range(len(places)):
+            changed.placeholder(f"size{k}")
+    module = fx.GraphModule(torch.nn.Module(), changed, class_name="Segment")
+    return module, [*sizes, *inputs], places
+
+
+def giving_sizes(
+    compiled: Callable[..., Any], places: list[tuple[int, Read, int]]
+) -> Callable[..., Any]:
+    """What takes the inputs of the graph as it was and calls what was made of the copy."""
+    if not places:
+        return compiled
+
+    def call(*inputs: Any) -> Any:
+        outputs = compiled(*[read(inputs[i], dim) for i, read, dim in places], *inputs)
+        for t in outputs if isinstance(outputs, (tuple, list)) else ():  # it is told of that
+            # What AOTAutograd notes there for graphs that come after it, the program would see.
+            if isinstance(t, torch.Tensor) and _NOTE in t.__dict__:
+                del t.__dict__[_NOTE]
+        return outputs
+
+    return call
+
+
+__all__ = ["giving_sizes", "with_sizes"]

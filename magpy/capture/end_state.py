@@ -1,0 +1,247 @@
+"""What a run leaves behind: how outside containers, attributes and cells differ from before.
+
+Owns the description of each change (`ContainerEffect`, `AttrEffect`) and finding them at the end
+of a watched run. Does not own the snapshots (csrc/interp/session_state.cpp) nor the code that makes
+the changes again (magpy/replay/codegen.py). Called by magpy/capture/session.py.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from magpy.capture.rebuild import Builder
+from magpy.errors import Refusal
+from magpy.frames.call_sites import REGISTRY
+from magpy.ir.ops import identity
+from magpy.ir.recipes import AttrEffect, ContainerEffect
+from magpy.objects import contents as held
+from magpy.objects.hashing import hashes_quietly, pairs_of, refuse_if_it_shows
+from magpy.objects.snapshots import ABSENT, content_of
+from magpy.objects.types import isinstance
+
+
+def iterated(iterator: Any) -> list[Any]:
+    """The list that an iterator of C goes over, if it goes over one."""
+    return [v for v in gc.get_referents(iterator) if isinstance(v, list)]
+
+
+def _same(now: Any, pre: Any, builder: Builder) -> bool:
+    """Whether a place holds what it held before, in every call."""
+    if any(type(v) in (int, float, complex, str) and builder.varies(v) for v in (now, pre)):
+        return False
+    return now is pre or (
+        type(now) is type(pre) and type(now) in (int, str, bool, bytes) and now == pre
+    )
+
+
+def _spaces(log: list[tuple[str, Any, Any, Any]]) -> set[int]:
+    """The addresses of the dicts of classes in which attributes were set or deleted."""
+    classes = {id(cls): cls for kind, cls, _, _ in log if kind == "write_type"}
+    return {id(d) for cls in classes.values() for d in gc.get_referents(held.space(cls))}
+
+
+def end_state(
+    session: Any,
+    log: list[tuple[str, Any, Any, Any]],
+    builder: Builder,
+    redone: dict[tuple[int, str], Any],
+    reads: list[tuple[str, Any, Any, Any]],
+) -> list[ContainerEffect | AttrEffect]:
+    """Every change that the run leaves in outside containers, attributes and cells.
+
+    Args:
+        session: what watched the run.
+        log: what it saw.
+        builder: makes the specs.
+        redone: values in dicts, by the dict's address and the key, that calls made for their effect
+            have put there, and will again.
+        reads: gets what of the start the changes rely on, as events of the log.
+    """
+    effects: list[ContainerEffect | AttrEffect] = []
+    deleted = _deleted(log)
+    # Attributes of a class are set as such: the interpreter keeps what it has found in the dict.
+    spaces = _spaces(log)
+    changed = (found for found in session.containers() if id(found[0]) not in spaces)
+    for obj, pre, whole, appended in changed:
+        if isinstance(pre, dict):
+            pre = pre | _put_again(obj, pre, redone)
+        if appended:
+            # All that the run did to it, which never looked into it.
+            tail = tuple(collections.deque.__iter__(obj))[-appended:]
+            content = [builder.build(x) for x in tail]
+            effects.append(ContainerEffect(obj, "deque", content=content))
+            continue
+        if isinstance(obj, dict):
+            effect = _dict_effect(obj, pre, deleted.get(id(obj), []), builder, session)
+            if effect is not None and not effect.rebuild:
+                reads += _relied_on(effect, session)
+        else:
+            effect = _container_effect(obj, pre, whole, builder, session)
+        if effect is not None:
+            effects.append(effect)
+    for kind, obj, name, old in log:
+        if kind == "write_attr":
+            if type(obj).__module__.partition(".")[0] == "numpy":
+                # It stands for an array, which gives out another one whenever it is asked.
+                raise Refusal(f"{name} of a numpy.{type(obj).__name__} is set")
+            now = getattr(obj, name, ABSENT)
+            if now is not ABSENT and _same(now, old, builder):
+                # It may be that what is there cannot be stored at all.
+                reads.append(("attr_c", obj, name, old))
+            else:
+                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
+        elif kind == "write_type":
+            now = obj.__dict__.get(name, ABSENT)
+            if now is not ABSENT and _same(now, old, builder):
+                # A base may have an equal one, too, which is found where this one is gone.
+                reads += [("type_attr", obj, name, old), ("type_itself", obj, name, None)]
+            else:
+                effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
+    for cell, _ in session.written_cells():
+        try:
+            now = cell.cell_contents
+        except ValueError:
+            now = ABSENT
+        effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
+    return effects
+
+
+def _put_again(
+    obj: dict[Any, Any], pre: dict[Any, Any], redone: dict[tuple[int, str], Any]
+) -> dict[str, Any]:
+    """What calls and operations have put into a dict, and will again."""
+    put = {k: v for (i, k), v in redone.items() if i == id(obj) and obj.get(k) is v}
+    shown = dict.get(obj, REGISTRY)
+    if REGISTRY not in pre and type(shown) is dict and "version" in shown:
+        put[REGISTRY] = shown  # an operation was the first that warned in this module
+    return put
+
+
+def _deleted(log: list[tuple[str, Any, Any, Any]]) -> dict[int, list[Any]]:
+    """The keys that the run has deleted, by the dict's address."""
+    found: dict[int, list[Any]] = {}
+    for kind, obj, key, _ in log:
+        if kind == "dict_del":
+            found.setdefault(id(obj), []).append(key)
+    return found
+
+
+def _container_effect(
+    obj: Any, pre: Any, whole: bool, builder: Builder, session: Any
+) -> ContainerEffect | None:
+    if isinstance(obj, (list, collections.deque)):
+        base: Any = list if isinstance(obj, list) else collections.deque
+        now = tuple(base.__iter__(obj))
+        if len(now) == len(pre) and all(
+            a is b or _same(a, b, builder) for a, b in zip(now, pre, strict=True)
+        ):
+            session.compare(obj)  # what leaves this as it is may change another content
+            return None
+        kind = base.__name__
+        head = now[: len(pre)]
+        if (
+            len(head) == len(pre)
+            and all(a is b for a, b in zip(head, pre, strict=True))
+            and getattr(obj, "maxlen", None) is None
+        ):
+            return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
+        session.compare(obj)
+        return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
+    if isinstance(obj, set):
+        if content_of(obj) == content_of(pre):
+            return None
+        now_set, before = list(set.__iter__(obj)), set(map(id, pre))
+        added = [x for x in now_set if id(x) not in before]
+        refuse_if_it_shows((*now_set, *pre))
+        here = set(map(id, now_set))
+        gone = [x for x in pre if id(x) not in here]
+        if gone and (not whole or len(gone) == len(pre)):
+            # What it held is not known, or it was emptied.
+            content = [builder.build(x) for x in now_set]
+            return ContainerEffect(obj, "set", content=content, rebuild=True)
+        return ContainerEffect(
+            obj,
+            "set",
+            content=[builder.build(x) for x in added],
+            deletes=[builder.build(x) for x in gone],
+        )
+    if isinstance(obj, bytearray):
+        if bytes(obj) == pre:
+            return None
+        return ContainerEffect(obj, "bytearray", content=[builder.build(bytes(obj))], rebuild=True)
+    return None
+
+
+def _relied_on(effect: ContainerEffect, session: Any) -> list[tuple[str, Any, Any, Any]]:
+    """What the order of a dict relies on: a key whose value is replaced has its place there.
+
+    Were it not there, it would come in the order in which the program stores, which is not known.
+    """
+    if len(effect.stores) < 2:
+        return []
+    if not all(map(hashes_quietly, effect.replaced)):
+        session.compare(effect.obj)
+        return []
+    return [("dict_has", effect.obj, key, None) for key in effect.replaced]
+
+
+def _dict_effect(
+    obj: dict[Any, Any], pre: dict[Any, Any], deleted: list[Any], builder: Builder, session: Any
+) -> ContainerEffect | None:
+    """What becomes of a dict, of which the run has deleted keys, and may have stored them again."""
+    base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+    if not deleted and dict.__len__(obj) == len(pre):
+        # To look for a key may run code of the program's.
+        both = zip(pairs_of(obj), pre.items(), strict=True)
+        if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in both):
+            return None
+    now = pairs_of(obj)
+    keys = [*pre, *(k for k, _ in now)]
+    # Where to look for a key would run the program's code, the object itself is looked for.
+    number: Callable[[Any], Any] = identity if all(map(hashes_quietly, keys)) else id
+    held = {number(k): v for k, v in pre.items()}
+    holds = {number(k): v for k, v in now}
+    moved = {number(k) for k in deleted} & held.keys() & holds.keys()
+    deletes = [k for k in pre if number(k) not in holds or number(k) in moved]
+    stores = [
+        (k, v)
+        for k, v in now
+        if number(k) not in held or number(k) in moved or not _same(v, held[number(k)], builder)
+    ]
+    if not deletes and not stores and list(holds) == list(held):
+        return None
+    if number is id:
+        refuse_if_it_shows(keys)
+    replay = {number(k): None for k in pre if number(k) in holds and number(k) not in moved}
+    for k, _ in stores:
+        replay.setdefault(number(k), None)
+    if list(replay) == list(holds):
+        pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
+        return ContainerEffect(
+            obj,
+            "dict",
+            stores=pairs,
+            deletes=[builder.build(k) for k in deletes],
+            replaced=[k for k, _ in stores if number(k) in held and number(k) not in moved],
+        )
+    session.compare(obj)
+    if base is not dict:
+        return ContainerEffect(
+            obj,
+            "dict",
+            stores=[(builder.build(k), builder.build(v)) for k, v in stores],
+            deletes=[builder.build(k) for k in deletes],
+            orders=[
+                [builder.build(k) for k in dict.__iter__(obj)],
+                [builder.build(k) for k, _ in now],
+            ],
+        )
+    return ContainerEffect(
+        obj,
+        "dict",
+        content=[(builder.build(k), builder.build(v)) for k, v in now],
+        rebuild=True,
+    )

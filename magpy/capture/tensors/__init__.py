@@ -1,0 +1,6 @@
+"""The record of tensor operations in a watched run.
+
+Owns the torch function mode (recorder), tensors by identity, calls that are done as a whole
+(opaque_calls), and what of the call's objects others may hold (escapes).  Does not own the
+operations' data types (magpy/ir).
+"""

@@ -1,0 +1,369 @@
+"""What a step keeps of the values that operations are given, and the numbers that are followed.
+
+Owns turning arguments into what steps keep, and the values that differ from call to call: which
+variable each is, what it was computed from, and where the run relies on what it is.  Does not own
+operations (magpy/capture/tensors/recorder.py, whose base class this is) nor tensors
+(magpy/capture/tensors/identity.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from magpy import _interp
+from magpy.capture.tensors.buffers import Shared
+from magpy.capture.tensors.identity import Identity
+from magpy.capture.tensors.opaque_calls import Whole
+from magpy.errors import Refusal
+from magpy.frames.locations import refuse, where_text
+from magpy.ir.ops import HostStep, OpStep, OutsideRef, Record, Ref, Var, identity
+from magpy.ir.trees import Sizes, variables
+from magpy.models.callables import module_of_type
+from magpy.objects.plain_values import PLAIN_TYPES, is_plain
+from magpy.objects.types import is_named_tuple, isinstance
+from magpy.shapes.data_dependent import OfData
+from magpy.shapes.propagate import Follower
+from magpy.shapes.symbols import Symbols, is_open, plain
+
+# Values for which an operation may return its argument, or nothing but zeros.
+_SPECIAL = (0.0, 1.0)
+
+
+def _writes(step: Any) -> bool:
+    return isinstance(step, (OpStep, HostStep)) and (
+        step.mutates or getattr(step, "kind", None) == "none"
+    )
+
+
+# So many elements of containers the steps of a run keep: a loop that sums up what it has so far
+# would keep the square of its length.
+_ELEMENTS = 1 << 18
+
+
+#: What stands for a collective that goes on (`async_op=True`).
+WORK: Any = getattr(torch.distributed, "Work", ())
+#: Objects that stand for a device's queue of work, for places in it, and for work that goes on.
+QUEUED: Any = (torch.Stream, torch.Event, getattr(torch._C, "_CudaEventBase", torch.Event), WORK)
+
+
+class Values:
+    """The values of one run.
+
+    Args:
+        is_outside: says whether an object existed before the call and was reached by it.
+        session: the C++ session, which knows the values that differ from call to call by their
+            identity.
+        symbols: the sizes and numbers that vary from call to call; None if there are none.
+    """
+
+    _follower: Follower | None = None
+    #: What happens within operations, and other calls that are redone whole, is not recorded.
+    depth = 0
+
+    def __init__(
+        self, is_outside: Callable[[Any], bool], session: Any, symbols: Symbols | None
+    ) -> None:
+        """No value yet."""
+        super().__init__()
+        self._is_outside = is_outside
+        self._session = session
+        self.symbols = symbols
+        self.record = Record()
+        self.tensors = Identity(self.record, is_outside, symbols)
+        self._of_data = OfData(self.record, self.tensors, symbols)
+        self._shared = Shared(self.tensors, self.record)
+        #: Whether the bytes at some addresses, read as a buffer from outside, are others by now.
+        self.is_rewritten: Callable[[Any], bool] = bool
+        self.buffers_read: Callable[[], bool] = bool
+        #: A value differs from call to call.
+        self.any_tracked = False
+        # The program's own numbers by the identity of the copies that stand for them.
+        self.originals: dict[int, Any] = {}
+        self._relied: dict[Var, int] = {}  # and how many steps there were by then
+        #: Arrays that are relied on with what they held then: something may write to them unseen.
+        self._looked_into: list[tuple[Any, Any, str]] = []  # and where
+        self._rely = self._floats = False
+        self._takes_apart = False  # the operation asks sequences for their items
+        self._exact = False
+        self._whole: Whole | None = None  # whose arguments are converted
+        self._on_host = False
+        self._given_array = False
+        self._elements = 0  # of all containers that steps keep
+
+    def note(
+        self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
+    ) -> None:
+        """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        raise NotImplementedError
+
+    def add(self, step: OpStep | HostStep) -> None:
+        """Writes a step down."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------- arguments
+
+    def tracked(self, value: Any) -> Var | None:
+        """The variable of a number that differs from call to call, or None."""
+        return self._session.tracked(value) if self.any_tracked else None
+
+    def convert(self, v: Any) -> Any:
+        """An argument as a step keeps it."""
+        if isinstance(v, torch.Tensor):
+            return Ref(self.tensors.var_of(v))
+        t = type(v)
+        if self.any_tracked:
+            var = self._session.tracked(v)
+            if var is not None:
+                return self._tracked_argument(v, t, Var(var))
+        if t in (int, float, str, bool, type(None)):
+            return v
+        if t is tuple or t is torch.Size:
+            made = tuple(self._all(v))
+            return Sizes(made) if t is torch.Size and self._exact else made
+        if isinstance(v, (list, dict)) and self._goes_as_it_is(v):
+            return OutsideRef(v)
+        if t is list:
+            return self._all(v)
+        if t is dict:
+            return dict(zip(v, self._all(v.values()), strict=True))
+        if t is slice:
+            return slice(self.convert(v.start), self.convert(v.stop), self.convert(v.step))
+        if is_named_tuple(t):
+            return t(*self._all(v))
+        if isinstance(v, tuple):
+            return tuple(self._all(v))
+        if t in PLAIN_TYPES or isinstance(
+            v, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+        ):
+            return self._kept(v)
+        if isinstance(v, np.generic) or t is np.ndarray or t is bytearray:
+            if self._session is not None:
+                self._session.touch(v)  # the step holds what there is in it
+            return self._shared.copy(v)
+        return self._convert_object(v, t)
+
+    def _all(self, values: Any) -> list[Any]:
+        """The elements of an argument, as a step keeps them.
+
+        Raises:
+            Refusal: all steps together would keep too many, in memory and in generated code.
+        """
+        found = [self.convert(x) for x in values]
+        self._elements += len(found)
+        if self._elements > _ELEMENTS:
+            raise refuse(
+                f"more than {_ELEMENTS:,} elements of lists and other containers, in all, are "
+                "given to functions and operations",
+                "Make a tensor or an array of them outside of the compiled function",
+            )
+        return found
+
+    def _convert_object(self, v: Any, t: type) -> Any:
+        if self._session is not None:
+            self._session.touch(v)  # how many there are, and what is in it
+        if isinstance(v, list):
+            return [self.convert(x) for x in v]
+        if isinstance(v, dict):
+            return {k: self.convert(x) for k, x in v.items()}
+        if isinstance(v, torch.Generator) and not self._is_outside(v):
+            raise refuse("a random generator that the call made is used")
+        self._shared.give(v)
+        if self._whole is not None:
+            self._whole.keep(v)
+            return v
+        if self.depth == 0 and hasattr(t, "__next__"):
+            raise refuse(
+                f"a {t.__name__} is given to a tensor operation, which takes from it",
+                "Make a list of it first",
+            )
+        if self.depth == 0 and not self._direct_python(v, t):
+            raise refuse(
+                f"a {t.__name__} is given to a tensor operation, which asks it for numbers",
+                "Convert it first, with int(), float() or list()",
+            )
+        return v
+
+    def _kept(self, v: Any) -> Any:
+        if self._whole is not None:
+            self._whole.keep(v)
+        return v
+
+    def _goes_as_it_is(self, container: Any) -> bool:
+        """Whether a call done as a whole is to be given this very list or dict from outside."""
+        if not self._is_outside(container):
+            return False
+        self._session.touch(container)
+        if self._whole is None:
+            return False
+        self._whole.keep(container)
+        return True
+
+    def _direct_python(self, v: Any, t: type) -> bool:
+        """Whether an operation can take `v` as it is, without running code of the program."""
+        if not t.__flags__ & (1 << 9) or isinstance(v, (int, float, complex, str)):
+            return True
+        if module_of_type(t).partition(".")[0] == "torch":
+            return True
+        if self._takes_apart and hasattr(t, "__len__") and hasattr(t, "__getitem__"):
+            return False
+        return not any(hasattr(t, name) for name in ("__index__", "__float__", "__complex__"))
+
+    # ------------------------------------------------------------- values that differ between calls
+
+    def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
+        if t in (int, float, complex):
+            symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
+            if symbol is not None:
+                return Ref(var) if is_open(symbol) else v
+            if self._rely and t is float and self._floats and v not in _SPECIAL:
+                self.note(operator.contains, (_SPECIAL, Ref(var)), {}, "leaf", False)
+            elif self._rely:
+                self.rely_on(v, var)
+                return v
+            return Ref(var)
+        self._on_host = self._given_array = True
+        return Ref(var)
+
+    def rely_on(self, v: Any, var: Var) -> None:
+        """From here on the run relies on a tracked value being what it is: adds the check."""
+        if isinstance(v, QUEUED):
+            return  # another object in every call, of which nothing else differs
+        array = hasattr(v, "dtype")
+        since = self._relied.get(var)
+        if since is not None and not (array and any(map(_writes, self.record.steps[since:]))):
+            return
+        self._relied[var] = len(self.record.steps)
+        if self.symbols is not None and var in self.symbols.numbers:
+            plain(self.symbols.numbers[var])
+            return
+        self.record.relied = self.record.relied or type(v) is int
+        self._of_data.relied_on(var)
+        kind, expected = ("array", v.copy()) if array else ("leaf", v)
+        if isinstance(v, np.ndarray):
+            self._looked_into.append((v, expected, where_text()))
+        self.note(identity, (Ref(var),), {}, kind, expected)
+
+    def written_unseen(self) -> Refusal | None:
+        """A refusal if an array that was relied on is not what it was then.
+
+        What a view of its memory writes that is no array itself (`flat`, a memoryview) nobody
+        follows. Asked ahead of each operation that writes to tensors, and at the run's end.
+        """
+        for array, held, where in self._looked_into:
+            if array.tobytes() != held.tobytes():
+                return Refusal(
+                    "an array that follows from data is looked at as a whole here, and changed "
+                    "afterwards, or by way of its .flat or a memoryview",
+                    where,
+                )
+        return None
+
+    def looked_into_anew(self) -> None:
+        """An operation has written to tensors, some of which may share memory with such arrays."""
+        self._looked_into = [(a, a.copy(), where) for a, _, where in self._looked_into]
+
+    def track(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        owner: Any = None,
+    ) -> Any:
+        """Notes that `func` of converted arguments gave `result`; returns it, or its equal."""
+        t = type(result)
+        if self._follower is not None and not kwargs and owner is None:
+            followed = self._follower.number(func, args, result)
+            if followed is not _interp.ABSENT:
+                return followed
+        expected: Any
+        if t in (int, float, complex) or (t is str and result):
+            given, result = result, _interp.fresh(result)
+            # Which object it is may be asked: `min` gives one of its arguments.
+            self.originals[id(result)] = self.originals.get(id(given), given)
+            kind, expected = "bind", t
+        elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
+            kind, expected = (
+                ("bind_array", (result.dtype, result.shape))
+                if t.__name__ == "ndarray"
+                else ("bind", t)
+            )
+        elif t is type(np.empty(0).flags):
+            kind, expected = "bind", t
+        elif is_plain(result):
+            self.note(func, args, kwargs, "leaf", result, owner=owner)
+            return result
+        elif t.__module__ == "numpy":
+            self.note(func, args, kwargs, "array", result, owner=owner)
+            return result
+        else:
+            raise refuse(
+                f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from "
+                "call to call"
+            )
+        var = self.tensors.new()
+        if t is int and (owner is not None or variables((args, kwargs))):
+            func = self._of_data.integer(func, len(args), var, result)
+        self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
+        self._is_tracked(result, var)
+        return result
+
+    def _is_tracked(self, value: Any, var: Var) -> None:
+        self._session.track(value, var)
+        self.any_tracked = True
+
+    # ------------------------------------------------------------- numbers that vary
+
+    def argument(self, value: Any) -> Any:
+        """A number among the arguments becomes an input.  Returns an equal one to use instead."""
+        fresh = _interp.fresh(value)
+        var = self.tensors.new()
+        self.record.numbers[id(fresh)] = fresh
+        self.originals[id(fresh)] = value
+        self.add(
+            HostStep(identity, (OutsideRef(fresh),), {}, "bind", type(value), [], "", result=var)
+        )
+        self._is_tracked(fresh, var)
+        if self.symbols is not None:
+            self.symbols.number(var, fresh)
+        return fresh
+
+    def counted(self, holder: Any, key: Any, own: Any, value: Any, follow: bool) -> None:
+        """A number was read from outside that became an input.
+
+        Args:
+            holder: the container or cell that it is in.
+            key: where in it; None for a cell.
+            own: the equal number that stands for it.
+            value: the number.
+            follow: what sizes and places in tensors depend on it is followed.
+        """
+        self.record.counters.append((holder, key, value))
+        if follow and self.symbols is not None and not isinstance(holder, collections.deque):
+            var = self._session.tracked(own)
+            self.symbols.number(var, own)
+
+    def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
+        """A number that the run computes from sizes.  Returns an equal one, and its variable."""
+        value, var = _interp.fresh(value), self.tensors.new()
+        self.note(func, args, {}, "bind", type(value), result=var, symbolic=True)
+        self._is_tracked(value, var)
+        return value, var
+
+    def convert_all(self, values: Any) -> Any:
+        """Arguments of a host step: tracked values stay what they are."""
+        rely, self._rely, self._exact = self._rely, False, True
+        try:
+            return self.convert(values)
+        finally:
+            self._rely, self._exact = rely, False
+
+
+__all__ = ["QUEUED", "Values"]

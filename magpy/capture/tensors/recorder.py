@@ -1,0 +1,1536 @@
+"""The recorder: sees every tensor operation of the watched run and writes it down as a step.
+
+Owns the decision what an operation is: a node of the operator graph, a read of metadata, or a value
+that depends on data.  Does not own which variable a tensor is (magpy/capture/tensors/identity.py),
+Python state (csrc/interp/session_state.cpp), nor the segments and the code made of the steps
+(magpy/replay). Used by magpy/capture/session.py.
+
+Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/torch.overrides.html
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
+
+from magpy import _interp, _tensor, config, faults
+from magpy.capture.tensors.arguments import WORK, Values
+from magpy.capture.tensors.escapes import Given
+from magpy.capture.tensors.functorch import Transforms, switches, wrapped
+from magpy.capture.tensors.gradients import Gradients
+from magpy.capture.tensors.opaque_calls import Whole, opened
+from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
+from magpy.errors import Refusal, hide_frames
+from magpy.frames import call_sites
+from magpy.frames.locations import refuse, where_text
+from magpy.frames.signals import raised_by_handler
+from magpy.frames.synthetic import SILENT, Operations
+from magpy.instrument.handlers import Catching
+from magpy.ir import aliasing
+from magpy.ir.aliasing import UNKNOWN
+from magpy.ir.ops import (
+    EffectStep,
+    Fresh,
+    HostStep,
+    ModeStep,
+    OpStep,
+    Record,
+    Ref,
+    Unwatched,
+    Var,
+    Wrapped,
+    has_gradient,
+    has_room,
+    identity,
+)
+from magpy.ir.tensor_meta import tensor_meta
+from magpy.ir.torch_modes import TorchModes, current_modes
+from magpy.ir.trees import collect, has_ref, tensors, variables
+from magpy.models import deepcopy
+from magpy.models.callables import NUMBER_METHODS
+from magpy.models.patched_names import called, is_hidden
+from magpy.models.torch_callables import communicates
+from magpy.models.torch_ops import (
+    ARITHMETIC,
+    HOST_METHODS,
+    HOST_SCALARS,
+    INSIDE_METHODS,
+    MAY_SHARE,
+    METADATA,
+    MODE_SETTERS,
+    OPERATORS,
+    RANK_FOLLOWS,
+    SHAPE_READS,
+    SPARSE_PARTS,
+    SPLITS,
+    STATIC_RESULT,
+    STATISTICS_OF,
+    TAKES_FLOATS,
+    WITH_SCALAR_TENSOR,
+    accessor_call,
+    accessor_of,
+    operation_name,
+    resizable,
+    scalar_tensor,
+    sized,
+    would_write,
+)
+from magpy.models.torch_state import Settings
+from magpy.objects import buffers as memory
+from magpy.objects.buffers import Range
+from magpy.objects.plain_values import is_plain
+from magpy.objects.quiet import unheard
+from magpy.objects.types import isinstance
+from magpy.shapes.indexing import taken_apart
+from magpy.shapes.propagate import Follower
+from magpy.shapes.symbols import Symbols, is_open
+from magpy.unwatched import autograd, listeners
+from magpy.unwatched.changes import Below
+
+_push: Any = torch.overrides._push_mode
+_pop: Any = torch.overrides._pop_mode
+_INDEXING = ("__getitem__", "__setitem__")
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL, _LOOKS = 1, 2, 4, 8, 16, 32, 64
+
+
+class Recorder(Values, TorchFunctionMode):
+    """Records the tensor operations of one run.
+
+    Args:
+        is_outside: says whether an object existed before the call and was reached by it.
+        session: the C++ session, which knows the values that differ from call to call by their
+            identity.
+        scalars: whether a graph may take Python numbers as inputs.
+        symbols: the sizes and numbers that vary from call to call; None if there are none.
+    """
+
+    def __init__(
+        self,
+        is_outside: Callable[[Any], bool],
+        session: Any = None,
+        scalars: bool = True,
+        symbols: Symbols | None = None,
+    ) -> None:
+        """Starts empty."""
+        super().__init__(is_outside, session, symbols)
+        self._scalars = scalars
+        self._follower = Follower(self, symbols) if symbols is not None else None
+        #: The call, recorded as one operation, that is made now.
+        self.whole: Whole | None = None
+        #: What of the run something has got that may look at it later.
+        self.given = Given(self.tensors)
+        self._leaf = False
+        # Tensors of no dimensions by the numbers that they hold.
+        self._scalar_tensors: dict[Var, Var] = {}
+        self._loose: set[Var] = set()
+        self._ever_loose: set[Var] = set()
+        # Of the operation that is about to be written down: see `OpStep.writes`.
+        self._writes: frozenset[Var] = frozenset()
+        # The tensors to which it may give other sizes unseen by its name, with their sizes before.
+        self._targets: list[tuple[Any, torch.Size]] = []
+        # What a call that is recorded as a whole has written to.
+        self._by_whole: frozenset[Var] = frozenset()
+        self._reach: autograd.Reach | None = None  # of the operation that is made now
+        self._engine_was_run = False
+        reach = bool if session is None else session.reach
+        self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
+        self._guarded = False  # it reads a gradient that guards look at
+        self._place: call_sites.Site = ("", 0, "", {})  # where the program was then
+        self._calls = Operations()
+        self._filters = warnings.filters
+        #: The run has seeded torch's generators.
+        self.seeded = False
+        self._warns = False  # the operation has
+        #: A function of numpy's is called, and has, of which the step is still to be written down.
+        self.computing = self.computed_warns = False
+        #: Of the step that is about to be written down: see `HostStep.told` and `place`.
+        self.telling: tuple[Var, call_sites.Site] | None = None
+        self._hidden = False
+        self._changes = False  # something was changed or drawn
+        #: Where the program may catch what raises.
+        self.catching = Catching()
+        self._anew = False  # the operation may write to arrays that were looked into
+        #: The last warnings of a C function, as effects, and the session's count of events then.
+        self.warned: tuple[list[EffectStep], int] = [], 0
+        self.direct = False
+        self.operations = 0
+        self.below = Below(session)
+        #: The addresses of buffers from outside that operations have written to.
+        self.buffers: list[Range | None] = []
+        #: Those that tensors show which may have been made of a view of a buffer from outside.
+        self.views: list[tuple[Range | None, str]] = []
+        self.transforms = Transforms()
+        self.settings = Settings()
+        self._start = current_modes()
+        self._modes = self._start
+        self.refusal: Refusal | None = None
+        self.failure: BaseException | None = None
+        self.observer = _tensor.Observer()
+        self._errors: dict[int, tuple[type, str, Var]] = {}
+
+    def is_loose(self, found: set[Var]) -> bool:
+        """Whether the shape of one of these variables follows from data."""
+        return bool(found & self._loose)
+
+    # ------------------------------------------------------------- the mode
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation and records it."""
+        if not torch._C._is_torch_function_enabled() or not any(map(hears, types)):
+            # A class of the program is told what torch tells it.
+            func = called(func, sys._getframe().f_back)
+        if self.depth or self.refusal is not None:
+            if self.whole is not None:
+                self.whole.below(func, args, kwargs or {})
+            result = self._unrecorded(func, args, kwargs or {})
+            if result is NotImplemented:
+                raise not_taken(func, types)  # else torch would ask the classes once more
+            return result
+        _interp.pause()
+        try:
+            # torch tells a mode of a property's tensor even where no class hears of it.
+            if not self.settings.look():
+                self._set_while_transformed()
+            elif self._session is not None and any(map(hears, types)):
+                return self._dispatched(func, types, args, kwargs)
+            return self._operation(func, args, kwargs or {})
+        except BaseException as e:
+            hide_frames(e)
+            del args, kwargs  # what was called here may keep this frame as its caller
+            raise
+        finally:
+            self._reach = None  # it holds functions of autograd
+            self._targets = []  # and these tensors, which die as in eager
+            _interp.resume()
+
+    def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs an operation that is not recorded, as if from the line of the program."""
+        try:
+            return self._calls.at(call_sites.place_of(func))(func, args, kwargs)
+        except BaseException as e:
+            hide_frames(e)
+            del args, kwargs
+            raise
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Takes this mode off the thread's stack, with those that the program has put above it."""
+        above: list[Any] = []
+        while (mode := _pop()) is not self:
+            above.insert(0, mode)
+        try:
+            for mode in above:
+                _push(mode)
+            yield
+        finally:
+            for _ in above:
+                _pop()
+            for mode in (self, *above):
+                _push(mode)
+
+    def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """An operation that classes of the program take over."""
+        if not all(map(by_class, types)):
+            # torch itself calls it, and says that this is deprecated.
+            self.refusal = self.refusal or refuse("__torch_function__ is no class method")
+            return func(*args, **(kwargs or {}))
+        if operation_name(func) == "__setitem__" and not _can_be_set(args):
+            self.refusal = self.refusal or refuse(
+                "an index hears of what is set, after torch has looked at that"
+            )
+            return func(*args, **(kwargs or {}))
+        result = dispatched(self, func, types, args, kwargs)
+        if result is NotImplemented:
+            self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
+            # To torch it would say that the mode leaves the operation to the classes, which have
+            # heard of it; operators make this of a TypeError.
+            raise not_taken(func, types)
+        return result
+
+    def _operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = operation_name(func)
+        accessor = None
+        if name in ("__get__", "__set__", "__delete__"):
+            accessor = accessor_of(func)
+            if accessor is not None:
+                name = accessor[1]
+                if accessor[0] == "get" and name in METADATA:
+                    return self._metadata(func, args, kwargs, name)
+        elif name in METADATA or name in MODE_SETTERS:
+            return self._metadata(func, args, kwargs, name)
+        elif name == "type" and len(args) == 1 and not kwargs:
+            return func(*args)  # the name of dtype and device
+        elif name == "__iter__" and args:
+            return self._iterate(args[0])
+        if name in _INDEXING and self._follower is not None and not kwargs:
+            views = self._views(func, args)
+            if views is not None:
+                return views[0]
+        recorded = func
+        if self._asks_unheard(args, kwargs):
+            self.refusal = self.refusal or refuse(
+                f"{name} asks a tensor for numbers whose class has a __torch_function__",
+                "Convert it first, with int() or float()",
+            )
+        self._hidden = is_hidden(func, args)
+        try:
+            faults.check("recorder")
+            with unheard():
+                recorded, *given = self._recorded_as(func, args, kwargs)
+                plan = self._before(recorded, name, accessor, *given)
+                self._reach = self._reached(func, args, kwargs)
+        except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
+            self.fail(e)
+        if self.refusal is not None:
+            # Not where one is handled: it would be the context of what the operation raises.
+            return self._unrecorded(func, args, kwargs)
+        observer = self.observer
+        observer.take()
+        self._warns = False
+        self.depth += 1
+        try:
+            result = self._perform(func, args, kwargs)
+        except Exception as e:
+            self._interrupted_or_raised(e, recorded, accessor, plan, (args, kwargs))
+            raise
+        finally:
+            self.depth -= 1
+        flags = observer.take()
+        if result is NotImplemented or self._guarded:
+            return result
+        try:
+            with unheard():
+                self._pin_if_given_back(plan, result, flags)
+                return self._after(recorded, name, accessor, plan, result, flags)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        return result
+
+    def _asks_unheard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the program hears of a part of an operation, and not of it (`torch.tensor`)."""
+        given = [v for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple))]
+        return (
+            bool(given)
+            and torch._C._is_torch_function_enabled()
+            and any(type(t) not in _PLAIN and hears(type(t)) for t in tensors(given))
+        )
+
+    def _interrupted_or_raised(
+        self, error: Exception, func: Any, accessor: Any, plan: Any, given: Any
+    ) -> None:
+        if raised_by_handler(error):
+            self.refusal = self.refusal or Refusal("a signal is handled", passing=True)
+            return
+        if self.any_tracked:
+            self._session.rely_on(given)  # it is sure for these numbers only
+        with unheard():
+            self._raised(func, accessor, plan, error)
+
+    def _reached(self, func: Any, args: Any, kwargs: Any) -> autograd.Reach | None:
+        """What a pass of autograd's engine will reach, if the operation makes one."""
+        if func not in autograd.RUNS:
+            return None
+        reach = autograd.reach((args, kwargs))
+        self.gradients.added(reach.leaves if func in autograd.ADDS else ())
+        if reach.functions:
+            self.gradients.unseen()
+        self._hooks_noted(reach)
+        return reach
+
+    def _hooks_noted(self, reach: autograd.Reach) -> None:
+        """Notes which Python runs in a pass of the engine: other calls may find more of it."""
+        if self._session is None:
+            return
+        changed = self.tensors.dirty()
+        given = [t for v, t in self.record.inputs.items() if v not in changed]
+        ends = [
+            t
+            for t in given
+            if autograd.made_by_of(t) is not None and autograd.goes_on(reach.nodes, t)
+        ]
+        ends += [t for t in reach.leaves if self._session.is_outside(t)]
+        self.unwatched(listeners.hooks, ends)
+
+    def unwatched(self, ask: Any, of: Iterable[Any]) -> None:
+        """Notes who tells which Python runs unwatched below a step, and of which objects."""
+        objects = tuple(of)
+        noted = [u.of for u in self.record.unwatched if u.ask is ask and len(u.of) == len(objects)]
+        if not any(all(map(operator.is_, of, objects)) for of in noted):
+            try:
+                heard = ask(*objects)
+                reach = heard.reach()
+            except Exception as error:  # noqa: BLE001 - it must not reach the program
+                self.fail(error)
+                return
+            self.record.unwatched.append(Unwatched(ask, objects, heard.codes, reach))
+
+    def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # What warns says where it was called, and what raises; that is not here.
+        self._place = call_sites.place_of(func)
+        # Below an operation the program may run (modes, hooks, operators of its own), and wait.
+        at_place = self._calls.at(self._place)
+        call = functools.partial(
+            _interp.let_signals_in, functools.partial(at_place, func, args, kwargs)
+        )
+        if self._reach is None:
+            result = call()
+            if self._warns:
+                with unheard():
+                    self.below.by_hooks(self.below.differences())
+            return result
+        # Autograd's engine may run Python of the program on this thread.
+        self.below.begin(())
+        watched = _interp.below(self._session is not None)
+        try:
+            return call()
+        finally:
+            _interp.below(watched)
+
+    def compute(
+        self, place: call_sites.Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Calls a function of numpy's from a line of the program, as `_perform` does operations."""
+        self._warns = self.computed_warns = False
+        self.computing = True
+        try:
+            return self._calls.at(place)(func, args, kwargs)
+        finally:
+            self.computing = False
+            if self.computed_warns:
+                with unheard():
+                    self.below.by_hooks(self.below.differences())
+
+    def warns_itself(self, most: int = 1 << 30) -> bool:
+        """Whether the last C function has warned; its step then does that, and no effect does.
+
+        Args:
+            most: so many warnings are its own.
+        """
+        warnings, events = self.warned
+        if events != self._session.events:
+            return False
+        steps = self.record.steps
+        taken = 0
+        while taken < most and steps and any(steps[-1] is w for w in warnings):
+            steps.pop()
+            taken += 1
+        return taken > 0
+
+    def performs(self, function: Any) -> bool:
+        """Whether it is no function of the program, but one that stands for its lines."""
+        return self._calls.made(function)
+
+    def warns(self) -> None:
+        """The operation shows a warning: an entry does it as if from the same place."""
+        if not (self._warns or self.computed_warns) and self._reach is None:
+            self.below.begin(())
+        self._warns = True
+        self.computed_warns = self.computed_warns or self.computing
+
+    def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
+        """What indexing with a number that varies gives, done as the views that it stands for."""
+        numbers: dict[Any, Any] = self.symbols.numbers if self.symbols is not None else {}
+        if not numbers or self.refusal is not None or type(args[0]) not in _PLAIN:
+            return None
+        if torch._C._len_torch_function_stack():
+            return None  # a mode of the program hears of each operation
+
+        def operate(func: Any, args: tuple[Any, ...]) -> Any:
+            return self._operation(func, args, {})
+
+        def varies(n: int) -> bool:
+            var = self.tracked(n)
+            return var in numbers and is_open(numbers[var])
+
+        found = taken_apart(args[0], args[1], varies, operate)
+        if found is None:
+            return None
+        view, left = found
+        if len(args) > 2:
+            return (operate(func, (view, left, args[2])),)
+        return (view if left is Ellipsis else operate(func, (view, left)),)
+
+    def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
+        try:
+            self._metadata_read(args, name)
+        except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
+            self.fail(e)
+        result = func(*args, **kwargs)
+        if self.refusal is not None:
+            return result
+        try:
+            if self.tensors.unguarded(args, name):
+                with unheard():
+                    return self._asked_again(func, args, name, result)
+            if self._follower is not None and name in SHAPE_READS:
+                return self._follower.metadata(func, args, kwargs, name, result)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        return result
+
+    def _metadata_read(self, args: tuple[Any, ...], name: str) -> None:
+        if self._loose and name in SHAPE_READS:
+            self._pin_shapes(args)
+        # An outside tensor whose metadata was read is guarded though no operation may use it.
+        for a in args:
+            if not isinstance(a, torch.Tensor) or self.tensors.known(a) is not None:
+                continue
+            if self._is_outside(a):
+                self.tensors.var_of(a)
+
+    def _asked_again(self, func: Any, args: tuple[Any, ...], name: str, result: Any) -> Any:
+        """What a tensor says that no guard on it covers: every call asks again, at this place.
+
+        Raises:
+            Refusal: it is no value that can be compared.
+        """
+        if not is_plain(result):
+            raise refuse(f"{name} of a tensor that comes from outside is read")
+        given = self.convert_all(args)
+        accessor = accessor_of(func)
+        if accessor is not None:
+            func, given = accessor_call(accessor, given)
+        return self.track(func, given, {}, result)
+
+    def _pin_shapes(self, args: Any) -> None:
+        """Shapes that follow from data are looked at: from here on they must be what they are."""
+        for a in args:
+            if isinstance(a, torch.Tensor):
+                var = self.tensors.known(a)
+                if var is not None and var in self._loose:
+                    self._loose.discard(var)
+                    followed = self._of_data.sizes(identity, 1, a, [var])
+                    if followed is None:
+                        self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
+                    else:
+                        self.note(followed[0], (Ref(var),), {}, "sized", followed[1])
+            elif isinstance(a, (tuple, list)):
+                self._pin_shapes(a)
+
+    def _iterate(self, tensor: Any) -> Any:
+        # Tensor.__iter__ hides the unbind that it is.
+        if tensor.dim() == 0:
+            return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
+        return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
+
+    def _before(
+        self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any, follow: bool = True
+    ) -> tuple[Any, Any]:
+        # Arguments are written down before the operation: it may change them.
+        self.operations += 1
+        if self.operations > config.max_operations:
+            raise refuse(
+                f"the call does more than {config.max_operations} tensor operations",
+                "Compile a part of it, or raise magpy.config.max_operations",
+            )
+        self._anew = bool(self._looked_into) and would_write(func, accessor, kwargs)
+        if self._anew and (unseen := self.written_unseen()) is not None:
+            raise unseen
+        if self.buffers_read():
+            places = map(memory.of_tensor, tensors((args, kwargs)))
+            self._as_they_were([place for place in places if place is not None])
+        if name in _CALL_PYTHON:
+            # An entry might do it for nothing, where its result turns out to be another.
+            raise refuse(f"Tensor.{name} calls a function for every element")
+        if name == "from_file":
+            raise refuse("torch.from_file reads a file, and may write to it")
+        if self._loose and name in RANK_FOLLOWS:
+            self._pin_shapes(args)
+        self._on_host = self._given_array = False
+        self._reach = None
+        self._guarded = False
+        if accessor is not None and accessor[1] == "grad":
+            if accessor[0] == "get":
+                self._guarded = self.gradients.read(args[0])
+            else:
+                self.gradients.assigned(args[0])
+        self._shared.begin()
+        if self.any_tracked:
+            self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
+            self._floats = name in TAKES_FLOATS
+        self._takes_apart = True
+        try:
+            plan = (
+                tuple(self.convert(a) for a in args),
+                {k: self.convert(v) for k, v in kwargs.items()},
+            )
+        finally:
+            self._takes_apart = False
+        if self.any_tracked and not self._scalars and name in WITH_SCALAR_TENSOR and not kwargs:
+            plan = self._with_scalar_tensor(args, plan[0]), plan[1]
+        if accessor == ("set", "data"):
+            self._data_is_assigned(*args[:2])
+        elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
+            plan = (plan[0][0], self._becomes_hooks(args[1])), plan[1]
+        if self._follower is not None:
+            self._follower.before(func, plan, (*args, *kwargs.values()), follow)
+        self._as_they_were(self._shared.outside(plan))
+        self._targets = []
+        if "out" in kwargs or type(func) in OPERATORS:
+            self._targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
+        return plan
+
+    def _recorded_as(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operation that a step keeps, and its arguments."""
+        if func is torch.Tensor.__deepcopy__:
+            self._copied_deeply(*args, **kwargs)
+            return deepcopy.deep_copied, deepcopy.shared(*args, **kwargs), {}
+        return sized(func, args, kwargs)
+
+    def _copied_deeply(self, tensor: Any, memo: Any) -> None:
+        """Torch copies the attributes that Python has given to a tensor, too, and its gradient.
+
+        Raises:
+            Refusal: what is copied is noted in a dict from outside.
+        """
+        if self._is_outside(memo):
+            raise refuse("a tensor is copied with a memo from outside")
+        self.gradients.read(tensor)
+        d = getattr(tensor, "__dict__", None)
+        if d is not None and self._session is not None and self._session.is_outside(tensor):
+            self._session.attr_read(tensor, "__dict__", None)
+            self._session.touch(d)
+
+    def _becomes_hooks(self, hooks: dict[Any, Any]) -> Fresh:
+        """A dict becomes that of a tensor's hooks, as where torch makes a parameter again.
+
+        Raises:
+            Refusal: it is not a new one.
+        """
+        if self._is_outside(hooks) or hooks or type(hooks) not in (dict, collections.OrderedDict):
+            raise refuse("a dict becomes that of a tensor's hooks")
+        if not self.given.hold(hooks, "a tensor", anew=True):
+            raise refuse("a dict becomes that of the hooks of two tensors")
+        return Fresh(type(hooks)())
+
+    def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
+        """Keeps how a tensor from outside lay in memory when the call began."""
+        var = self.tensors.known(tensor)
+        if is_lazy(tensor):
+            raise refuse("a parameter gets its shape", "The next call finds it made")
+        if isinstance(data, torch.Tensor):
+            with unheard():
+                form, new = ((t.shape, t.dtype, t.device) for t in (tensor, data))
+                if form != new and tensor.requires_grad and self._engine_was_run:
+                    # What an entry holds of autograd's graph remembers the form of before.
+                    raise refuse("p.data = ... gives a tensor with gradients another form")
+            self.tensors.moves(tensor, data)
+        if var not in self.record.inputs:
+            return
+        with unheard():
+            if self.symbols is not None:
+                self.symbols.fix_all()  # graphs would read the sizes of what was assigned
+            if var not in self.record.swapped:
+                self.record.swapped[var] = tensor.data
+
+    def _with_scalar_tensor(self, args: tuple[Any, ...], plan: tuple[Any, ...]) -> Any:
+        """The arguments of an operation with a tensor in place of a number that differs.
+
+        A compiler's graph takes no `float` as an input.
+        """
+        if len(args) != 2:
+            return plan
+        for i, (v, ref) in enumerate(zip(args, plan, strict=True)):
+            other = args[1 - i]
+            if (
+                type(v) is float
+                and isinstance(ref, Ref)
+                and type(other) in (torch.Tensor, torch.nn.Parameter)
+                and other.is_floating_point()
+                and other.layout is torch.strided
+                and other.dim() > 0
+            ):
+                new = Ref(self._scalar_tensor(ref.var, v))
+                return (new, plan[1]) if i == 0 else (plan[0], new)
+        return plan
+
+    def _scalar_tensor(self, var: Var, value: float) -> Var:
+        made = self._scalar_tensors.get(var)
+        if made is None:
+            tensor = scalar_tensor(value)
+            made = self._scalar_tensors[var] = self.tensors.new(tensor)
+            self.add(
+                HostStep(scalar_tensor, (Ref(var),), {}, "bind", torch.Tensor, [], "", result=made)
+            )
+            if self.symbols is not None:
+                self.symbols.still(made, tensor)
+        return made
+
+    def sets(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls a function that writes a setting of torch's, under which operations run then."""
+        self._set_while_transformed()
+        return self.settings.call(f, args, kwargs)
+
+    def in_order(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        known: bool,
+        **more: bool,
+    ) -> Any:
+        """Notes a call that has to do with a device's queue of work, at its place.
+
+        Args:
+            func: what was called, with arguments as a step keeps them.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            result: what it gave.
+            known: that is one of the arguments, or nothing but that it has been done.
+            more: as of a `HostStep`.
+
+        Returns:
+            What the program gets for the result.
+        """
+        more["in_order"] = True
+        if result is None or known:
+            self.note(func, args, kwargs, "none", **more)
+        elif type(result) is bool:
+            self.note(func, args, kwargs, "leaf", result, **more)
+        else:
+            if type(result) in (int, float):
+                result = _interp.fresh(result)
+            var = self.tensors.new()
+            self.note(func, args, kwargs, "bind", type(result), result=var, **more)
+            self._is_tracked(result, var)
+        return result
+
+    def _set_while_transformed(self) -> None:
+        if self.transforms.active and self.refusal is None:
+            self.refusal = refuse("torch's settings are changed in a function that is transformed")
+
+    def modes(self) -> TorchModes:
+        """Torch's modes and settings as the program has them now."""
+        self.settings.look()
+        return current_modes(self.settings.changed)
+
+    def note_modes(self) -> None:
+        """Adds a step where torch's modes differ from those of the last operation."""
+        modes = current_modes(self.settings.changed)
+        if modes != self._modes:
+            self._modes = modes
+            self.record.steps.append(ModeStep(modes))
+
+    def clears_autocast_cache(self) -> None:
+        """Autocast forgets the copies that it has made of parameters, as at the end of a context.
+
+        What has changed since then is copied anew. Operations between two clearings share copies,
+        under whatever modes they run.
+        """
+        last = next((s for s in reversed(self.record.steps) if not isinstance(s, ModeStep)), None)
+        if (
+            self.refusal is None
+            and not self.depth
+            and (last is not None and getattr(last, "func", None) is not torch.clear_autocast_cache)
+            and any(
+                enabled
+                for modes in (self._start, *_modes_of(self.record.steps))
+                for _, enabled, _ in modes.autocast
+            )
+        ):
+            self.add(OpStep(torch.clear_autocast_cache, (), {}, []))
+
+    def _after(
+        self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
+    ) -> Any:
+        if self._anew:
+            self.looked_into_anew()
+        args, kwargs = plan = self._sharing(plan, result)
+        # Compilers write what they have computed back into a tensor of the size that it had.
+        resized = self._resized() and not self._scalars
+        number = (
+            self.any_tracked
+            and not self._scalars
+            and not self.transforms.active  # Python runs a region that takes numbers
+            and self._has_number((args, kwargs))
+        )
+        on_host = self._on_host or resized or number
+        outs: list[tuple[Any, Var]] = []
+        self._leaf = False
+        self._outputs(result, (), outs)
+        if accessor is not None:
+            func, args = accessor_call(accessor, args)
+        self.note_modes()
+        if flags & _RANDOM:
+            self.record.random = True
+        is_random = bool(flags & _RANDOM)
+        self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
+        self._by_whole = frozenset()
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
+        if name in SPARSE_PARTS:
+            by_data = True
+            self.tensors.may_share(outs, (args, kwargs))
+        reshapes = self._form_follows(func, (args, kwargs), by_data)
+        mutates = bool(flags & _MUTATES or self._writes)
+        if mutates:
+            self._shared.written((args[:1], kwargs.get("out")))
+            self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
+        once = self._reach is not None and (
+            self._goes_beyond(self._reach) or self._decides(self._reach, flags)
+        )
+        inside = not once and self._stays_inside(args, name, accessor)
+        setter = accessor is not None and accessor[0] != "get"
+        if (setter or name in HOST_METHODS) and not inside:
+            self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
+            if self._reach is not None:
+                self._engine_ran(self._reach, func in autograd.ADDS, once)
+                self._reach = None  # it holds autograd's graph
+            return result
+        if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
+            on_host = True
+        if not outs and result is not None and not self._only_known(result):
+            return self._value(func, args, kwargs, result, name, (is_random, mutates))
+        loose = by_data and (bool(outs) or reshapes)
+        if self._loose or (loose and self._scalars):
+            loose = self._loosen(name, (args, kwargs), result, outs, loose)
+        if on_host or loose:
+            self._host(func, args, kwargs, result, outs, is_random, name, mutates, loose)
+            if reshapes and by_data and not self._scalars:
+                self._compare_sizes()
+            return result
+        if self._follower is not None:
+            self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
+        # Graphs that a compiler makes are silent, as torch.compile's are.
+        leaf, site = self._leaf, self._warning_site(name) if self._scalars else None
+        step = OpStep(func, args, kwargs, outs, is_random, mutates or not outs)
+        step.leaves, step.site, step.hidden = leaf, site, self._hidden
+        self.add(step)
+        return result
+
+    def _value(
+        self, func: Any, args: Any, kwargs: Any, result: Any, name: str, flags: tuple[bool, bool]
+    ) -> Any:
+        """What the program gets where an operation gives something that is no tensor."""
+        if not has_ref(args) and not has_ref(kwargs):
+            return result
+        if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
+            return self.track(func, args, kwargs, result)
+        if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
+            array = self.track(func, args, kwargs, result)
+            if name == "__array__":
+                # C code asked for it, and nobody sees what it makes of it.
+                self.rely_on(array, self._session.tracked(array))
+            return array
+        is_random, mutates = flags
+        self._host(func, args, kwargs, result, [], is_random, name, mutates)
+        return result
+
+    def _resized(self) -> bool:
+        """Whether the operation has resized what it was given to write to.
+
+        No guard looks at the memory that the size asks for.
+        """
+        found = [t for t, shape in self._targets if t.shape != shape]
+        storages = self.record.storages
+        outside = {storages.get(v, 0) for v in self.record.inputs} if found else set()
+        for t in found:
+            var = self.tensors.known(t)
+            if var is not None and storages.get(var, 0) in outside:
+                self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, "leaf", True)
+        return bool(found)
+
+    def _compare_sizes(self) -> None:
+        """Data has decided the sizes of what the operation wrote to: they must be what they are."""
+        for t, _ in self._targets:
+            var = self.tensors.known(t)
+            if var is not None:
+                self.note(identity, (Ref(var),), {}, "meta", tensor_meta(t))
+
+    def _warning_site(self, name: str) -> Any:
+        """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""
+        filters = warnings.filters
+        if filters is not self._filters and filters and tuple(filters[0]) == _IGNORES_ALL:
+            return SILENT
+        if self._warns:
+            _HAVE_WARNED.add(name)
+        return self._place if name in _HAVE_WARNED else None
+
+    def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
+        """Whether an operation of those that change more than values does so in a graph alone."""
+        own = "grad" if accessor is None else "data"
+        if (
+            self._scalars
+            and name in INSIDE_METHODS
+            and (name == own or self._is_inside(args, name))
+        ):
+            return True
+        # What torch.func does to its own tensors.
+        return name in _OF_TRANSFORMS and accessor is None and self._of_transform(args)
+
+    def _pin_if_given_back(self, plan: tuple[Any, Any], result: Any, flags: int) -> None:
+        """An operation gave back what it was given: of other sizes it may make something new.
+
+        `contiguous()` of a single row does, and dropout of none.
+        """
+        if not self._loose or flags & _MUTATES:
+            return
+        given = variables(plan)
+        if self.is_loose(given) and any(self.tensors.known(t) in given for t in tensors(result)):
+            self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
+
+    def _goes_beyond(self, reach: autograd.Reach) -> bool:
+        """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
+        changed = self.tensors.dirty()
+        given = [t for v, t in self.record.inputs.items() if v not in changed]
+        by_hooks = self._hooks_changed(reach)  # which is noted, whatever else there is
+        return (
+            by_hooks
+            or any(self.tensors.known(t) is None for t in reach.leaves)
+            or any(autograd.goes_on(reach.nodes, t) for t in given)
+        )
+
+    def _hooks_changed(self, reach: autograd.Reach) -> bool:
+        """Whether Python that ran in the engine has changed something."""
+        changed = reach.changed() if reach.functions else []
+        if changed is None:
+            return True
+        changed += self.below.differences()
+        self.below.by_hooks(changed)
+        return bool(changed)
+
+    def _decides(self, reach: autograd.Reach, flags: int) -> bool:
+        """Whether Python in autograd's engine looks at data, so that other data may change more.
+
+        Raises:
+            Refusal: nobody can tell what it may change.
+        """
+        if not flags & (_LOOKS | _DYNAMIC) or not reach.functions:
+            return False
+        if reach.state is None:
+            raise refuse("a hook of gradients that looks at data reaches too much")
+        self.below.by_hooks(list(reach.state))
+        return True
+
+    def _engine_ran(self, reach: autograd.Reach, adds: bool, once: bool) -> None:
+        """Notes what autograd's engine did in the step that was added last."""
+        self._engine_was_run = True
+        self.refusal = self.refusal or self.given.changed()  # its Python may have looked at that
+        step = self.record.steps[-1]
+        assert isinstance(step, HostStep)
+        step.once = step.once or once
+        # What the call has changed may have had a graph before.
+        given = self.record.inputs.values()
+        step.goes_on = any(autograd.goes_on(reach.nodes, t) for t in given)
+        step.sites = call_sites.called_from()
+        step.hooks = reach.hooks and len(reach.functions) > 1
+        if reach.functions:
+            step.gradients = frozenset([0])
+        elif adds:
+            step.gradients = frozenset(
+                self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
+            )
+
+    def _list_of_data(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+        """Follows the integers of a list that follows from data, in place of comparing the list.
+
+        Args:
+            func: what gave it.
+            args: its arguments as a step keeps them.
+            kwargs: likewise.
+            result: the list, which gets equal integers.
+
+        Returns:
+            Whether it did.
+        """
+        if not self._of_data.takes_list(result):
+            return False
+        var = self.tensors.new()
+        self.note(func, args, kwargs, "bind", list, result=var)
+        self.note(len, (Ref(var),), {}, "leaf", len(result))
+        for i, x in enumerate(result):
+            result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
+        return True
+
+    def _form_follows(self, func: Any, plan: tuple[Any, Any], by_data: bool) -> bool:
+        """Whether an operation may give tensors that were there before sizes that follow from data.
+
+        From here on they count as such.
+
+        Args:
+            func: the operation, which has been done.
+            plan: its arguments.
+            by_data: the operation itself looks at data.
+        """
+        if not (by_data or self._loose):
+            return False
+        found = variables(resizable(func, *plan)) | (self._writes if by_data else frozenset())
+        if not found or not (by_data or self.is_loose(variables(plan))):
+            return False
+        if self._scalars:
+            self._loose.update(found)
+            self._ever_loose.update(found)
+        return True
+
+    def _loosen(
+        self, name: str, plan: Any, result: Any, outs: list[tuple[Any, Var]], by_data: bool
+    ) -> bool:
+        """Notes that the shapes of results follow from data; True if even how many there are does.
+
+        Args:
+            name: the operation.
+            plan: its arguments.
+            result: its results.
+            outs: the new tensors among them.
+            by_data: the operation itself looks at data.
+        """
+        if not by_data and not self.is_loose(variables(plan)):
+            return False
+        # Only what takes a tensor apart gives as many tensors as its shape says.
+        if outs and name in SPLITS and not isinstance(result, torch.Tensor):
+            return True
+        self._loose.update(v for _, v in outs)
+        self._ever_loose.update(v for _, v in outs)
+        if name in MAY_SHARE:
+            # Of other sizes the results may share memory with the arguments, or not.
+            self.tensors.may_share(outs, plan)
+        return False
+
+    def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
+        """The arguments of an operation whose result may have the memory of one of them."""
+        found = self._shared.in_result(plan, result, self._is_outside)
+        if found is not plan:
+            self._on_host = True
+            self._as_they_were(self._shared.taken)
+        return found
+
+    def _as_they_were(self, places: list[Any]) -> None:
+        """Buffers from outside that tensors show hold what they held when the run began.
+
+        What Python writes to them is written when the operations are over.
+
+        Raises:
+            Refusal: one of them does not.
+        """
+        for place in places:
+            if self.is_rewritten(place):
+                raise refuse("a buffer from outside is changed before an operation reads it")
+
+    @staticmethod
+    def _written_unseen(func: Any, args: Any, kwargs: Any, flags: int) -> frozenset[Var]:
+        """What an operation may write without counting versions.
+
+        It computes statistics, or is one of those (fused optimizers) that write several arguments.
+        """
+        if not flags & (_STATISTICS | _SEVERAL):
+            return frozenset()
+        given: Any = (args, kwargs)
+        names = next((names for f, names in STATISTICS_OF if f is func), None)
+        if names is not None and not flags & _SEVERAL:
+            found = dict(zip(names, args, strict=False)) | kwargs
+            if found.get("training") is False or found.get("use_input_stats") is False:
+                return frozenset()
+            given = found.get("running_mean"), found.get("running_var")
+        return frozenset(variables(given))
+
+    def _is_inside(self, args: Any, name: str) -> bool:
+        """Whether the run made the first argument, and its memory too if `name` changes that."""
+        if not args or not isinstance(args[0], Ref) or args[0].var in self.record.inputs:
+            return False
+        if not name.startswith("resize"):
+            return True
+        memory = self.record.storages.get(args[0].var, 0)
+        return all(self.record.storages[v] != memory for v in self.record.inputs)
+
+    def _has_number(self, v: Any) -> bool:
+        followed = self.symbols.numbers if self.symbols is not None else ()
+        storages = self.record.storages
+        return any(var not in storages and var not in followed for var in variables(v))
+
+    def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
+        """The operation raised: it is done again at its place, and must raise the same again."""
+        if self.refusal is not None:
+            return
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            self.refusal = Refusal("memory ran out")
+            return
+        if isinstance(error, Warning):
+            self.refusal = refuse("the filters make an error of an operation's warning")
+            return
+        args, kwargs = plan
+        mutates = would_write(func, accessor, kwargs)
+        if accessor is not None:
+            func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
+            args = (
+                (args[0], accessor[1], *args[1:2])
+                if accessor[0] == "set"
+                else (args[0], accessor[1])
+            )
+        var = self.tensors.new()
+        self.note_modes()
+        told = type(error), str(error)
+        # Where it does not raise it is too late to see what it draws and counts.
+        if any(f is func for f, _ in STATISTICS_OF):
+            self._writes = self._written_unseen(func, args, kwargs, _STATISTICS)
+        self.record.random = True
+        site = self._warning_site(getattr(func, "__name__", ""))
+        more = {"mutates": mutates, "random": True, "result": var, "site": site}
+        self.note(func, args, kwargs, "raises", told, **more)
+        if self._reach is not None:
+            self._engine_ran(self._reach, True, self._goes_beyond(self._reach))
+        self._errors[id(error)] = *told, var
+
+    def raised_by(self, error: BaseException) -> Var | None:
+        """The variable of an exception that an operation has raised, or None.
+
+        It is not kept, since it would keep the frames that it has passed: of two exceptions at one
+        address that say the same, either may be the operation's.
+        """
+        kind, text, var = self._errors.get(id(error), (None, "", Var(-1)))
+        return var if type(error) is kind and str(error) == text else None
+
+    def writes(self, found: frozenset[Var]) -> None:
+        """Tells what the next step, which is about to be added, writes to."""
+        self._writes = found
+
+    def _stopped(self) -> bool:
+        return self.refusal is not None
+
+    def fail(self, error: Exception) -> None:
+        """Notes a refusal or a failure of magpy's own: the run goes on, and is not recorded."""
+        if isinstance(error, Refusal):
+            self.refusal = self.refusal or error.without_frames()
+        else:
+            self.failure = self.failure or error
+            self.refusal = self.refusal or Refusal("the recorder failed")
+
+    def note(
+        self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
+    ) -> None:
+        """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        if len(self.record.steps) >= config.max_operations and self.depth == 0:
+            self.refusal = self.refusal or refuse(
+                f"the call computes more than {config.max_operations} values that follow from data",
+                "Compile a part of it, or raise magpy.config.max_operations",
+            )
+            return
+        self.settings.look()
+        if self.settings.changed != self._modes.settings:
+            self.note_modes()
+        outs = more.pop("outs", [])
+        dirty = self.tensors.dirty()
+        told, place = self.telling or (None, None)
+        step = HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more)
+        if told is not None and kind != "raises" and func is not identity:
+            step.told, step.place = told, place
+        self.add(step)
+
+    def add(self, step: OpStep | HostStep) -> None:
+        """Writes a step down."""
+        step.writes, self._writes = self._writes, frozenset()
+        step.mutates = step.mutates or bool(step.writes)
+        step.once = step.once or communicates(step.func)
+        record = self.record
+        self._changes = self._changes or step.mutates or step.random
+        if self._changes and not record.caught and self.catching(call_sites.program_frame()):
+            record.caught = where_text(2)
+        record.steps.append(step)
+
+    def _only_known(self, result: Any) -> bool:
+        if isinstance(result, torch.Tensor):
+            return True
+        if isinstance(result, (tuple, list)) and result:
+            return any(self._only_known(x) for x in result)
+        return False
+
+    def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
+        if len(path) > 5:
+            return True
+        return self._collect(result, path, outs)
+
+    def _collect(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
+        """Collects the new tensors of a result; True if something else in it follows from data."""
+        if isinstance(result, torch.Tensor):
+            if self.tensors.known(result) is None:
+                if self._is_outside(result):
+                    self.tensors.var_of(result)
+                else:
+                    outs.append((path, self.tensors.new(result)))
+                    self._leaf = self._leaf or _is_leaf(result)
+            return False
+        if isinstance(result, (tuple, list)):
+            # A list, not a generator: every part is collected.
+            parts = [self._outputs(x, (*path, i), outs) for i, x in enumerate(result)]
+            return any(parts)
+        if isinstance(result, dict):
+            parts = [self._outputs(x, (*path, k), outs) for k, x in result.items()]
+            return any(parts)
+        if result is None:
+            return False
+        data = getattr(result, "data", None)
+        if isinstance(data, torch.Tensor) and hasattr(
+            result, "batch_sizes"
+        ):  # pragma: no cover - PackedSequence is a tuple
+            self._outputs(data, (*path, "data"), outs)
+        return True
+
+    def _host(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        outs: list[tuple[Any, Var]],
+        is_random: bool,
+        name: str,
+        mutates: bool,
+        loose: bool = False,
+    ) -> None:
+        kind: str
+        expected: Any = None
+        if name == "tolist" and self._list_of_data(func, args, kwargs, result):
+            return
+        if self._given_array:
+            # The memory may be that of an array that follows from data.
+            self.tensors.may_share(outs, (args, kwargs))
+        if func is getattr:
+            mutates = False
+        if result is None and func is not getattr:
+            kind = "none"
+        elif outs or self._only_known(result):
+            kind, expected = "meta", tensor_meta(result)
+            if func is getattr and args[1] == "grad" and not outs:
+                var = self.tensors.var_of(result)
+                func, args, kind, expected = has_gradient, (args[0], Ref(var)), "leaf", True
+        elif is_plain(result):
+            kind, expected = "leaf", result
+        elif isinstance(result, WORK):
+            self.in_order(func, args, kwargs, result, False, random=is_random, mutates=mutates)
+            return
+        elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
+            raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
+        else:
+            raise refuse(
+                f"{name} returns a {type(result).__name__}, which magpy cannot compare", ""
+            )
+        if self._follower is not None:
+            self._follower.after(result, outs, graph=False)
+        if loose and kind == "meta":
+            followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
+            if followed is not None:
+                kind, (func, expected) = "sized", followed
+        site = self._warning_site(name) if name else None
+        more = {"outs": outs, "random": is_random, "mutates": mutates, "site": site}
+        self.note(func, args, kwargs, kind, expected, **more)
+
+    # ------------------------------------------------------------- calls that no mode sees
+
+    def whole_call(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
+    ) -> Any:
+        """Performs `run`, recorded as one operation `func` without what happens inside."""
+        plan: tuple[Any, Any] = (), {}
+        if not self.depth and self.refusal is None:
+            whole = self._whole = Whole(self, self._is_outside)
+            try:
+                with unheard():
+                    target = getattr(func, "__magpy_target__", func)
+                    whole.given(target, args, kwargs)
+                    func, args, kwargs = opened(func, args, kwargs, self._is_outside)
+                    plan = self._before(func, "", None, args, kwargs, follow=False)
+                    whole.begin(target, args, kwargs)
+            except Exception as e:  # noqa: BLE001 - as above
+                self.fail(e)
+            finally:
+                self._whole = None
+        if self.depth or self._stopped():
+            return run()  # not where a refusal is handled, which would be the context of an error
+        self.observer.take()
+        self.gradients.unseen()
+        self.depth += 1
+        self.whole = whole
+        self.below.begin(())
+        told = _interp.below(self._session is not None)
+        try:
+            result = run()
+        except Exception:
+            if (whole.flags | self.observer.take()) & _LOOKS or whole.looks:
+                # In another call it may not raise.
+                reason = "a call that is done as a whole looks at data, and raises"
+                self.refusal = self.refusal or refuse(reason)
+            raise
+        finally:
+            _interp.below(told)
+            self.below.end_whole()
+            self.depth -= 1
+            self.whole = None
+        flags = whole.flags | self.observer.take()
+        try:
+            with unheard():
+                self._after_whole(func, plan, result, flags, whole)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        return result
+
+    def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
+        if flags & _LOOKS or whole.looks:
+            # What it does to Python's objects, and whether it raises, was seen for this data only.
+            raise refuse("a call that is done as a whole looks at data")
+        written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))
+        self._by_whole = frozenset(map(self.tensors.var_of, written))
+        self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
+        step = self.record.steps[-1] if self.record.steps else None
+        if isinstance(step, (OpStep, HostStep)) and step.func is func:
+            step.once = step.once or whole.unrepeatable
+            if isinstance(step, OpStep):
+                step.whole = True
+
+    def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Performs a part of a transform, which is recorded as an operation."""
+        if self.depth or self.refusal is not None:
+            return func(*args, **kwargs)
+        plan: tuple[Any, Any] = (), {}
+        try:
+            faults.check("recorder")
+            with unheard():
+                plan = self._before_transform(func, args, kwargs)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        if self._stopped():
+            return func(*args, **kwargs)
+        self.depth += 1
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.depth -= 1
+            self.observer.take()
+        try:
+            outs: list[tuple[Any, Var]] = []
+            with unheard():
+                self._outputs(result, (), outs)
+                if not self.transforms.after(func, len(self.record.steps)):
+                    if outs:
+                        raise refuse("it takes part in a transform that began before the call")
+                elif outs or switches(func):
+                    self.add(OpStep(func, *plan, outs))
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        return result
+
+    def _before_transform(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+        if self.symbols is not None:
+            self.symbols.fix_all()
+        plan = self._before(func, func.__name__, None, args, kwargs, follow=False)
+        self.note_modes()
+        self.transforms.before()
+        for t in tensors(args):
+            self.transforms.given(self.tensors.var_of(t), t)
+        return plan
+
+    def _of_transform(self, args: Any) -> bool:
+        """Whether a tensor among arguments is one of a transform."""
+        types = self.record.types
+        return any(types.get(v) is Wrapped for v in variables(args))
+
+    def called(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """A C function computed `result` from data: it is called again between segments."""
+        outs: list[tuple[Any, Var]] = []
+        with unheard():
+            self._outputs(result, (), outs)
+            self.note_modes()
+            if not outs and not self._only_known(result):
+                return self.track(func, args, kwargs, result)
+            self._host(func, args, kwargs, result, outs, False, "", False)
+        return result
+
+    def unseen_result(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        writes: bool = False,
+    ) -> None:
+        """A C function returned tensors and no mode saw it: record the call, after the fact.
+
+        Args:
+            func: the function.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            result: what it gave.
+            writes: it may write to the tensors among its arguments.
+        """
+        if self.depth or self.refusal is not None:
+            return
+        if not writes and not self.tensors.fresh(result):
+            return
+        func, args, kwargs = sized(func, args, kwargs)
+        with unheard():
+            self._unseen(func, args, kwargs, result, writes)
+
+    def _unseen(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        writes: bool,
+    ) -> None:
+        plan = self._before(func, "", None, args, kwargs, follow=False)
+        outs: list[tuple[Any, Var]] = []
+        self._leaf = False
+        self._outputs(result, (), outs)
+        self.note_modes()
+        plan = self._sharing(plan, result)
+        flags = self.observer.take()  # those since the last operation
+        # What a generator says of its state is another thing after each draw.
+        asks = isinstance(args[0] if args else None, torch.Generator) or isinstance(
+            getattr(func, "__self__", None), torch.Generator
+        )
+        is_random, mutates = asks or bool(flags & _RANDOM), bool(flags & _MUTATES) or writes
+        self.record.random = self.record.random or is_random
+        self._writes = self._written_unseen(func, *plan, flags)
+        if writes:
+            self._writes |= variables(plan)
+            self._shared.written(plan)
+        by_data = bool(flags & (_DATA | _DYNAMIC))
+        loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
+        if self._loose or (loose and self._scalars):
+            loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
+        if self._on_host or loose or _has_array(args):
+            self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates, loose)
+            return
+        if self._follower is not None:
+            self._follower.after(result, outs, graph=True)
+        step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
+        warned = self.warned[0]
+        if self._scalars and self.warns_itself():
+            step.site = warned[-1].sites[0]
+        self.add(step)
+
+    def _not_a_part(self, targets: Iterable[Var]) -> None:
+        """Refuses a write to a part of a sparse tensor from outside: nobody could take it back.
+
+        Which memory that has, and which other tensors have it, no guard tells.
+        """
+        record, storages = self.record, self.record.storages
+        found = [v for v in targets if v not in record.inputs and storages.get(v) == UNKNOWN]
+        if found and any(storages.get(v) == UNKNOWN for v in record.inputs):
+            possible = aliasing.possible(record.steps, storages)
+            if any(aliasing.ANY in possible[v] for v in found):
+                raise refuse(
+                    "what a sparse tensor from outside consists of is changed",
+                    "Change the sparse tensor itself, or a copy",
+                )
+
+    def _written(self) -> set[int]:
+        """The memories that operations may write to, some of which leave versions alone."""
+        possible = aliasing.possible(self.record.steps, self.record.storages)
+        targets: set[Var] = set()
+        found: set[int] = set()
+        for step in self.record.steps:
+            if isinstance(step, HostStep) and step.gradients is not None:
+                found |= step.gradients
+            elif isinstance(step, (OpStep, HostStep)) and step.mutates:
+                targets |= step.writes
+                if not step.writes:
+                    collect((step.args[:1], step.kwargs.get("out")), targets)
+        for v in targets:
+            if self.record.types.get(v) is Wrapped:  # what a transform's tensor is made of it wraps
+                found.add(self.record.storages[v])
+            else:
+                found |= possible.get(v, set())
+        return found
+
+    def finish(self) -> Record:
+        """The record, with what can be said only at the end."""
+        record = self.record
+        for step in record.steps:
+            if isinstance(step, HostStep) and step.gradients:
+                # Memories have become one since, where `Tensor.data` was assigned.
+                step.gradients = frozenset(map(self.tensors.merged, step.gradients))
+        written = self._written()
+        through = {v for v in record.inputs if record.storages.get(v) in written}
+        record.mutated = self.tensors.dirty() | through
+        self.buffers = self._shared.among(written)
+        self.views = self._shared.seen(written)
+        self.record.loose = frozenset(self._ever_loose)
+        self.record.symbols = self.symbols
+        self._of_data.finish()
+        self.refusal = self.refusal or self.below.looked_at()
+        if record.unwatched:
+            record.looks = list(self.below.looks())
+        changed = self._shared.end()
+        self.refusal = self.refusal or changed or self.given.changed() or self.written_unseen()
+        self.settings.look()
+        modes = current_modes(self.settings.changed)
+        setting = self.settings.left()
+        if (modes != replace(self._start, settings=modes.settings) or setting) and (
+            self.refusal is None
+        ):
+            self.refusal = Refusal(
+                "the call leaves torch in another state than it found it in "
+                f"({setting or 'grad, autocast or inference mode'})"
+            )
+        return self.record
+
+    def forget_tensors(self) -> None:
+        """Gives up every weak reference to a tensor, of a run that was refused."""
+        self.tensors.forget()
+        self.gradients.forget()
+        self._follower = None
+
+    def end(self) -> None:
+        """Lets go of what refers to the recorder."""
+        self.given.end()
+        self.below.end()
+        self._is_outside = self.is_rewritten = bool
+        self.buffers_read = bool
+        self._follower = None
+        self.gradients.forget()
+        self.tensors.end()
+
+    @property
+    def start_modes(self) -> TorchModes:
+        """Torch's modes when the run began."""
+        return self._start
+
+
+# The filter of `warnings.simplefilter("ignore")`.
+_IGNORES_ALL = ("ignore", None, Warning, None, 0)
+
+# The names of operations that have warned: another time the interpreter may have found that it has
+# shown that already.
+_HAVE_WARNED: set[str] = set()
+
+# Operations that call a Python function, which may draw a number or print.
+_CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
+
+# What transforms do to their tensors that no graph can hold where it is done to others.
+_OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
+
+
+def _can_be_set(args: tuple[Any, ...]) -> bool:
+    """Whether torch surely tells classes among the indices of `tensor[index] = value`.
+
+    Where neither the tensor nor the value hears, it makes a tensor of the value first, which may
+    raise.
+    """
+    tensor, *_, value = args
+    return hears(type(tensor)) or hasattr(type(value), "__torch_function__")
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that an operation gave is a leaf of autograd's graph."""
+    return tensor.requires_grad and tensor.grad_fn is None and not wrapped(tensor)
+
+
+def _modes_of(steps: list[Any]) -> list[TorchModes]:
+    """The modes that a run's operations were under."""
+    return [s.modes for s in steps if isinstance(s, ModeStep)]
+
+
+def _has_array(args: Any) -> bool:
+    return any(type(a).__module__ == "numpy" for a in args)

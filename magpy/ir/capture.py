@@ -1,0 +1,103 @@
+"""What one watched run was, as a whole: the record of its operations, its log, its result.
+
+Owns the data types that the capture hands on.  Does not own the run itself
+(magpy/capture/session.py).  Called by it, by the guards' analysis, by the passes, by magpy/runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from magpy.errors import Refusal
+from magpy.ir.ops import Record
+from magpy.ir.recipes import AttrEffect, ContainerEffect, Spec
+
+
+class Dims(NamedTuple):
+    """Dimensions of a tensor, as bit masks: those whose sizes, and whose strides, are meant."""
+
+    sizes: int = 0
+    strides: int = 0
+
+
+@dataclass(slots=True)
+class Varying:
+    """What varies among the arguments of a call.
+
+    Attributes:
+        sizes: the dimensions by the identity of a tensor.
+        numbers: places of positional arguments and names of keyword arguments.
+        places: containers and keys at which there are numbers, or cells with None, each with
+            whether what follows from the number is followed.
+        data: whether sizes and integers that follow from data are followed.
+    """
+
+    sizes: dict[int, Dims]
+    numbers: set[int | str]
+    places: list[tuple[Any, Any, bool]] = field(default_factory=list)
+    data: bool = False
+
+    @property
+    def follow(self) -> bool:
+        """Whether a size can depend on something of this."""
+        return bool(self.sizes or self.numbers or self.data) or any(
+            follow for *_, follow in self.places
+        )
+
+    def replace(
+        self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with the numbers changed."""
+        return (
+            tuple(change(v) if i in self.numbers else v for i, v in enumerate(args)),
+            {k: change(v) if k in self.numbers else v for k, v in kwargs.items()},
+        )
+
+
+@dataclass(slots=True)
+class Capture:
+    """A finished, successful capture: all that the later stages need."""
+
+    f: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    log: list[tuple[str, Any, Any, Any]]
+    record: Record
+    metas: dict[int, Any]
+    state: Any
+    result: Spec
+    effects: list[ContainerEffect | AttrEffect]
+    redo: list[tuple[Any, tuple[Any, ...], Any]]
+    opaque: list[tuple[Any, Any]]
+    arrays: list[tuple[Any, Any]]
+    buffers: list[Any]
+    memos: list[tuple[Any, Any, Any, Any]]
+    iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
+    start_modes: Any
+    events: int
+    raised_at: list[tuple[str, int, str, dict[str, Any]]] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of the watched run: its own outcome, and the capture or why there is none."""
+
+    value: Any = None
+    exception: BaseException | None = None
+    capture: Capture | None = None
+    refusal: Refusal | None = None
+    failure: BaseException | None = None
+    stage: str = ""
+
+    def taken(self) -> BaseException:
+        """Why there is no capture, which is forgotten.
+
+        An exception that is raised refers to its frames: where these refer to what keeps the
+        exception, only the collector would let go of the call's arguments.
+        """
+        error = self.failure or self.refusal
+        assert error is not None
+        self.failure = self.refusal = None
+        return error

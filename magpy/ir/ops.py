@@ -1,0 +1,311 @@
+"""What a recorded run consists of: the steps, in order, and the values that flow between them.
+
+Owns the data types only.  The recorder makes the steps (magpy/capture/tensors/recorder.py),
+magpy/replay makes segments and code of them. A step never holds a tensor that the program made:
+tensors appear as `Ref(var)`.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NewType
+
+from magpy.ir.torch_modes import TorchModes
+from magpy.objects.types import isinstance
+
+Var = NewType("Var", int)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor, or a value computed anew in every call, in the arguments of a step."""
+
+    var: Var
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRef:
+    """An outside object (no tensor) in the arguments of a step: reached anew in every call."""
+
+    obj: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """An array, bytearray or dict of the run in the arguments of a step: copied in every call."""
+
+    obj: Any
+
+
+Path = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class OpStep:
+    """One tensor operation of the operator graph.
+
+    Attributes:
+        outs: where in the result each new tensor is, and the variable that it becomes.
+        once: it must run once: autograd's engine goes on to what was made before the call, which it
+            takes apart, or runs Python that changes something, or a call done as a whole draws.
+        writes: what it writes to of its arguments, if `mutates` and if that is known.
+        leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
+            off, or a new tensor that requires grad.
+        whole: it is a call done as a whole, in which Python runs.
+        site: where the program was, if the operation may warn.
+        hidden: it is a method of tensors, and this tensor may have another one at its name.
+    """
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outs: list[tuple[Path, Var]]
+    random: bool = False
+    mutates: bool = False
+    once: bool = False
+    writes: frozenset[Var] = frozenset()
+    leaves: bool = False
+    whole: bool = False
+    site: Any = None
+    hidden: bool = False
+
+
+@dataclass(slots=True)
+class ModeStep:
+    """From here on operations run under `modes`."""
+
+    modes: TorchModes
+
+
+@dataclass(slots=True)
+class HostStep:
+    """What Python does between two segments: a value of data, or what no graph can hold.
+
+    Attributes:
+        kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta"
+            (result is tensors whose metadata must be as `expected`), "sized" (likewise, save for
+            sizes that are followed; `expected` are `TensorMeta`s), "none" (the result is not looked
+            at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the
+            variable `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be
+            `expected`), "raises" (it raises an exception of type and text `expected`, which becomes
+            `result`).
+        owner: the random generator of Python or numpy that the step draws from.
+        dirty: the outside tensors (variables) that earlier steps had changed in place when this
+            check was made.
+        once, writes, site: as of an `OpStep`.
+        told: numpy does it, and what it would warn of becomes this variable, a list of texts
+            (magpy/models/numpy_warnings.py).
+        place: the line of the program that calls it, then.
+        symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
+            to anything else than the entry's conditions admit.
+        gradients: autograd's engine runs in it, and adds to gradients in these memories; any
+            `.grad` may be another object afterwards. None if it does not run.
+        hooks: hooks of leaves run in it, and not only one: their order can be seen.
+        goes_on: the engine goes on to a graph from before the call, which may be freed by another
+            one: then it raises.
+        sites: the lines of the program from which it is called, outermost first, where it may raise
+            in an entry that nobody can take back.
+        in_order: it has to do with a device's queue of work (events, waiting), and stands where it
+            stands among the operations.
+    """
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    kind: str
+    expected: Any
+    outs: list[tuple[Path, Var]]
+    where: str
+    dirty: frozenset[Var] = frozenset()
+    random: bool = False
+    mutates: bool = False
+    result: Var | None = None
+    owner: Any = None
+    once: bool = False
+    writes: frozenset[Var] = frozenset()
+    symbolic: bool = False
+    gradients: frozenset[int] | None = None
+    hooks: bool = False
+    site: Any = None
+    told: Var | None = None
+    place: Any = None
+    goes_on: bool = False
+    sites: tuple[Any, ...] = ()
+    in_order: bool = False
+
+
+@dataclass(slots=True)
+class EffectStep:
+    """A call with an effect beyond the program's objects, redone when everything else is certain.
+
+    Attributes:
+        args, kwargs: specs (magpy/capture/rebuild.py) of the arguments as they were when it was
+        made. sites: (filename, line, function name, globals) of the frames of the program that the
+        call
+            can look at, outermost first.
+        caller: the caller of the run (1: the innermost) that the call says it comes from; 0: none.
+        modes: torch's modes and settings when it was made; None where they are the call's.
+        tensors: what the call may look at: outside tensors, and variables of those of the run.
+    """
+
+    func: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    sites: list[tuple[str, int, str, dict[str, Any]]]
+    result: Any = None
+    tensors: list[Any] = field(default_factory=list)
+    caller: int = 0
+    modes: TorchModes | None = None
+
+
+@dataclass(slots=True)
+class Unwatched:
+    """Python that runs unwatched below a step.
+
+    Attributes:
+        ask: tells the functions (magpy/unwatched/listeners.py).
+        of: objects from outside that it is asked of.
+        codes: what tells the functions from others, when they ran first.
+        reach: what they had within reach then (magpy/unwatched/reachability.py).
+    """
+
+    ask: Callable[..., Any]
+    of: tuple[Any, ...]
+    codes: list[Any]
+    reach: Any
+
+
+Step = OpStep | ModeStep | HostStep | EffectStep
+
+
+def identity(v: Any) -> Any:
+    """The value itself: what a check of a value computed earlier calls."""
+    return v
+
+
+def item_held(holder: Any, key: Any) -> Any:
+    """An item of a dict, list or deque, whatever the `__getitem__` of a subclass gives."""
+    base: Any
+    for base in (dict, list, collections.deque):
+        if isinstance(holder, base):
+            return base.__getitem__(holder, key)
+    raise TypeError(holder)
+
+
+def slot_held(obj: Any, name: str) -> Any:
+    """What an object has in a slot, whatever the `__getattribute__` of its class gives."""
+    return object.__getattribute__(obj, name)
+
+
+class Part(NamedTuple):
+    """A place in a tuple that a dict holds under a key."""
+
+    key: Any
+    at: int
+
+
+def part_held(holder: Any, key: Any, index: int, length: int) -> Any:
+    """An item of a tuple of so many items that a dict holds.
+
+    Raises:
+        LookupError, TypeError: it holds no such tuple.
+    """
+    held = dict.__getitem__(holder, key)
+    if type(held) is not tuple or len(held) != length:
+        raise TypeError(held)
+    return held[index]
+
+
+def class_number(cls: type, name: str) -> Any:
+    """What the bases of a class hold under a name, whatever its metaclass makes of that.
+
+    Raises:
+        AttributeError: none of them holds it.
+    """
+    return class_holding(cls, name).__dict__[name]
+
+
+def class_holding(cls: type, name: str) -> type:
+    """The class that a class inherits a name from.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    for c in cls.__mro__:
+        if name in c.__dict__:
+            return c
+    raise AttributeError(name)
+
+
+def has_gradient(tensor: Any, gradient: Any) -> bool:
+    """Whether the gradient of a tensor is this very object."""
+    return tensor.grad is gradient
+
+
+def has_room(tensor: Any, size: int) -> bool:
+    """Whether a tensor's memory has so many bytes, or may get them, which `numpy()` ends."""
+    memory = tensor.untyped_storage()
+    return bool(memory.resizable() or memory.nbytes() >= size)
+
+
+class Nested:
+    """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
+
+
+class Wrapped:
+    """Stands for the class of a tensor of a transform (grad, vmap), which no compiler takes."""
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything that a run did to tensors.
+
+    Attributes:
+        inputs: outside tensors by variable, held.
+        mutated: variables of outside tensors that were changed in place.
+        random: whether an operation drew from torch's generators.
+        storages: which memory each variable had, to know what an in-place operation can have
+            changed.
+        types: the classes of the tensors that are not plain ones.
+        floating: variables whose elements are floating-point or complex numbers.
+        loose: variables whose shape follows from data.
+        numbers: the numbers among the arguments that are inputs, by identity.
+        symbols: the sizes and numbers that were followed (magpy/shapes/symbols.py), or None.
+        kept: objects, by identity, that a call done as a whole may keep, and where it is made.
+        counters: numbers from outside that are inputs: what holds one, the key, the number.
+        relied: whether the run relies on what one of its integers is.
+        swapped: for tensors from outside whose `data` was assigned, what it was before.
+        pinned: whether it relies on a size or an integer that follows from data.
+        gradients: tensors from outside and the gradients that they had when the call began, where
+            the run has read or added to them.
+        unwatched: what asks for Python that runs unwatched below steps.
+        caught: the line of the first operation after a change of which the program may catch what
+            it raises; "" if there is none.
+        looks: where the run has looked or written: holders, with names or keys, or None for all.
+        transform_spans: the steps during which a transform of torch.func was active
+            (magpy/capture/tensors/functorch.py).
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    inputs: dict[Var, Any] = field(default_factory=dict)
+    mutated: frozenset[Var] = frozenset()
+    random: bool = False
+    nvars: int = 0
+    storages: dict[Var, int] = field(default_factory=dict)
+    types: dict[Var, type] = field(default_factory=dict)
+    floating: set[Var] = field(default_factory=set)
+    loose: frozenset[Var] = frozenset()
+    numbers: dict[int, Any] = field(default_factory=dict)
+    symbols: Any = None
+    kept: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    counters: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    relied: bool = False
+    swapped: dict[Var, Any] = field(default_factory=dict)
+    pinned: bool = False
+    gradients: list[tuple[Any, Any]] = field(default_factory=list)
+    unwatched: list[Unwatched] = field(default_factory=list)
+    looks: list[tuple[Any, Any]] = field(default_factory=list)
+    caught: str = ""
+    transform_spans: list[Any] = field(default_factory=list)

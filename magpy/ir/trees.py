@@ -1,0 +1,121 @@
+"""Argument trees: what operations and steps are given, in tuples, lists, dicts and slices.
+
+Owns walking through them and making them anew.  Does not own how the recorder converts the
+program's arguments to those of a step (magpy/capture/tensors/recorder.py).  Called by whatever
+looks at steps or at the arguments of operations.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from magpy.ir.ops import Fresh, OutsideRef, Ref, Var
+from magpy.objects.types import is_named_tuple, isinstance
+
+
+class Sizes(tuple[Any, ...]):
+    """A torch.Size in the arguments of a host step, whose elements may be variables."""
+
+    __slots__ = ()
+
+
+# Arguments may hold themselves.  A C function returns tensors themselves or in a small structure of
+# its own, never deeper.
+_DEPTH = 4
+
+
+def leaves(v: Any, depth: int = -1, closed: Callable[[Any], bool] | None = None) -> Iterator[Any]:
+    """What an argument tree holds, in order, down to a depth if one is given.
+
+    Args:
+        v: the tree.
+        depth: how far to go.
+        closed: says of which containers it is not looked at what they hold.
+    """
+    inner: Iterable[Any]
+    if closed is not None and isinstance(v, (list, dict)) and closed(v):
+        return
+    if isinstance(v, (tuple, list)):
+        inner = v
+    elif isinstance(v, dict):
+        inner = v.values()
+    elif isinstance(v, slice):
+        inner = v.start, v.stop, v.step
+    else:
+        yield v
+        return
+    if depth:
+        for x in inner:
+            yield from leaves(x, depth - 1, closed)
+
+
+def tensors(v: Any, closed: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The tensors in arguments or in what a function returned, in order; `closed` as of leaves."""
+    return [x for x in leaves(v, _DEPTH, closed) if isinstance(x, torch.Tensor)]
+
+
+def collect(v: Any, out: set[Var]) -> None:
+    """Adds the variables in an argument tree to a set."""
+    # Every step of a capture is looked at in this way, several times: hence no generator.
+    if isinstance(v, Ref):
+        out.add(v.var)
+    elif isinstance(v, (tuple, list)):
+        for x in v:
+            collect(x, out)
+    elif isinstance(v, dict):
+        for x in v.values():
+            collect(x, out)
+    elif isinstance(v, slice):
+        collect((v.start, v.stop, v.step), out)
+
+
+def variables(v: Any) -> set[Var]:
+    """The variables in an argument tree."""
+    found: set[Var] = set()
+    collect(v, found)
+    return found
+
+
+def has_ref(v: Any) -> bool:
+    """Whether an argument tree refers to anything outside or to a variable."""
+    return any(isinstance(x, (Ref, OutsideRef, Fresh)) for x in leaves(v))
+
+
+def has_function(v: Any) -> bool:
+    """Whether a Python function or a bound method is in an argument tree."""
+    return any(isinstance(x, (types.FunctionType, types.MethodType)) for x in leaves(v))
+
+
+def rebuilt(v: Any, change: Callable[[Any], Any]) -> Any:
+    """An argument tree with other leaves.
+
+    A torch.Size becomes a tuple, which operations take as well.
+    """
+    t = type(v)
+    if t is tuple or t is torch.Size or t is Sizes:
+        return tuple([rebuilt(x, change) for x in v])
+    if t is list:
+        return [rebuilt(x, change) for x in v]
+    if t is dict:
+        return {k: rebuilt(x, change) for k, x in v.items()}
+    if t is slice:
+        return slice(*[rebuilt(x, change) for x in (v.start, v.stop, v.step)])
+    if is_named_tuple(t):
+        return t(*[rebuilt(x, change) for x in v])
+    return change(v)
+
+
+__all__ = [
+    "Sizes",
+    "collect",
+    "has_function",
+    "has_ref",
+    "leaves",
+    "rebuilt",
+    "tensors",
+    "variables",
+]

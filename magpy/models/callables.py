@@ -1,0 +1,877 @@
+"""What builtins and C functions do: the table of leaves, which no frame hook can look into.
+
+Owns the verdict on every callable that is not a Python frame (`classify`) and on the few Python
+functions that are called as a whole.  Does not own what the session does with a verdict
+(csrc/interp/session_events.cpp) nor how an effect is redone (magpy/replay).  Called by the session,
+once per C function of the process.
+"""
+
+from __future__ import annotations
+
+import bisect
+import builtins
+import collections
+import functools
+import gc
+import logging
+import operator
+import random
+import time
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from enum import Enum, IntEnum, auto
+from typing import Any, TypeVar
+
+import numpy as np
+
+from magpy import _interp
+from magpy.models import torch_callables, torch_state
+from magpy.models.torch_callables import Does
+from magpy.objects.hashing import hashes_quietly
+from magpy.objects.types import answers_itself, is_heap, isinstance, module_name
+
+T = TypeVar("T")
+
+
+class Leaf(IntEnum):
+    """Verdicts; the values are those of csrc/interp/session_impl.h."""
+
+    FRAME = 0  # Python frames do the work, and those are watched
+    TOUCH = 1  # reads its arguments, containers among them deeply; may change them; nothing else
+    PURE = 2  # reads nothing that could change
+    GETATTR = 3
+    SETATTR = 4
+    DELATTR = 5
+    DICT_GET = 6
+    BLIND = 7  # changes its receiver without looking at it
+    DICT_SET = 8
+    HANDLER = 9  # magpy.capture.python.callbacks performs the call
+    TORCH = 10  # like TOUCH, and may return tensors that no mode saw
+    DICT_DEFAULT = 11
+
+
+class Effect(Enum):
+    """How a leaf that goes to the handler is treated there."""
+
+    UNKNOWN = auto()  # may do anything
+    EFFECT = auto()  # redone in order when the entry is used
+    RANDOM = auto()  # redone in order; its value is an input
+    WHOLE = auto()  # called as a whole and recorded as one operation
+    REFUSE = auto()
+    INSIDE = auto()  # refused, but for what is below a call that is done as a whole
+    REDUCE = auto()  # reads the state of its receiver
+    REMADE = auto()  # gives its receiver, an object of a class written in C, another state
+    TORCH_STATE = auto()  # switches a setting of torch's (magpy/models/torch_state.py)
+    QUESTION = auto()  # asks torch for a state that the guard asks for again
+    IN_ORDER = auto()  # has to do with a device's queue of work: done again at its place
+    VARS = auto()
+    MEMO = auto()  # functools.lru_cache: remembers results
+    CLOCK = auto()  # its value differs in every call and nothing else happens
+    PARTIAL = auto()
+    WEAKREF = auto()
+    HOLDERS = auto()  # asks who has weak references to an object, which the recorder may have
+    NUMBER = auto()  # float() and int(): they may take a tensor's value
+    SEED = auto()  # seeds torch's generators: redone at its place among the operations
+    ATTRGETTER = auto()
+    METHODCALLER = auto()
+    FORMAT = auto()  # str.format: may read attributes of what it is given
+    LOCK = auto()  # takes a lock or gives it back, which an entry need not redo
+    READ = auto()  # reads the world and leaves it alone: read again before an entry is used
+    AMBIENT = auto()  # computes under the decimal context, which is not among its arguments
+    ZONED = auto()  # likewise under the time zone
+    COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
+    CONTEXT = auto()  # reads or sets a context variable
+    REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
+    SUBCLASSES = auto()  # asks a class which derive from it
+    HANDLED = auto()  # asks which exception is being handled, which may be the caller's
+    IDENTITY = auto()  # tells which object it is given
+    CALLABLE = auto()  # asks whether an object's class has a `__call__`
+    SCRIPT_READ = auto()  # reads an attribute that TorchScript holds
+    SCRIPT = auto()  # compiled by TorchScript
+    OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
+    TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
+    TRANSFORM_READ = auto()  # asks which transforms are active
+    CHECKPOINT = auto()  # torch.utils.checkpoint: a block that is computed again in a backward pass
+    SAVED = auto()  # sets hooks of saved tensors
+    DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
+    ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Modules whose C functions and types compute from their arguments and the state of their objects,
+# and keep nothing of their own.  An object's state that no other guard covers is seen to when the
+# object is touched (magpy/objects/c_state.py).
+_COMPUTE_MODULES = _names(
+    """
+    builtins math cmath operator _operator itertools functools _functools collections
+    _collections _collections_abc _sre re _struct struct _json _string string _abc abc _weakref
+    weakref typing _typing types enum _bisect _heapq numbers fractions copy copyreg _copyreg
+    inspect _ast ast _opcode marshal zlib _hashlib hashlib _blake2 _sha1 _sha2 _sha256 _sha512
+    _sha3 _md5 binascii unicodedata errno _stat _codecs codecs dataclasses contextlib array
+    _datetime datetime uuid _statistics _queue opt_einsum einops
+    """
+)
+# Of what is written in C there: what keeps something of its own, or reads and writes files.
+_NOT_COMPUTING = _names(
+    """
+    register unregister register_error lookup_error tofile fromfile dump from_file set_result
+    set_exception add_done_callback then done value wait
+    """
+)
+# What torch's functions, and those of pybind11, are bound to.
+_NO_OWNERS = ("_VariableFunctionsClass", "PyCapsule", "pybind11_")
+# C functions that read the world outside the program's objects and change nothing.
+_READS = {
+    "sys": _names(
+        """
+        getrecursionlimit getswitchinterval getdefaultencoding getfilesystemencoding
+        getfilesystemencodeerrors getdlopenflags gettrace getprofile is_finalizing
+        get_int_max_str_digits
+        """
+    ),
+    "gc": _names("get_threshold get_debug get_freeze_count"),
+    "_thread": _names("get_ident get_native_id"),
+    "_signal": _names("getsignal"),
+    "_tracemalloc": _names("is_tracing get_traceback_limit"),
+    "_locale": _names("nl_langinfo getencoding"),
+    "_abc": _names("get_cache_token"),
+    "torch._C": _names("initial_seed"),
+    "decimal": _names("getcontext"),
+    "posix": _names(
+        """
+        access cpu_count getcwd getcwdb getegid geteuid getgid getlogin getpgid getpid getppid
+        getpriority getuid isatty lstat stat
+        """
+    ),
+    "_io": _names("fileno getvalue isatty readable seekable tell writable"),
+    "functools": _names("cache_info"),
+}
+_EFFECTS_OF = {
+    "posix": _names("putenv unsetenv"),
+    "_warnings": _names("_filters_mutated _filters_mutated_lock_held"),
+    "functools": _names("cache_clear"),
+}
+_LOCK = {
+    "_thread": _names(
+        """
+        allocate_lock lock RLock acquire acquire_lock release release_lock __enter__ __exit__ locked
+        locked_lock _is_owned _release_save _acquire_restore
+        """
+    ),
+}
+_HANDLED = {"sys": _names("exc_info exception")}
+_COMPUTES = {
+    "posix": _names("fspath _path_normpath _path_splitroot _path_splitroot_ex"),
+    "sys": _names("_getframe getrefcount getsizeof intern _current_frames"),
+    "_locale": _names("strcoll strxfrm"),
+    "_imp": _names(
+        """
+        acquire_lock extension_suffixes find_frozen is_builtin is_frozen is_frozen_package lock_held
+        release_lock
+        """
+    ),
+}
+# The clock, also as text, and what else the operating system tells differently every time.
+_CLOCKS = {
+    "time": _names(
+        """
+        asctime ctime gmtime localtime monotonic monotonic_ns perf_counter perf_counter_ns
+        process_time process_time_ns strftime thread_time thread_time_ns time time_ns
+        """
+    ),
+    "datetime": _names("now today utcnow"),
+    "_datetime": _names("now today utcnow"),
+    "_uuid": _names("generate_time_safe UuidCreate"),
+    "posix": _names("getloadavg getrandom times urandom"),
+}
+_COLLECTOR = {"gc": _names("collect disable enable freeze isenabled set_threshold unfreeze")}
+_REGISTRY = {"_abc": _names("_abc_instancecheck _abc_subclasscheck")}
+_REFUSED = {"_thread": _names("start_new_thread start_new start_joinable_thread")}
+_CONTEXT = {"_contextvars": _names("get set reset")}
+_AMBIENT = ("decimal", "_decimal")
+_ZONED = {
+    "time": _names("mktime"),
+    "datetime": _names("fromtimestamp timestamp astimezone"),
+    "_datetime": _names("fromtimestamp timestamp astimezone"),
+}
+_NUMPY_PURE = ("numpy",)
+_EFFECTS: dict[object, Effect] = {callable: Effect.CALLABLE}
+_VERDICTS: dict[object, Leaf] = {}
+_BY_METHOD: dict[tuple[type, str], Leaf] = {}
+
+
+def _method_verdicts() -> None:
+    cls: type
+    for name in ("append", "extend"):
+        for cls in (list, collections.deque):
+            _BY_METHOD[cls, name] = Leaf.BLIND
+    for name in ("add", "update"):
+        _BY_METHOD[set, name] = Leaf.BLIND
+    for cls in (dict, collections.OrderedDict, collections.defaultdict):
+        for name in ("get", "__getitem__", "__contains__"):
+            _BY_METHOD[cls, name] = Leaf.DICT_GET
+        _BY_METHOD[cls, "__setitem__"] = Leaf.DICT_SET
+        _BY_METHOD[cls, "setdefault"] = Leaf.DICT_DEFAULT
+        _BY_METHOD[cls, "update"] = Leaf.BLIND
+    for cls in (object, type, types.ModuleType):
+        _BY_METHOD[cls, "__setattr__"] = Leaf.SETATTR
+        _BY_METHOD[cls, "__delattr__"] = Leaf.DELATTR
+        _BY_METHOD[cls, "__getattribute__"] = Leaf.GETATTR
+    for name in (
+        "__init__",
+        "__new__",
+        "__init_subclass__",
+        "__subclasshook__",
+        "__class__",
+        "__sizeof__",
+        "__hash__",
+    ):
+        _BY_METHOD[object, name] = Leaf.PURE
+    for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
+        _BY_METHOD[object, name] = Leaf.HANDLER
+    for name in (
+        "__call__",
+        "__new__",
+        "mro",
+        "__instancecheck__",
+        "__subclasscheck__",
+        "__prepare__",
+    ):
+        _BY_METHOD[type, name] = Leaf.PURE
+    _BY_METHOD[type, "__subclasses__"] = Leaf.HANDLER
+
+
+_method_verdicts()
+
+_VERDICTS.update(
+    {
+        getattr: Leaf.GETATTR,
+        hasattr: Leaf.GETATTR,
+        setattr: Leaf.SETATTR,
+        delattr: Leaf.DELATTR,
+        type: Leaf.PURE,
+        super: Leaf.PURE,
+        property: Leaf.PURE,
+        staticmethod: Leaf.PURE,
+        classmethod: Leaf.PURE,
+        object: Leaf.PURE,
+        types.MethodType: Leaf.PURE,
+        types.FunctionType: Leaf.PURE,
+        types.SimpleNamespace: Leaf.TOUCH,
+        functools.partial: Leaf.PURE,
+    }
+)
+for _name in [
+    "isinstance",
+    "issubclass",
+    "globals",
+    "locals",
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "__build_class__",
+    "breakpoint",
+]:
+    _VERDICTS[getattr(builtins, _name)] = Leaf.PURE
+
+
+def _effects() -> None:
+    _EFFECTS[time.sleep] = Effect.EFFECT
+    _EFFECTS[float] = Effect.NUMBER
+    _EFFECTS[int] = Effect.NUMBER
+    _EFFECTS[builtins.print] = Effect.EFFECT
+    _EFFECTS[builtins.input] = Effect.REFUSE
+    _EFFECTS[builtins.open] = Effect.REFUSE
+    _EFFECTS[builtins.vars] = Effect.VARS
+    _EFFECTS[builtins.dir] = Effect.VARS
+    _EFFECTS[builtins.id] = Effect.IDENTITY
+    _EFFECTS[builtins.hash] = Effect.IDENTITY
+    _EFFECTS[operator.length_hint] = Effect.REFUSE
+    _EFFECTS[weakref.proxy] = Effect.REFUSE  # what is done with it is done with another object
+    _EFFECTS[weakref.getweakrefs] = Effect.HOLDERS
+    _EFFECTS[weakref.getweakrefcount] = Effect.HOLDERS
+    _EFFECTS[warnings.warn] = Effect.EFFECT
+    _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
+
+
+_effects()
+
+# Functions of numbers, strings and arrays: their result follows from their arguments' values.
+SCALAR_FUNCTIONS = frozenset(
+    {float, int, complex, abs, round, min, max, sum, divmod, pow, str, repr, format, bool}
+    | {bin, chr, hash, hex, oct, ord, bisect.bisect_left, bisect.bisect_right}
+)
+
+
+# Tensor methods whose number is one of many: the program may do arithmetic with it or pass it on.
+NUMBER_METHODS = frozenset(["item", "data_ptr"])
+
+
+def memory_of(memo: Any) -> dict[Any, Any]:
+    """The dict in which an lru_cache keeps its results; clearing the cache empties it."""
+    return next((x for x in gc.get_referents(memo) if type(x) is dict and x is not vars(memo)), {})
+
+
+@functools.cache
+def _keyword_mark() -> Any:
+    """What stands before the names in the keys of lru_caches, all of which have the same one."""
+
+    def probe(**names: Any) -> None: ...
+
+    cached = functools.lru_cache(maxsize=None)(probe)
+    cached(name=None)
+    return next(iter(memory_of(cached)))[0]
+
+
+def _memo_key(memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an lru_cache makes of the arguments of a call (`lru_cache_make_key` in CPython)."""
+    typed = memo.cache_parameters()["typed"]
+    if not typed and not kwargs:
+        return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    key = args
+    if kwargs:
+        key += (_keyword_mark(), *(part for item in kwargs.items() for part in item))
+    if typed:
+        key += (*map(type, args), *map(type, kwargs.values()))
+    return key
+
+
+def remembered(memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+    """The key and what an lru_cache keeps under it for a call, or None if that is not known.
+
+    A cache with a size keeps links that hold the results; a result that is forgotten and found
+    again has another link.
+    """
+    memory, key = memory_of(memo), _memo_key(memo, args, kwargs)
+    if hashes_quietly((*args, *kwargs.values())):
+        return (key, memory[key]) if key in memory else None
+    # No code of the program runs to find it: only one whose parts are these very objects is known.
+    parts = key if type(key) is tuple else (key,)
+    for k, v in memory.items():
+        if type(k) is tuple and len(k) == len(parts) and all(map(operator.is_, k, parts)):
+            return k, v
+    return None
+
+
+_IN_PLACE = [
+    getattr(operator, name)
+    for name in (
+        *("setitem", "delitem", "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul"),
+        *("imod", "imul", "ior", "ipow", "irshift", "isub", "itruediv", "ixor"),
+    )
+]
+
+
+def is_in_place(f: Any) -> bool:
+    """Whether a function of `operator` may change its first argument."""
+    return any(f is other for other in _IN_PLACE)
+
+
+def _calls_python(f: Any) -> bool:
+    """Whether it is, or is a method of, a ufunc that calls a Python function (np.frompyfunc).
+
+    Or an object of a Python class (np.vectorize), whose `__call__` is Python that is watched.
+    """
+    if isinstance(_interp.type_lookup(type(f), "__call__"), types.FunctionType):
+        return True
+    ufunc = f if isinstance(f, np.ufunc) else getattr(f, "__self__", None)
+    return isinstance(ufunc, np.ufunc) and all(set(t) <= set("O->") for t in ufunc.types)
+
+
+def scalar_function(f: Any) -> bool:
+    """Whether a C function computes a value from values, so that it can be computed again."""
+    if _calls_python(f):
+        return False
+    try:
+        if f in SCALAR_FUNCTIONS:
+            return True
+    except TypeError:
+        return False
+    module = _module_of(f)
+    if module in ("math", "cmath", "_operator", "operator") or _numpy_pure(module):
+        return True
+    owner = _owner_of(f)
+    return owner is not None and (
+        owner in (float, int, str, complex) or _numpy_pure(module_of_type(owner))
+    )
+
+
+def is_numpys(f: Any) -> bool:
+    """Whether `f` is a function or method of numpy's, but for its random generators."""
+    return _numpy_pure(_module_of(f)) and not _calls_python(f)
+
+
+def numpy_function(f: Any) -> bool:
+    """Whether `f` is a function or type of numpy, and no method of an array."""
+    if _owner_of(f) is not None or _calls_python(f):
+        return False
+    return _numpy_pure(module_of_type(f) if isinstance(f, type) else _module_of(f))
+
+
+# Python functions that are called as a whole: looking into them would meet locks, clocks and the
+# interpreter's own tables.
+_WHOLE_PYTHON: dict[types.CodeType, Effect] = {}
+
+
+def _code_of(f: Any) -> types.CodeType | None:
+    f = getattr(f, "__func__", f)
+    return getattr(f, "__code__", None)
+
+
+def register_python(f: Callable[..., Any], effect: Effect) -> None:
+    """Makes calls of the Python function `f` go to the handler as a whole."""
+    code = _code_of(f)
+    if code is None:
+        raise TypeError(f"{f!r} is not a Python function")
+    register_code(code, effect)
+
+
+def register_code(code: types.CodeType, effect: Effect) -> None:
+    """Makes calls of Python functions with this code go to the handler as a whole."""
+    _WHOLE_PYTHON[code] = effect
+
+
+for _name in ["debug", "info", "warning", "error", "exception", "critical", "log", "warn"]:
+    register_python(getattr(logging.Logger, _name), Effect.EFFECT)
+    if _name != "warn":
+        register_python(getattr(logging, _name), Effect.EFFECT)
+for _name in dir(random.Random):
+    _f = getattr(random.Random, _name)
+    if isinstance(_f, types.FunctionType) and not _name.startswith("_"):
+        register_python(_f, Effect.RANDOM)
+if isinstance(warnings.warn, types.FunctionType):
+    register_python(warnings.warn, Effect.EFFECT)
+
+
+def python_leaves() -> dict[types.CodeType, Effect]:
+    """The code objects of the Python functions that are called as a whole."""
+    return _WHOLE_PYTHON
+
+
+def forget_python(f: Callable[..., Any]) -> None:
+    """Takes back `register_python`."""
+    code = _code_of(f)
+    if code is not None:
+        _WHOLE_PYTHON.pop(code, None)
+
+
+def module_of_type(t: type) -> str:
+    """The module that a class names; a program may have put anything there."""
+    module = t.__module__
+    return module if isinstance(module, str) else ""
+
+
+def _module_of(f: Any) -> str:
+    module = getattr(f, "__module__", None)
+    if module is None:
+        owner = getattr(f, "__self__", None)
+        if isinstance(owner, types.ModuleType):
+            module = module_name(owner)
+        elif owner is not None:
+            module = (owner if isinstance(owner, type) else type(owner)).__module__
+        else:
+            module = type(f).__module__
+    return module if isinstance(module, str) else ""
+
+
+def _owner_of(f: Any) -> type | None:
+    owner = getattr(f, "__objclass__", None)
+    if owner is None:
+        owner = getattr(f, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType):
+            return None
+        meta = type(owner)
+        name = getattr(f, "__name__", "")
+        of_meta = isinstance(owner, type) and _interp.type_lookup(owner, name) is _interp.ABSENT
+        if not isinstance(owner, type) or (of_meta and issubclass(meta, type)):
+            owner = meta  # `C.mro` is a method of `type`, `C.fromkeys` one of `C`
+    return owner if isinstance(owner, type) else None
+
+
+# Methods of torch.Generator after which it draws other numbers than before.
+_RESEEDS = frozenset(["manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"])
+_IO_METHODS = frozenset(["write", "writelines", "flush"])
+_COMPILED = (_interp.Compiled, _interp.ModuleCall)
+_DESCRIPTORS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+)
+
+
+def classify(f: Any) -> Leaf:
+    """The verdict on a callable that is not a Python function or method."""
+    if isinstance(f, _COMPILED):
+        # During a capture a compiled callable is what it wraps.
+        return Leaf.FRAME
+    verdict = _registered(_VERDICTS, f)
+    if verdict is not None:
+        return verdict
+    if _answers_anything(f):
+        return Leaf.FRAME
+    if effect_of(f) is not Effect.UNKNOWN:
+        return Leaf.HANDLER
+    name = getattr(f, "__name__", "")
+    if name in _NOT_COMPUTING and _keeps_or_reads(f):
+        return Leaf.HANDLER
+    if name in ("__instancecheck__", "__subclasscheck__") and isinstance(f, _DESCRIPTORS):
+        return Leaf.PURE
+    if isinstance(f, _DESCRIPTORS):
+        verdict = _classify_method(f, name)
+        if verdict is not None:
+            return verdict
+    if isinstance(f, type):
+        return _classify_type(f)
+    module = _module_of(f)
+    root = module.partition(".")[0]
+    if root == "torch":
+        return Leaf.TORCH  # what it does otherwise, `effect_of` knows
+    if _computes(module) or name in _COMPUTES.get(module, ()):
+        return Leaf.TOUCH
+    if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
+        # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
+        watched = isinstance(type(f).__call__, _FRAMES)
+        return Leaf.FRAME if watched else _classify_call(f, module, root)
+    return Leaf.HANDLER
+
+
+_FRAMES = (types.FunctionType, _interp.ModuleCall)
+
+
+def is_known(f: Any) -> bool:
+    """Whether magpy follows what a callable that is no Python function does."""
+    verdict = classify(f)
+    if verdict is Leaf.HANDLER:
+        return effect_of(f) not in (Effect.UNKNOWN, Effect.REFUSE)
+    return verdict is not Leaf.FRAME
+
+
+def _answers_anything(f: Any) -> bool:
+    """Whether an object that is called, by a frame, is of a class that decides what it has.
+
+    To ask it for an attribute would run the program's `__getattr__`.
+    """
+    t: Any = type(f)
+    root, _, part = module_of_type(t).partition(".")
+    # The proxies of torch.fx write down what they are asked for.
+    if not t.__flags__ & (1 << 9) or (root == "torch" and part.partition(".")[0] != "fx"):
+        return False
+    return (
+        answers_itself(t)
+        and not isinstance(f, (type, *_DESCRIPTORS))
+        and isinstance(t.__call__, _FRAMES)
+    )
+
+
+def _registered(table: dict[object, T], f: Any) -> T | None:
+    """What a table says of a callable, of which no `__hash__` of the program hears."""
+    if not hashes_quietly(f):
+        return next((v for k, v in table.items() if k is f), None)
+    try:
+        return table.get(f)
+    except TypeError:
+        return None
+
+
+def _keeps_or_reads(f: Any) -> bool:
+    """Whether a function with a name of `_NOT_COMPUTING` is one that is meant there."""
+    owner = _owner_of(f)
+    bound = owner is not None and not owner.__name__.startswith(_NO_OWNERS)
+    if owner is not None and bound:
+        return any(c.__name__ in ("ndarray", "Future", "StorageBase") for c in owner.__mro__)
+    root = (getattr(f, "__module__", None) or "").partition(".")[0]
+    return root in ("", "_codecs", "codecs", "numpy", "torch", "builtins")
+
+
+def _classify_method(f: Any, name: str) -> Leaf | None:
+    """The verdict on a method by the class that defines it, if that decides."""
+    owner = _owner_of(f)
+    if owner is None:
+        return None
+    own = False  # a class on the way has a C method of its own, which may look at more
+    for cls in owner.__mro__:
+        verdict = _BY_METHOD.get((cls, name))
+        if verdict is not None and not (own and verdict is Leaf.PURE):
+            return verdict
+        own = own or (name in cls.__dict__ and not cls.__flags__ & (1 << 9))
+    # A method that a Python class inherited from C is what the C class says.
+    definer = _definer(owner, name)
+    if _pure_type(definer) or name in _COMPUTES.get(definer.__module__, ()):
+        return Leaf.TOUCH
+    if module_of_type(definer).partition(".")[0] == "torch":
+        return Leaf.TORCH
+    return None
+
+
+def _classify_call(f: Any, module: str, root: str) -> Leaf:
+    for cls in type(f).__mro__:
+        owner_module = module_of_type(cls).partition(".")[0]
+        if "__call__" in cls.__dict__ and not cls.__flags__ & (1 << 9):
+            return Leaf.TORCH if owner_module == "torch" else Leaf.HANDLER
+    return Leaf.TORCH if root == "torch" else Leaf.FRAME
+
+
+def _numpy_pure(module: str) -> bool:
+    return module.partition(".")[0] == "numpy" and not module.startswith("numpy.random")
+
+
+def _pure_type(t: type) -> bool:
+    return _computes(module_of_type(t))
+
+
+def _computes(module: str) -> bool:
+    return (
+        module in _COMPUTE_MODULES
+        or module.partition(".")[0] in _COMPUTE_MODULES
+        or _numpy_pure(module)
+    )
+
+
+def _classify_type(t: type) -> Leaf:
+    if t.__flags__ & (1 << 9):
+        # A Python class with a C constructor somewhere in its bases.
+        root = module_of_type(t).partition(".")[0]
+        return (
+            Leaf.TORCH
+            if root == "torch" or any(module_of_type(c).startswith("torch") for c in t.__mro__)
+            else Leaf.TOUCH
+        )
+    root = module_of_type(t).partition(".")[0]
+    if root == "torch":
+        return Leaf.TORCH
+    return Leaf.TOUCH if _pure_type(t) else Leaf.HANDLER
+
+
+def _unseen(owner: type, origin: str, name: str) -> bool:
+    """Whether a method of torch's changes something and no mode sees it."""
+    if name == "set_":
+        return any(c.__name__ == "TensorBase" for c in owner.__mro__)
+    return origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS
+
+
+_SCRIPT_CHANGES = frozenset(
+    [
+        *("setattr", "append", "extend", "insert", "pop", "clear", "remove", "update"),
+        *("__setitem__", "__delitem__", "__iadd__"),
+    ]
+)
+
+
+_OF_SCRIPTS = ("Script", "ParameterDict", "BufferDict", "ModuleDict")
+
+
+def _of_script(f: Any, name: str) -> bool:
+    """Whether it is a method of pybind11's of an object of TorchScript's.
+
+    What these hold is in C++, where nobody sees what becomes of it.
+    """
+    if not isinstance(f, (types.BuiltinFunctionType, types.MethodType)):
+        return False
+    told = f.__doc__
+    return isinstance(told, str) and any(
+        told.startswith(f"{name}(self: torch._C.{kind}") for kind in _OF_SCRIPTS
+    )
+
+
+def effect_of(f: Any) -> Effect:
+    """How the handler treats `f`."""
+    code = _code_of(f)
+    if code is not None and code in _WHOLE_PYTHON:
+        return _WHOLE_PYTHON[code]
+    effect = _registered(_EFFECTS, f)
+    if effect is not None:
+        return effect
+    if isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
+        return Effect.MEMO
+    if torch_state.is_setting(f):
+        return Effect.TORCH_STATE
+    for cls, effect in _BY_TYPE:
+        # A class that is called by a function of Python's may do otherwise, and that is watched.
+        if isinstance(f, cls) and not isinstance(_interp.type_lookup(type(f), "__call__"), _FRAMES):
+            return effect
+    if any(
+        c.__name__ in _SCRIPTED and module_of_type(c).startswith("torch") for c in type(f).__mro__
+    ):
+        return Effect.SCRIPT
+    owner, name, module = _owner_of(f), getattr(f, "__name__", ""), _module_of(f)
+    effect = Effect.UNKNOWN if owner is None else _effect_of_method(f, owner, name)
+    if effect is not Effect.UNKNOWN:
+        return effect
+    if module.startswith("numpy.random"):
+        return Effect.RANDOM
+    if (home := _home_in_torch(f)) is not None:
+        return _BY_TABLE.get(torch_callables.row(*home), Effect.UNKNOWN)
+    # Types written in C may be heap types too: `decimal.Decimal` is one from 3.13 on.
+    of_python = isinstance(f, type) and _interp.c_base(f) is not f
+    return Effect.UNKNOWN if of_python or owner is not None else _by_home(module, name)
+
+
+# How what the table of torch's callables says is treated; what has no row is refused. The rest are
+# operations, or nothing that an entry must know of.
+_BY_TABLE = {
+    None: Effect.REFUSE,
+    Does.REFUSED: Effect.REFUSE,
+    Does.INSIDE: Effect.INSIDE,
+    Does.COMMUNICATES: Effect.INSIDE,
+    Does.ASKS: Effect.QUESTION,
+    Does.ASKS_VALUE: Effect.QUESTION,
+    Does.ACTS: Effect.EFFECT,
+    Does.IN_ORDER: Effect.IN_ORDER,
+}
+
+
+def _home_in_torch(f: Any) -> tuple[str, str] | None:
+    """Where a callable stands in the table of those that torch has written in C, if it is one."""
+    base: type | None
+    if isinstance(f, type):
+        base = _interp.c_base(f)
+        makes = "__init__" if torch_callables.is_pybind(base) else "__new__"
+        if base is not f and isinstance(_interp.type_lookup(f, makes), _OF_PYTHON):
+            return None  # its frame makes the object
+    elif isinstance(f, (types.FunctionType, types.MethodType)):
+        return None
+    elif isinstance(f, _DESCRIPTORS):
+        owner = _owner_of(f)
+        base = owner if owner is None else _definer(owner, getattr(f, "__name__", ""))
+    else:
+        if isinstance(_interp.type_lookup(type(f), "__call__"), _FRAMES):
+            return None
+        base = _interp.c_base(type(f))
+    module = _module_of(f) if base is None else module_of_type(base)
+    if module == "pybind11_builtins":
+        module = _module_of(f)  # of a function's record
+    if module.partition(".")[0] != "torch" or (base is not None and is_python_class(base)):
+        return None
+    return torch_callables.home_of(f if not isinstance(f, type) else base)
+
+
+def is_python_class(cls: type) -> bool:
+    """Whether a class statement made a class."""
+    return is_heap(cls) and _interp.c_base(cls) is not cls
+
+
+_OF_PYTHON = (types.FunctionType, staticmethod, classmethod)
+
+
+_BY_TYPE: tuple[tuple[type, Effect], ...] = (
+    (functools._lru_cache_wrapper, Effect.MEMO),
+    (functools.partial, Effect.PARTIAL),
+    (weakref.ref, Effect.WEAKREF),
+    (operator.attrgetter, Effect.ATTRGETTER),
+    (operator.methodcaller, Effect.METHODCALLER),
+)
+
+
+# What TorchScript compiles to; by name, as the table needs no torch.
+_SCRIPTED = frozenset(["ScriptFunction", "ScriptMethod", "ScriptModule"])
+
+
+# What becomes of these is followed, or they have no state.
+_FOLLOWED = (object, type, dict, list, set, bytearray, collections.OrderedDict)
+
+
+def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
+    origin = module_of_type(owner)
+    if name in ("format", "format_map") and issubclass(owner, str):
+        return Effect.FORMAT
+    if name in _IO_METHODS and module_of_type(_definer(owner, name) or owner) in ("_io", "io"):
+        return Effect.EFFECT  # Python below it is heard of
+    if _of_script(f, name):
+        if name in ("getattr", "hasattr"):
+            return Effect.SCRIPT_READ
+        if name in _SCRIPT_CHANGES or name.startswith(("_set", "_register", "_define")):
+            return Effect.REFUSE
+    if _unseen(owner, origin, name) or name == "__length_hint__":
+        return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
+    if origin in ("_random", "random") or origin.startswith("numpy.random"):
+        return Effect.RANDOM
+    if _BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
+        return Effect.REDUCE
+    if name in ("__init__", "__setstate__") and isinstance(f, _DESCRIPTORS):
+        return Effect.UNKNOWN if _definer(owner, name) in _FOLLOWED else Effect.REMADE
+    if name == "__subclasses__" and issubclass(owner, type):
+        return Effect.SUBCLASSES
+    if name == "with_traceback" and issubclass(owner, BaseException):
+        return Effect.REMADE
+    if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):
+        return Effect.REFUSE  # of autograd's graph: they would run later, in the engine's hands
+    if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
+        return Effect.WHOLE
+    return _by_home(module_of_type(_definer(owner, name)), name)
+
+
+def _by_home(home: str, name: str) -> Effect:
+    """The effect of a C function by the module that it comes from."""
+    for table, effect in _BY_HOME:
+        if name in table.get(home, ()):
+            return effect
+    return Effect.AMBIENT if home in _AMBIENT else Effect.UNKNOWN
+
+
+_BY_HOME = (
+    (_READS, Effect.READ),
+    (_EFFECTS_OF, Effect.EFFECT),
+    (_LOCK, Effect.LOCK),
+    (_CLOCKS, Effect.CLOCK),
+    (_COLLECTOR, Effect.COLLECTOR),
+    (_REGISTRY, Effect.REGISTRY),
+    (_REFUSED, Effect.REFUSE),
+    (_CONTEXT, Effect.CONTEXT),
+    (_ZONED, Effect.ZONED),
+    (_HANDLED, Effect.HANDLED),
+)
+
+
+def _definer(owner: type, name: str) -> type:
+    """The C class of `owner`'s bases that has the method."""
+    return next(
+        (c for c in owner.__mro__ if name in c.__dict__ and not c.__flags__ & (1 << 9)), owner
+    )
+
+
+def unbound(f: Any) -> Any:
+    """The function that takes the object to which a method is bound as its first argument."""
+    if isinstance(f, types.MethodType):
+        return f.__func__
+    return getattr(_interp.c_base(type(f.__self__)), f.__name__)
+
+
+def set_effect(f: Any, effect: Effect) -> None:
+    """Registers a user's verdict on `f`."""
+    _VERDICTS.pop(f, None)
+    _EFFECTS[f] = effect
+
+
+def set_pure(f: Any) -> None:
+    """Registers `f` as pure."""
+    _EFFECTS.pop(f, None)
+    _VERDICTS[f] = Leaf.TOUCH
+
+
+def forget(f: Any) -> None:
+    """Takes back what a user registered about the C function `f`."""
+    _EFFECTS.pop(f, None)
+    _VERDICTS.pop(f, None)
+    _interp.forget_leaves()
+
+
+def name_of(f: Any) -> str:
+    """What messages call a callable: "list.append", "_warnings.warn"."""
+    owner = getattr(f, "__self__", None)
+    if _of_script(f, getattr(f, "__name__", "")):
+        cls = f.__doc__.partition("(self: torch._C.")[2].partition(",")[0].partition(")")[0]
+        return f"{cls}.{f.__name__}"
+    bound = torch_callables.name_of(f)
+    if bound is not None:
+        return bound
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        cls = owner if isinstance(owner, type) else type(owner)
+        return f"{cls.__name__}.{getattr(f, '__name__', f)}"
+    return str(getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or f)

@@ -1,0 +1,346 @@
+"""What is known of torch's operations by their names and signatures.
+
+Owns tables of names, and what a property's accessor or a legacy constructor stands for.  Does not
+own what an operation does in one run (magpy/capture/tensors/recorder.py, the only caller but for
+magpy/runtime/entry.py), nor functions that are no operations (magpy/models/callables.py).
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx.node import _get_qualified_name
+
+from magpy import _interp
+from magpy.objects.quiet import unheard
+from magpy.objects.types import isinstance
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Names of tensor attributes, methods and torch functions whose results follow from metadata alone.
+METADATA = _names(
+    """
+    shape size dim ndim ndimension numel nelement stride storage_offset dtype device layout
+    is_cuda is_cpu is_xpu is_mps is_meta is_mkldnn is_vulkan is_ipu is_xla is_maia is_mtia
+    is_ort is_sparse is_sparse_csr is_quantized is_nested is_contiguous is_floating_point
+    is_complex is_signed is_leaf requires_grad element_size itemsize nbytes get_device names
+    is_conj is_neg is_inference has_names output_nr grad_fn _version is_shared is_pinned
+    is_same_size result_type can_cast broadcast_shapes dense_dim sparse_dim _is_view
+    retains_grad name qscheme dim_order __len__ __hash__ _backward_hooks
+    _post_accumulate_grad_hooks _has_symbolic_sizes_strides is_non_overlapping_and_dense
+    __cuda_array_interface__ is_tensor is_storage promote_types is_distributed is_set_to
+    is_grad_enabled is_inference_mode_enabled get_default_dtype _nested_tensor_size _base _dimV
+    _dimI __dir__ is_autocast_enabled is_autocast_cpu_enabled get_autocast_dtype
+    get_autocast_gpu_dtype get_autocast_cpu_dtype __class__ _is_zerotensor
+    is_warn_always_enabled isinstance has_torch_function_variadic device_module
+    _is_all_true_meta
+    """
+)
+# Of these, what no guard on a tensor covers: what becomes of the memory that it shares, and what is
+# said of the tensor itself.
+OF_MEMORY = _names("storage_offset _version is_shared is_pinned is_set_to _is_view _base")
+OF_TENSOR = _names(
+    "output_nr grad_fn retains_grad name _backward_hooks _post_accumulate_grad_hooks __dir__"
+)
+# What no guard and no size of a dense tensor tells.
+OF_PARTS = _names("sparse_dim dense_dim qscheme")
+# These change torch's modes, which are noted at every operation instead.
+MODE_SETTERS = _names(
+    """
+    _set_grad_enabled set_grad_enabled set_autocast_enabled set_autocast_dtype
+    set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting
+    clear_autocast_cache set_autocast_cpu_enabled set_autocast_gpu_dtype set_autocast_cpu_dtype
+    _enter_autocast _exit_autocast _enter_inference_mode _exit_inference_mode
+    """
+)
+# Operations that no traced graph can hold: they change what a tensor is, or run the autograd
+# engine.
+HOST_METHODS = _names(
+    """
+    backward requires_grad_ register_hook register_post_accumulate_grad_hook retain_grad set_
+    share_memory_ detach_ resize_ resize_as_ __setstate__ _set_requires_grad rename_ grad
+    zero_grad_ untyped_storage
+    """
+)
+# Of these, what the eager backend's graph can hold when it is done to a tensor that the run made.
+INSIDE_METHODS = frozenset(
+    ["requires_grad_", "requires_grad", "data", "detach_", "resize_", "resize_as_", "grad"]
+)
+# Metadata that a data-dependent shape shows in.
+SHAPE_READS = _names(
+    """
+    shape size numel nelement stride nbytes __len__ is_contiguous storage_offset is_same_size
+    broadcast_shapes is_non_overlapping_and_dense dim_order _has_symbolic_sizes_strides
+    """
+)
+# Operations whose results have as many dimensions as the sizes of what they are given say, or
+# another dtype where there is nothing.
+RANK_FOLLOWS = _names(
+    """
+    squeeze squeeze_ squeeze_copy cov corrcoef bincount norm matrix_norm matrix_rank pinv trapezoid
+    trapz
+    """
+)
+# What a sparse tensor consists of: how many elements that has is data.
+SPARSE_PARTS = _names(
+    """
+    coalesce _coalesce _values _indices values indices crow_indices col_indices ccol_indices
+    row_indices sparse_compressed_tensor sparse_coo_tensor
+    """
+)
+# The types of the operators of `torch.ops`.
+OPERATORS = (OpOverload, OpOverloadPacket)
+# Operations whose results share memory with what they are given, or not, as its sizes say.
+MAY_SHARE = _names("contiguous reshape reshape_as flatten ravel")
+# What gives a tensor another form in place: views that were made before lie otherwise than those
+# that are made afterwards, and its sizes are others.
+FORMS = _names(
+    """
+    t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_
+    __set__ setattr swap_tensors
+    """
+)
+# Operations that give as many tensors as those sizes say.
+SPLITS = _names(
+    """
+    unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit
+    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten unbind_copy split_copy
+    split_with_sizes_copy
+    """
+)
+# Data is read to check for errors only, the shape of the result does not follow from it.
+STATIC_RESULT = _names(
+    """
+    inv cholesky solve inv_ex cholesky_ex eigh eig eigvalsh eigvals svd svdvals qr  pinv
+    slogdet det logdet matrix_rank lu lu_factor lu_solve ldl_factor matrix_exp solve_ex inverse
+    cholesky_inverse gaussian_nll_loss embedding embedding_bag multi_head_attention_forward
+    ctc_loss lstm gru rnn_tanh rnn_relu _VF
+    multinomial bernoulli cdist  histc grid_sample rrelu affine_grid nll_loss cross_entropy
+    index_put_ index_put index_copy index_add scatter scatter_ __setitem__ masked_fill
+    masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss
+     dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft
+       fake_quantize_per_tensor_affine lerp add sub mul
+    scaled_dot_product_attention
+    """
+)
+
+
+# Operations whose result has the same metadata whatever the value of their Python numbers.
+ARITHMETIC = _names(
+    """
+    add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__
+    __truediv__ __rtruediv__ __rdiv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__
+    add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__
+    __eq__ __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
+    floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
+    lerp_ addcmul_ addcdiv_ multiply_ divide_ subtract_ clamp_min clamp_max clamp_min_ clamp_max_
+    __ipow__ remainder_ fmod_ floor_divide_ full_like
+    _foreach_add_ _foreach_sub_ _foreach_mul_ _foreach_div_ _foreach_pow _foreach_pow_
+    _foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_lerp_ _foreach_addcmul_
+    _foreach_addcdiv_
+    """
+)
+# Operations whose result has the same metadata whatever the value of their Python floats, save
+# that some return their argument, or nothing but zeros, for 0.0 and 1.0.
+TAKES_FLOATS = _names(
+    """
+    dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout
+    feature_dropout gumbel_softmax full new_full fill_diagonal_ normal normal_ uniform_ bernoulli
+    bernoulli_ exponential_ cauchy_ log_normal_ layer_norm rms_norm group_norm batch_norm
+    instance_norm normalize cosine_similarity pairwise_distance cross_entropy nll_loss huber_loss
+    smooth_l1_loss margin_ranking_loss triplet_margin_loss hinge_embedding_loss
+    cosine_embedding_loss multi_margin_loss poisson_nll_loss gaussian_nll_loss celu selu relu6 rrelu
+    hardtanh hardshrink softshrink softplus threshold _threshold logit nan_to_num addmm addmv addr
+    addbmm baddbmm renorm norm dist cdist isclose scaled_dot_product_attention clamp_max_ index_fill
+    index_fill_ index_add index_add_ sub_ rsub logaddexp heaviside copysign hypot xlogy fmax fmin
+    float_power clip_grad_norm_ clip_grad_value_
+    """
+)
+# Of ARITHMETIC, the ones that compute the same with a tensor of no dimensions in place of a
+# `float`, if the other operand is a floating-point tensor that has dimensions
+# (https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc).
+WITH_SCALAR_TENSOR = _names(
+    """
+    add sub mul div true_divide rsub multiply divide subtract add_ sub_ mul_ div_ __add__ __radd__
+    __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __iadd__ __isub__ __imul__
+    __itruediv__ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
+    """
+)
+# The in-place operators: `__iadd__` and so on.
+IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
+# Operations that take a value and give a tensor of fixed shape: done between segments.
+HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
+
+
+def accessor_of(func: Any) -> tuple[str, str] | None:
+    """("get" | "set" | "del", name) when `func` is the accessor of a tensor property."""
+    owner = getattr(func, "__self__", None)
+    if owner is None or not isinstance(
+        owner, (types.GetSetDescriptorType, property, types.MemberDescriptorType)
+    ):
+        return None
+    kind = {"__get__": "get", "__set__": "set", "__delete__": "del", "__delattr__": "del"}.get(
+        func.__name__
+    )
+    if kind is None:
+        return None
+    name = getattr(owner, "__name__", None)
+    if name is None and isinstance(owner, property):
+        name = getattr(owner.fget, "__name__", None)
+    return (kind, name) if isinstance(name, str) else None
+
+
+def _parameters(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# The arguments of operations that may write running statistics.
+_FUNCTIONAL = "input running_mean running_var weight bias"
+_BUILTIN = "input weight bias running_mean running_var"
+STATISTICS_OF: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (F.batch_norm, _parameters(f"{_FUNCTIONAL} training")),
+    (F.instance_norm, _parameters(f"{_FUNCTIONAL} use_input_stats")),
+    (torch.batch_norm, _parameters(f"{_BUILTIN} training")),
+    (torch.native_batch_norm, _parameters(f"{_BUILTIN} training")),
+    (torch.instance_norm, _parameters(f"{_BUILTIN} use_input_stats")),
+)
+
+
+def operation_name(func: Any) -> str:
+    """The name of an operation, without that of its overload (`torch.ops.aten.t_.default`)."""
+    if type(func) is OpOverload:
+        func = func.overloadpacket
+    return getattr(func, "__name__", "")
+
+
+def resizable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Those of an operation's arguments to which it may give other sizes.
+
+    What is given as `out` is resized. An operator of `torch.ops` writes what its schema says.
+    """
+    if type(func) is OpOverloadPacket:
+        overloads: list[str] = func.overloads()  # type: ignore[no-untyped-call]
+        func = getattr(func, overloads[0]) if len(overloads) == 1 else func
+    if type(func) is OpOverload:
+        names = [a.name for a in func._schema.arguments]
+        given = dict(zip(names, args, strict=False)) | kwargs
+        written = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
+        return [given[name] for name in written if name in given]
+    return args[:1] if operation_name(func) in FORMS else (), kwargs.get("out")
+
+
+def would_write(func: Any, accessor: tuple[str, str] | None, kwargs: dict[str, Any]) -> bool:
+    """Whether an operation that raised changes a tensor where it does not raise, by its name."""
+    if accessor is not None:
+        return accessor[0] != "get"
+    name = getattr(func, "__name__", "")
+    return (
+        name in HOST_METHODS
+        or name in ("__setitem__", "__delitem__")
+        or (name.endswith("_") and not name.endswith("__"))
+        or (name.startswith("__i") and name.endswith("__") and name[3:-2] in IN_PLACE)
+        or kwargs.get("out") is not None
+        or bool(kwargs.get("inplace"))
+    )
+
+
+def accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
+    """The function and arguments that do what a property's accessor does."""
+    kind, name = accessor
+    if kind == "get":
+        return getattr, (args[0], name)
+    if kind == "set":
+        return setattr, (args[0], name, args[1])
+    return delattr, (args[0], name)
+
+
+def scalar_tensor(value: float) -> torch.Tensor:
+    """A number as a tensor of no dimensions, float64, that any operation may take and keep.
+
+    No mode of the program hears of it.
+    """
+    with unheard():
+        if not torch.is_inference_mode_enabled():
+            return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+        with torch.inference_mode(False):
+            return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+
+
+def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A legacy constructor that is given a torch.Size, as the factory that it stands for.
+
+    A graph keeps a torch.Size as a tuple, which the constructor would take for data.
+    """
+    if kwargs or not args or type(args[-1]) is not torch.Size:
+        return func, args, kwargs
+    if len(args) == 2 and func is torch.Tensor.new and args[0].layout is torch.strided:
+        return torch.Tensor.new_empty, args, kwargs
+    if len(args) == 1 and func is torch.Tensor:
+        return torch.empty, args, {"dtype": torch.get_default_dtype()}
+    if len(args) == 1 and type(func) is type(torch.FloatTensor) and not func.is_sparse:
+        device = torch.device("cuda") if func.is_cuda else torch.device("cpu")
+        return torch.empty, args, {"dtype": func.dtype, "device": device}
+    return func, args, kwargs
+
+
+def writes_first(func: Any) -> bool:
+    """Whether an operation is a method of torch's that changes its tensor and nothing else."""
+    if not isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return False
+    name = func.__name__
+    return issubclass(torch.Tensor, func.__objclass__) and (
+        name == "__setitem__"
+        or (name.startswith("__i") and name[3:-2] in IN_PLACE)
+        or (name.endswith("_") and not name.endswith("__"))
+    )
+
+
+def resolves(func: Any) -> bool:
+    """Whether the qualified name, which torch.fx prints, leads to this very function."""
+    try:
+        name = _get_qualified_name(func)
+    except (RuntimeError, AttributeError):
+        return False
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    if not name.startswith("torch."):
+        return True  # bound by object in the generated module
+    found: Any = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found is func
+
+
+def looked_up(func: Any) -> list[tuple[Any, str]]:
+    """Where the code that torch.fx prints of an operation looks for it, each time it runs.
+
+    Returns:
+        Pairs of a module, or `torch.Tensor`, and a name; none of what is bound by object.
+    """
+    name = getattr(func, "__name__", "")
+    if is_tensor_method(func):
+        return [(torch.Tensor, name)]
+    if not isinstance(func, (types.FunctionType, types.BuiltinFunctionType)) or not resolves(func):
+        return []
+    first, *parts = _get_qualified_name(func).split(".")
+    found: list[tuple[Any, str]] = []
+    owner: Any = torch
+    for part in parts if first == "torch" else ():
+        found.append((owner, part))
+        owner = getattr(owner, part)
+    return found
+
+
+_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def is_tensor_method(func: Any) -> bool:
+    """Whether tensors have it by its name."""
+    return isinstance(func, _METHODS) and (_interp.type_lookup(torch.Tensor, func.__name__) is func)

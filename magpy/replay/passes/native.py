@@ -1,0 +1,71 @@
+"""Which graphs run by Python although a compiler is there: those that it cannot follow.
+
+Owns the choice where inputs are changed in place.  Does not own which operations a compiler cannot
+have at all (magpy/replay/segments.py).  Called once the segments are cut.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from magpy.guards.analysis import Analysis
+from magpy.ir.aliasing import UNKNOWN
+from magpy.ir.ops import HostStep, OpStep, Record, Var
+from magpy.ir.trees import variables
+from magpy.objects.types import isinstance
+from magpy.replay import segments
+from magpy.replay.support import (
+    is_leaf_tensor,
+)
+from magpy.shapes.symbols import Symbols
+
+
+def keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> None:
+    """Lets Python run the graphs that change an input in a way that compilers cannot follow.
+
+    Compilers work on copies and write them back.  Where inputs share memory they rely on where in
+    it each lies, which differs from call to call.  A copy of an input with gaps has none, nor have
+    the copy's views, and where elements of an input share memory the copy's do not.  What lies how
+    is known of tensors from outside; of those that another graph made, a view may have gaps.
+    """
+    inputs = record.inputs
+    symbols = record.symbols or Symbols({})
+    for v in record.mutated:
+        # What they keep for a backward pass is the input that they then write to.
+        kept = inputs[v].requires_grad and not is_leaf_tensor(inputs[v])
+        if kept or not symbols.dense(v, inputs[v]):
+            for segment in plan.segments:
+                segment.native |= v in segment.inputs
+    holders = collections.Counter(record.storages.values())
+    for segment in plan.segments:
+        made = (record.storages.get(v, 0) for v in segment.inputs if v not in inputs)
+        segment.native |= any(m in segment.changes and holders[m] > 1 for m in made)
+    of_arrays = _of_arrays(record)
+    for segment in plan.segments:
+        segment.native |= bool(segment.changes) and not of_arrays.isdisjoint(segment.inputs)
+    for written, other in analysis.sharing:
+        pair = {v for v, t in inputs.items() if t is written or t is other}
+        for segment in plan.segments:
+            if pair.issubset(segment.inputs):
+                segment.native = True
+
+
+def _of_arrays(record: Record) -> set[Var]:
+    """The tensors of which a compiler does not see that others have their memory.
+
+    Python made them of arrays of the run, or they are views of such; and what has no storage.
+    """
+    arrays: set[Var] = set()
+    found = {v for v in record.inputs if record.storages.get(v) == UNKNOWN}
+    for step in record.steps:
+        if not isinstance(step, (OpStep, HostStep)):
+            continue
+        if isinstance(step, HostStep) and step.kind == "bind_array" and step.result is not None:
+            arrays.add(step.result)
+        elif arrays or found:
+            given = variables((step.args, step.kwargs))
+            of_array = not arrays.isdisjoint(given)
+            if of_array or not found.isdisjoint(given):
+                shared = (v for _, v in step.outs if record.storages.get(v) == UNKNOWN)
+                found.update((v for _, v in step.outs) if of_array else shared)
+    return found

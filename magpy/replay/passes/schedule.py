@@ -1,0 +1,286 @@
+"""The order of operations and host steps: host steps wait until somebody needs their value.
+
+Owns which host steps wait, and between which operations they stand.  Does not own checks that go
+ahead of the operations (magpy/replay/passes/hoist.py) nor the graphs made of the runs between
+(magpy/replay/segments.py, the only caller).
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from magpy.ir import aliasing
+from magpy.ir.ops import (
+    HostStep,
+    ModeStep,
+    OpStep,
+    Ref,
+    Step,
+    Var,
+    class_number,
+    item_held,
+    part_held,
+    slot_held,
+)
+from magpy.ir.torch_modes import TorchModes
+from magpy.ir.trees import collect, leaves
+from magpy.models import deepcopy
+from magpy.models.patched_names import any_replaced
+from magpy.models.torch_ops import scalar_tensor
+from magpy.objects.plain_values import PLAIN_TYPES
+from magpy.objects.types import isinstance
+from magpy.replay.fx_graphs import IN_PLACE, safe
+from magpy.replay.passes import transform_regions
+from magpy.replay.passes.totality import Certain
+from magpy.unwatched import autograd
+
+
+class _Schedule:
+    """Lets host steps wait until an operation needs them: they cut the graph late and rarely."""
+
+    def __init__(self, found: dict[Var, set[int]]) -> None:
+        self.found = found
+        #: What runs a graph, and the settings of torch's that it runs under.
+        self.kind: tuple[Any, ...] = ("graph", ())
+        self.runs: list[Any] = []
+        self.graph: list[Step] = []
+        self.waiting: list[HostStep] = []
+        self.blocked: set[Var] = set()
+        self.read: set[int] = set()
+        self.draws = False
+
+    def flush(self) -> None:
+        self.runs.append((self.kind, self.graph))
+        self.runs.extend(self.waiting)
+        self.graph, self.waiting = [], []
+        self.blocked, self.read, self.draws = set(), set(), False
+
+    def op(self, step: OpStep, kind: tuple[Any, ...]) -> None:
+        if kind != self.kind:
+            self.flush()
+            self.kind = kind
+        found: set[Var] = set()
+        collect((step.args, step.kwargs), found)
+        memory = aliasing.changed(step, self.found) if step.mutates else set()
+        unknown = aliasing.UNKNOWN in memory or aliasing.UNKNOWN in self.read
+        if self.waiting and (
+            found & self.blocked
+            or (step.mutates and (unknown or aliasing.meet(memory, self.read)))
+            or (step.random and self.draws)
+        ):
+            self.flush()
+        self.graph.append(step)
+
+    def host(self, step: HostStep) -> None:
+        if step.mutates or step.once or step.kind == "none" or step.in_order:
+            self.flush()
+            self.runs.append(step)
+            return
+        found: set[Var] = set()
+        collect((step.args, step.kwargs), found)
+        self.waiting.append(step)
+        self.read.update(*(self.found[v] for v in found if v in self.found))
+        self.blocked |= {v for _, v in step.outs}
+        self.draws = self.draws or step.random
+        if step.result is not None:
+            self.blocked.add(step.result)
+
+
+def has_a_place(step: HostStep) -> bool:
+    """Whether a step is done for more than its value, or draws."""
+    return step.owner is not None or step.kind in ("none", "call") or step.in_order
+
+
+def anywhere(step: Step) -> bool:
+    """Whether a step reads or computes a Python number, which no mode of torch has a part in."""
+    return (
+        isinstance(step, HostStep)
+        and not step.outs
+        and (
+            step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
+            or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
+        )
+    )
+
+
+def _number(step: HostStep) -> bool:
+    """Whether a step takes a number out of a tensor, or computes one from numbers."""
+    return step.kind == "bind" and step.expected in (int, float, complex) and safe(step.args)
+
+
+# Classes of tensors that every backend takes for what they are.
+_PLAIN = (torch.nn.Parameter,)
+
+
+# Operations that no compiler takes: one that reaches for a tensor's memory, which there is none of
+# while it traces, and recurrent layers with what packs their sequences, which are one kernel each
+# (torch.compile leaves them out too; AOTAutograd fails where they are trained on a CPU). So are
+# fused optimizers, which functionalization refuses where one of their lists is empty.
+_BEHIND = (
+    deepcopy.deep_copied,
+    *(getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+    *(getattr(torch._VF, name) for name in ("_pack_padded_sequence", "_pad_packed_sequence")),
+    *(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad")),
+)
+
+
+def _takes_objects(step: OpStep) -> bool:
+    """Whether a call that is recorded as a whole is given code (a checkpointed block) or an object.
+
+    That may hold tensors, which no compiler could tell from constants, and may be looked at later.
+    One that draws numbers of Python's would draw them while a compiler traces.
+    """
+    return step.whole and (
+        step.once
+        or not all(
+            isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in PLAIN_TYPES
+            for v in leaves((step.args, step.kwargs))
+        )
+    )
+
+
+def _runs_later(step: OpStep) -> bool:
+    """Whether Python of the program looks around when autograd's engine comes to an operation.
+
+    A compiler traces it once, at the beginning.
+    """
+    target = getattr(step.func, "__magpy_target__", None)
+    cls = getattr(target, "__self__", None)
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, torch.autograd.Function)
+        and autograd.looks_around(cls)
+    )
+
+
+def writes_again(step: OpStep, storages: dict[Var, int]) -> bool:
+    """Whether an operation writes to a list of tensors some of which share memory.
+
+    Eager does so one after the other. What AOTAutograd makes of it takes all of them as they were.
+    """
+    if not step.mutates:
+        return False
+    for given in (*step.args, *step.kwargs.values()):
+        if isinstance(given, (list, tuple)):
+            held = [storages.get(v.var, 0) for v in given if isinstance(v, Ref)]
+            if len(set(held)) < len(held):
+                return True
+    return False
+
+
+def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
+    """Whether only Python can do an operation: it takes or makes a tensor of a class of its own.
+
+    A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
+    it would leave out what the class does, and take its results for plain tensors.
+    """
+    if step.func in _BEHIND or _takes_objects(step) or _runs_later(step):
+        return True
+    if transform_regions.only_python(step):
+        return True
+    if step.whole and any_replaced():
+        # The program's Python below it would call what a compiler's modes are told of.
+        return True
+    if not types:
+        return False
+    found: set[Var] = set()
+    collect((step.args, step.kwargs), found)
+    taken = {types[v] for v in found if v in types}.difference(_PLAIN)
+    made = {types[v] for _, v in step.outs if v in types}
+    return any(not hasattr(t, "__tensor_flatten__") for t in taken | made)
+
+
+def _seen_leaves(
+    steps: list[Step], needed: set[Var], start: TorchModes, types: dict[Var, type]
+) -> set[int]:
+    """The operations that make leaves of autograd which somebody can tell from other tensors.
+
+    No compiler's graph gives out leaves, nor does it add to gradients of its own.  Where gradients
+    are off (a slice of an embedding in a model that serves) operations take a leaf like any other
+    tensor, and it stays in the graph.
+
+    Returns:
+        The identities of the steps.
+    """
+    if not any(isinstance(s, OpStep) and s.leaves for s in steps):
+        return set()
+    now = start
+    grads: list[bool] = []
+    for s in steps:
+        if isinstance(s, ModeStep):
+            now = s.modes
+        grads.append(now.grad)
+    found: set[int] = set()
+    seen = set(needed)
+    for s, grad in zip(reversed(steps), reversed(grads), strict=True):
+        if not isinstance(s, (OpStep, HostStep)):
+            continue
+        if isinstance(s, OpStep) and s.leaves and any(v in seen for _, v in s.outs):
+            found.add(id(s))
+        if grad or not isinstance(s, OpStep) or s.once or id(s) in found or _only_python(s, types):
+            collect((s.args, s.kwargs), seen)
+    return found
+
+
+def schedule(
+    steps: list[Step],
+    storages: dict[Var, int],
+    possible: dict[Var, set[int]],
+    types: dict[Var, type] | None,
+    numbers: Certain | None,
+    start: TorchModes,
+    needed: set[Var],
+) -> list[Any]:
+    """The steps as runs of a kind: operations for one graph, or a host step or an effect alone.
+
+    Args:
+        steps: in the order of the run.
+        storages: which memory each variable had.
+        possible: the memory that a variable may share.
+        types: the classes of tensors that are not plain ones; None where Python runs the graphs.
+        numbers: what cannot raise, where numbers may wait; None where they may not.
+        start: torch's modes when the run began.
+        needed: the variables that the result and the effects need.
+    """
+    plan = _Schedule(possible)
+    leaves = set() if types is None else _seen_leaves(steps, needed, start, types)
+    modes: ModeStep | None = None
+    host_modes: TorchModes | None = None
+    for step in steps:
+        if isinstance(step, ModeStep):
+            modes = step
+            if plan.waiting and host_modes != step.modes:
+                plan.flush()  # a waiting step runs under the modes of its own place
+            plan.graph.append(step)
+        elif isinstance(step, OpStep):
+            now = modes.modes if modes is not None else start
+            kind: tuple[Any, ...] = ("graph", now.settings)
+            if types is not None and (
+                id(step) in leaves or _only_python(step, types) or writes_again(step, storages)
+            ):
+                kind = ("native", now.settings)
+            elif types is not None and now.inference != start.inference:
+                # Compilers give ordinary tensors where a graph itself enters inference mode.
+                kind = ("inference", now.settings)
+            plan.op(step, kind)
+        elif (
+            isinstance(step, HostStep)
+            and step.told is None
+            and (step.symbolic or (numbers and step in numbers and _number(step)))
+        ):
+            assert step.result is not None
+            # A number does not change in place; torch.fx would give the old one's name to the new.
+            func = IN_PLACE.get(step.func, step.func)
+            number = OpStep(func, step.args, step.kwargs, [((), step.result)], once=step.once)
+            now = modes.modes if modes is not None else start
+            plan.op(number, ("graph", now.settings))
+        elif isinstance(step, HostStep):
+            host_modes = modes.modes if modes is not None else None
+            plan.host(step)
+        else:
+            plan.runs.append(step)  # effects wait for the end: they do not cut
+    plan.flush()
+    return plan.runs

@@ -1,0 +1,174 @@
+"""What an entry does when it is left after it has changed something.
+
+Owns whether changes must be taken back (by a copy made before them), and the refusals of entries
+that could not take back what they did.  Does not own the copies (magpy/replay/support.py) nor the
+exceptions that lead there (magpy/runtime/exceptions.py).  Called once the segments are cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magpy.errors import Refusal
+from magpy.ir.capture import Capture
+from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Ref
+from magpy.ir.trees import variables
+from magpy.models.torch_callables import communicates
+from magpy.objects.quiet import modes_of_the_program
+from magpy.objects.types import isinstance
+from magpy.replay import segments
+from magpy.replay.passes.totality import Certain
+from magpy.replay.segments import Segment
+from magpy.replay.support import (
+    is_leaf_tensor,
+)
+
+
+def _changes(record: Record) -> bool:
+    """Whether something that the outside sees is changed before the effects."""
+    return (
+        bool(record.mutated)
+        or record.random
+        or any(
+            isinstance(s, HostStep) and ((s.mutates and not s.writes) or s.gradients is not None)
+            for s in record.steps
+        )
+        or any(segments.swaps_data(s) for s in record.steps)
+    )
+
+
+def needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
+    """Whether the entry may have to be left after something that the outside sees was changed."""
+    changes = _changes(record)
+    ahead = {id(s) for s in plan.prelude}
+    drawn = False
+    for step in record.steps:
+        if isinstance(step, OpStep) and changes and id(step) not in ahead:
+            # Python of the program may raise in one call and not in another.
+            if step.once or step not in certain:
+                return True
+        elif isinstance(step, HostStep):
+            if (_checks(step, certain) or step.once) and (
+                drawn or step.owner is not None or (changes and id(step) not in ahead)
+            ):
+                return True
+            drawn = drawn or step.owner is not None
+    return False
+
+
+def _checks(step: HostStep, certain: Certain) -> bool:
+    """Whether what a step gives decides about the entry."""
+    if step.kind == "bind" and step.in_order:
+        return False  # an object of which no more is asked than its class
+    return step.kind not in ("none", "call") and step not in certain
+
+
+def may_not_fit(record: Record) -> bool:
+    """Whether an operation, after a change, takes a tensor whose shape follows from data.
+
+    What other operations raise for data (an index out of range) is an assumption of
+    docs/semantics.md: to save for each of them would cost in calls that raise nothing.
+    Where numbers are drawn and nothing else changes, to save costs little: then any shape that
+    varies counts, for torch's symbols do not know all that an operation asks of its arguments.
+    """
+    changed = False
+    moving = record.loose
+    if record.symbols is not None:
+        moving |= record.symbols.varying(data=bool(record.mutated))
+    for step in record.steps:
+        changed = changed or (
+            isinstance(step, (OpStep, HostStep)) and (bool(step.mutates) or step.random)
+        )
+        if (
+            changed
+            and isinstance(step, OpStep)
+            and not moving.isdisjoint(variables((step.args, step.kwargs)))
+        ):
+            return True
+    return False
+
+
+def cannot_undo(record: Record) -> Refusal | None:
+    """Why a call cannot be left after what it changes, or None."""
+    reads = (s.where for s in record.steps if isinstance(s, HostStep))
+    where = next((site for site in reads if site), record.caught)
+    then = "a value is read that depends on data"
+    if where == record.caught:
+        then = "an operation whose exception the program may catch"
+    if any(_changes_form(s, record) for s in record.steps):
+        return Refusal(
+            f"what an outside tensor is (its size, its hooks) is changed before {then}", where
+        )
+    for v in record.mutated:
+        t = record.inputs[v]
+        if t.requires_grad and not is_leaf_tensor(t):
+            return Refusal(f"a tensor that requires grad is changed in place before {then}", where)
+    return None
+
+
+def once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
+    """Why a check can fail after what must happen once, or None.
+
+    Nobody can take back what autograd's engine did to a graph that was there before the call, or
+    what Python did below it, and the eager call would do it again.
+    """
+    what = remedy = ""
+    if modes_of_the_program():
+        # They hear of each operation once, and of none that is done to check a value.
+        what = "operations of which modes hear that were entered before the call"
+    for item in (*plan.prelude, *plan.items):
+        step = item[0] if isinstance(item, tuple) else item
+        if (isinstance(step, Segment) and step.unrepeatable) or (
+            isinstance(step, (OpStep, HostStep)) and communicates(step.func)
+        ):
+            what = (
+                "a collective, or a function that is called as a whole and communicated or drew "
+                "random numbers"
+            )
+        elif isinstance(step, (Segment, OpStep, HostStep)) and step.once:
+            what = (
+                "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "
+                "or went on to what was computed before the call"
+            )
+            remedy = "Make the pass outside of the compiled function"
+        if isinstance(step, HostStep) and what and _checks(step, certain):
+            name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
+            read = "a gradient" if name == "grad" else "a value that depends on data"
+            return Refusal(f"{read} is read after {what}", step.where, remedy)
+    return None
+
+
+def raises_late(capture: Capture) -> Refusal | None:
+    """Why an exception could come too late for what the call does to Python's objects, or None.
+
+    A graph from before the call may be freed by the time of another one: the pass then raises after
+    tensors or gradients were changed, which nobody takes back, and before anything of Python's is.
+    """
+    steps = capture.record.steps
+    effects = bool(capture.effects) or any(isinstance(s, EffectStep) for s in steps)
+    if not (effects or capture.record.mutated):
+        return None
+    for step in steps:
+        if isinstance(step, HostStep) and step.goes_on:
+            return Refusal(
+                "a backward pass goes on to what was computed before the call, which changes "
+                "something else, too",
+                step.where,
+                "Make the pass outside of the compiled function",
+            )
+    return None
+
+
+# What an outside tensor is, which no copy of its data brings back.
+_FORM_CHANGES = frozenset(
+    ["detach_", "set_", "resize_", "resize_as_", "register_hook", "retain_grad"]
+)
+
+
+def _changes_form(step: Any, record: Record) -> bool:
+    if not isinstance(step, (OpStep, HostStep)) or not step.args:
+        return False
+    target = step.args[0]
+    if not isinstance(target, Ref) or target.var not in record.inputs:
+        return False
+    return step.func is not setattr and getattr(step.func, "__name__", "") in _FORM_CHANGES

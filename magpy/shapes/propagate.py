@@ -1,0 +1,329 @@
+"""Following sizes that vary through the operations of a watched run.
+
+Owns what is done beside each operation and each read of metadata, so that the program and the steps
+get numbers whose symbols are known.  Does not own the symbols themselves (magpy/shapes/symbols.py)
+nor the steps (magpy/capture/tensors/recorder.py, the only caller).
+
+Whatever cannot be followed ends in `Symbols.fix_all`: the sizes are then what they are in this run.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from magpy import _interp
+from magpy.ir.ops import Ref, Var
+from magpy.ir.trees import has_function, leaves, variables
+from magpy.models.torch_ops import resizable
+from magpy.objects.quiet import unheard
+from magpy.objects.types import isinstance
+from magpy.shapes.symbols import (
+    CannotFollowError,
+    SizedByDataError,
+    Symbols,
+    hint,
+    is_open,
+    plain,
+    symbolic_form,
+)
+
+# What tells of one dimension what a read of metadata tells of all.
+_DIMENSIONS = {"shape": torch.Tensor.size, "size": torch.Tensor.size, "stride": torch.Tensor.stride}
+
+
+class Recording(Protocol):
+    """What the recorder does for sizes (magpy/capture/tensors/recorder.py)."""
+
+    #: The variables of the tensors.
+    tensors: Any
+    #: Whether operations are done by Python and by no compiler.
+    direct: bool
+
+    def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
+        """A number that a step computes in each call, as an object of its own, and its variable."""
+
+    def tracked(self, value: Any) -> Var | None:
+        """The variable of a value that a step computes in each call."""
+
+    def is_loose(self, found: set[Var]) -> bool:
+        """Whether sizes of one of these follow from data."""
+
+
+class Follower:
+    """Follows the symbols of one run.
+
+    Args:
+        recorder: writes down the steps.
+        symbols: the symbols of the run.
+    """
+
+    def __init__(self, recorder: Recording, symbols: Symbols) -> None:
+        """Nothing was done yet."""
+        self._recorder = recorder
+        self._symbols = symbols
+        # What the operation that runs now gives for fake tensors: ABSENT if no symbol is concerned,
+        # MISS if it cannot be done.
+        self._fake: Any = _interp.ABSENT
+        # Whether what it asks of sizes is known, even if it cannot be done.
+        self._known = True
+        # The tensors that it is given, with their forms.
+        self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
+        # Those among them to which it may give other sizes, with what their sizes follow from.
+        self._sized: dict[Var, str] = {}
+
+    # ------------------------------------------------------------- numbers
+
+    def number(self, func: Any, args: tuple[Any, ...], result: Any) -> Any:
+        """`result`, or its equal, where it is known how it follows from symbols; else ABSENT."""
+        symbols, found = self._symbols, variables(args)
+        if not found or not found <= symbols.numbers.keys():
+            return _interp.ABSENT
+        try:
+            value = symbols.compute(func, args)
+        except Exception:  # noqa: BLE001 - whatever torch cannot do with symbols
+            symbols.fix_all()
+            return result
+        if value is None:
+            return _interp.ABSENT
+        if type(hint(value)) is not type(result) or hint(value) != result:
+            symbols.fix_all()
+            return result
+        if not is_open(value):
+            return result
+        return self._new(symbolic_form(func), args, value, result)
+
+    def _new(self, func: Any, args: tuple[Any, ...], symbol: Any, value: Any) -> Any:
+        value, var = self._recorder.new_number(func, args, value)
+        self._symbols.numbers[var] = symbol
+        return value
+
+    # ------------------------------------------------------------- metadata
+
+    def metadata(self, func: Any, args: Any, kwargs: Any, name: str, result: Any) -> Any:
+        """What the program gets where it reads sizes: numbers that are followed.
+
+        Args:
+            func: the read, given `args` and `kwargs`.
+            args: tensors and plain values.
+            kwargs: plain values.
+            name: the name of the method or attribute.
+            result: what it gave.
+        """
+        symbols = self._symbols
+        given = tuple(self._converted(a) for a in args)
+        if not symbols.concerns(variables((given, kwargs))):
+            return result
+        try:
+            with unheard():
+                if name == "stride" and 1 in args[0].shape:
+                    raise CannotFollowError("kernels choose the stride of a dimension of size 1")
+                fake = symbols.operation(func, given, kwargs, self._given(args))
+                return self._sizes(result, fake, (*given, *kwargs.values()), name)
+        except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
+            symbols.fix_all()
+            return result
+
+    def _converted(self, v: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            return Ref(self._recorder.tensors.var_of(v))
+        return type(v)(map(self._converted, v)) if type(v) in (tuple, list) else v
+
+    def _given(self, values: Any) -> Callable[[Var], Any]:
+        """What a variable among arguments is in this run, unless it holds symbols.
+
+        A number that differs from call to call is only given to operations whose results look the
+        same whatever it is (`ARITHMETIC`).
+        """
+        known, tracked = self._recorder.tensors.known, self._recorder.tracked
+        by_var = {
+            known(v) if isinstance(v, torch.Tensor) else tracked(v): v
+            for v in leaves(values)
+            if isinstance(v, (torch.Tensor, int, float))
+        }
+        return by_var.get
+
+    def _sizes(self, result: Any, fake: Any, given: tuple[Any, ...], name: str) -> Any:
+        step: tuple[Any, tuple[Any, ...]] | None
+        if isinstance(result, tuple):
+            items = []
+            for i, (r, f) in enumerate(zip(result, fake, strict=True)):
+                step = (_DIMENSIONS[name], (given[0], i)) if name in _DIMENSIONS else None
+                items.append(self._size(r, f, step))
+            return type(result)(items)
+        step = None
+        if name in ("numel", "nelement"):
+            step = torch.Tensor.numel, given[:1]
+        elif name == "__len__":
+            step = torch.Tensor.size, (given[0], 0)
+        elif name in _DIMENSIONS and len(given) == 2 and type(given[1]) is int:
+            step = _DIMENSIONS[name], given
+        return self._size(result, fake, step)
+
+    def _size(self, value: Any, fake: Any, step: Any) -> Any:
+        if hint(fake) != value:
+            raise CannotFollowError("a fake tensor is not like the tensor")
+        if not is_open(fake) or step is None or type(value) is not int:
+            plain(fake)
+            return value
+        func, args = step
+        return self._new(func, args, fake, value)
+
+    # ------------------------------------------------------------- operations
+
+    def before(self, func: Any, plan: tuple[Any, Any], given: Any, follow: bool) -> None:
+        """Does an operation with fake tensors, if sizes that vary are concerned.
+
+        Args:
+            func: the operation.
+            plan: its arguments as a step keeps them.
+            given: its arguments.
+            follow: it may be done twice.
+        """
+        self._fake, self._known = _interp.ABSENT, True
+        self._forms, self._sized = [], {}
+        symbols, found = self._symbols, variables(plan)
+        if symbols.fixed:
+            return
+        known = self._recorder.tensors.known
+        with unheard():
+            for v in leaves(given):
+                var = known(v) if isinstance(v, torch.Tensor) else None
+                if var is not None:
+                    self._forms.append((var, weakref.ref(v), _form(v)))
+        if not symbols.concerns(found) or self._recorder.is_loose(found):
+            return
+        if not (follow and _may_run_twice(func, plan)):
+            symbols.fix_all()
+            return
+        self._fake = _interp.MISS
+        with unheard():
+            targets = variables(resizable(func, *plan))
+            for v in leaves(given) if targets else ():
+                var = known(v) if isinstance(v, torch.Tensor) else None
+                if var in targets:
+                    self._sized[var] = str(symbols.fakes.get(var, v).shape)
+        try:
+            with unheard():
+                fake = symbols.operation(func, *plan, self._given(given))
+        except SizedByDataError:
+            return
+        except CannotFollowError:
+            self._known = False
+            return
+        if fake is not None or _writes_only(func):
+            self._fake = fake
+
+    def after(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+        """Notes what stands for the new tensors among the results of an operation.
+
+        Args:
+            result: the results.
+            outs: where in them the new tensors are, and their variables.
+            graph: a graph holds the operation; else its results are compared in every call.
+        """
+        symbols = self._symbols
+        if symbols.fixed:
+            return
+        try:
+            with unheard():
+                self._note(result, outs, graph)
+        except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
+            symbols.fix_all()
+
+    def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+        symbols = self._symbols
+        if self._fake is _interp.MISS and (graph or not self._known):
+            raise CannotFollowError("the operation cannot be done with fake tensors")
+        for var, ref, form in self._forms:
+            tensor = ref()
+            if tensor is not None and (_form(tensor) != form or self._resizes(var)):
+                self._formed(var, tensor, graph)
+            if tensor is not None:
+                symbols.requires_grad(var, tensor.requires_grad)
+        for path, var in outs:
+            tensor = _at(result, path)
+            if not graph or self._fake is _interp.ABSENT:
+                symbols.still(var, tensor)
+                continue
+            fake = _at(self._fake, path)
+            if not _like(fake, tensor):
+                raise CannotFollowError("a fake tensor is not like the tensor")
+            symbols.note(var, fake)
+
+    def _resizes(self, var: Var) -> bool:
+        """Whether an operation that left a tensor as large as it was may resize it another time."""
+        if var not in self._sized:
+            return False
+        fake = self._symbols.given.get(var)
+        return self._fake is _interp.MISS or fake is None or str(fake.shape) != self._sized[var]
+
+    def _formed(self, var: Var, tensor: Any, graph: bool) -> None:
+        """Notes the form that an operation has given to a tensor that was there before."""
+        symbols = self._symbols
+        if self._fake is _interp.ABSENT:
+            symbols.still(var, tensor)
+            return
+        fake = symbols.given.get(var)
+        # A compiler takes the tensor for one of its old size where it reads that afterwards.
+        compiled = not self._recorder.direct
+        if compiled or not graph or fake is None or not _like(fake, tensor):
+            raise CannotFollowError("an operation gives a tensor another form")
+        symbols.note(var, fake)
+
+
+def _form(tensor: Any) -> Any:
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    return tensor.shape, tensor.stride()
+
+
+def _writes_only(func: Any) -> bool:
+    """Whether an operation that gives nothing only writes values into what it is given."""
+    name = getattr(func, "__name__", "")
+    return name == "__setitem__" or name.startswith("_foreach_")
+
+
+def _at(result: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        result = getattr(result, key) if key == "data" else result[key]
+    return result
+
+
+def _like(fake: Any, tensor: Any) -> bool:
+    """Whether a fake tensor stands for one of these sizes and strides.
+
+    Kernels give dimensions of size 1 strides of their own.
+    """
+    return (
+        isinstance(fake, torch.Tensor)
+        and fake.dtype == tensor.dtype
+        and fake.device == tensor.device
+        and fake.layout is tensor.layout is torch.strided
+        and tuple(map(hint, fake.shape)) == tuple(tensor.shape)
+        and all(
+            hint(a) == b or n == 1
+            for a, b, n in zip(fake.stride(), tensor.stride(), tensor.shape, strict=True)
+        )
+    )
+
+
+# What these do shows: they run code of the program, or number a hook.
+_ONCE = frozenset(["apply", "register_hook", "register_post_accumulate_grad_hook"])
+
+
+def _may_run_twice(func: Any, plan: tuple[Any, Any]) -> bool:
+    """Whether an operation is one of torch's, which runs no code of the program."""
+    if has_function(plan):
+        return False
+    if isinstance(func, types.FunctionType):
+        return func.__module__.partition(".")[0] == "torch" and func.__name__ not in _ONCE
+    owner = getattr(func, "__self__", None)
+    return not isinstance(owner, type) or owner.__module__.partition(".")[0] == "torch"
+
+
+__all__ = ["Follower"]

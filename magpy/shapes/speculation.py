@@ -1,0 +1,231 @@
+"""Which sizes and numbers that a compiled callable is given or reads vary from call to call.
+
+Owns what the calls that were captured were given.  Does not own what follows from it
+(magpy/shapes/symbols.py).  Called by magpy/runtime/compiled.py before every capture.
+
+A size, a stride or a number (an argument, or one in an attribute, a global, an item or a closure's
+cell) is taken to vary once a call was captured with another one at the same
+place, as torch.compile does by default; `dynamic=True` takes all to vary, and `dynamic=False` none.
+Source: https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from magpy.ir.capture import Dims, Varying
+from magpy.ir.ops import Part
+from magpy.objects.types import isinstance
+from magpy.shapes.places import evaluated
+
+# Sizes of 0 and 1 stand for themselves: operations treat them differently (broadcasting).
+_SMALLEST = 2
+_DEPTH = 3
+
+Place = tuple[Any, ...]
+# Sizes and strides of a tensor.
+Form = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Memory:
+    """What the captured calls of one callable were given.
+
+    Args:
+        dynamic: as in magpy.compile.
+    """
+
+    def __init__(self, dynamic: bool | None) -> None:
+        """Nothing was captured yet."""
+        self._dynamic = dynamic
+        self._seen: dict[Place, Any] = {}
+        self._varies: dict[Place, Dims] = {}
+        self._numbers: set[Place] = set()
+        self._followed: set[Place] = set()
+        self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
+
+    def stop(self) -> None:
+        """From here on nothing is taken to vary."""
+        self._dynamic = False
+
+    def look(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any] = ()
+    ) -> Varying | None:
+        """What varies among the arguments of a call that is about to be captured.
+
+        Args:
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            infos: what is kept about the entries (magpy/runtime/entry.py), the newest first.
+        """
+        if self._dynamic is False:
+            return None
+        sizes: dict[int, Dims] = {}
+        numbers: set[int | str] = set()
+        given = {f"_a{i}": v for i, v in enumerate(args)}
+        given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
+        with torch._C.DisableTorchFunction():
+            for place, v in _leaves(args, kwargs):
+                if type(v) not in (int, float):
+                    _add(sizes, v, self._dims(place, v))
+                elif self._number(place, v):
+                    numbers.add(place[0])
+            for v, dims in self._reached(given, infos):
+                _add(sizes, v, dims)
+            places = self._read(given, infos)
+        data = bool(self._dynamic) or any(info.pinned for info in infos)
+        found = Varying(sizes, numbers, places, data)
+        return found if sizes or numbers or places or data else None
+
+    def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
+        """Where numbers are that earlier calls read, and that are others now or were before.
+
+        Returns:
+            What holds each, the key, and whether a call relied on what it is though it was an
+            input, so that what follows from it has to be followed.
+        """
+        for info in infos:
+            space = info.mock.__globals__
+            for expr, holder, key, before, relied in info.numbers:
+                place = (id(holder) if expr is None else expr, key)
+                if place in (self._followed if relied else self._outside):
+                    continue
+                now = _number_at(holder if expr is None else evaluated(expr, space, given), key)
+                if type(now) is type(before) and now != before:
+                    self._outside[place] = expr, space, holder, key
+                    if relied and type(now) is int:
+                        self._followed.add(place)
+        found = (
+            (holder if expr is None else evaluated(expr, space, given), key, place)
+            for place, (expr, space, holder, key) in self._outside.items()
+        )
+        return [
+            (holder, key, place in self._followed)
+            for holder, key, place in found
+            if _number_at(holder, key) is not None
+        ]
+
+    def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
+        """Tensors that earlier calls reached through objects, with what varies of their sizes."""
+        seen: dict[str, Any] = {}
+        for info in infos:
+            for expr, meta in info.places:
+                if expr in given:
+                    continue  # an argument
+                if expr not in seen:
+                    seen[expr] = evaluated(expr, info.mock.__globals__, given)
+                v = seen[expr]
+                if _has_symbols(v):
+                    self._differ((expr,), (meta.shape, meta.strides), _form(v))
+        for expr, v in seen.items():
+            if _has_symbols(v):
+                yield v, self._varies.get((expr,), Dims())
+
+    def _number(self, place: Place, v: Any) -> bool:
+        before = self._seen.get(place)
+        self._seen[place] = v
+        if self._dynamic or (type(before) is type(v) and before != v):
+            self._numbers.add(place)
+        return place in self._numbers
+
+    def _dims(self, place: Place, v: Any) -> Dims:
+        now = _form(v)
+        before = self._seen.get(place)
+        self._seen[place] = now
+        if self._dynamic:
+            before = ((-1,) * v.dim(),) * 2
+        if isinstance(before, tuple):
+            self._differ(place, before, now)
+        else:
+            self._varies.pop(place, None)
+        return self._varies.get(place, Dims())
+
+    def _differ(self, place: Place, before: Form, now: Form) -> None:
+        """Notes how two tensors at one place differ."""
+        if len(before[0]) != len(now[0]):
+            self._varies.pop(place, None)
+            return
+        sizes, strides = self._varies.get(place, Dims())
+        self._varies[place] = Dims(
+            sizes | _mask(a != b for a, b in zip(before[0], now[0], strict=True)),
+            strides | _mask(a != b for a, b in zip(before[1], now[1], strict=True)),
+        )
+
+
+def _add(found: dict[int, Dims], v: Any, dims: Dims) -> None:
+    """Adds what can be followed of a tensor that varies."""
+    dims = Dims(dims.sizes & _mask(n >= _SMALLEST for n in v.shape), dims.strides)
+    if any(dims):
+        before = found.get(id(v), Dims())
+        found[id(v)] = Dims(dims.sizes | before.sizes, dims.strides | before.strides)
+
+
+def _form(v: Any) -> Form:
+    return tuple(v.shape), v.stride()
+
+
+def _mask(bits: Iterable[bool]) -> int:
+    return sum(bit << i for i, bit in enumerate(bits))
+
+
+def _number_at(holder: Any, key: Any) -> Any:
+    """The number at a key of a dict, list or deque, in a cell, class or slot, or None."""
+    if isinstance(key, Part):
+        whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
+        v = whole[key.at] if type(whole) is tuple and key.at < len(whole) else None
+    elif type(holder) is types.CellType and key is None:
+        try:
+            v = holder.cell_contents
+        except ValueError:
+            return None  # it is empty
+    elif isinstance(holder, dict):
+        v = dict.get(holder, key)
+    elif isinstance(holder, type):
+        v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
+    elif isinstance(holder, (list, collections.deque)) and type(key) is int:
+        base: Any = list if isinstance(holder, list) else collections.deque
+        n = base.__len__(holder)
+        v = base.__getitem__(holder, key) if -n <= key < n else None
+    else:
+        slot = getattr(type(holder), key, None) if isinstance(key, str) else None
+        if type(slot) is not types.MemberDescriptorType:
+            return None
+        try:
+            v = slot.__get__(holder)
+        except AttributeError:
+            return None  # it is empty
+    return v if type(v) in (int, float) else None
+
+
+def _has_symbols(v: Any) -> bool:
+    """Whether the sizes of something can be symbols."""
+    if type(v) is not torch.Tensor or v.layout is not torch.strided or v.is_nested:
+        return False
+    return 0 < v.dim() < 64
+
+
+def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
+    for i, v in (*enumerate(args), *kwargs.items()):
+        if type(v) in (int, float):
+            yield (i,), v
+        else:
+            yield from _tensors((i,), v)
+
+
+def _tensors(place: Place, v: Any) -> Iterator[tuple[Place, Any]]:
+    t = type(v)
+    if t is torch.Tensor:
+        if _has_symbols(v):
+            yield place, v
+    elif len(place) <= _DEPTH:
+        items = enumerate(v) if t in (tuple, list) else v.items() if t is dict else ()
+        for k, x in items:
+            if type(k) in (int, str):
+                yield from _tensors((*place, k), x)
+
+
+__all__ = ["Memory"]

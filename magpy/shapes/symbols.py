@@ -1,0 +1,742 @@
+"""Symbols: sizes and numbers that vary from call to call, followed through one watched run.
+
+Owns the shape environment of a run, the fake tensors on which operations are done a second time to
+learn how sizes depend on those of the arguments, the symbols of numbers, and the conditions that
+all this put on them.  Does not own which sizes and numbers vary (magpy/shapes/speculation.py), nor
+what is done when (magpy/shapes/propagate.py), nor the compiler that works on the fake tensors
+afterwards (magpy/runtime/entry.py) and may add conditions.
+
+A symbol stands for a size or a stride of two or more, or for an integer; what the program or a
+compiler finds out about it becomes a condition of the entry.  Where something cannot be followed,
+the symbols are fixed to the values of the run, which is always right.
+Source: torch.fx.experimental.symbolic_shapes,
+https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dataclasses
+import functools
+import logging
+import math
+import operator
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from magpy import _tensor
+from magpy.ir.capture import Dims
+from magpy.ir.ops import OutsideRef, Ref, Var
+from magpy.ir.trees import rebuilt
+from magpy.objects.quiet import apart
+from magpy.objects.types import isinstance
+from magpy.shapes.conditions import Checked, Conditions, Read, Source
+
+
+def total(values: Iterable[Any]) -> Any:
+    """The sum of numbers, which may be symbols."""
+    return functools.reduce(operator.add, values, 0)
+
+
+def largest(*values: Any) -> Any:
+    """The largest of numbers, given one by one or in a list, which may be symbols."""
+    return functools.reduce(torch.sym_max, values[0] if len(values) == 1 else values)
+
+
+def smallest(*values: Any) -> Any:
+    """The smallest of numbers, given one by one or in a list, which may be symbols."""
+    return functools.reduce(torch.sym_min, values[0] if len(values) == 1 else values)
+
+
+def product(values: Iterable[Any]) -> Any:
+    """The product of numbers, which may be symbols."""
+    return functools.reduce(operator.mul, values, 1)
+
+
+# What computes with symbols as with numbers; some builtins would ask for the plain value.
+_SYMBOLIC: dict[Any, Any] = {
+    f: f
+    for f in (
+        *(
+            getattr(operator, name)
+            for name in [
+                "add",
+                "sub",
+                "mul",
+                "truediv",
+                "floordiv",
+                "mod",
+                "neg",
+                "pos",
+                "pow",
+                "iadd",
+                "isub",
+                "imul",
+                "itruediv",
+                "ifloordiv",
+                "imod",
+                "ipow",
+                "eq",
+                "ne",
+                "lt",
+                "le",
+                "gt",
+                "ge",
+            ]
+        ),
+        abs,
+        bool,
+        math.floor,
+        math.ceil,
+    )
+} | {
+    builtins.float: torch.sym_float,
+    builtins.int: torch.sym_int,
+    builtins.max: largest,
+    builtins.min: smallest,
+    builtins.sum: total,
+    math.prod: product,
+}
+_POWERS = (operator.pow, operator.ipow)
+_FOLDS = (builtins.sum, math.prod)
+_CHOICES = (builtins.max, builtins.min)
+_DIVISIONS = tuple(
+    getattr(operator, name)
+    for name in ["truediv", "floordiv", "mod", "itruediv", "ifloordiv", "imod"]
+)
+_COMPARISONS = tuple(getattr(operator, n) for n in ["eq", "ne", "lt", "le", "gt", "ge"])
+_SUMS = tuple(
+    getattr(operator, n) for n in ["add", "sub", "mul", "iadd", "isub", "imul", "neg", "pos"]
+)
+_MOST_BITS = 8  # of factors: a few of them and a size have a product that a float holds
+
+
+def _exact(func: Any, values: list[Any]) -> bool:
+    """Whether floats give what the symbols' real numbers give, whatever the symbols are.
+
+    torch computes with reals: `n * 0.1 * 3` is `n * 0.3` there, and `n * 0.0` is 0, of whatever
+    sign `n` is. So only what a float holds exactly is followed: integers, and those times or plus
+    a small number of halves.
+    """
+    given = [v for v in values if isinstance(v, (float, torch.SymFloat))]
+    if func in (operator.truediv, operator.itruediv):
+        return _of_integers(values[0]) and _is_small(values[1]) and _is_power(values[1])
+    if not given or func in (abs, bool, *_COMPARISONS):
+        return True
+    if func in _SUMS:
+        return all(_of_integers(v) and (type(v) is not float or _is_small(v)) for v in values)
+    if func in (math.floor, math.ceil):
+        return _of_integers(values[0])
+    # What is below zero it rounds up.
+    return func is builtins.int and _of_integers(values[0]) and bool(values[0] >= 0)
+
+
+def _of_integers(v: Any) -> bool:
+    """Whether no symbol in it stands for a float."""
+    return not isinstance(v, _SYMBOLS) or all(s.is_integer for s in v.node.expr.free_symbols)
+
+
+def _is_small(v: Any) -> bool:
+    if type(v) not in (int, float) or v == 0 or not math.isfinite(v):
+        return False
+    return all(abs(part).bit_length() <= _MOST_BITS for part in float(v).as_integer_ratio())
+
+
+def _is_power(v: Any) -> bool:
+    up, down = abs(float(v)).as_integer_ratio()
+    return up & (up - 1) == 0 and down & (down - 1) == 0
+
+
+# Operations treat sizes of 0 and 1 differently.
+_LEAST = 2
+# Larger numbers could leave the 64 bits that compilers compute with.
+_LARGEST = 1 << 20
+_LOGGERS = (
+    "torch._subclasses.fake_tensor",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.fx.experimental.sym_node",
+)
+# What has no memory has no address: to ask a fake tensor for one warns.
+_ADDRESSES = frozenset(["data_ptr"])
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class CannotFollowError(Exception):
+    """An operation cannot be done with fake tensors."""
+
+
+class SizedByDataError(CannotFollowError):
+    """An operation gives what depends on data; what it asks of sizes is a condition by now."""
+
+
+class Symbols:
+    """The symbols of one run.
+
+    Args:
+        sizes: for tensors, by identity: what varies of them.
+        data: whether sizes and integers that follow from data are followed, too.
+    """
+
+    def __init__(self, sizes: dict[int, Dims], data: bool = False) -> None:
+        """No symbol yet."""
+        self.sizes = sizes
+        self._data = data
+        #: The conditions that are checked where something follows from data (`Checked`).
+        self.checks: list[Conditions] = []
+        #: The fake tensors by variable, and the variables whose sizes hold symbols.
+        self.fakes: dict[Var, Any] = {}
+        self.symbolic: set[Var] = set()
+        #: The fake tensors that the last operation was given, by variable.
+        self.given: dict[Var, Any] = {}
+        #: The symbols (torch.SymInt, torch.SymFloat) by variable.
+        self.numbers: dict[Var, Any] = {}
+        #: The numbers from outside that are followed, by variable.
+        self.outside: dict[Var, Any] = {}
+        self.sources: list[Source] = []
+        #: Something could not be followed: no symbol is free.
+        self.fixed = False
+
+    @functools.cached_property
+    def env(self) -> Any:
+        """The environment, for which torch imports a lot when it is first needed."""
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        return ShapeEnv(
+            duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
+        )
+
+    @functools.cached_property
+    def mode(self) -> Any:
+        """The mode of the fake tensors."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        return FakeTensorMode(shape_env=self.env)
+
+    # ------------------------------------------------------------- where symbols come from
+
+    def tensor(self, var: Var, tensor: Any) -> Dims:
+        """An outside tensor becomes an input: follows it if something of it varies.
+
+        Returns:
+            The dimensions whose sizes and whose strides are symbols.
+        """
+        varies = self.sizes.get(id(tensor))
+        if varies is None or tensor.is_conj() or tensor.is_neg():
+            return Dims()
+        try:
+            sizes = [
+                self._symbol(n, f"tensor{var}_{i}", var, tensor, torch.Tensor.size, i)
+                if varies.sizes >> i & 1
+                else n
+                for i, n in enumerate(tensor.shape)
+            ]
+            strides, free = self._strides(var, tensor, sizes, varies.strides)
+            self.note(var, self._made(sizes, strides, tensor))
+        except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
+            self.fix_all()
+            return Dims()
+        return Dims(varies.sizes, free)
+
+    def _strides(
+        self, var: Var, tensor: Any, sizes: list[Any], varies: int
+    ) -> tuple[list[Any] | None, int]:
+        """The strides of a tensor of these sizes, and which of them are symbols.
+
+        No strides stands for those of a contiguous tensor.
+        """
+        strides = list(tensor.stride())
+        inner = _tensor.TensorMeta(tensor).inner
+        free = 0
+        # From the innermost dimension on, since one may follow from the other.
+        for i in sorted(range(len(inner)), key=lambda i: _depth(inner, i)):
+            if inner[i] >= 0:
+                strides[i] = sizes[inner[i]] * strides[inner[i]]
+            elif varies >> i & 1 and strides[i] > 1:
+                free |= 1 << i
+                name = f"tensor{var}_stride{i}"
+                strides[i] = self._symbol(strides[i], name, var, tensor, torch.Tensor.stride, i)
+        return (None if tensor.is_contiguous() and not free else strides), free
+
+    def number(self, var: Var, value: Any) -> None:
+        """A number from outside is an input: follows it if it is an integer."""
+        if type(value) is int and abs(value) < _LARGEST:
+            self.numbers[var] = self._symbol(value, f"number{var}", var, value)
+            self.outside[var] = value
+
+    @property
+    def data(self) -> bool:
+        """Whether sizes and integers that follow from data are followed."""
+        return self._data and not self.fixed
+
+    def sized_by_data(self, made: list[tuple[Var, Any]]) -> list[int]:
+        """Follows tensors whose sizes follow from data.
+
+        Args:
+            made: variables and tensors.
+
+        Returns:
+            For each the dimensions, as a bit mask, whose sizes are symbols.
+
+        Raises:
+            CannotFollowError: torch has no fake tensors like these.
+        """
+        masks = []
+        for var, tensor in made:
+            sizes = [
+                self._symbol(n, f"data{var}_{i}", var, None, torch.Tensor.size, i) if n > 1 else n
+                for i, n in enumerate(tensor.shape)
+            ]
+            strides, _ = self._strides(var, tensor, sizes, 0)
+            self.note(var, self._made(sizes, strides, tensor))
+            masks.append(sum(1 << i for i, n in enumerate(tensor.shape) if n > 1))
+        return masks
+
+    def number_of_data(self, var: Var, value: int) -> bool:
+        """Follows an integer that follows from data.  Returns whether it does."""
+        if not self.data or abs(value) >= _LARGEST:
+            return False
+        self.numbers[var] = self._symbol(value, f"data{var}", var, None)
+        return True
+
+    def checked(self, func: Callable[..., Any], given: int, made: list[Var]) -> Checked:
+        """What does the same as a host step's function, and checks what is known of its results.
+
+        Args:
+            func: the function.
+            given: how many arguments it is given by position.
+            made: the variables that it gives, which are followed.
+        """
+        check = Checked(func, given, made)
+        check.conditions.over([s for s in self.sources if s.outside is None], _variable)
+        self.checks.append(check.conditions)
+        return check
+
+    def complete(
+        self, check: Checked, there: Container[Var], changed: Container[Var] = ()
+    ) -> list[Var]:
+        """Tells a check of what is known where it is made.
+
+        Args:
+            check: what `checked` gave.
+            there: the variables from outside that are known there.
+            changed: tensors that have other sizes by then than those that symbols stand for.
+
+        Returns:
+            The variables that it is to be called with beside the arguments of the function.
+        """
+        before = set(check.conditions.symbols)
+        known = [
+            s
+            for s in self.sources
+            if (s.symbol in before or (s.outside is not None and s.var in there))
+            and (s.var in check.made or s.var not in changed)
+        ]
+        keys: list[Var] = check.conditions.over(known, _variable)
+        return check.take([k for k in keys if k not in check.made], keys)
+
+    def _symbol(
+        self, value: int, name: str, var: Var, outside: Any, read: Read | None = None, dim: int = 0
+    ) -> Any:
+        """A new symbol, which stands for a number or for what is read of a tensor."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(name)
+        create = self.env.create_unspecified_symbol if read is None else self.env.create_symbol
+        symbol = create(value, source, DimDynamic.DYNAMIC)
+        self.sources.append(Source(symbol, var, outside, read, dim))
+        return self.env.create_symintnode(symbol, hint=value, source=source)
+
+    def _made(self, sizes: Any, strides: Any, tensor: Any) -> Any:
+        """A fake tensor like a tensor, but of these sizes.
+
+        It is made anew: torch would note in the tensor which fake one stands for it, and hear of
+        the tensor's end, in the midst of the program.
+        """
+        if tensor.is_conj() or tensor.is_neg() or tensor.layout is not torch.strided:
+            raise CannotFollowError("a tensor has a form that is not followed")
+        like: dict[str, Any] = {"dtype": tensor.dtype, "device": tensor.device}
+        with apart(), self.mode, torch.inference_mode(tensor.is_inference()):
+            if strides is None:
+                fake = torch.empty(sizes, **like)
+            else:
+                fake = torch.empty_strided(sizes, strides, **like)
+            return fake.requires_grad_() if tensor.requires_grad else fake
+
+    def still(self, var: Var, tensor: Any) -> None:
+        """The sizes of a variable are what they are in every call."""
+        if type(tensor) is torch.Tensor and not tensor.is_nested:
+            self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
+
+    def note(self, var: Var, fake: Any) -> None:
+        """`fake` stands for a variable."""
+        self.fakes[var] = fake
+        if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
+            self.symbolic.add(var)
+
+    def requires_grad(self, var: Var, required: bool) -> None:
+        """What stands for a variable requires grad as the tensor does by now."""
+        fake = self.fakes.get(var)
+        if fake is not None and fake.requires_grad != required:
+            self.fakes[var] = fake.detach().requires_grad_(required)
+
+    def concerns(self, found: Iterable[Var]) -> bool:
+        """Whether the sizes or the value of one of these variables hold symbols."""
+        return not self.fixed and any(v in self.symbolic or v in self.numbers for v in found)
+
+    # ------------------------------------------------------------- computing with symbols
+
+    def operation(self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any]) -> Any:
+        """The result of an operation for fake tensors.
+
+        Args:
+            func: the operation.
+            args: its arguments, with variables for tensors and for numbers that are followed.
+            kwargs: likewise.
+            static: gives the tensor or number that a variable is.
+
+        Raises:
+            SizedByDataError: data decides what it gives.
+            CannotFollowError: it cannot be done.
+        """
+        from torch._subclasses import fake_tensor
+
+        if getattr(func, "__name__", "") in _ADDRESSES:
+            raise CannotFollowError("an address is asked for")
+        try:
+            return self._operated(func, args, kwargs, static)
+        except (
+            fake_tensor.DynamicOutputShapeException,
+            fake_tensor.DataDependentOutputException,
+        ) as e:
+            # That is said before it is asked whether the sizes fit each other.
+            try:
+                with self._any_output():
+                    self._operated(func, args, kwargs, static)
+            except Exception as other:
+                raise CannotFollowError(f"{type(other).__name__}: {other}") from other
+            raise SizedByDataError(f"{type(e).__name__}: {e}") from e
+        except Exception as e:
+            raise CannotFollowError(f"{type(e).__name__}: {e}") from e
+
+    def _operated(self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any]) -> Any:
+        from torch._dispatch.python import enable_python_dispatcher
+
+        self.given = {}
+        with apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+            given = self._substitute(args, static), self._substitute(kwargs, static)
+            if getattr(func, "__name__", "") in _STORES:
+                _masks_fit(*given[0][:2])
+            return func(*given[0], **given[1])
+
+    @contextlib.contextmanager
+    def _any_output(self) -> Iterator[None]:
+        """Lets operations give sizes and numbers of data, which nothing is kept of."""
+        settings = self.env.settings
+        self.env.settings = dataclasses.replace(
+            settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+        )
+        try:
+            with self.env.ignore_fresh_unbacked_symbols():
+                yield
+        finally:
+            self.env.settings = settings
+
+    def _substitute(self, v: Any, static: Callable[[Var], Any]) -> Any:
+        def value(x: Any) -> Any:
+            if isinstance(x, Ref):
+                if x.var in self.numbers:
+                    return self.numbers[x.var]
+                fake = self.fakes.get(x.var)
+                if fake is None:
+                    fake = self._static(static(x.var))
+                self.given[x.var] = fake
+                return fake
+            if isinstance(x, OutsideRef) or type(x).__module__ == "numpy":
+                raise CannotFollowError(f"a {type(x).__name__} is given to the operation")
+            return x
+
+        return rebuilt(v, value)
+
+    def _static(self, tensor: Any) -> Any:
+        if type(tensor) in (int, float):
+            return tensor
+        if not isinstance(tensor, torch.Tensor):
+            raise CannotFollowError("a value is given that is not followed")
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_nested:
+            raise CannotFollowError(f"a {type(tensor).__name__} is not followed")
+        return self._made(tensor.shape, tensor.stride(), tensor)
+
+    def compute(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """What a function of numbers gives: a symbol, a plain value that follows, or None.
+
+        None says that the function cannot be followed; nothing is known of its result then.
+        """
+        try:
+            symbolic = _SYMBOLIC.get(func)
+        except TypeError:
+            return None
+        if symbolic is None or not all(self._is_number(a) for a in args):
+            return None
+        values = [self._value(a) for a in args]
+        if func in _POWERS and isinstance(values[-1], _SYMBOLS):
+            return None
+        if func in _CHOICES:
+            choices = values[0] if isinstance(values[0], list) else values
+            if any(type(hint(v)) is not int for v in choices):
+                return None
+        if func in _FOLDS and (len(values) > 1 or not isinstance(values[0], (tuple, list))):
+            return None
+        try:
+            if func in _DIVISIONS and values[-1] == 0:
+                return None
+            with _unlogged():
+                if not _exact(func, values):
+                    return None
+                result = symbolic(*values)
+                if isinstance(result, torch.SymFloat) and result.node.expr.is_number:
+                    return None  # the sign of a zero may not be so
+                return bool(result) if isinstance(result, torch.SymBool) else result
+        except Exception:  # noqa: BLE001 - torch cannot do this with symbols: the caller fixes them
+            return None
+
+    def _value(self, v: Any) -> Any:
+        if isinstance(v, (tuple, list)):
+            return [self._value(x) for x in v]
+        return self.numbers[v.var] if isinstance(v, Ref) else v
+
+    def _is_number(self, v: Any) -> bool:
+        if isinstance(v, (tuple, list)):
+            return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
+        # For torch no number is equal to True or False.
+        return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
+
+    def fix(self, var: Var) -> None:
+        """From here on the run relies on a number being what it is."""
+        number = self.numbers.pop(var, None)
+        if number is not None:
+            plain(number)
+
+    def fix_all(self) -> None:
+        """From here on the run relies on every symbol being what it is: nothing is followed."""
+        self.fixed = True
+        with torch._C.DisableTorchFunction():
+            for number in self.numbers.values():
+                plain(number)
+            for var in self.symbolic:
+                for number in _sizes(self.fakes[var]):
+                    plain(number)
+        self.numbers.clear()
+        self.symbolic.clear()
+
+    # ------------------------------------------------------------- what is left
+
+    def free(self) -> bool:
+        """Whether a symbol is left that may have several values."""
+        if self.fixed:
+            return False
+        return any(not self.env.simplify(s).is_number for s, *_ in self.sources)
+
+    def varying(self, data: bool) -> set[Var]:
+        """The tensors whose sizes vary and the numbers that do.
+
+        Args:
+            data: only those that follow from data.
+        """
+        if self.fixed:
+            return set()
+        found = {v: _sizes(self.fakes[v]) for v in self.symbolic}
+        found.update((v, [n]) for v, n in self.numbers.items())
+        if not data:
+            return set(found)
+        of_data = {s.symbol for s in self.sources if s.outside is None}
+        return {
+            v for v, held in found.items() if any(of_data & n.node.expr.free_symbols for n in held)
+        }
+
+    def example(self, var: Var, inputs: dict[Var, Any]) -> Any:
+        """What stands for an input of a graph while it is compiled.
+
+        Args:
+            var: the input.
+            inputs: the tensors from outside.
+
+        Raises:
+            CannotFollowError: nothing does.
+        """
+        if var in self.numbers:
+            return self.numbers[var]
+        if var not in self.fakes and var in inputs:
+            return self._static(inputs[var])
+        fake = self.fakes.get(var)
+        if fake is None:
+            raise CannotFollowError("a graph takes a tensor that was not followed")
+        return fake if fake.is_leaf else fake.detach().requires_grad_(fake.requires_grad)
+
+    def dense(self, var: Var, tensor: Any) -> bool:
+        """Whether an input fills the memory that it spans; a condition from here on if it does.
+
+        Args:
+            var: the input.
+            tensor: what it is in this run.
+        """
+        like = self.fakes[var] if not self.fixed and var in self.symbolic else tensor
+        with torch._C.DisableTorchFunction():
+            if tensor.layout is not torch.strided or tensor.is_nested or not tensor.numel():
+                return True
+            dims = [i for i, n in enumerate(tensor.shape) if n > 1]
+            expected: Any = 1
+            for i in sorted(dims, key=tensor.stride):
+                if tensor.stride(i) != hint(expected) or like.stride(i) != expected:
+                    return False
+                expected = like.size(i) * like.stride(i)
+        return True
+
+    def fill(self, conditions: Conditions | None) -> None:
+        """Tells an entry's guard and checks what is known of the symbols.
+
+        Args:
+            conditions: those of the guard; None if no symbol comes from outside.
+
+        Raises:
+            CannotFollowError: something is known of a symbol that is none of these.
+        """
+        import sympy  # type: ignore[import-untyped]
+        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+        from torch.utils._sympy.printers import PythonPrinter
+
+        names = {s.symbol: f"s{i}" for i, s in enumerate(self.sources)}
+        rename = {s: sympy.Symbol(name, integer=True) for s, name in names.items()}
+        printer = PythonPrinter()
+        known: list[tuple[set[Any], str]] = []
+        for s in self.sources:
+            name, most = names[s.symbol], _LARGEST
+            own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {_LEAST}"
+            known.append(({s.symbol}, own))
+        for guard in self.env.guards:
+            found = set(guard.expr.free_symbols)
+            known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})"))
+        for target in (conditions, *self.checks):
+            if target is None:
+                continue
+            given = set(target.symbols)
+            # The first that knows all of them: a graph relies on what was checked before it.
+            texts = [text for found, text in known if found <= given]
+            known = [(found, text) for found, text in known if not found <= given]
+            text = " and ".join(dict.fromkeys(texts)) or "True"
+            target.fill([names[s] for s in target.symbols], text, dict(SYMPY_INTERP))
+        if known:
+            raise CannotFollowError(f"a condition that nothing checks: {known[0][1]}")
+
+
+def _variable(source: Source) -> Var:
+    return source.var
+
+
+def _strides(fake: Any) -> tuple[Any, ...]:
+    return tuple(fake.stride()) if fake.layout is torch.strided else ()
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keeps torch from logging what fails for fake tensors.
+
+    The program's own operation says what there is to say.
+    """
+    enabled = [x for x in map(logging.getLogger, _LOGGERS) if not x.disabled]
+    try:
+        for logger in enabled:
+            logger.disabled = True
+        yield
+    finally:
+        for logger in enabled:
+            logger.disabled = False
+
+
+@contextlib.contextmanager
+def _uncached() -> Iterator[None]:
+    """Keeps torch from remembering what autocast makes of fake weights.
+
+    All threads have one memory, locked while a tensor in it is made or dies: a fake tensor needs
+    the interpreter for that, which a thread that waits for the memory may hold.
+    """
+    cached = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+
+
+def _depth(inner: tuple[int, ...], dim: int) -> int:
+    """How many dimensions one follows from."""
+    depth = 0
+    while inner[dim] >= 0:
+        dim, depth = inner[dim], depth + 1
+    return depth
+
+
+# What stores at an index, of which fake tensors do not ask that its masks fit.
+_STORES = frozenset(["__setitem__", "index_put", "index_put_"])
+_MASKS = (torch.bool, torch.uint8)
+
+
+def _masks_fit(tensor: Any, index: Any) -> None:
+    """Makes it a condition that the masks in an index have the sizes of what they are for."""
+    items = index if isinstance(index, (tuple, list)) else (index,)
+    spans = [
+        i.dim() if isinstance(i, torch.Tensor) and i.dtype in _MASKS else int(i is not None)
+        for i in items
+    ]
+    dim = 0
+    for item, span in zip(items, spans, strict=True):
+        if item is Ellipsis:
+            dim += tensor.dim() - sum(spans) + 1
+            continue
+        if isinstance(item, torch.Tensor) and item.dtype in _MASKS:
+            for i in range(span):
+                if item.shape[i] != tensor.shape[dim + i]:
+                    raise CannotFollowError("a mask does not fit")
+        dim += span
+
+
+def _sizes(fake: Any) -> list[Any]:
+    return [n for n in (*fake.shape, *_strides(fake)) if isinstance(n, torch.SymInt)]
+
+
+def plain(v: Any) -> Any:
+    """The value that a symbol has in this run, on which the run relies from here on."""
+    if isinstance(v, torch.SymInt):
+        return v.node.guard_int("", 0)
+    if isinstance(v, torch.SymFloat):
+        return v.node.guard_float("", 0)
+    return bool(v) if isinstance(v, torch.SymBool) else v
+
+
+def is_open(v: Any) -> bool:
+    """Whether something is a symbol that may still have several values."""
+    return isinstance(v, _SYMBOLS) and not v.node.expr.is_number
+
+
+def symbolic_form(func: Any) -> Any:
+    """The function that a graph calls for a function of numbers."""
+    return _SYMBOLIC.get(func, func)
+
+
+def hint(v: Any) -> Any:
+    """The value that a symbol has in this run, without relying on it."""
+    return v.node.hint if isinstance(v, _SYMBOLS) else v
+
+
+__all__ = [
+    "CannotFollowError",
+    "SizedByDataError",
+    "Symbols",
+    "hint",
+    "is_open",
+    "plain",
+    "symbolic_form",
+]
