@@ -7,6 +7,8 @@ import torch
 from magpy.ir.ops import HostStep, OpStep, Ref, Var
 from magpy.ir.torch_modes import current_modes
 from magpy.replay import segments
+from magpy.replay.passes.hoist import Hoist
+from magpy.replay.passes.schedule import writes_again
 
 
 def item(source, result):
@@ -18,7 +20,7 @@ def check(number):
 
 
 def hoisted(steps, storages, needed=()):
-    hoist = segments.Hoist(steps, set(needed), current_modes(), storages)
+    hoist = Hoist(steps, set(needed), current_modes(), storages)
     walked = []
     slice_of = hoist.slice_of
 
@@ -86,10 +88,10 @@ def test_a_list_with_a_tensor_twice_is_written_by_python():
         refs = [Ref(v) for v in written]
         return OpStep(torch._foreach_mul_, (refs, 2.0), {}, [], mutates=mutates)
 
-    assert not segments.writes_again(step(a, b), storages)
-    assert segments.writes_again(step(a, b, a), storages)
-    assert segments.writes_again(step(a, view), storages)
-    assert not segments.writes_again(step(a, a, mutates=False), storages)
+    assert not writes_again(step(a, b), storages)
+    assert writes_again(step(a, b, a), storages)
+    assert writes_again(step(a, view), storages)
+    assert not writes_again(step(a, a, mutates=False), storages)
 
 
 def test_variables_are_kept_for_the_last_run_that_uses_them():

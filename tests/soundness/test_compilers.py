@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import magpy
+from magpy.backends import runner
 from magpy.replay.support import autocast_nesting
-from magpy.runtime import entry
 from tests.comparison import assert_same
 from tests.soundness.worlds import attempt, case, check_all
 
@@ -569,8 +569,8 @@ test_compilers = check_all(CASES)
 
 def test_a_change_of_the_filters_that_a_backend_leaves_behind_counts(monkeypatch):
     # As outside of pytest, which records warnings.
-    monkeypatch.setattr(warnings, "showwarning", entry._SHOW[0])
-    monkeypatch.setattr(warnings, "_showwarnmsg_impl", entry._SHOW[1])
+    monkeypatch.setattr(warnings, "showwarning", runner._SHOW[0])
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", runner._SHOW[1])
 
     def backend(graph, inputs):
         warnings.simplefilter("always", ResourceWarning)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from magpy import _interp, _tensor, faults
+from magpy import _interp, _tensor, errors, faults
 from magpy.capture.tensors import functorch
 from magpy.instrument import rewrite
 from magpy.instrument.counters import counters
@@ -75,7 +75,7 @@ def prepare() -> None:
     callables.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
     for compiles in (torch.compile, torch.cond):
         callables.register_python(compiles, Effect.DYNAMO)
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    here = os.path.dirname(os.path.abspath(errors.__file__))
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     dynamo = os.path.join(torch_dir, "_dynamo")
     skip = [
@@ -90,12 +90,7 @@ def prepare() -> None:
         "testing",
         "autograd/profiler.py",
     ]
-    subpackages = ("capture", "mock", "refgraph", "backends", "runtime", "explain")
-    _interp.set_skip_prefixes(
-        [os.path.join(here, p) for p in subpackages]
-        + [os.path.join(here, p) for p in ("api.py", "errors.py", "config.py", "__init__.py")]
-        + [os.path.join(torch_dir, s) for s in skip]
-    )
+    _interp.set_skip_prefixes([here + os.sep] + [os.path.join(torch_dir, s) for s in skip])
     _interp.set_shows_warnings(warnings._showwarnmsg.__code__)  # type: ignore[attr-defined]
     for code in callables.python_leaves():
         _interp.set_leaf_code(code, int(Leaf.HANDLER))
