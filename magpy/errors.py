@@ -9,6 +9,9 @@ module; imports nothing.
 from __future__ import annotations
 
 import contextlib
+import sys
+
+from magpy import _interp
 
 
 class MagpyError(Exception):
@@ -27,6 +30,16 @@ class InternalError(MagpyError):
     """Magpy itself failed; with `fullgraph=False` it warns once and the program runs eagerly."""
 
 
+def _frames() -> list[tuple[str, int, str, int]]:
+    found = []
+    frame = sys._getframe(2)
+    while frame is not None and not _interp.is_caller(frame):
+        code = frame.f_code
+        found.append((code.co_filename, code.co_firstlineno, code.co_name, frame.f_lineno or 0))
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
 class Refusal(Exception):
     """A capture cannot become an entry.
 
@@ -35,6 +48,7 @@ class Refusal(Exception):
         where: "file:line (function)" of the user's program, or "".
         remedy: what the user can do, or "".
         passing: whether it says nothing about the next call.
+        frames: the frames of the call, the innermost first: file, first line, name, line.
     """
 
     def __init__(
@@ -42,6 +56,7 @@ class Refusal(Exception):
     ) -> None:
         """Keeps the parts; `str()` joins those in words."""
         super().__init__(reason)
+        self.frames = _frames()
         self.reason = reason
         self.where = where
         self.remedy = remedy

@@ -34,6 +34,8 @@ from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
+from magpy.instrument.regions import CannotSplit
+from magpy.runtime.driver import Driver
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.exceptions import as_the_programs
 from magpy.shapes.speculation import Memory
@@ -93,9 +95,18 @@ class Stats:
 class Manager:
     """The Python half of a compiled callable."""
 
-    def __init__(self, wrapped: Any, options: Options) -> None:
+    def __init__(
+        self,
+        wrapped: Any,
+        options: Options,
+        part_of: Driver | None = None,
+        lines: tuple[int, int] = (0, 0),
+    ) -> None:
         """Keeps the options; nothing is captured before the first call."""
         self.options = options
+        self.part_of = part_of
+        self.lines = lines
+        self.driver: Driver | None = None
         self.backend = backends.resolve(options.backend, options.mode, options.options)
         self.name = attribute(wrapped, "__qualname__") or type(wrapped).__name__
         self.background: Inductor | None = None
@@ -149,6 +160,13 @@ class Manager:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
         wrapped = compiled._magpy_wrapped
+        if self.driver is not None:
+            if not self.driver.serves():
+                return _interp.MISS
+            try:
+                return self.driver.run(*args, **kwargs)  # type: ignore[misc]
+            except BaseException as e:
+                return _interp.Raise(hide_frames(e))
         if self.pending:
             waiting = list(self.pending)
             self._take_up(compiled)
@@ -257,6 +275,9 @@ class Manager:
         else:
             self.captures += 1
             self.row = 0
+            if self.part_of is not None and not info.nodes:
+                with contextlib.suppress(CannotSplit):
+                    self.part_of.leave(*self.lines)
             if wait is None:
                 self._install(compiled, new, info)
             else:
@@ -414,12 +435,39 @@ class Manager:
         self.refused += 1
         if "capture" in config.logs:
             log.warning("%s: refused: %s", self.name, text)
+        if not self.options.fullgraph and self._split(compiled, refusal):
+            return
         if self.options.fullgraph and not raised:
             raise CaptureError(
                 f"magpy cannot capture {self.name} as one graph: {text}"
             ) from refusal
         if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
+
+    def _split(self, compiled: Any, refusal: Refusal) -> bool:
+        """Lets what is around a refused line run compiled; whether it can."""
+        driver = self.part_of
+        try:
+            if driver is None:
+                driver = Driver(compiled._magpy_wrapped, self._region)
+            line = driver.line_of(refusal)
+            if line is None:
+                if self.part_of is None:
+                    return False
+                return driver.leave(*self.lines)
+            if not driver.leave(line, line):
+                return False
+        except CannotSplit as e:
+            self._note(f"it is not compiled in part: {e}")
+            if self.part_of is None:
+                self.driver = None
+            return False
+        if self.part_of is None:
+            self.driver = driver
+        return True
+
+    def _region(self, function: Any, driver: Driver, lines: tuple[int, int]) -> Any:
+        return make(function, self.options, driver, lines)
 
     def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:
         text = f"magpy failed ({outcome.stage or 'build'}): {type(error).__name__}: {error}"
@@ -487,6 +535,8 @@ class Manager:
         if self.pending:
             self._take_up(compiled, failures=not self.options.fullgraph)
         kept = compiled._magpy_entries
+        if self.driver is not None:
+            kept = [e for c in self.driver.compiled for e in c._magpy_entries]
         hits = compiled._magpy_hits - self.base_hits
         calls = compiled._magpy_calls - self.base_calls
         return Stats(
@@ -535,9 +585,14 @@ def _backend_name(backend: Any) -> str:
     return backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
 
 
-def make(wrapped: Any, options: Options) -> Any:
+def make(
+    wrapped: Any,
+    options: Options,
+    part_of: Driver | None = None,
+    lines: tuple[int, int] = (0, 0),
+) -> Any:
     """An `_interp.Compiled` around a callable."""
-    manager = Manager(wrapped, options)
+    manager = Manager(wrapped, options, part_of, lines)
     compiled = _interp.Compiled(wrapped, manager.miss)
     compiled._magpy_options = manager
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
