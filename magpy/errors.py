@@ -9,7 +9,9 @@ module; imports nothing.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
+from dataclasses import dataclass
 
 from magpy import _interp
 
@@ -30,12 +32,34 @@ class InternalError(MagpyError):
     """Magpy itself failed; with `fullgraph=False` it warns once and the program runs eagerly."""
 
 
-def _frames() -> list[tuple[str, int, str, int]]:
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a frame is.
+
+    Attributes:
+        key: the function: file, first line, name.
+        spot: the expression: line, last line, column, last column (PEP 657); columns are -1 where
+            they are not known.
+    """
+
+    key: tuple[str, int, str]
+    spot: tuple[int, int, int, int]
+
+
+def _frames() -> list[Site]:
+    """The frames of the call that is watched, the innermost first."""
     found = []
     frame = sys._getframe(2)
     while frame is not None and not _interp.is_caller(frame):
-        code = frame.f_code
-        found.append((code.co_filename, code.co_firstlineno, code.co_name, frame.f_lineno or 0))
+        code, line = frame.f_code, frame.f_lineno or 0
+        if str(frame.f_globals.get("__name__")).startswith("magpy."):
+            frame = frame.f_back  # type: ignore[assignment]
+            continue
+        place = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+        spot = (line, line, -1, -1)
+        if place is not None and None not in place:
+            spot = place  # type: ignore[assignment]
+        found.append(Site((code.co_filename, code.co_firstlineno, code.co_name), spot))
         frame = frame.f_back  # type: ignore[assignment]
     return found
 
@@ -48,7 +72,7 @@ class Refusal(Exception):
         where: "file:line (function)" of the user's program, or "".
         remedy: what the user can do, or "".
         passing: whether it says nothing about the next call.
-        frames: the frames of the call, the innermost first: file, first line, name, line.
+        frames: where the frames of the call are, the innermost first.
     """
 
     def __init__(

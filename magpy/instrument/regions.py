@@ -14,8 +14,12 @@ statements stay in the driver.
 
 from __future__ import annotations
 
+import __future__
+
 import ast
+import copy
 import functools
+import itertools
 import linecache
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,9 +29,9 @@ from typing import Any, cast
 from magpy.objects.types import isinstance
 
 #: Names that ask for the frame they are in, or for its locals.
-_ASKS_FRAME = frozenset(
-    ["locals", "vars", "dir", "exec", "eval", "_getframe", "currentframe", "stack", "__class__"]
-)
+_ASKS_FRAME = frozenset(["locals", "exec", "eval", "_getframe", "currentframe"])
+#: These ask for the frame only where they are given nothing.
+_MAY_ASK_FRAME = frozenset(["vars", "dir"])
 #: Context managers of torch's that let every exception pass.
 _LET_PASS = frozenset(
     [
@@ -36,6 +40,28 @@ _LET_PASS = frozenset(
     ]
 )
 _WAY = ".magpy"  # no name of a program's
+
+
+#: Where an instruction's source is: line, last line, column, last column (PEP 657).
+Spot = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What of a function must not be in a region.
+
+    Attributes:
+        alone: expressions that run as they are; the whole statement where there is no such
+            expression.
+        calls: calls of functions that have drivers of their own.
+        lines: first and last lines of statements that stay.
+        varying: names of locals whose values differ in every call and are computed with.
+    """
+
+    alone: list[Spot] = field(default_factory=list)
+    calls: list[Spot] = field(default_factory=list)
+    lines: list[tuple[int, int]] = field(default_factory=list)
+    varying: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,51 +87,47 @@ class Split:
     """A function, split.
 
     Attributes:
-        code: of the driver: the function's, with a free variable for each region.
+        code: of the driver: the function's, with a free variable for each region and each call.
         regions: the regions by the names of those variables.
+        calls: calls by the names of those variables: the driver calls these with what was called
+            and its arguments.
     """
 
     code: types.CodeType
     regions: dict[str, Region]
+    calls: dict[str, Spot]
 
 
 class CannotSplit(Exception):
     """The function cannot have a driver; the text says why."""
 
 
-def split(function: types.FunctionType, alone: Iterable[tuple[int, int]]) -> Split:
+def split(function: types.FunctionType, plan: Plan) -> Split:
     """Splits a function so that some of its lines run as they are.
 
     Args:
         function: of a `def` whose source can be found.
-        alone: first and last lines of statements that no region may hold.
+        plan: what no region may hold.
 
     Raises:
-        CannotSplit: it has no source, is a generator or a coroutine, asks for its frame, or no
-            region is left.
+        CannotSplit: it has no source, asks for its frame, or no region is left.
     """
     code = function.__code__
-    names = _names_in(code)
-    asked = (names & _ASKS_FRAME) - {"__class__"}
-    if asked:
-        raise CannotSplit(f"it asks for its frame or its locals ({sorted(asked)[0]})")
-    if code.co_flags & (0x20 | 0x80 | 0x100 | 0x200):
-        raise CannotSplit("it is a generator or a coroutine")
     chain = _find(code)
-    splitter = _Splitter(chain, code, list(alone))
-    return splitter.split()
-
-
-def _names_in(code: types.CodeType) -> frozenset[str]:
-    found = set(code.co_names) | set(code.co_varnames)
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            found |= _names_in(c)
-    return frozenset(found)
+    for n in ast.walk(chain[-1]):
+        f = n.func if isinstance(n, ast.Call) else None
+        name = f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else ""
+        asks = name in ("_getframe", "currentframe") or (
+            isinstance(f, ast.Name) and name in _ASKS_FRAME
+        )
+        if asks or (isinstance(n, ast.Call) and name in _MAY_ASK_FRAME and not n.args):
+            raise CannotSplit(f"it asks for its frame or its locals ({name})")
+    return _Splitter(chain, code, plan).split()
 
 
 # ------------------------------------------------------------------- source
 
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _Chain = list[ast.AST]  # a module, classes and functions, down to the function itself
 
 
@@ -124,7 +146,7 @@ def _find(code: types.CodeType) -> _Chain:
     except (SyntaxError, ValueError) as e:
         raise CannotSplit("its source cannot be parsed") from e
     for chain in _chains(tree, [tree]):
-        node = cast(ast.FunctionDef, chain[-1])
+        node = cast(_Definition, chain[-1])
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         if node.name == code.co_name and first == code.co_firstlineno:
             if not any(_same(c, code) for c in _codes(whole)):
@@ -226,6 +248,8 @@ class _UsesOf(ast.NodeVisitor):
         for child in ast.iter_child_nodes(node):
             visitor.visit(child)
         free = inner.reads | inner.captured  # some are its own; that does no harm
+        if any(c.is_async for c in getattr(node, "generators", ())):
+            self.found.unsafe = True
         self.found.reads |= free
         if kept:
             self.found.captured |= free | inner.stores
@@ -377,7 +401,7 @@ class _Flow:
         if isinstance(s, ast.If):
             self._read(bound, s.test)
             return _meet(self.block(s.body, set(bound)), self.block(s.orelse, set(bound)))
-        if isinstance(s, ast.For):
+        if isinstance(s, (ast.For, ast.AsyncFor)):
             self._read(bound, s.iter)
             self.block(s.body, bound | _uses(s.target).stores)
             self.block(s.orelse, set(bound))
@@ -387,7 +411,7 @@ class _Flow:
             self.block(s.body, set(bound))
             self.block(s.orelse, set(bound))
             return bound
-        if isinstance(s, ast.With):
+        if isinstance(s, (ast.With, ast.AsyncWith)):
             inner = set(bound)
             for item in s.items:
                 self._read(inner, item.context_expr)
@@ -430,17 +454,311 @@ def _lets_pass(manager: ast.expr) -> bool:
 # ------------------------------------------------------------------- splitting
 
 
+class _Hoist:
+    """Takes expressions that run as they are out of their statements, in the order of evaluation.
+
+    `return after(h + next(it))` becomes `t = next(it); return after(h + t)`.
+    """
+
+    def __init__(self, plan: Plan, names: tuple[str, ...]) -> None:
+        self.plan = plan
+        self.names = names
+        self.count = 0
+        #: Nodes whose statements stay in the driver.
+        self.alone: set[ast.AST] = set()
+        self.calls: dict[str, Spot] = {}
+
+    def function(self, node: _Definition) -> _Definition:
+        node.body = self.block(node.body)
+        return node
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        return [new for s in body for new in self.statement(s)]
+
+    def statement(self, s: ast.stmt) -> list[ast.stmt]:
+        if isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            self._whole(s, s)
+            return [s]
+        before: list[ast.stmt] = []
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(s, name, None)
+            if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
+                setattr(s, name, self.block(inner))
+        for h in getattr(s, "handlers", ()):
+            self._whole(h, s)
+        head = self._head(s)
+        if head is None:
+            self._whole(s, s, blocks=False)
+            return [s]
+        owner, name = head
+        for _ in range(20):
+            value = getattr(owner, name)
+            path = self._path(value)
+            if path is None:
+                break
+            new, ahead = self._out(value, path, s)
+            if new is None:
+                self.alone.add(s)
+                break
+            before += ahead
+            setattr(owner, name, new)
+        else:
+            self.alone.add(s)
+        if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
+            self._taken_apart(s.value, before, s)
+            self.alone.add(s)
+        self._whole(s, s, blocks=False)
+        return [*before, s]
+
+    def _flows(self, display: ast.expr) -> bool:
+        """Whether a value that differs in every call stands in a display as it is."""
+        for holder, name, index in _parts(display) or ():
+            e = _get(holder, name, index)
+            if isinstance(e, ast.Name) and e.id in self.plan.varying:
+                return True
+            if isinstance(e, _DISPLAYS) and self._flows(e):
+                return True
+        return False
+
+    def _taken_apart(self, display: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> None:
+        for holder, name, index in _parts(display) or ():
+            e = _get(holder, name, index)
+            if isinstance(e, _DISPLAYS) and _parts(e) is not None:
+                self._taken_apart(e, ahead, s)
+            else:
+                self._temporary(holder, name, index, ahead, s)
+
+    @staticmethod
+    def _head(s: ast.stmt) -> tuple[Any, str] | None:
+        """Where the expression is that a statement evaluates first, once."""
+        if isinstance(s, (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
+            return (s, "value") if s.value is not None else None
+        if isinstance(s, ast.If):
+            return s, "test"
+        if isinstance(s, ast.For):
+            return s, "iter"
+        if isinstance(s, ast.With):
+            return s.items[0], "context_expr"
+        return None
+
+    def _whole(self, node: ast.AST, s: ast.stmt, *, blocks: bool = True) -> None:
+        """Keeps a statement in the driver where a place is in it that was not taken out."""
+        if _spot(s) in self.plan.alone and not isinstance(s, ast.Expr):
+            self.alone.add(s)
+        for child in [node] if blocks else _own_parts(node):
+            for n in ast.walk(child):
+                if isinstance(n, ast.Name) and n.id.startswith("."):
+                    continue
+                if _spot(n) in self.plan.alone or _spot(n) in self.plan.calls:
+                    self.alone.add(s)
+
+    def _path(self, value: ast.expr) -> list[ast.expr] | None:
+        """From an expression down to the first place in it that must be taken out."""
+        for path in _paths(value):
+            n = path[-1]
+            if n in self.alone or (isinstance(n, ast.Name) and n.id[0] == "."):
+                continue
+            spot = _spot(n)
+            if spot in self.plan.alone or (spot in self.plan.calls and isinstance(n, ast.Call)):
+                return path
+            if self.plan.varying and self._computes_with(path):
+                return path
+        return None
+
+    def _computes_with(self, path: list[ast.expr]) -> bool:
+        """Whether an expression is a computation with a value that differs in every call alone."""
+        return self._only_varying(path[-1]) and not (
+            len(path) > 1 and self._only_varying(path[-2])
+        )
+
+    def _only_varying(self, n: ast.AST) -> bool:
+        if not isinstance(n, _COMPUTES):
+            return False
+        names = {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
+        names = {x for x in names if x in self.names or x[0] == "."}
+        return bool(names) and names <= self.plan.varying
+
+    def _out(
+        self, value: ast.expr, path: list[ast.expr], s: ast.stmt
+    ) -> tuple[ast.expr | None, list[ast.stmt]]:
+        ahead: list[ast.stmt] = []
+        found = path[-1]
+        for parent, child in itertools.pairwise(path):
+            earlier = _before(parent, child)
+            if earlier is None:
+                return None, []
+            for holder, name, index in earlier:
+                self._temporary(holder, name, index, ahead, s)
+        spot = _spot(found)
+        if isinstance(found, ast.Call) and (spot in self.plan.alone or spot in self.plan.calls):
+            parts = _before(found, None)
+            if parts is None or self._is_super(found):
+                return None, []
+            last = max(
+                (i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))), default=-1
+            )
+            for i, (holder, name, index) in enumerate(parts):
+                e = _get(holder, name, index)
+                if i < last or (i == last and not isinstance(e, ast.Attribute)):
+                    self._temporary(holder, name, index, ahead, s)
+            if spot in self.plan.calls and spot not in self.plan.alone:
+                label = f".call{len(self.calls)}"
+                self.calls[label] = spot
+                found.args = [found.func, *found.args]
+                found.func = ast.copy_location(ast.Name(label, ast.Load()), found)
+        self.alone.add(found)
+        if len(path) == 1:
+            if not isinstance(s, (ast.If, ast.For, ast.With)) and not self._joins(s):
+                return value, ahead
+            whole = self._assign(found, ahead, s)
+            return whole, ahead
+        parent = path[-2]
+        name = self._assign(found, ahead, s)
+        for holder, field_name, index in _parts(parent) or ():
+            if _get(holder, field_name, index) is found:
+                _set(holder, field_name, index, name)
+        return value, ahead
+
+    @staticmethod
+    def _joins(s: ast.stmt) -> bool:
+        """Whether a statement does more with a value than keep it."""
+        if isinstance(s, ast.Assign):
+            return not all(isinstance(t, ast.Name) for t in s.targets)
+        return isinstance(s, ast.AugAssign)
+
+    @staticmethod
+    def _is_super(call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Name) and call.func.id == "super"
+
+    def _temporary(
+        self, holder: Any, name: str, index: int | None, ahead: list[ast.stmt], s: ast.stmt
+    ) -> None:
+        e = _get(holder, name, index)
+        if not _simple(e):
+            new = self._assign(e, ahead, s)
+            if _chain_of_names(e):
+                self.alone.add(e)
+            _set(holder, name, index, new)
+
+    def _assign(self, e: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> ast.Name:
+        name = f".t{self.count}"
+        self.count += 1
+        ahead.append(_at(ast.Assign([ast.Name(name, ast.Store())], e), e))
+        return cast(ast.Name, ast.copy_location(ast.Name(name, ast.Load()), e))
+
+
+_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
+_COMPUTES = (ast.Call, ast.BinOp, ast.Subscript, ast.Compare, ast.JoinedStr, ast.Attribute)
+
+
+def _spot(n: Any) -> Spot | None:
+    if not isinstance(n, (ast.expr, ast.stmt)) or n.end_lineno is None:
+        return None
+    return n.lineno, n.end_lineno, n.col_offset, cast(int, n.end_col_offset)
+
+
+def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement that are no statements."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.stmt, ast.ExceptHandler)) and type(child).__name__ != "match_case":
+            yield child
+
+
+def _simple(e: ast.AST) -> bool:
+    """Whether it does not matter when an expression is evaluated."""
+    if isinstance(e, (ast.Starred, ast.keyword)):
+        return _simple(e.value)
+    return isinstance(e, (ast.Name, ast.Constant))
+
+
+def _chain_of_names(e: ast.AST) -> bool:
+    """Whether an expression is a name, or an attribute of an attribute of one."""
+    while isinstance(e, ast.Attribute):
+        e = e.value
+    return isinstance(e, ast.Name)
+
+
+_Part = tuple[Any, str, int | None]
+
+
+def _get(holder: Any, name: str, index: int | None) -> ast.expr:
+    value = getattr(holder, name)
+    return cast(ast.expr, value if index is None else value[index])
+
+
+def _set(holder: Any, name: str, index: int | None, new: ast.expr) -> None:
+    if index is None:
+        setattr(holder, name, new)
+    else:
+        getattr(holder, name)[index] = new
+
+
+def _parts(e: ast.expr) -> list[_Part] | None:
+    """The operands of an expression in the order of evaluation; None where that is not plain."""
+    if isinstance(e, ast.Call):
+        found: list[_Part] = [(e, "func", None)]
+        for i, a in enumerate(e.args):
+            found.append((a, "value", None) if isinstance(a, ast.Starred) else (e, "args", i))
+        return found + [(k, "value", None) for k in e.keywords]
+    if isinstance(e, ast.BinOp):
+        return [(e, "left", None), (e, "right", None)]
+    if isinstance(e, ast.UnaryOp):
+        return [(e, "operand", None)]
+    if isinstance(e, ast.Attribute):
+        return [(e, "value", None)]
+    if isinstance(e, ast.Subscript) and not isinstance(e.slice, (ast.Slice, ast.Tuple)):
+        return [(e, "value", None), (e, "slice", None)]
+    if isinstance(e, ast.Subscript):
+        return [(e, "value", None)]
+    if isinstance(e, (ast.Tuple, ast.List, ast.Set)):
+        if any(isinstance(x, ast.Starred) for x in e.elts):
+            return None
+        return [(e, "elts", i) for i in range(len(e.elts))]
+    if isinstance(e, ast.Dict):
+        if not all(isinstance(k, ast.Constant) for k in e.keys):
+            return None
+        return [(e, "values", i) for i in range(len(e.values))]
+    if isinstance(e, ast.Compare) and len(e.ops) == 1:
+        return [(e, "left", None), (e, "comparators", 0)]
+    return None
+
+
+def _before(parent: ast.expr, child: ast.expr | None) -> list[_Part] | None:
+    """What an expression evaluates before one of its operands; all of them for None."""
+    parts = _parts(parent)
+    if parts is None:
+        return None
+    if child is None:
+        return parts
+    for i, (holder, name, index) in enumerate(parts):
+        if _get(holder, name, index) is child:
+            return parts[:i]
+    return None
+
+
+def _paths(e: ast.expr) -> Iterator[list[ast.expr]]:
+    """Every expression within one that can be taken out, the innermost and first ones first."""
+    for holder, name, index in _parts(e) or ():
+        for path in _paths(_get(holder, name, index)):
+            yield [e, *path]
+    yield [e]
+
+
 class _Splitter:
     """Splits one function."""
 
-    def __init__(
-        self, chain: _Chain, code: types.CodeType, alone: list[tuple[int, int]]
-    ) -> None:
+    def __init__(self, chain: _Chain, code: types.CodeType, plan: Plan) -> None:
         self.chain = chain
         self.code = code
-        self.node = cast(ast.FunctionDef, chain[-1])
-        self.alone = alone
-        self.locals = frozenset(code.co_varnames) | frozenset(code.co_cellvars)
+        self.plan = plan
+        self.calls: dict[str, Spot] = {}
+        hoist = _Hoist(plan, (*code.co_varnames, *code.co_cellvars))
+        self.node = cast(_Definition, hoist.function(cast(_Definition, _copied(chain[-1]))))
+        self.alone = hoist.alone
+        self.calls = hoist.calls
+        self.locals = frozenset(
+            [*code.co_varnames, *code.co_cellvars, *(f".t{i}" for i in range(hoist.count))]
+        )
         whole = _uses(self.node.body)
         stored = [n for s in ast.walk(self.node) for n in _stored_by(s)]
         arguments = code.co_varnames[: _argument_count(code)]
@@ -461,7 +779,7 @@ class _Splitter:
         return any(
             name in _uses(s).stores
             for s in ast.walk(self.node)
-            if isinstance(s, (ast.For, ast.While))
+            if isinstance(s, (ast.For, ast.AsyncFor, ast.While))
         )
 
     def split(self) -> Split:
@@ -470,11 +788,11 @@ class _Splitter:
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             start, body = body[:1], body[1:]
         new, _ = self.block(body, set(self.arguments), in_loop=False, outer=None)
-        if not self.regions:
+        if not self.regions and not self.calls:
             raise CannotSplit("no statement is left to compile")
-        outer = [*self.code.co_freevars, *self.regions]
-        code = self._compiled(start + new, self.node.args, outer, {})
-        return Split(code, self.regions)
+        outer = [*self.code.co_freevars, *self.regions, *self.calls]
+        code = self._compiled(start + new, self.node.args, outer, driver=True)
+        return Split(code, self.regions, self.calls)
 
     def block(
         self,
@@ -513,8 +831,10 @@ class _Splitter:
         return out, bound
 
     def _is_alone(self, s: ast.AST) -> bool:
+        if any(n in self.alone for n in ast.walk(s)):
+            return True
         first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
-        return any(a <= last and b >= first for a, b in self.alone)
+        return any(a <= last and b >= first for a, b in self.plan.lines)
 
     def _may_join(self, s: ast.stmt) -> bool:
         return not self._is_alone(s) and not _uses(s).unsafe
@@ -523,7 +843,6 @@ class _Splitter:
         self, s: ast.stmt, bound: set[str], in_loop: bool, outer: ast.AST | None
     ) -> ast.stmt:
         """A statement that stays, with regions in its blocks."""
-        flow = _Flow(self.locals, strict=False)
 
         def go(body: list[ast.stmt], names: set[str], loop: bool, o: ast.AST | None) -> Any:
             return self.block(body, set(names), in_loop=loop, outer=o)[0] if body else []
@@ -533,23 +852,22 @@ class _Splitter:
             new = ast.If(
                 s.test, go(s.body, bound, in_loop, outer), go(s.orelse, bound, in_loop, outer)
             )
-        elif isinstance(s, ast.For):
+        elif isinstance(s, (ast.For, ast.AsyncFor)):
             inner = bound | _uses(s.target).stores
-            new = ast.For(s.target, s.iter, go(s.body, inner, True, outer), s.orelse)
+            new = type(s)(s.target, s.iter, go(s.body, inner, True, outer), s.orelse)
         elif isinstance(s, ast.While):
             new = ast.While(s.test, go(s.body, bound, True, outer), s.orelse)
-        elif isinstance(s, ast.With):
+        elif isinstance(s, (ast.With, ast.AsyncWith)):
             inner = set(bound)
             for item in s.items:
                 if item.optional_vars is not None:
                     inner |= _uses(item.optional_vars).stores
             passes = all(_lets_pass(i.context_expr) for i in s.items)
-            new = ast.With(s.items, go(s.body, inner, in_loop, outer if passes else s))
+            new = type(s)(s.items, go(s.body, inner, in_loop, outer if passes else s))
         elif isinstance(s, ast.Try):
             new = ast.Try(
                 go(s.body, bound, in_loop, s), s.handlers, s.orelse, s.finalbody
             )
-        del flow
         return ast.copy_location(new, s) if new is not None else s
 
     # --------------------------------------------------------------- one region
@@ -636,6 +954,12 @@ class _Splitter:
         last = group[-1]
         at = group[0]
         body = list(group)
+        display = self._display(group, takes)
+        if display is not None:
+            rebuilt, inner = display
+            rest = {n for s in [*group[:-1], *inner] for n in _uses(s).reads}
+            takes = [n for n in takes if n in rest or n in self.arguments[:1] and "super" in rest]
+            body[-1] = _at(ast.Return(ast.Tuple(inner, ast.Load())), last)
         only_end = isinstance(last, ast.Return) and not _uses(group[:-1]).returns
         mixed = found.returns and not only_end and falls
         if mixed:
@@ -652,7 +976,7 @@ class _Splitter:
             body.append(_at(ast.Return(value), last))
         no: list[Any] = []
         arguments = ast.arguments(no, [ast.arg(n) for n in takes], None, no, no, None, no)
-        code = self._compiled(body, arguments, list(self.code.co_freevars), {})
+        code = self._compiled(body, arguments, list(self.code.co_freevars), driver=False)
         lines = (group[0].lineno, last.end_lineno or last.lineno)
         self.regions[name] = Region(lines, code, tuple(takes), tuple(gives))
         call = ast.Call(
@@ -661,7 +985,9 @@ class _Splitter:
         way = ast.Name(_WAY, ast.Load())
         targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in gives]
         new: list[ast.stmt]
-        if not falls:
+        if display is not None:
+            new = [ast.Assign([ast.Name(_WAY, ast.Store())], call), ast.Return(rebuilt)]
+        elif not falls:
             new = [ast.Return(call)]
         elif mixed:
             new = [
@@ -683,12 +1009,51 @@ class _Splitter:
             new = [ast.Expr(call)]
         return [_at(s, at) for s in new]
 
+    def _display(
+        self, group: list[ast.stmt], takes: list[str]
+    ) -> tuple[ast.expr, list[ast.expr]] | None:
+        """A returned tuple, list or dict in which locals stand as they are: these need no region.
+
+        Returns:
+            The display, made of what a region gives, and what that region computes.
+        """
+        last = group[-1]
+        if not isinstance(last, ast.Return) or _uses(group[:-1]).returns:
+            return None
+        stored = _uses(group).stores
+        computed: list[ast.expr] = []
+        flowing: set[str] = set()
+
+        def rebuilt(e: ast.expr) -> ast.expr:
+            if isinstance(e, (ast.Tuple, ast.List)) and not any(
+                isinstance(x, ast.Starred) for x in e.elts
+            ):
+                return type(e)([rebuilt(x) for x in e.elts], ast.Load())
+            if isinstance(e, ast.Dict) and all(isinstance(k, ast.Constant) for k in e.keys):
+                return ast.Dict(e.keys, [rebuilt(x) for x in e.values])
+            if isinstance(e, ast.Constant):
+                return e
+            if isinstance(e, ast.Name) and e.id in takes and e.id not in stored:
+                flowing.add(e.id)
+                return e
+            computed.append(e)
+            way = ast.Name(_WAY, ast.Load())
+            return ast.Subscript(way, ast.Constant(len(computed) - 1), ast.Load())
+
+        if last.value is None or not isinstance(last.value, (ast.Tuple, ast.List, ast.Dict)):
+            return None
+        new = rebuilt(last.value)
+        if not flowing or not computed:
+            return None
+        return new, computed
+
     def _compiled(
         self,
         body: list[ast.stmt],
         arguments: ast.arguments,
         free: list[str],
-        _: dict[str, Any],
+        *,
+        driver: bool,
     ) -> types.CodeType:
         """Code of a function with this body that stands where the function stands."""
         plain = ast.arguments(
@@ -705,19 +1070,17 @@ class _Splitter:
                 a.annotation = None
         declared = [d for d in self.declared if not any(d is s for s in ast.walk(_M(body)))]
         # Every free variable is one, whether or not this part uses it.
-        node: ast.stmt = ast.FunctionDef(self.node.name, plain, [*declared, *body], [], None)
+        kind = type(self.node) if driver else ast.FunctionDef
+        node: ast.stmt = kind(self.node.name, plain, [*declared, *body], [], None)
         _at(node, self.node)
         inner = [c for c in self.chain[1:-1]]
-        for i, c in enumerate(reversed(inner)):
+        for c in reversed(inner):
             if isinstance(c, ast.ClassDef):
                 node = _at(ast.ClassDef(c.name, [], [], [node], []), c)
             else:
                 node = _at(self._outer(cast(Any, c).name, free, node), c)
-            del i
         if not any(not isinstance(c, ast.ClassDef) for c in inner) and free:
             node = _at(self._outer("_", free, node), self.node)
-        elif free:
-            pass
         no: list[Any] = []
         module = ast.Module([node], no)
         ast.fix_missing_locations(module)
@@ -749,8 +1112,6 @@ def _M(body: list[ast.stmt]) -> ast.Module:
 
 
 def _future_flags() -> int:
-    import __future__
-
     flags = 0
     for name in __future__.all_feature_names:
         flags |= getattr(__future__, name).compiler_flag
@@ -798,9 +1159,7 @@ def _at(node: Any, where: ast.AST) -> Any:
     return node
 
 
-def _copied(node: ast.stmt) -> ast.stmt:
-    import copy
-
+def _copied(node: Any) -> Any:
     return copy.deepcopy(node)
 
 
@@ -820,7 +1179,9 @@ class _Returns(ast.NodeTransformer):
 _Make = Callable[[str, types.FunctionType], Any]
 
 
-def driver(function: types.FunctionType, made: Split, make: _Make) -> types.FunctionType:
+def driver(
+    function: types.FunctionType, made: Split, make: _Make, call: Callable[[Spot], Any]
+) -> types.FunctionType:
     """The driver of a function: a function like it, which calls the regions.
 
     Args:
@@ -828,6 +1189,8 @@ def driver(function: types.FunctionType, made: Split, make: _Make) -> types.Func
         made: how.
         make: called with the name of each region and a function with its code; gives what the
             driver calls.
+        call: called with the place of each call of a function that has a driver of its own; gives
+            what the driver calls with that function and its arguments.
     """
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -846,6 +1209,8 @@ def driver(function: types.FunctionType, made: Split, make: _Make) -> types.Func
         plain.__module__ = function.__module__
         plain.__qualname__ = function.__qualname__
         cells[name] = types.CellType(make(name, plain))
+    for name, spot in made.calls.items():
+        cells[name] = types.CellType(call(spot))
     new = types.FunctionType(
         made.code, function.__globals__, function.__name__, None, closure(made.code.co_freevars)
     )
@@ -856,4 +1221,4 @@ def driver(function: types.FunctionType, made: Split, make: _Make) -> types.Func
     return new
 
 
-__all__ = ["CannotSplit", "Region", "Split", "driver", "split"]
+__all__ = ["CannotSplit", "Plan", "Region", "Spot", "Split", "driver", "split"]

@@ -14,11 +14,14 @@ import logging
 import sys
 import time
 import traceback
+import types
 import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _interp, backends, config
@@ -30,12 +33,11 @@ from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hid
 from magpy.frames import signals
 from magpy.ir.capture import Capture, Outcome
 from magpy.objects.quiet import saved_tensors_are_heard, unheard
-from magpy.objects.types import attribute, isinstance
+from magpy.objects.types import attribute, is_heap, isinstance
 from magpy.replay.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
-from magpy.instrument.regions import CannotSplit
-from magpy.runtime.driver import Driver
+from magpy.runtime.driver import Driver, unwrapped
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.exceptions import as_the_programs
 from magpy.shapes.speculation import Memory
@@ -43,6 +45,8 @@ from magpy.shapes.symbols import CannotFollowError
 
 log = logging.getLogger("magpy")
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
+_SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_STORM = 4  # captures without a hit, after which what differs is left to Python
 _all: dict[int, weakref.ref[Any]] = {}
 
 
@@ -132,6 +136,8 @@ class Manager:
         self.last_guard_failure = ""
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
+        self.driver = None
+        self.plain: dict[str, Any] = {}
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
 
     def _takes_symbols(self) -> bool:
@@ -160,11 +166,17 @@ class Manager:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
         wrapped = compiled._magpy_wrapped
+        if self.driver is None and self.part_of is None and not self.captures and not self.refused:
+            self._cut_at_yields(compiled)
+        if self.driver is None:
+            self._storm(compiled, args, kwargs)
         if self.driver is not None:
-            if not self.driver.serves():
+            found = unwrapped(wrapped)
+            run = self.driver.run
+            if found is None or run is None:
                 return _interp.MISS
             try:
-                return self.driver.run(*args, **kwargs)  # type: ignore[misc]
+                return run(*args, **kwargs) if found[1] is None else run(found[1], *args, **kwargs)
             except BaseException as e:
                 return _interp.Raise(hide_frames(e))
         if self.pending:
@@ -276,8 +288,7 @@ class Manager:
             self.captures += 1
             self.row = 0
             if self.part_of is not None and not info.nodes:
-                with contextlib.suppress(CannotSplit):
-                    self.part_of.leave(*self.lines)
+                self.part_of.leave(self.lines)
             if wait is None:
                 self._install(compiled, new, info)
             else:
@@ -446,25 +457,52 @@ class Manager:
 
     def _split(self, compiled: Any, refusal: Refusal) -> bool:
         """Lets what is around a refused line run compiled; whether it can."""
-        driver = self.part_of
-        try:
-            if driver is None:
-                driver = Driver(compiled._magpy_wrapped, self._region)
-            line = driver.line_of(refusal)
-            if line is None:
-                if self.part_of is None:
-                    return False
-                return driver.leave(*self.lines)
-            if not driver.leave(line, line):
-                return False
-        except CannotSplit as e:
-            self._note(f"it is not compiled in part: {e}")
-            if self.part_of is None:
-                self.driver = None
+        if self.part_of is not None:
+            return self.part_of.learn(refusal, self.lines)
+        return self._drive(compiled, lambda driver: driver.learn(refusal))
+
+    def _drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
+        found = unwrapped(compiled._magpy_wrapped)
+        if found is None:
             return False
-        if self.part_of is None:
-            self.driver = driver
+        driver = Driver(found[0], self._region)
+        if not teach(driver):
+            if driver.why:
+                self._note(f"it is not compiled in part: {driver.why}")
+            return False
+        self.driver = driver
         return True
+
+    def _cut_at_yields(self, compiled: Any) -> None:
+        """A generator function or a coroutine function has a driver from the start."""
+        found = unwrapped(compiled._magpy_wrapped)
+        if found is not None and found[0].__code__.co_flags & _SUSPENDS:
+            if self.options.fullgraph:
+                return
+            self._drive(compiled, lambda driver: driver.split())
+
+    def _storm(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Several captures and no hit: whether what differs in every call can be left to Python."""
+        found = unwrapped(compiled._magpy_wrapped)
+        if found is None or self.options.fullgraph:
+            return False
+        function, owner = found
+        given = args if owner is None else (owner, *args)
+        code = function.__code__
+        plain = {
+            name: v
+            for name, v in [*zip(code.co_varnames[: code.co_argcount], given), *kwargs.items()]
+            if _flows(v)
+        }
+        before, self.plain = self.plain, plain
+        if self.captures < _STORM or compiled._magpy_hits - self.base_hits:
+            return False
+        names = {n for n, v in plain.items() if n in before and before[n] != v}
+        if not names:
+            return False
+        if self.part_of is not None:
+            return self.part_of.vary(names)
+        return self._drive(compiled, lambda driver: driver.vary(names))
 
     def _region(self, function: Any, driver: Driver, lines: tuple[int, int]) -> Any:
         return make(function, self.options, driver, lines)
@@ -536,7 +574,7 @@ class Manager:
             self._take_up(compiled, failures=not self.options.fullgraph)
         kept = compiled._magpy_entries
         if self.driver is not None:
-            kept = [e for c in self.driver.compiled for e in c._magpy_entries]
+            kept = [e for c in self.driver.all_compiled() for e in c._magpy_entries]
         hits = compiled._magpy_hits - self.base_hits
         calls = compiled._magpy_calls - self.base_calls
         return Stats(
@@ -564,6 +602,14 @@ class Manager:
             compiled._magpy_hits,
             compiled._magpy_misses,
         )
+
+
+def _flows(v: Any) -> bool:
+    """Whether a value of a type of C is compared by what it says, and not by what it holds."""
+    t = type(v)
+    return not is_heap(t) and not isinstance(
+        v, (torch.Tensor, np.ndarray, dict, list, set, tuple, types.FunctionType, types.ModuleType)
+    )
 
 
 def _frames_of_magpy() -> int:
