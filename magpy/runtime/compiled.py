@@ -37,8 +37,8 @@ from magpy.objects.types import attribute, is_heap, isinstance
 from magpy.replay.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
-from magpy.runtime.driver import Driver, unwrapped
 from magpy.runtime.background import Pending, serve
+from magpy.runtime.driver import Driver, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
@@ -46,6 +46,7 @@ from magpy.shapes.symbols import CannotFollowError
 log = logging.getLogger("magpy")
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_NO_DRIVER = object()
 _STORM = 4  # captures without a hit, after which what differs is left to Python
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -166,19 +167,10 @@ class Manager:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
         wrapped = compiled._magpy_wrapped
-        if self.driver is None and self.part_of is None and not self.captures and not self.refused:
-            self._cut_at_yields(compiled)
-        if self.driver is None:
-            self._storm(compiled, args, kwargs)
-        if self.driver is not None:
-            found = unwrapped(wrapped)
-            run = self.driver.run
-            if found is None or run is None:
-                return _interp.MISS
-            try:
-                return run(*args, **kwargs) if found[1] is None else run(found[1], *args, **kwargs)
-            except BaseException as e:
-                return _interp.Raise(hide_frames(e))
+        if config.regions and not self.options.fullgraph:
+            result = self._in_part(compiled, args, kwargs)
+            if result is not _NO_DRIVER:
+                return result
         if self.pending:
             waiting = list(self.pending)
             self._take_up(compiled)
@@ -446,7 +438,7 @@ class Manager:
         self.refused += 1
         if "capture" in config.logs:
             log.warning("%s: refused: %s", self.name, text)
-        if not self.options.fullgraph and self._split(compiled, refusal):
+        if config.regions and not self.options.fullgraph and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
             raise CaptureError(
@@ -473,25 +465,49 @@ class Manager:
         self.driver = driver
         return True
 
+    def _in_part(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call's driver gives, or `Raise(exception)`; `_NO_DRIVER`.
+
+        MISS where the call has to run as it is: a hook was set of a module.
+        """
+        if self.driver is None:
+            self._cut_at_yields(compiled)
+            self._storm(compiled, args, kwargs)
+        if self.driver is None:
+            return _NO_DRIVER
+        found = unwrapped(compiled._magpy_wrapped)
+        run = self.driver.run
+        if found is None or run is None:
+            return _interp.MISS
+        if found[1] is not None:
+            args = (found[1], *args)
+        try:
+            return run(*args, **kwargs)
+        except BaseException as e:  # noqa: BLE001 - it is raised at the call
+            return _interp.Raise(hide_frames(e))
+
     def _cut_at_yields(self, compiled: Any) -> None:
         """A generator function or a coroutine function has a driver from the start."""
+        if self.part_of is not None or self.captures or self.refused:
+            return
         found = unwrapped(compiled._magpy_wrapped)
         if found is not None and found[0].__code__.co_flags & _SUSPENDS:
-            if self.options.fullgraph:
-                return
             self._drive(compiled, lambda driver: driver.split())
 
     def _storm(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Several captures and no hit: whether what differs in every call can be left to Python."""
         found = unwrapped(compiled._magpy_wrapped)
-        if found is None or self.options.fullgraph:
+        if found is None:
             return False
         function, owner = found
         given = args if owner is None else (owner, *args)
         code = function.__code__
         plain = {
             name: v
-            for name, v in [*zip(code.co_varnames[: code.co_argcount], given), *kwargs.items()]
+            for name, v in [
+                *zip(code.co_varnames[: code.co_argcount], given, strict=False),
+                *kwargs.items(),
+            ]
             if _flows(v)
         }
         before, self.plain = self.plain, plain

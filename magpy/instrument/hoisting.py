@@ -1,0 +1,341 @@
+"""Expressions taken out of their statements, in the order of evaluation.
+
+Owns the rewriting `return f(h + next(it))` to `t = next(it); return f(h + t)`, so that as little as
+possible has to stay outside of a region.  Does not own which expressions must
+(magpy/runtime/driver.py) nor the regions (magpy/instrument/regions.py, the only caller).
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from magpy.instrument.source import Definition
+from magpy.objects.types import isinstance
+
+#: Where an instruction's source is: line, last line, column, last column (PEP 657).
+Spot = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What of a function must not be in a region.
+
+    Attributes:
+        alone: expressions that run as they are; the whole statement where there is no such
+            expression.
+        calls: calls of functions that have drivers of their own.
+        lines: first and last lines of statements that stay.
+        varying: names of locals whose values differ in every call and are computed with.
+    """
+
+    alone: list[Spot] = field(default_factory=list)
+    calls: list[Spot] = field(default_factory=list)
+    lines: list[tuple[int, int]] = field(default_factory=list)
+    varying: set[str] = field(default_factory=set)
+
+
+class Hoist:
+    """Takes expressions that run as they are out of their statements, in the order of evaluation.
+
+    `return after(h + next(it))` becomes `t = next(it); return after(h + t)`.
+    """
+
+    def __init__(self, plan: Plan, names: tuple[str, ...]) -> None:
+        self.plan = plan
+        self.names = names
+        self.count = 0
+        #: Nodes whose statements stay in the driver.
+        self.alone: set[ast.AST] = set()
+        self.calls: dict[str, Spot] = {}
+
+    def function(self, node: Definition) -> Definition:
+        node.body = self.block(node.body)
+        return node
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        return [new for s in body for new in self.statement(s)]
+
+    def statement(self, s: ast.stmt) -> list[ast.stmt]:
+        if isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            self._whole(s, s)
+            return [s]
+        before: list[ast.stmt] = []
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(s, name, None)
+            if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
+                setattr(s, name, self.block(inner))
+        for h in getattr(s, "handlers", ()):
+            self._whole(h, s)
+        head = self._head(s)
+        if head is None:
+            self._whole(s, s, blocks=False)
+            return [s]
+        owner, name = head
+        for _ in range(20):
+            value = getattr(owner, name)
+            path = self._path(value)
+            if path is None:
+                break
+            new, ahead = self._out(value, path, s)
+            if new is None:
+                self.alone.add(s)
+                break
+            before += ahead
+            setattr(owner, name, new)
+        else:
+            self.alone.add(s)
+        if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
+            self._taken_apart(s.value, before, s)
+            self.alone.add(s)
+        self._whole(s, s, blocks=False)
+        return [*before, s]
+
+    def _flows(self, display: ast.expr) -> bool:
+        """Whether a value that differs in every call stands in a display as it is."""
+        for holder, name, index in _parts(display) or ():
+            e = _get(holder, name, index)
+            if isinstance(e, ast.Name) and e.id in self.plan.varying:
+                return True
+            if isinstance(e, _DISPLAYS) and self._flows(e):
+                return True
+        return False
+
+    def _taken_apart(self, display: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> None:
+        for holder, name, index in _parts(display) or ():
+            e = _get(holder, name, index)
+            if isinstance(e, _DISPLAYS) and _parts(e) is not None:
+                self._taken_apart(e, ahead, s)
+            else:
+                self._temporary(holder, name, index, ahead, s)
+
+    @staticmethod
+    def _head(s: ast.stmt) -> tuple[Any, str] | None:
+        """Where the expression is that a statement evaluates first, once."""
+        if isinstance(s, (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
+            return (s, "value") if s.value is not None else None
+        if isinstance(s, ast.If):
+            return s, "test"
+        if isinstance(s, ast.For):
+            return s, "iter"
+        if isinstance(s, ast.With):
+            return s.items[0], "context_expr"
+        return None
+
+    def _whole(self, node: ast.AST, s: ast.stmt, *, blocks: bool = True) -> None:
+        """Keeps a statement in the driver where a place is in it that was not taken out."""
+        if spot_of(s) in self.plan.alone and not isinstance(s, ast.Expr):
+            self.alone.add(s)
+        for child in [node] if blocks else _own_parts(node):
+            for n in ast.walk(child):
+                if isinstance(n, ast.Name) and n.id.startswith("."):
+                    continue
+                if spot_of(n) in self.plan.alone or spot_of(n) in self.plan.calls:
+                    self.alone.add(s)
+
+    def _path(self, value: ast.expr) -> list[ast.expr] | None:
+        """From an expression down to the first place in it that must be taken out."""
+        for path in _paths(value):
+            n = path[-1]
+            if n in self.alone or (isinstance(n, ast.Name) and n.id[0] == "."):
+                continue
+            spot = spot_of(n)
+            if spot in self.plan.alone or (spot in self.plan.calls and isinstance(n, ast.Call)):
+                return path
+            if self.plan.varying and self._computes_with(path):
+                return path
+        return None
+
+    def _computes_with(self, path: list[ast.expr]) -> bool:
+        """Whether an expression is a computation with a value that differs in every call alone."""
+        return self._only_varying(path[-1]) and not (len(path) > 1 and self._only_varying(path[-2]))
+
+    def _only_varying(self, n: ast.AST) -> bool:
+        if not isinstance(n, _COMPUTES):
+            return False
+        names = {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
+        names = {x for x in names if x in self.names or x[0] == "."}
+        return bool(names) and names <= self.plan.varying
+
+    def _out(
+        self, value: ast.expr, path: list[ast.expr], s: ast.stmt
+    ) -> tuple[ast.expr | None, list[ast.stmt]]:
+        ahead: list[ast.stmt] = []
+        found = path[-1]
+        for parent, child in itertools.pairwise(path):
+            earlier = _before(parent, child)
+            if earlier is None:
+                return None, []
+            for holder, name, index in earlier:
+                self._temporary(holder, name, index, ahead, s)
+        spot = spot_of(found)
+        if isinstance(found, ast.Call) and (spot in self.plan.alone or spot in self.plan.calls):
+            parts = _before(found, None)
+            if parts is None or self._is_super(found):
+                return None, []
+            last = max(
+                (i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))), default=-1
+            )
+            for i, (holder, name, index) in enumerate(parts):
+                e = _get(holder, name, index)
+                if i < last or (i == last and not isinstance(e, ast.Attribute)):
+                    self._temporary(holder, name, index, ahead, s)
+            if spot in self.plan.calls and spot not in self.plan.alone:
+                label = f".call{len(self.calls)}"
+                self.calls[label] = spot
+                found.args = [found.func, *found.args]
+                found.func = ast.copy_location(ast.Name(label, ast.Load()), found)
+        self.alone.add(found)
+        if len(path) == 1:
+            if not isinstance(s, (ast.If, ast.For, ast.With)) and not self._joins(s):
+                return value, ahead
+            whole = self._assign(found, ahead, s)
+            return whole, ahead
+        parent = path[-2]
+        temporary = self._assign(found, ahead, s)
+        for holder, field_name, index in _parts(parent) or ():
+            if _get(holder, field_name, index) is found:
+                _set(holder, field_name, index, temporary)
+        return value, ahead
+
+    @staticmethod
+    def _joins(s: ast.stmt) -> bool:
+        """Whether a statement does more with a value than keep it."""
+        if isinstance(s, ast.Assign):
+            return not all(isinstance(t, ast.Name) for t in s.targets)
+        return isinstance(s, ast.AugAssign)
+
+    @staticmethod
+    def _is_super(call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Name) and call.func.id == "super"
+
+    def _temporary(
+        self, holder: Any, name: str, index: int | None, ahead: list[ast.stmt], s: ast.stmt
+    ) -> None:
+        e = _get(holder, name, index)
+        if not _simple(e):
+            new = self._assign(e, ahead, s)
+            if _chain_of_names(e):
+                self.alone.add(e)
+            _set(holder, name, index, new)
+
+    def _assign(self, e: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> ast.Name:
+        name = f".t{self.count}"
+        self.count += 1
+        ahead.append(placed_at(ast.Assign([ast.Name(name, ast.Store())], e), e))
+        return ast.copy_location(ast.Name(name, ast.Load()), e)
+
+
+_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
+
+
+_COMPUTES = (ast.Call, ast.BinOp, ast.Subscript, ast.Compare, ast.JoinedStr, ast.Attribute)
+
+
+def spot_of(n: Any) -> Spot | None:
+    """Where a node's source is; None for what has no place."""
+    if not isinstance(n, (ast.expr, ast.stmt)) or n.end_lineno is None:
+        return None
+    return n.lineno, n.end_lineno, n.col_offset, cast(int, n.end_col_offset)
+
+
+def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a statement that are no statements."""
+    for child in ast.iter_child_nodes(node):
+        if (
+            not isinstance(child, (ast.stmt, ast.ExceptHandler))
+            and type(child).__name__ != "match_case"
+        ):
+            yield child
+
+
+def _simple(e: ast.AST) -> bool:
+    """Whether it does not matter when an expression is evaluated."""
+    if isinstance(e, (ast.Starred, ast.keyword)):
+        return _simple(e.value)
+    return isinstance(e, (ast.Name, ast.Constant))
+
+
+def _chain_of_names(e: ast.AST) -> bool:
+    """Whether an expression is a name, or an attribute of an attribute of one."""
+    while isinstance(e, ast.Attribute):
+        e = e.value
+    return isinstance(e, ast.Name)
+
+
+_Part = tuple[Any, str, int | None]
+
+
+def _get(holder: Any, name: str, index: int | None) -> ast.expr:
+    value = getattr(holder, name)
+    return cast(ast.expr, value if index is None else value[index])
+
+
+def _set(holder: Any, name: str, index: int | None, new: ast.expr) -> None:
+    if index is None:
+        setattr(holder, name, new)
+    else:
+        getattr(holder, name)[index] = new
+
+
+def _parts(e: ast.expr) -> list[_Part] | None:
+    """The operands of an expression in the order of evaluation; None where that is not plain."""
+    if isinstance(e, ast.Call):
+        found: list[_Part] = [(e, "func", None)]
+        for i, a in enumerate(e.args):
+            found.append((a, "value", None) if isinstance(a, ast.Starred) else (e, "args", i))
+        return found + [(k, "value", None) for k in e.keywords]
+    if isinstance(e, ast.BinOp):
+        return [(e, "left", None), (e, "right", None)]
+    if isinstance(e, ast.UnaryOp):
+        return [(e, "operand", None)]
+    if isinstance(e, ast.Attribute):
+        return [(e, "value", None)]
+    if isinstance(e, ast.Subscript) and not isinstance(e.slice, (ast.Slice, ast.Tuple)):
+        return [(e, "value", None), (e, "slice", None)]
+    if isinstance(e, ast.Subscript):
+        return [(e, "value", None)]
+    if isinstance(e, (ast.Tuple, ast.List, ast.Set)):
+        if any(isinstance(x, ast.Starred) for x in e.elts):
+            return None
+        return [(e, "elts", i) for i in range(len(e.elts))]
+    if isinstance(e, ast.Dict):
+        if not all(isinstance(k, ast.Constant) for k in e.keys):
+            return None
+        return [(e, "values", i) for i in range(len(e.values))]
+    if isinstance(e, ast.Compare) and len(e.ops) == 1:
+        return [(e, "left", None), (e, "comparators", 0)]
+    return None
+
+
+def _before(parent: ast.expr, child: ast.expr | None) -> list[_Part] | None:
+    """What an expression evaluates before one of its operands; all of them for None."""
+    parts = _parts(parent)
+    if parts is None:
+        return None
+    if child is None:
+        return parts
+    for i, (holder, name, index) in enumerate(parts):
+        if _get(holder, name, index) is child:
+            return parts[:i]
+    return None
+
+
+def _paths(e: ast.expr) -> Iterator[list[ast.expr]]:
+    """Every expression within one that can be taken out, the innermost and first ones first."""
+    for holder, name, index in _parts(e) or ():
+        for path in _paths(_get(holder, name, index)):
+            yield [e, *path]
+    yield [e]
+
+
+def placed_at(node: Any, where: ast.AST) -> Any:
+    """A new node, with all in it that has no place, at the place of another."""
+    ast.copy_location(node, where)
+    for n in ast.walk(node):
+        if "lineno" in n._attributes and not hasattr(n, "lineno"):
+            ast.copy_location(n, where)
+    return node

@@ -1,0 +1,96 @@
+"""The source of a function, used only if it compiles to the function's own code.
+
+Owns finding the definition among those of its file.  Does not own what is made of it
+(magpy/instrument/regions.py, the only caller).
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import functools
+import linecache
+import types
+from collections.abc import Iterator
+from typing import Any, cast
+
+from magpy.objects.types import isinstance
+
+
+class CannotSplit(Exception):
+    """The function cannot have a driver; the text says why."""
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+Chain = list[ast.AST]  # a module, classes and functions, down to the function itself
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(file: str, text: str) -> tuple[ast.Module, types.CodeType]:
+    return ast.parse(text, file), compile(text, file, "exec", dont_inherit=True, optimize=-1)
+
+
+def find(code: types.CodeType) -> Chain:
+    """The definition that a code object was compiled from, with what it stands in."""
+    lines = linecache.getlines(code.co_filename)
+    if not lines:
+        raise CannotSplit("its source cannot be found")
+    try:
+        tree, whole = _parsed(code.co_filename, "".join(lines))
+    except (SyntaxError, ValueError) as e:
+        raise CannotSplit("its source cannot be parsed") from e
+    for chain in _chains(tree, [tree]):
+        node = cast(Definition, chain[-1])
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        if node.name == code.co_name and first == code.co_firstlineno:
+            if not any(_same(c, code) for c in codes(whole)):
+                raise CannotSplit("its source has changed")
+            return chain
+    raise CannotSplit("its definition cannot be found")
+
+
+def _chains(node: ast.AST, chain: Chain) -> Iterator[Chain]:
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield [*chain, inner]
+            yield from _chains(inner, [*chain, inner])
+        elif isinstance(inner, ast.ClassDef):
+            yield from _chains(inner, [*chain, inner])
+        else:
+            yield from _chains(inner, chain)
+
+
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code objects in a code object, at any depth."""
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            yield c
+            yield from codes(c)
+
+
+def _same(a: types.CodeType, b: types.CodeType) -> bool:
+    """Whether code was compiled from the same statements, at the same place."""
+    return (
+        (a.co_code, a.co_name, a.co_qualname, a.co_firstlineno, a.co_names, a.co_varnames)
+        == (b.co_code, b.co_name, b.co_qualname, b.co_firstlineno, b.co_names, b.co_varnames)
+        and a.co_freevars == b.co_freevars
+        and a.co_cellvars == b.co_cellvars
+        and len(a.co_consts) == len(b.co_consts)
+        and all(map(_same_constant, a.co_consts, b.co_consts))
+    )
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
+        return _same(a, b)
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+def future_flags() -> int:
+    """The compiler flags of `from __future__ import ...`."""
+    flags = 0
+    for name in __future__.all_feature_names:
+        flags |= getattr(__future__, name).compiler_flag
+    return flags & ~0x10  # nested_scopes shares its bit with another flag
