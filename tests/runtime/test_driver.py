@@ -1,0 +1,284 @@
+"""Callables that cannot be captured whole, compiled around the lines that were refused."""
+
+import asyncio
+import queue
+import threading
+import warnings
+import zlib
+
+import pytest
+import torch
+
+import magpy
+
+
+@pytest.fixture(autouse=True)
+def in_part(monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+
+class Counts:
+    """A backend that counts the operations that its graphs run."""
+
+    def __init__(self):
+        self.ran = 0
+
+    def __call__(self, gm, example_inputs):
+        operations = sum(n.op.startswith("call") for n in gm.graph.nodes)
+
+        def run(*args):
+            self.ran += operations
+            return gm(*args)
+
+        return run
+
+
+def layers(n=4):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(n))).eval()
+
+
+def check(make, calls, least, state=lambda: None):
+    """Runs a function and its compiled twin in step; `least` operations run in graphs at the end.
+
+    Args:
+        make: makes the function and what tells of its state.
+        calls: the arguments of each call.
+        least: operations in graphs in the last call.
+    """
+    eager, eager_state = make()
+    function, own_state = make()
+    backend = Counts()
+    compiled = magpy.compile(function, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", magpy.MagpyWarning)
+        for args in calls:
+            before = backend.ran
+            expected, result = eager(*args), compiled(*args)
+            torch.testing.assert_close(result, expected, rtol=0, atol=0)
+            assert own_state() == eager_state()
+    assert backend.ran - before >= least
+    return compiled
+
+
+def inputs(n=8):
+    torch.manual_seed(1)
+    return [torch.randn(2, 4) for _ in range(n)]
+
+
+def test_a_line_in_the_middle():
+    def make():
+        before, after, local = layers(), layers(), threading.local()
+        local.served = 0
+
+        def handler(x):
+            h = before(x)
+            local.served += 1
+            return after(h) * local.served
+
+        return handler, lambda: local.served
+
+    check(make, [(x,) for x in inputs()], 8)
+
+
+def test_a_call_within_an_expression():
+    def make():
+        before, after, source = layers(), layers(), iter(range(100))
+
+        def handler(x):
+            return after(before(x) + next(source))
+
+        return handler, lambda: None
+
+    check(make, [(x,) for x in inputs()], 8)
+
+
+def test_a_line_in_a_loop_within_a_context():
+    def make():
+        model, features = layers(1), queue.Queue()
+
+        def handler(x):
+            with torch.no_grad():
+                for _ in range(3):
+                    x = model(x).relu()
+                    features.put(x.shape[0])
+            return x.sum(0)
+
+        return handler, features.qsize
+
+    check(make, [(x,) for x in inputs()], 7)
+
+
+def test_a_module_three_calls_deep():
+    class Odd(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.served = layers(), queue.Queue()
+
+        def forward(self, x):
+            h = self.inner(x)
+            self.served.put(1)
+            return self.inner(h)
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.odd, self.head = Odd(), layers()
+
+        def forward(self, x):
+            return self.head(self.odd(x)).softmax(-1)
+
+    def make():
+        torch.manual_seed(0)
+        model = Outer()
+
+        def handler(x):
+            return model(x).detach() * 2
+
+        return handler, lambda: model.odd.served.qsize()
+
+    check(make, [(x,) for x in inputs()], 13)
+
+
+def test_a_value_that_differs_in_every_call():
+    def make():
+        before, after = layers(), layers()
+
+        def handler(x, payload):
+            h = before(x)
+            size = len(zlib.compress(payload))
+            return {"scores": after(h), "size": size}
+
+        return handler, lambda: None
+
+    check(make, [(x, bytes([i]) * (9 * i)) for i, x in enumerate(inputs(14))], 8)
+
+
+def test_exceptions_and_early_returns():
+    def make():
+        before, after, seen = layers(), layers(), queue.Queue()
+
+        def handler(x, way):
+            h = before(x)
+            if way == 1:
+                return h.sum()
+            seen.put(way)
+            try:
+                y = after(h)
+                if way == 2:
+                    raise ValueError(way)
+            except ValueError:
+                return h - 1
+            return y + 1
+
+        return handler, seen.qsize
+
+    check(make, [(x, i % 3) for i, x in enumerate(inputs(15))], 4)
+
+
+def test_an_exception_of_a_region_is_the_programs():
+    seen = queue.Queue()
+
+    def handler(x, n):
+        seen.put(n)
+        y = x * 2
+        return y.view(n, 3)
+
+    compiled = magpy.compile(handler, backend="eager")
+    x = torch.randn(2, 3)
+    for _ in range(4):
+        compiled(x, 2)
+    with pytest.raises(RuntimeError, match="shape") as raised:
+        compiled(x, 5)
+    with pytest.raises(RuntimeError, match="shape") as expected:
+        handler(x, 5)
+    assert str(raised.value) == str(expected.value)
+    assert raised.traceback[-1].lineno == expected.traceback[-1].lineno
+
+
+def test_gradients_flow_through_regions():
+    model, seen = layers(), queue.Queue()
+
+    def step(x):
+        h = model(x)
+        seen.put(1)
+        return model(h).sum()
+
+    compiled = magpy.compile(step, backend="aot_eager")
+    for x in inputs(4):
+        model.zero_grad()
+        step(x).backward()
+        expected = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        compiled(x).backward()
+        torch.testing.assert_close([p.grad for p in model.parameters()], expected)
+
+
+def test_a_coroutine_function():
+    def make():
+        before, after = layers(), layers()
+
+        async def handler(x):
+            h = before(x)
+            await asyncio.sleep(0)
+            return after(h)
+
+        return (lambda f: f)(handler), lambda: None
+
+    function, _ = make()
+    other, _ = make()
+    backend = Counts()
+    compiled = magpy.compile(other, backend=backend)
+    for x in inputs(4):
+        ran = backend.ran
+        torch.testing.assert_close(asyncio.run(compiled(x)), asyncio.run(function(x)))
+    assert backend.ran - ran == 8
+
+
+def test_a_generator_function():
+    model = layers()
+
+    def stream(x, steps):
+        for _ in range(steps):
+            x = model(x).tanh()
+            yield x
+
+    backend = Counts()
+    compiled = magpy.compile(stream, backend=backend)
+    for x in inputs(4):
+        ran = backend.ran
+        torch.testing.assert_close(list(compiled(x, 3)), list(stream(x, 3)))
+    assert backend.ran - ran == 15
+
+
+def test_fullgraph_still_refuses():
+    seen = queue.Queue()
+
+    def handler(x):
+        seen.put(1)
+        return x + 1
+
+    with pytest.raises(magpy.CaptureError):
+        magpy.compile(handler, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def test_a_module_with_a_hook_runs_as_it_is():
+    model, seen, heard = layers(), queue.Queue(), []
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x):
+            h = self.inner(x)
+            seen.put(1)
+            return self.inner(h)
+
+    outer = Outer()
+    compiled = magpy.compile(outer, backend="eager")
+    for x in inputs(4):
+        torch.testing.assert_close(compiled(x), outer(x))
+    outer.register_forward_hook(lambda *a: heard.append(1))
+    compiled(inputs()[0])
+    assert heard == [1]
