@@ -101,7 +101,7 @@ def test_snippets_run_and_give_what_they_say(blocks, monkeypatch):
         **{"model": torch.nn.Sequential(*layers), "x": torch.randn(4, 3)},
     }
     for number, block in enumerate(blocks):
-        code = re.sub(r"^(\s*)(\S.*?)  # -> (.*)$", r'\1shown(\2, r"""\3""")', block, flags=re.M)
+        code = re.sub(r"^(\s*)(\S.*?)  # -> (.*)$", r'\1shown((\2), r"""\3""")', block, flags=re.M)
         exec(compile(code, f"snippet {number}", "exec"), names)
     assert any("magpy." in block for block in blocks)
     magpy.reset()
