@@ -15,6 +15,7 @@ import torch
 
 from magpy import _interp
 from magpy.errors import Refusal
+from magpy.frames.locations import is_own
 from magpy.objects.types import isinstance
 
 Site = tuple[str, int, str, dict[str, Any]]
@@ -29,7 +30,7 @@ REGISTRY = "__warningregistry__"
 def program_frame(frame: types.FrameType | None = None) -> types.FrameType | None:
     """The innermost frame that is not magpy's, from `frame` or the caller's caller on."""
     f = sys._getframe(1) if frame is None else frame
-    while f is not None and str(f.f_globals.get("__name__", "")).startswith("magpy."):
+    while f is not None and is_own(f):
         f = f.f_back  # type: ignore[assignment]
     return f
 
@@ -58,7 +59,7 @@ def called_from() -> tuple[Site, ...]:
     sites: list[Site] = []
     frame = program_frame()
     while frame is not None and not _interp.is_caller(frame):
-        if not str(frame.f_globals.get("__name__", "")).startswith("magpy."):
+        if not is_own(frame):
             sites.insert(0, site_of(frame))
         frame = frame.f_back
     return tuple(sites)

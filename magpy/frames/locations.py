@@ -18,6 +18,12 @@ _STDLIB = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 
 
+def is_own(frame: types.FrameType) -> bool:
+    """Whether a frame is magpy's."""
+    name = frame.f_globals.get("__name__", "")
+    return isinstance(name, str) and name.partition(".")[0] == "magpy"
+
+
 def is_users(frame: types.FrameType) -> bool:
     """Whether a frame is of a program, and not of Python's own library or torch."""
     return is_users_code(frame.f_code, frame.f_globals)
@@ -40,8 +46,7 @@ def where_text(skip: int = 1) -> str:
     frame: types.FrameType | None = sys._getframe(skip)
     found = None
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
+        if not is_own(frame):
             found = found or frame
             if is_users(frame):
                 found = frame
@@ -55,4 +60,4 @@ def refuse(reason: str, remedy: str = "") -> Refusal:
     return Refusal(reason, where_text(2), remedy)
 
 
-__all__ = ["refuse", "where_text"]
+__all__ = ["is_own", "is_users", "is_users_code", "refuse", "where_text"]

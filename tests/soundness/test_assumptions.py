@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
 from magpy.models import callables
-from tests.soundness.unwatched import CallsBack
+from tests.soundness.unwatched_programs import CallsBack
 
 x = torch.arange(3.0) - 1
 ROOT = pathlib.Path(__file__).parents[2]

@@ -24,7 +24,7 @@ import torch
 from magpy import _interp, _tensor
 from magpy.errors import Refusal
 from magpy.frames import call_sites
-from magpy.frames.locations import where_text
+from magpy.frames.locations import is_own, where_text
 from magpy.ir import aliasing
 from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.ir.recipes import Value, spec_vars
@@ -315,8 +315,7 @@ def _callers(
     while frame is not None and counted < wanted:
         if _interp.is_caller(frame):
             break
-        name = frame.f_globals.get("__name__", "")
-        if not isinstance(name, str) or name.partition(".")[0] != "magpy" or ".demo" in name:
+        if not is_own(frame):
             code = frame.f_code
             sites.append((code.co_filename, frame.f_lineno, code.co_name, frame.f_globals))
             counted += os.path.normcase(code.co_filename) != logging._srcfile
