@@ -331,3 +331,4 @@ probe_touch_unpack: Any
 probe_touch_with: Any
 probe_truth: Any
 probe_unary: Any
+probe_unsupported: Any

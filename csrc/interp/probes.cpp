@@ -439,6 +439,16 @@ PyObject* probe_handled(PyObject*, Args, size_t, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// (reason): no probe reports what the instruction after it does, and the session that runs it is refused.
+PyObject* probe_unsupported(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) {
+    const char* reason = PyUnicode_AsUTF8(a[0]);
+    if (reason == nullptr) return nullptr;
+    on_uninstrumented(nullptr, reason);
+  }
+  Py_RETURN_NONE;
+}
+
 // (anything): the items are taken over.
 PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
   tls_c_call = kPassedOn;
@@ -912,6 +922,7 @@ struct {
     {"probe_match_keys", probe_match_keys},
     {"probe_merge", probe_merge},
     {"probe_handled", probe_handled},
+    {"probe_unsupported", probe_unsupported},
     {"probe_merged", probe_merged},
     {"probe_iter", probe_iter},
     {"probe_next", probe_next},

@@ -12,7 +12,6 @@ the very one that eager gives.
 from __future__ import annotations
 
 import collections
-import dis
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from magpy import _interp, _tensor
 from magpy._tensor import DYNAMIC_SHAPE
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse, where_text
+from magpy.instrument.code_accesses import Touches, accesses
 from magpy.ir.ops import Var
 from magpy.ir.trees import tensors
 from magpy.models import torch_callables
@@ -157,8 +157,13 @@ def _opened_all(values: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]
 
 
 # What a function does to its own variables, and to what containers and functions hold.
-_ASSIGNS = frozenset(["STORE_DEREF", "DELETE_DEREF"])
-_STORES = frozenset(["STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "DELETE_ATTR"])
+_ASSIGNS = Touches.STORES_CELL | Touches.DELETES_CELL
+_STORES = (
+    Touches.STORES_ITEM
+    | Touches.DELETES_ITEM
+    | Touches.STORES_ATTRIBUTE
+    | Touches.DELETES_ATTRIBUTE
+)
 _METHODS = frozenset(
     [
         *("append", "clear", "extend", "fill", "insert", "move_to_end", "pop", "popitem", "remove"),
@@ -169,11 +174,11 @@ _METHODS = frozenset(
 )
 
 
-def _done_by(code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """The instructions in a piece of code, and in what is defined in it, with their arguments."""
-    for i in dis.get_instructions(code):
-        in_place = i.opname == "BINARY_OP" and i.argrepr.endswith("=")
-        yield ("STORE_SUBSCR" if in_place else i.opname), i.argval
+def _done_by(code: types.CodeType) -> Iterator[tuple[Touches, Any]]:
+    """What a piece of code touches, and what is defined in it, with the names."""
+    for done in accesses(code):
+        changed = Touches.STORES_ITEM if done.in_place else Touches.NOTHING
+        yield done.touches | changed, done.name
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             yield from _done_by(c)
@@ -344,7 +349,7 @@ class Whole:
             if not self._is_outside(c)
         }
         return any(
-            name in own if what in _ASSIGNS else held and (what in _STORES or name in _METHODS)
+            name in own if what & _ASSIGNS else held and (what & _STORES or name in _METHODS)
             for what, name in _done_by(function.__code__)
         )
 
