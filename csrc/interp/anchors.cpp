@@ -55,12 +55,10 @@ int on_dict_event(PyDict_WatchEvent, PyObject* dict, PyObject*, PyObject*) {
 bool make_watchable(PyObject* dict) {
 #if PY_VERSION_HEX >= 0x030D0000
   if (!((PyDictObject*)dict)->ma_values) return true;
-  PyObject* key = PyObject_CallNoArgs((PyObject*)&PyBaseObject_Type);
+  const Ref key = Ref::steal(PyObject_CallNoArgs((PyObject*)&PyBaseObject_Type));
   // A value that the cycle collector tracks, so that it tracks the dict too: until now the instance showed it the values.
-  PyObject* value = PyList_New(0);
-  bool done = key && value && PyDict_SetItem(dict, key, value) == 0 && PyDict_DelItem(dict, key) == 0;
-  Py_XDECREF(key);
-  Py_XDECREF(value);
+  const Ref value = Ref::steal(PyList_New(0));
+  bool done = key && value && PyDict_SetItem(dict, key.get(), value.get()) == 0 && PyDict_DelItem(dict, key.get()) == 0;
   if (!done) PyErr_Clear();
   return done && !((PyDictObject*)dict)->ma_values;
 #else
@@ -80,31 +78,28 @@ int watcher_id() {
 }
 #endif
 
-PyObject* format_change(const char* what, PyObject* name, PyObject* found, PyObject* expected) {
-  PyObject* name_text = PyUnicode_Check(name) ? Py_NewRef(name) : safe_text(name);
-  PyObject* found_text = safe_text(found);
-  PyObject* expected_text = safe_text(expected);
-  PyObject* text = nullptr;
-  if (name_text && found_text && expected_text) {
-    text = found == nullptr      ? PyUnicode_FromFormat("%s %U is missing (was %U)", what, name_text, expected_text)
-           : expected == nullptr ? PyUnicode_FromFormat("%s %U is now there: %U", what, name_text, found_text)
-           : PyUnicode_Compare(found_text, expected_text) == 0
-               ? PyUnicode_FromFormat("%s %U is another object (%U)", what, name_text, found_text)
-               : PyUnicode_FromFormat("%s %U is %U instead of %U", what, name_text, found_text, expected_text);
-  }
-  Py_XDECREF(name_text);
-  Py_XDECREF(found_text);
-  Py_XDECREF(expected_text);
-  if (!text) PyErr_Clear();
-  return text;
+Ref format_change(const char* what, PyObject* name, PyObject* found, PyObject* expected) {
+  const Ref name_text = PyUnicode_Check(name) ? Ref::borrow(name) : safe_text(name);
+  const Ref found_text = safe_text(found), expected_text = safe_text(expected);
+  if (!name_text || !found_text || !expected_text) return Ref();
+  PyObject *n = name_text.get(), *f = found_text.get(), *e = expected_text.get();
+  if (found == nullptr) return format_text("%s %U is missing (was %U)", what, n, e);
+  if (expected == nullptr) return format_text("%s %U is now there: %U", what, n, f);
+  if (PyUnicode_Compare(f, e) == 0) return format_text("%s %U is another object (%U)", what, n, f);
+  return format_text("%s %U is %U instead of %U", what, n, f, e);
 }
 
-bool fail(Failure* failure, const char* section, Py_ssize_t i, Py_ssize_t j, PyObject* text) {
+// Fills in `failure`; false.  `text` may be none, with an exception or without.
+bool fail(Failure* failure, const char* section, Py_ssize_t i, Py_ssize_t j, Ref text) {
   failure->section = section;
   failure->i = i;
   failure->j = j;
-  failure->text = text ? text : PyUnicode_FromString("changed");
-  if (!failure->text) PyErr_Clear();
+  failure->text = std::move(text);
+  if (!failure->text) {
+    PyErr_Clear();
+    failure->text = format_text("changed");
+    if (!failure->text) PyErr_Clear();
+  }
   return false;
 }
 
@@ -113,11 +108,11 @@ bool same_value(PyObject* found, PyObject* expected, bool leaf) {
   return found && expected && leaf && leaf_equal(found, expected);
 }
 
-PyObject* type_dict(PyTypeObject* type) {  // new reference
+Ref type_dict(PyTypeObject* type) {
 #if PY_VERSION_HEX >= 0x030C0000
-  return PyType_GetDict(type);
+  return Ref::steal(PyType_GetDict(type));
 #else
-  return Py_XNewRef(type->tp_dict);
+  return Ref::borrow(type->tp_dict);
 #endif
 }
 
@@ -130,14 +125,8 @@ PyObject* super_lookup(PyTypeObject* type, PyTypeObject* after, PyObject* name, 
   for (i++; i < n; i++) {
     PyObject* base = PyTuple_GET_ITEM(mro, i);
     if (!PyType_Check(base)) continue;
-    PyObject* dict = type_dict((PyTypeObject*)base);
-    if (!dict) {
-      PyErr_Clear();
-      continue;
-    }
-    PyObject* value = raw_dict_get(dict, name, hash);
-    Py_DECREF(dict);
-    if (value) return value;
+    const Ref dict = type_dict((PyTypeObject*)base);
+    if (PyObject* value = dict ? raw_dict_get(dict.get(), name, hash) : nullptr) return value;
   }
   return nullptr;
 }
@@ -387,14 +376,9 @@ bool Anchors::explain(Failure* failure) {
   for (const DictCheck& check : dicts_) {
     Failure here;
     if (check_dict(check, &here)) continue;
-    if (!first.section || here.i < first.i) {
-      Py_XDECREF(first.text);
-      first = here;
-    } else {
-      Py_XDECREF(here.text);
-    }
+    if (!first.section || here.i < first.i) first = std::move(here);
   }
-  if (first.section) return *failure = first, false;
+  if (first.section) return *failure = std::move(first), false;
   if (!all(types_, [&](const auto& c) { return check_type(c, failure); })) return false;
   if (!all(objects_, [&](const auto& c) { return check_object(c, failure); })) return false;
   if (!all(lists_, [&](const auto& c) { return check_list(c, failure); })) return false;
@@ -403,11 +387,11 @@ bool Anchors::explain(Failure* failure) {
   if (!all(sets_, [&](const auto& c) { return check_set(c, failure); })) return false;
   if (!all(deques_, [&](const auto& c) { return check_deque(c, failure); })) return false;
   if (state_ && !tensor_api()->state_matches(state_)) {
-    return fail(failure, "state", 0, -1, tensor_api()->state_difference(state_));
+    return fail(failure, "state", 0, -1, Ref::steal(tensor_api()->state_difference(state_)));
   }
   if (pack_) {
     Py_ssize_t i = tensor_api()->check_pack(pack_);
-    if (i >= 0) return fail(failure, "tensors", i, -1, tensor_api()->difference(metas_[i], tensors_[i]));
+    if (i >= 0) return fail(failure, "tensors", i, -1, Ref::steal(tensor_api()->difference(metas_[i], tensors_[i])));
   }
   if (!all(attrs_, [&](const auto& c) { return check_attr(c, failure); })) return false;
   return all(redos_, [&](const auto& c) { return check_redo(c, failure); });
@@ -423,7 +407,7 @@ bool Anchors::check_dict(const DictCheck& check, Failure* failure) const {
   }
   if (check.keys && !raw_dict_keys_equal(check.dict, check.keys)) {
     return failure && fail(failure, "dict_keys", check.keys_i, -1,
-                           PyUnicode_FromFormat("the keys or their order changed (%zd now, %zd before)",
+                           format_text("the keys or their order changed (%zd now, %zd before)",
                                                 PyDict_GET_SIZE(check.dict), PyTuple_GET_SIZE(check.keys)));
   }
   return true;
@@ -432,7 +416,7 @@ bool Anchors::check_dict(const DictCheck& check, Failure* failure) const {
 bool Anchors::check_type(const TypeCheck& check, Failure* failure) const {
   if (check.type->tp_mro != check.mro) {
     return failure && fail(failure, "types", check.names.empty() ? -1 : check.names[0].i, -1,
-                           PyUnicode_FromFormat("the bases of class %s changed", check.type->tp_name));
+                           format_text("the bases of class %s changed", check.type->tp_name));
   }
   for (const KeyCheck& item : check.names) {
     PyObject* found = _PyType_Lookup(check.type, item.key);
@@ -451,11 +435,11 @@ bool Anchors::check_type(const TypeCheck& check, Failure* failure) const {
 bool Anchors::check_object(const ObjectCheck& check, Failure* failure) const {
   if (Py_TYPE(check.object) != check.type) {
     return failure && fail(failure, "objtypes", check.type_i, -1,
-                           PyUnicode_FromFormat("the class is %s instead of %s", Py_TYPE(check.object)->tp_name,
+                           format_text("the class is %s instead of %s", Py_TYPE(check.object)->tp_name,
                                                 check.type->tp_name));
   }
   if (check.dict && *check.dict_slot != check.dict) {
-    return failure && fail(failure, "inst_dicts", check.dict_i, -1, PyUnicode_FromString("__dict__ was replaced"));
+    return failure && fail(failure, "inst_dicts", check.dict_i, -1, format_text("__dict__ was replaced"));
   }
   return true;
 }
@@ -464,24 +448,22 @@ bool Anchors::check_list(const ItemsCheck& check, Failure* failure) const {
   Py_ssize_t n = PyTuple_GET_SIZE(check.items);
   if (PyList_GET_SIZE(check.container) != n) {
     return failure && fail(failure, "lists", check.i, -1,
-                           PyUnicode_FromFormat("the length is %zd instead of %zd", PyList_GET_SIZE(check.container), n));
+                           format_text("the length is %zd instead of %zd", PyList_GET_SIZE(check.container), n));
   }
   PyObject** now = ((PyListObject*)check.container)->ob_item;
   PyObject** then = ((PyTupleObject*)check.items)->ob_item;
   for (Py_ssize_t j = 0; j < n; j++) {
     if (same_value(now[j], then[j], true)) continue;
     if (!failure) return false;
-    PyObject* index = PyLong_FromSsize_t(j);
-    fail(failure, "lists", check.i, j, index ? format_change("item", index, now[j], then[j]) : nullptr);
-    Py_XDECREF(index);
-    return false;
+    const Ref index = Ref::steal(PyLong_FromSsize_t(j));
+    return fail(failure, "lists", check.i, j, index ? format_change("item", index.get(), now[j], then[j]) : Ref());
   }
   return true;
 }
 
 bool Anchors::check_set(const SetCheck& check, Failure* failure) const {
   if (set_gives(check.set, check.items)) return true;
-  return failure && fail(failure, "sets", check.i, -1, PyUnicode_FromString("the elements of the set changed"));
+  return failure && fail(failure, "sets", check.i, -1, format_text("the elements of the set changed"));
 }
 
 bool Anchors::check_deque(const ItemsCheck& check, Failure* failure) const {
@@ -489,15 +471,13 @@ bool Anchors::check_deque(const ItemsCheck& check, Failure* failure) const {
   Py_ssize_t n = methods->sq_length(check.container);
   if (n != PyTuple_GET_SIZE(check.items)) {
     return failure && fail(failure, "deques", check.i, -1,
-                           PyUnicode_FromFormat("the length is %zd instead of %zd", n, PyTuple_GET_SIZE(check.items)));
+                           format_text("the length is %zd instead of %zd", n, PyTuple_GET_SIZE(check.items)));
   }
   for (Py_ssize_t j = 0; j < n; j++) {
-    PyObject* found = methods->sq_item(check.container, j);
+    const Ref found = Ref::steal(methods->sq_item(check.container, j));
     if (!found) PyErr_Clear();
-    bool same = same_value(found, PyTuple_GET_ITEM(check.items, j), true);
-    Py_XDECREF(found);
-    if (!same) {
-      return failure && fail(failure, "deques", check.i, j, PyUnicode_FromFormat("item %zd is another object", j));
+    if (!same_value(found.get(), PyTuple_GET_ITEM(check.items, j), true)) {
+      return failure && fail(failure, "deques", check.i, j, format_text("item %zd is another object", j));
     }
   }
   return true;
@@ -507,10 +487,8 @@ bool Anchors::check_cell(const CellCheck& check, Failure* failure) const {
   PyObject* found = PyCell_GET(check.cell);
   if (same_value(found, check.value, check.leaf)) return true;
   if (!failure) return false;
-  PyObject* name = PyUnicode_FromString("of the closure");
-  fail(failure, "cells", check.i, -1, name ? format_change("variable", name, found, check.value) : nullptr);
-  Py_XDECREF(name);
-  return false;
+  const Ref name = format_text("of the closure");
+  return fail(failure, "cells", check.i, -1, name ? format_change("variable", name.get(), found, check.value) : Ref());
 }
 
 bool Anchors::check_function(const FunctionCheck& check, Failure* failure) const {
@@ -526,57 +504,43 @@ bool Anchors::check_function(const FunctionCheck& check, Failure* failure) const
   }
   if (!what) return true;
   return failure && fail(failure, "funcs", check.i, -1,
-                         PyUnicode_FromFormat("the %s of function %U changed", what, f->func_qualname));
+                         format_text("the %s of function %U changed", what, f->func_qualname));
 }
 
 bool Anchors::check_attr(const AttrCheck& check, Failure* failure) const {
-  PyObject* found = PyObject_GetAttr(check.object, check.name);
+  const Ref found = Ref::steal(PyObject_GetAttr(check.object, check.name));
   if (!found) PyErr_Clear();
-  bool same = same_value(found, check.value, check.leaf);
-  if (!same && failure) fail(failure, "attrs", check.i, -1, format_change("attribute", check.name, found, check.value));
-  Py_XDECREF(found);
-  return same;
+  if (same_value(found.get(), check.value, check.leaf)) return true;
+  return failure && fail(failure, "attrs", check.i, -1, format_change("attribute", check.name, found.get(), check.value));
 }
 
 bool Anchors::check_redo(const RedoCheck& check, Failure* failure) const {
   SignalHold signals;
-  PyObject* found = PyObject_Call(check.callable, check.args, nullptr);
+  const Ref found = Ref::steal(PyObject_Call(check.callable, check.args, nullptr));
   if (!found) PyErr_Clear();
-  bool same = found && same_value(found, check.expected, check.leaf);
-  if (!same && failure) {
-    PyObject* name = safe_text(check.callable);
-    fail(failure, "redo", check.i, -1, name ? format_change("the result of", name, found, check.expected) : nullptr);
-    Py_XDECREF(name);
-  }
-  Py_XDECREF(found);
-  return same;
+  if (found && same_value(found.get(), check.expected, check.leaf)) return true;
+  if (!failure) return false;
+  const Ref name = safe_text(check.callable);
+  Ref text = name ? format_change("the result of", name.get(), found.get(), check.expected) : Ref();
+  return fail(failure, "redo", check.i, -1, std::move(text));
 }
 
 // ---------------------------------------------------------------------------------------------------------------- the rest
 
 int Anchors::describe(PyObject* lines) {
-  auto add = [lines](PyObject* text) {
-    int status = text ? PyList_Append(lines, text) : -1;
-    Py_XDECREF(text);
-    return status;
-  };
-  auto counted = [&](const char* what, size_t n) { return n ? add(PyUnicode_FromFormat("%s: %zu", what, n)) : 0; };
+  auto add = [lines](const Ref& text) { return text ? PyList_Append(lines, text.get()) : -1; };
+  auto counted = [&](const char* what, size_t n) { return n ? add(format_text("%s: %zu", what, n)) : 0; };
   for (const DictCheck& check : dicts_) {
     for (const KeyCheck& item : check.items) {
-      PyObject *key = safe_text(item.key), *value = safe_text(item.value);
-      int status = key && value ? add(PyUnicode_FromFormat("dict %p: %U is %U", check.dict, key, value)) : -1;
-      Py_XDECREF(key);
-      Py_XDECREF(value);
-      if (status < 0) return -1;
+      const Ref key = safe_text(item.key), value = safe_text(item.value);
+      if (!key || !value || add(format_text("dict %p: %U is %U", check.dict, key.get(), value.get())) < 0) return -1;
     }
-    if (check.keys && add(PyUnicode_FromFormat("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0) return -1;
+    if (check.keys && add(format_text("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0) return -1;
   }
   for (const TypeCheck& check : types_) {
     for (const KeyCheck& item : check.names) {
-      PyObject* value = safe_text(item.value);
-      int status = value ? add(PyUnicode_FromFormat("class %s: %U is %U", check.type->tp_name, item.key, value)) : -1;
-      Py_XDECREF(value);
-      if (status < 0) return -1;
+      const Ref value = safe_text(item.value);
+      if (!value || add(format_text("class %s: %U is %U", check.type->tp_name, item.key, value.get())) < 0) return -1;
     }
     if (counted("inherited attributes", check.supers.size()) < 0) return -1;
   }
@@ -586,7 +550,7 @@ int Anchors::describe(PyObject* lines) {
       counted("calls redone", redos_.size()) < 0 || counted("tensors", tensors_.size()) < 0) {
     return -1;
   }
-  return state_ ? add(PyUnicode_FromString("the state of torch")) : 0;
+  return state_ ? add(format_text("the state of torch")) : 0;
 }
 
 int Anchors::traverse(visitproc visit, void* arg) {
@@ -615,9 +579,7 @@ void Anchors::release() {
   redos_.clear();
   tensors_.clear();
   metas_.clear();
-  std::vector<PyObject*> refs;
-  refs.swap(refs_);
-  for (PyObject* object : refs) Py_DECREF(object);
+  refs_.clear();
 }
 
 }  // namespace magpy

@@ -26,13 +26,15 @@
 #include <utility>
 #include <vector>
 
+#include "ref.h"
+
 namespace magpy {
 
 // Why a check failed, filled in only when a message is wanted.
 struct Failure {
   const char* section = nullptr;
   Py_ssize_t i = -1, j = -1;
-  PyObject* text = nullptr;  // owned by whoever made the Failure
+  Ref text;
 };
 
 // Sentinel: the key, attribute or cell content must be missing.  Immortal for the life of the process.
@@ -148,10 +150,7 @@ class Anchors {
 
   DictCheck& dict_check(PyObject* dict);
   TypeCheck& type_check(PyTypeObject* type);
-  void keep(PyObject* object) {
-    Py_INCREF(object);
-    refs_.push_back(object);
-  }
+  void keep(PyObject* object) { refs_.add(object); }
 
   // Precise checks; a null failure means that no text is wanted.
   bool check_dict(const DictCheck& check, Failure* failure) const;
@@ -176,7 +175,7 @@ class Anchors {
   void watch_dicts();
   void unwatch_dicts();
 
-  std::vector<PyObject*> refs_;  // every strong reference
+  RefList refs_;  // every strong reference
   std::vector<DictCheck> dicts_;
   // 3.11, the first two parallel to dicts_; what no version can vouch for stands last, outside the blocks.
   std::vector<const uint64_t*> versions_;

@@ -51,50 +51,37 @@ Anchors::TypeCheck& Anchors::type_check(PyTypeObject* type) {
 int Anchors::add_dict_record(PyObject* record, Py_ssize_t i) {
   PyObject *dict, *items;
   if (!PyArg_ParseTuple(record, "O!O:dicts", &PyDict_Type, &dict, &items)) return -1;
-  PyObject* fast = PySequence_Fast(items, "the keys of a dict anchor must be a sequence");
+  const Ref fast = Ref::steal(PySequence_Fast(items, "the keys of a dict anchor must be a sequence"));
   if (!fast) return -1;
   DictCheck& check = dict_check(dict);
-  int status = 0;
-  for (Py_ssize_t j = 0; status == 0 && j < PySequence_Fast_GET_SIZE(fast); j++) {
+  for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(fast.get()); j++) {
     PyObject *key, *value, *mode;
     bool leaf = false;
-    PyObject* item = PySequence_Fast_GET_ITEM(fast, j);
-    if (!PyArg_ParseTuple(item, "OOO:dicts", &key, &value, &mode) || parse_mode(mode, &leaf) < 0) {
-      status = -1;
-      break;
-    }
+    PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), j);
+    if (!PyArg_ParseTuple(item, "OOO:dicts", &key, &value, &mode) || parse_mode(mode, &leaf) < 0) return -1;
     Py_hash_t hash = key_hash(key);
-    if (hash == -1) {
-      status = -1;
-      break;
-    }
+    if (hash == -1) return -1;
     keep(key);
     keep(value);
     check.items.push_back({key, or_null(value), hash, leaf, i, j});
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Anchors::add_type_record(PyObject* record, Py_ssize_t i) {
   PyObject *type, *names;
   if (!PyArg_ParseTuple(record, "O!O:types", &PyType_Type, &type, &names)) return -1;
-  PyObject* fast = PySequence_Fast(names, "the names of a class anchor must be a sequence");
+  const Ref fast = Ref::steal(PySequence_Fast(names, "the names of a class anchor must be a sequence"));
   if (!fast) return -1;
   TypeCheck& check = type_check((PyTypeObject*)type);
-  int status = 0;
-  for (Py_ssize_t j = 0; status == 0 && j < PySequence_Fast_GET_SIZE(fast); j++) {
+  for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(fast.get()); j++) {
     PyObject *name, *value;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, j), "UO:types", &name, &value)) {
-      status = -1;
-      break;
-    }
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast.get(), j), "UO:types", &name, &value)) return -1;
     keep(name);
     keep(value);
     check.names.push_back({name, or_null(value), PyObject_Hash(name), true, i, j});
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Anchors::add_super_record(PyObject* record, Py_ssize_t i) {
@@ -220,20 +207,15 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
 }
 
 int Anchors::add_section(const char* name, PyObject* list) {
-  PyObject* fast = PySequence_Fast(list, "an anchor section must be a list");
+  const Ref fast = Ref::steal(PySequence_Fast(list, "an anchor section must be a list"));
   if (!fast) return -1;
-  int status = 0;
-  for (Py_ssize_t i = 0; status == 0 && i < PySequence_Fast_GET_SIZE(fast); i++) {
-    PyObject* record = PySequence_Fast_GET_ITEM(fast, i);
-    if (!PyTuple_Check(record)) {
-      PyErr_Format(PyExc_TypeError, "%s: a record must be a tuple, not %.100s", name, Py_TYPE(record)->tp_name);
-      status = -1;
-    } else {
-      status = add_one(name, record, i);
-    }
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); i++) {
+    PyObject* record = PySequence_Fast_GET_ITEM(fast.get(), i);
+    if (!PyTuple_Check(record))
+      return PyErr_Format(PyExc_TypeError, "%s: a record must be a tuple, not %.100s", name, Py_TYPE(record)->tp_name), -1;
+    if (add_one(name, record, i) < 0) return -1;
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Anchors::build(PyObject* anchors) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <structmember.h>
 
+#include "errors.h"
 #include "frame_eval.h"
 #include "guards.h"
 #include "session.h"
@@ -134,14 +135,14 @@ PyMethodDef raise_methods[] = {
 // `result`, or nullptr with the exception set that it stands for.  Steals `result`.
 PyObject* returned_or_raised(PyObject* result) {
   if (!result || !Py_IS_TYPE(result, &Raise_Type)) return result;
+  Ref raised = Ref::steal(result);
   PyObject* finish = ((RaiseObject*)result)->finish;
-  PyObject* exception = finish == Py_None ? raise_take(result, nullptr) : PyObject_CallOneArg(finish, result);
-  Py_DECREF(result);
-  if (exception && !PyExceptionInstance_Check(exception)) {
-    Py_DECREF(exception);
-    return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
-  }
-  if (exception) PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)), exception, PyException_GetTraceback(exception));
+  Ref exception = Ref::steal(finish == Py_None ? raise_take(result, nullptr) : PyObject_CallOneArg(finish, result));
+  raised.reset();
+  if (!exception) return nullptr;
+  if (!PyExceptionInstance_Check(exception.get())) return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
+  PyObject* value = exception.release();
+  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(value)), value, PyException_GetTraceback(value));
   return nullptr;
 }
 
@@ -180,31 +181,21 @@ void move_to_front(PyObject* entries, Py_ssize_t index, PyObject* entry) {
 }
 
 PyObject* call_on_miss(CompiledObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
-  PyObject* positional = PyTuple_New(npos);
-  PyObject* keywords = PyDict_New();
-  PyObject* result = nullptr;
-  bool complete = positional && keywords;
-  for (Py_ssize_t i = 0; complete && i < npos; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+  const Ref positional = Ref::steal(PyTuple_New(npos)), keywords = Ref::steal(PyDict_New());
+  if (!positional || !keywords) return nullptr;
+  for (Py_ssize_t i = 0; i < npos; i++) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
   Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  for (Py_ssize_t i = 0; complete && i < nkw; i++) {
-    complete = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) == 0;
+  for (Py_ssize_t i = 0; i < nkw; i++) {
+    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0) return nullptr;
   }
-  if (complete) {
-    PyObject* values[] = {nullptr, (PyObject*)self, positional, keywords};
-    PyObject* on_miss = Py_NewRef(self->on_miss);
-    result = PyObject_Vectorcall(on_miss, values + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-    Py_DECREF(on_miss);
-  }
-  Py_XDECREF(positional);
-  Py_XDECREF(keywords);
-  return result;
+  PyObject* values[] = {nullptr, (PyObject*)self, positional.get(), keywords.get()};
+  const Ref on_miss = Ref::borrow(self->on_miss);
+  return PyObject_Vectorcall(on_miss.get(), values + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
 PyObject* call_wrapped(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  PyObject* wrapped = Py_NewRef(self->wrapped);
-  PyObject* result = PyObject_Vectorcall(wrapped, args, nargsf, kwnames);
-  Py_DECREF(wrapped);
-  return result;
+  const Ref wrapped = Ref::borrow(self->wrapped);
+  return PyObject_Vectorcall(wrapped.get(), args, nargsf, kwnames);
 }
 
 // While it lives TorchDynamo, if it evaluates this thread's frames (torch.compile around what magpy compiled), lets them be: it
@@ -215,64 +206,59 @@ class DynamoOff {
     if (!foreign_evaluator()) return;
     PyObject* modules = PyImport_GetModuleDict();
     PyObject* module = modules ? PyDict_GetItemString(modules, "torch._C._dynamo.eval_frame") : nullptr;
-    set_ = module ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr;
-    before_ = set_ ? PyObject_CallOneArg(set_, Py_None) : nullptr;
+    set_ = Ref::steal(module ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr);
+    before_ = Ref::steal(set_ ? PyObject_CallOneArg(set_.get(), Py_None) : nullptr);
     PyErr_Clear();
   }
   ~DynamoOff() {
-    if (before_ != nullptr) {
-      PyObject *type, *value, *traceback;
-      PyErr_Fetch(&type, &value, &traceback);
-      Py_XDECREF(PyObject_CallOneArg(set_, before_));
-      PyErr_Restore(type, value, traceback);
-      Py_DECREF(before_);
-    }
-    Py_XDECREF(set_);
+    if (!before_) return;
+    ErrorGuard error;
+    Ref::steal(PyObject_CallOneArg(set_.get(), before_.get()));
   }
   DynamoOff(const DynamoOff&) = delete;
   DynamoOff& operator=(const DynamoOff&) = delete;
 
  private:
-  PyObject* set_ = nullptr;
-  PyObject* before_ = nullptr;
+  Ref set_, before_;
 };
+
+// Whether an entry answers the call: *result is new then, or nullptr with an exception set.
+bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result) {
+  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in use.
+  const Ref held = Ref::borrow(self->entries);
+  PyObject* entries = held.get();
+  Ref memo;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
+    if (!Py_IS_TYPE(PyList_GET_ITEM(entries, i), &Entry_Type)) continue;
+    const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
+    auto* entry = (EntryObject*)item.get();
+    if (!Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) continue;
+    if (!entry->needs_memo) {
+      *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
+    } else {
+      if (!memo) memo = Ref::steal(PyDict_New());
+      *result = memo ? call_with_memo(entry->mock, memo.get(), args, nargsf, kwnames) : nullptr;
+    }
+    if (*result == miss) {
+      Py_DECREF(*result);
+      continue;
+    }
+    self->hits++;
+    entry->hits++;
+    if (i > 0) move_to_front(entries, i, item.get());
+    return true;
+  }
+  return false;
+}
 
 // What an entry or a capture gives, an exception included; MISS where the call is to run eagerly.
 PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   DynamoOff off;
-  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in use.
-  PyObject* entries = Py_NewRef(self->entries);
-  PyObject* memo = nullptr;
   PyObject* result = nullptr;
-  bool done = false;
-  for (Py_ssize_t i = 0; !done && i < PyList_GET_SIZE(entries); i++) {
-    PyObject* item = PyList_GET_ITEM(entries, i);
-    if (!Py_IS_TYPE(item, &Entry_Type)) continue;
-    Py_INCREF(item);
-    auto* entry = (EntryObject*)item;
-    if (Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) {
-      if (!entry->needs_memo) {
-        result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
-      } else if (memo || (memo = PyDict_New())) {
-        result = call_with_memo(entry->mock, memo, args, nargsf, kwnames);
-      }
-      if (result == miss) {
-        Py_CLEAR(result);
-      } else {
-        done = true;
-        self->hits++;
-        entry->hits++;
-        if (i > 0) move_to_front(entries, i, item);
-      }
-    }
-    Py_DECREF(item);
-  }
-  Py_DECREF(entries);
-  Py_XDECREF(memo);
-  if (done) return returned_or_raised(result);
+  if (answered(self, args, nargsf, kwnames, &result)) return returned_or_raised(result);
   self->misses++;
-  result = call_on_miss(self, args, npos, kwnames);
+  result = call_on_miss(self, args, PyVectorcall_NARGS(nargsf), kwnames);
   return result == miss ? result : returned_or_raised(result);
 }
 
@@ -297,17 +283,14 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   for (PyObject* callable : {wrapped, on_miss}) {
     if (!PyCallable_Check(callable)) return PyErr_Format(PyExc_TypeError, "%R is not callable", callable), nullptr;
   }
-  PyObject* entries = PyList_New(0);
+  Ref entries = Ref::steal(PyList_New(0));
   if (!entries) return nullptr;
   auto* self = (CompiledObject*)type->tp_alloc(type, 0);
-  if (!self) {
-    Py_DECREF(entries);
-    return nullptr;
-  }
+  if (!self) return nullptr;
   self->vectorcall = compiled_vectorcall;
   self->wrapped = Py_NewRef(wrapped);
   self->on_miss = Py_NewRef(on_miss);
-  self->entries = entries;
+  self->entries = entries.release();
   self->options = Py_NewRef(Py_None);
   self->owner = Py_NewRef(Py_None);
   return (PyObject*)self;
@@ -362,12 +345,12 @@ PyObject* compiled_descr_get(PyObject* object, PyObject* instance, PyObject* own
   // What does not bind by itself (a builtin, an instance with __call__) does not start to when it is compiled.
   descrgetfunc get = Py_TYPE(wrapped)->tp_descr_get;
   if (!get) return Py_NewRef(object);
-  PyObject* bound = get(wrapped, instance, owner);
+  Ref bound = Ref::steal(get(wrapped, instance, owner));
   if (!bound) return nullptr;
-  bool is_self = bound == wrapped;
-  bool is_method = PyMethod_Check(bound) && PyMethod_GET_FUNCTION(bound) == wrapped && PyMethod_GET_SELF(bound) == instance;
-  if (!is_self && !is_method) return bound;  // bound in its own way: that runs eagerly
-  Py_DECREF(bound);
+  const bool is_self = bound.get() == wrapped;
+  const bool is_method = PyMethod_Check(bound.get()) && PyMethod_GET_FUNCTION(bound.get()) == wrapped &&
+                         PyMethod_GET_SELF(bound.get()) == instance;
+  if (!is_self && !is_method) return bound.release();  // bound in its own way: that runs eagerly
   return is_self ? Py_NewRef(object) : PyMethod_New(object, instance);
 }
 
@@ -396,11 +379,8 @@ int compiled_setattro(PyObject* object, PyObject* name, PyObject* value) {
 }
 
 PyObject* compiled_reduce(PyObject* object, PyObject*) {
-  PyObject* module = PyImport_ImportModule("magpy.runtime.pickling");
-  if (!module) return nullptr;
-  PyObject* result = PyObject_CallMethod(module, "reduce", "O", object);
-  Py_DECREF(module);
-  return result;
+  const Ref module = Ref::steal(PyImport_ImportModule("magpy.runtime.pickling"));
+  return module ? PyObject_CallMethod(module.get(), "reduce", "O", object) : nullptr;
 }
 
 PyObject* get_entries(PyObject* object, void*) { return Py_NewRef(((CompiledObject*)object)->entries); }
@@ -449,10 +429,8 @@ int collect_own_names() {
   own_names = PySet_New(nullptr);
   if (!own_names) return -1;
   auto add = [](const char* name) {
-    PyObject* text = PyUnicode_InternFromString(name);
-    int status = text ? PySet_Add(own_names, text) : -1;
-    Py_XDECREF(text);
-    return status;
+    const Ref text = Ref::steal(PyUnicode_InternFromString(name));
+    return text ? PySet_Add(own_names, text.get()) : -1;
   };
   for (const PyMemberDef* member = compiled_members; member->name; member++) {
     if (add(member->name) < 0) return -1;
@@ -486,21 +464,16 @@ bool follows_module(PyObject* module, PyObject* compiled) {
   if (!Py_IS_TYPE(compiled, &Compiled_Type) || !bases || PyTuple_GET_SIZE(bases) == 0) return true;
   PyObject* cls = PyTuple_GET_ITEM(bases, PyTuple_GET_SIZE(bases) - 1);
   if (cls == (PyObject*)Py_TYPE(((CompiledObject*)compiled)->wrapped)) return true;
-  PyObject* found = PyObject_GetAttrString(module, "__class__");
-  Py_XDECREF(found);
-  return found != nullptr;
+  return static_cast<bool>(Ref::steal(PyObject_GetAttrString(module, "__class__")));
 }
 
 PyObject* module_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   if (npos < 1) return PyErr_SetString(PyExc_TypeError, "__call__() needs a compiled module"), nullptr;
   // Whatever the module's class has to say about attributes.
-  PyObject* compiled = PyObject_GenericGetAttr(args[0], ((ModuleCallObject*)object)->slot);
-  if (!compiled) return nullptr;
-  PyObject* result = nullptr;
-  if (follows_module(args[0], compiled)) result = PyObject_Vectorcall(compiled, args + 1, npos - 1, kwnames);
-  Py_DECREF(compiled);
-  return result;
+  const Ref compiled = Ref::steal(PyObject_GenericGetAttr(args[0], ((ModuleCallObject*)object)->slot));
+  if (!compiled || !follows_module(args[0], compiled.get())) return nullptr;
+  return PyObject_Vectorcall(compiled.get(), args + 1, npos - 1, kwnames);
 }
 
 PyObject* module_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -555,10 +528,9 @@ PyObject* compiled_behind(PyObject* object) {
   // Whatever `__call__` is: one in Python may come here through super().
   static PyObject* slot = PyUnicode_InternFromString(kModuleSlot);
   if (!slot || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) || !_PyType_Lookup(Py_TYPE(object), slot)) return nullptr;
-  PyObject* compiled = PyObject_GenericGetAttr(object, slot);
+  const Ref compiled = Ref::steal(PyObject_GenericGetAttr(object, slot));
   if (!compiled) PyErr_Clear();
-  Py_XDECREF(compiled);  // held by the module's slot
-  return compiled && Py_IS_TYPE(compiled, &Compiled_Type) ? compiled : nullptr;
+  return compiled && Py_IS_TYPE(compiled.get(), &Compiled_Type) ? compiled.get() : nullptr;  // held by the module's slot
 }
 
 int init_dispatch(PyObject* module) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "compat.h"
+#include "errors.h"
 #include "iterators.h"
 #include "probes.h"
 #include "signals.h"
@@ -38,9 +39,11 @@ struct CodeInfo {
   State state = State::kNew;
   bool skip = false;
   unsigned skip_epoch = 0;            // of `skip`; a new list of prefixes makes it stale
-  PyCodeObject* twin = nullptr;       // owned; of an original
+  Ref twin;                           // of an original: a code object
   PyCodeObject* original = nullptr;   // borrowed, cleared when the original dies; of a twin
-  PyObject* offsets = nullptr;        // owned: for each code unit of a twin, that of the original (bytes of uint32), when asked for
+  Ref offsets;                        // for each code unit of a twin, that of the original (bytes of uint32), when asked for
+
+  PyCodeObject* twin_code() const { return reinterpret_cast<PyCodeObject*>(twin.get()); }
 };
 
 Py_ssize_t extra_index = -1;
@@ -81,12 +84,10 @@ CodeInfo* get_or_make_info(PyCodeObject* code) {
 void free_info(void* p) {
   auto* info = static_cast<CodeInfo*>(p);
   if (info == nullptr) return;
-  if (info->twin != nullptr) {
-    CodeInfo* of_twin = get_info(info->twin);
+  if (PyCodeObject* twin = info->twin_code()) {
+    CodeInfo* of_twin = get_info(twin);
     if (of_twin != nullptr) of_twin->original = nullptr;
-    Py_DECREF(info->twin);
   }
-  Py_XDECREF(info->offsets);
   delete info;
 }
 
@@ -119,11 +120,10 @@ bool adopt(PyCodeObject* code, PyCodeObject* twin) {
   return true;
 }
 
-// Calls one of magpy's own Python functions so that the program does not notice.  New reference, or nullptr and no exception.
-PyObject* call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code) {
-  if (function == nullptr) return nullptr;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
+// Calls one of magpy's own Python functions so that the program does not notice.  None, and no exception, where it fails.
+Ref call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code) {
+  if (function == nullptr) return Ref();
+  ErrorGuard error;
   ++tls_pause;
   // A trace function of the program shall not see magpy's own frames.
   PyThreadState_EnterTracing(ts);
@@ -131,31 +131,27 @@ PyObject* call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code
   const int collecting = PyGC_Disable();
   compat::recursion_credit(ts, +1);
   hold_signals();
-  PyObject* result = PyObject_CallOneArg(function, reinterpret_cast<PyObject*>(code));
+  Ref result = Ref::steal(PyObject_CallOneArg(function, reinterpret_cast<PyObject*>(code)));
   release_signals();
   compat::recursion_credit(ts, -1);
   if (collecting) PyGC_Enable();
   PyThreadState_LeaveTracing(ts);
   --tls_pause;
-  if (result == nullptr) {
+  if (!result) {
     static const bool debug = getenv("MAGPY_DEBUG_INSTRUMENT") != nullptr;
     if (debug) PyErr_WriteUnraisable(reinterpret_cast<PyObject*>(code));
     PyErr_Clear();
   }
-  PyErr_Restore(type, value, traceback);
   return result;
 }
 
 // Makes the twin of `code`; without one, info->state says so.
 void make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
-  PyObject* made = call_quietly(ts, instrument, code);
-  if (info->state != State::kNew) {  // another thread was faster
-    Py_XDECREF(made);
-    return;
-  }
+  Ref made = call_quietly(ts, instrument, code);
+  if (info->state != State::kNew) return;  // another thread was faster
   info->state = State::kFailed;
-  if (made != nullptr && PyCode_Check(made)) {
-    auto* twin = reinterpret_cast<PyCodeObject*>(made);
+  if (made && PyCode_Check(made.get())) {
+    auto* twin = reinterpret_cast<PyCodeObject*>(made.get());
     CodeInfo* of_twin = adopt(code, twin) ? get_or_make_info(twin) : nullptr;
     if (of_twin != nullptr) {
       of_twin->state = State::kIsTwin;
@@ -163,14 +159,13 @@ void make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
       // Nothing in it refers back; and a program that counts the collector's objects shall not find one more.
       if (PyObject_GC_IsTracked(twin->co_consts)) PyObject_GC_UnTrack(twin->co_consts);
       compat::raise_stacksize(code, twin->co_stacksize);
-      info->twin = twin;
+      info->twin = std::move(made);
       info->state = State::kHasTwin;
       ++twins_made;
       return;
     }
   }
   ++failed_codes;
-  Py_XDECREF(made);
 }
 
 // ---- the C stack ----
@@ -320,15 +315,15 @@ PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
     PyObject* first = code->co_argcount > 0 ? frame->localsplus[0] : nullptr;
     on_frame_enter(reinterpret_cast<PyFunctionObject*>(compat::frame_func(frame)), first);
   }
-  const Py_ssize_t slots = compat::frame_slots(info->twin);
+  const Py_ssize_t slots = compat::frame_slots(info->twin_code());
   if (make_room(ts, frame, slots)) {
-    compat::frame_set_code(frame, info->twin);
+    compat::frame_set_code(frame, info->twin_code());
     return run_plain(ts, frame, throwflag);
   }
   ++relocated;
   PyObject* result = nullptr;
   auto run = [ts, throwflag](Frame* copy) { return run_plain(ts, copy, throwflag); };
-  if (compat::run_relocated(ts, frame, info->twin, slots, &result, run)) return result;
+  if (compat::run_relocated(ts, frame, info->twin_code(), slots, &result, run)) return result;
   if (session) on_uninstrumented(code, "no memory for its frame");
   return run_plain(ts, frame, throwflag);
 }
@@ -337,10 +332,11 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
   if (frame == tls_handed) return _PyEval_EvalFrameDefault(ts, frame, throwflag);
   if (!active()) return run_watched(ts, frame, throwflag);
   // The frame is gone when its result is known.
-  auto* code = reinterpret_cast<PyCodeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(compat::frame_code(frame))));
-  PyObject* func = Py_NewRef(compat::frame_func(frame));
+  auto* code = compat::frame_code(frame);
+  const Ref held = Ref::borrow(reinterpret_cast<PyObject*>(code));
+  const Ref func = Ref::borrow(compat::frame_func(frame));
   PyObject* self = code->co_argcount > 0 && !compat::is_generator_frame(frame) ? frame->localsplus[0] : nullptr;
-  auto* type = self == nullptr ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(self))));
+  const Ref type = Ref::borrow(self == nullptr ? nullptr : reinterpret_cast<PyObject*>(Py_TYPE(self)));
   const unsigned char to_c = tls_c_call;
   const ToC use = use_of_given(to_c, compat::is_generator_frame(frame));
   tls_c_call = kPassedOn;
@@ -352,13 +348,10 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
     if (info == nullptr || !info->skip) {
       if (use != kPassedOn)
         on_value_to_c(result, use);
-      else if (type != nullptr)
-        on_result(func, type, result);
+      else if (type)
+        on_result(func.get(), reinterpret_cast<PyTypeObject*>(type.get()), result);
     }
   }
-  Py_DECREF(code);
-  Py_DECREF(func);
-  Py_XDECREF(type);
   return result;
 }
 
@@ -381,17 +374,14 @@ struct Offsets {
 Offsets twin_offsets(PyCodeObject* code) {
   CodeInfo* info = get_info(code);
   if (info == nullptr || info->original == nullptr) return {};
-  if (info->offsets == nullptr) {
-    PyObject* offsets = call_quietly(PyThreadState_Get(), offsets_of, info->original);
-    if (offsets == nullptr || !PyBytes_Check(offsets)) {
-      Py_XDECREF(offsets);
-      return {};
-    }
-    Py_XSETREF(info->offsets, offsets);
+  if (!info->offsets) {
+    Ref offsets = call_quietly(PyThreadState_Get(), offsets_of, info->original);
+    if (!offsets || !PyBytes_Check(offsets.get())) return {};
+    info->offsets = std::move(offsets);
   }
   // The data of a bytes object is aligned to 32 bytes from its start.
-  const auto* data = reinterpret_cast<const uint32_t*>(PyBytes_AS_STRING(info->offsets));
-  return {data, static_cast<size_t>(PyBytes_GET_SIZE(info->offsets)) / sizeof(uint32_t)};
+  const auto* data = reinterpret_cast<const uint32_t*>(PyBytes_AS_STRING(info->offsets.get()));
+  return {data, static_cast<size_t>(PyBytes_GET_SIZE(info->offsets.get())) / sizeof(uint32_t)};
 }
 
 constexpr int kUnit = sizeof(_Py_CODEUNIT);
@@ -438,30 +428,25 @@ PyObject* call_wrapped(PyObject* self, void* closure) {
   return w->original(self, nullptr);
 }
 
+Ref frame_code(PyFrameObject* frame) { return Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame))); }
+
 PyObject* get_code(PyObject* self, void* closure) {
-  PyObject* code = call_wrapped(self, closure);
-  PyObject* shown = shown_code(code);
-  Py_XDECREF(code);
-  return shown;
+  const Ref code = Ref::steal(call_wrapped(self, closure));
+  return shown_code(code.get());
 }
 
 PyObject* get_frame_lasti(PyObject* self, void* closure) {
-  PyObject* value = call_wrapped(self, closure);
-  if (value == nullptr) return nullptr;
-  const long offset = PyLong_AsLong(value);
-  Py_DECREF(value);
-  PyCodeObject* code = PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(self));
-  const int shown = shown_offset(code, static_cast<int>(offset));
-  Py_DECREF(code);
-  return PyLong_FromLong(shown);
+  const Ref value = Ref::steal(call_wrapped(self, closure));
+  if (!value) return nullptr;
+  const long offset = PyLong_AsLong(value.get());
+  const Ref code = frame_code(reinterpret_cast<PyFrameObject*>(self));
+  return PyLong_FromLong(shown_offset(reinterpret_cast<PyCodeObject*>(code.get()), static_cast<int>(offset)));
 }
 
 PyObject* get_traceback_lasti(PyObject* self, void*) {
   auto* tb = reinterpret_cast<PyTracebackObject*>(self);
-  PyCodeObject* code = PyFrame_GetCode(tb->tb_frame);
-  const int shown = shown_offset(code, tb->tb_lasti);
-  Py_DECREF(code);
-  return PyLong_FromLong(shown);
+  const Ref code = frame_code(tb->tb_frame);
+  return PyLong_FromLong(shown_offset(reinterpret_cast<PyCodeObject*>(code.get()), tb->tb_lasti));
 }
 
 newfunc traceback_new = nullptr;
@@ -477,9 +462,8 @@ PyObject* new_traceback(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* self = traceback_new(type, args, kwargs);
   if (self == nullptr) return nullptr;
   auto* tb = reinterpret_cast<PyTracebackObject*>(self);
-  PyCodeObject* code = PyFrame_GetCode(tb->tb_frame);
-  tb->tb_lasti = hidden_offset(code, tb->tb_lasti);
-  Py_DECREF(code);
+  const Ref code = frame_code(tb->tb_frame);
+  tb->tb_lasti = hidden_offset(reinterpret_cast<PyCodeObject*>(code.get()), tb->tb_lasti);
   return self;
 }
 
@@ -487,9 +471,8 @@ PyGetSetDef traceback_lasti = {"tb_lasti", get_traceback_lasti, nullptr, nullptr
 
 int show_originals() {
   for (Wrapped& w : wrapped) {
-    PyObject* dict = compat::type_dict(w.type);
-    PyObject* descr = PyDict_GetItemString(dict, w.name);  // borrowed
-    Py_DECREF(dict);
+    const Ref dict = Ref::steal(compat::type_dict(w.type));
+    PyObject* descr = PyDict_GetItemString(dict.get(), w.name);  // borrowed
     // A plain member shows the function's code, which is the original (gi_code in 3.11).
     if (descr == nullptr || !Py_IS_TYPE(descr, &PyGetSetDescr_Type)) continue;
     auto* getset = reinterpret_cast<PyGetSetDescrObject*>(descr);
@@ -504,12 +487,10 @@ int show_originals() {
     traceback_new = PyTraceBack_Type.tp_new;
     PyTraceBack_Type.tp_new = new_traceback;
   }
-  PyObject* descr = PyDescr_NewGetSet(&PyTraceBack_Type, &traceback_lasti);
-  if (descr == nullptr) return -1;
-  PyObject* dict = compat::type_dict(&PyTraceBack_Type);
-  int err = PyDict_SetItemString(dict, "tb_lasti", descr);
-  Py_DECREF(dict);
-  Py_DECREF(descr);
+  const Ref descr = Ref::steal(PyDescr_NewGetSet(&PyTraceBack_Type, &traceback_lasti));
+  if (!descr) return -1;
+  const Ref dict = Ref::steal(compat::type_dict(&PyTraceBack_Type));
+  const int err = PyDict_SetItemString(dict.get(), "tb_lasti", descr.get());
   PyType_Modified(&PyTraceBack_Type);
   return err;
 }
@@ -535,31 +516,27 @@ PyObject* py_set_shows_warnings(PyObject*, PyObject* code) {
 }
 
 PyObject* py_set_skip_prefixes(PyObject*, PyObject* arg) {
-  PyObject* list = PySequence_List(arg);
-  if (list == nullptr) return nullptr;
+  const Ref list = Ref::steal(PySequence_List(arg));
+  if (!list) return nullptr;
   std::vector<std::string> prefixes;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    const char* s = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i));
-    if (s == nullptr) {
-      Py_DECREF(list);
-      return nullptr;
-    }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    const char* s = PyUnicode_AsUTF8(PyList_GET_ITEM(list.get(), i));
+    if (s == nullptr) return nullptr;
     prefixes.emplace_back(s);
   }
-  Py_DECREF(list);
   skip_prefixes.swap(prefixes);
   ++skip_epoch;
   Py_RETURN_NONE;
 }
 
 PyObject* py_skip_prefixes(PyObject*, PyObject*) {
-  PyObject* list = PyList_New(0);
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list) return nullptr;
   for (const std::string& prefix : skip_prefixes) {
-    PyObject* s = list == nullptr ? nullptr : PyUnicode_FromStringAndSize(prefix.data(), static_cast<Py_ssize_t>(prefix.size()));
-    if (s == nullptr || PyList_Append(list, s) < 0) Py_CLEAR(list);
-    Py_XDECREF(s);
+    const Ref s = Ref::steal(PyUnicode_FromStringAndSize(prefix.data(), static_cast<Py_ssize_t>(prefix.size())));
+    if (!s || PyList_Append(list.get(), s.get()) < 0) return nullptr;
   }
-  return list;
+  return list.release();
 }
 
 PyObject* py_instrument_all(PyObject*, PyObject* arg) {
@@ -588,7 +565,7 @@ PyObject* py_hook_counts(PyObject*, PyObject*) {
 PyObject* other_of(PyObject* arg, bool want_twin) {
   if (!PyCode_Check(arg)) return PyErr_Format(PyExc_TypeError, "expected a code object, got %.100s", Py_TYPE(arg)->tp_name);
   CodeInfo* info = get_info(reinterpret_cast<PyCodeObject*>(arg));
-  PyCodeObject* other = info == nullptr ? nullptr : want_twin ? info->twin : info->original;
+  PyCodeObject* other = info == nullptr ? nullptr : want_twin ? info->twin_code() : info->original;
   if (other == nullptr) Py_RETURN_NONE;
   return Py_NewRef(reinterpret_cast<PyObject*>(other));
 }

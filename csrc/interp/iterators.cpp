@@ -111,14 +111,14 @@ PyObject* reported_call(PyObject* self, PyObject* const* args, size_t nargsf, Py
   return result;
 }
 
-// What C code shall call instead of `f`, new, or nullptr when that is `f` itself, or with an exception.
-PyObject* reported(PyObject* f) {
-  if (Py_IS_TYPE(f, &reported_type) || !PyCallable_Check(f) || runs_python(f)) return nullptr;
+// What C code shall call instead of `f`, or none when that is `f` itself, or with an exception.
+Ref reported(PyObject* f) {
+  if (Py_IS_TYPE(f, &reported_type) || !PyCallable_Check(f) || runs_python(f)) return Ref();
   auto* r = PyObject_New(Reported, &reported_type);
-  if (r == nullptr) return nullptr;
+  if (r == nullptr) return Ref();
   r->vectorcall = reported_call;
   r->function = Py_NewRef(f);
-  return reinterpret_cast<PyObject*>(r);
+  return Ref::steal(reinterpret_cast<PyObject*>(r));
 }
 
 // ---- advancing an iterator ----
@@ -133,22 +133,21 @@ PyObject* advance(const Watched& w, PyObject* iterator) {
   if (use & (kComputed | kIterated)) on_advanced(iterator);
   // What whoever asks this iterator does with its values, and what it does itself.
   tls_c_call = (to_c & (kComputed | kIterated)) | use;
-  PyObject* instead = function == nullptr ? nullptr : reported(function);
-  if (instead == nullptr && PyErr_Occurred()) {
+  const Ref instead = function == nullptr ? Ref() : reported(function);
+  if (!instead && function != nullptr && PyErr_Occurred()) {
     tls_c_call = to_c;
     return nullptr;
   }
-  // Only meanwhile: the iterator is the program's, which may look at it.
-  if (instead != nullptr) *place = Py_NewRef(instead);
+  // Only meanwhile: the iterator is the program's, which may look at it.  Its own reference to the function is ours till then.
+  Ref function_held;
+  if (instead) {
+    function_held = Ref::steal(function);
+    *place = Py_NewRef(instead.get());
+  }
   PyObject* value = w.original(iterator);
-  if (instead != nullptr) {
-    if (*place == instead) {
-      *place = function;
-      Py_DECREF(instead);
-    } else {  // the iterator has let go of it
-      Py_DECREF(function);
-    }
-    Py_DECREF(instead);
+  if (instead && *place == instead.get()) {  // else the iterator has let go of it
+    *place = function_held.release();
+    Py_DECREF(instead.get());
   }
   tls_c_call = to_c;
   if (value != nullptr && active() && !watch_if_iterator(value)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
@@ -169,14 +168,10 @@ constexpr std::array<iternextfunc, kMost> stand_ins = all_next(std::make_index_s
 // In the class and in those that inherit it from there, which have copies.
 void exchange(PyTypeObject* type, iternextfunc from, iternextfunc to, int depth = 0) {
   if (type->tp_iternext == from) type->tp_iternext = to;
-  PyObject* below = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__", "O", type);
-  if (below == nullptr) {
-    PyErr_Clear();
-    return;
-  }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(below) && depth < 50; ++i)
-    exchange(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below, i)), from, to, depth + 1);
-  Py_DECREF(below);
+  const Ref below = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__", "O", type));
+  if (!below) return PyErr_Clear();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(below.get()) && depth < 50; ++i)
+    exchange(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below.get(), i)), from, to, depth + 1);
 }
 
 // The type whose C function advances the objects of `type`; nullptr where Python does, or nothing: classes have a function then too.
@@ -208,8 +203,8 @@ bool passes_on(const char* name) {
 }
 
 int add_itertools() {
-  PyObject* itertools = PyImport_ImportModule("itertools");
-  if (itertools == nullptr) return -1;
+  const Ref itertools = Ref::steal(PyImport_ImportModule("itertools"));
+  if (!itertools) return -1;
   static const struct {
     const char* name;
     Manner manner;
@@ -225,7 +220,7 @@ int add_itertools() {
   };
   PyObject *name, *value;
   Py_ssize_t pos = 0;
-  while (PyDict_Next(PyModule_GetDict(itertools), &pos, &name, &value)) {
+  while (PyDict_Next(PyModule_GetDict(itertools.get()), &pos, &name, &value)) {
     auto* type = reinterpret_cast<PyTypeObject*>(value);
     if (!PyType_Check(value) || written_in_c(type) != type) continue;
     const char* text = PyUnicode_AsUTF8(name);
@@ -236,7 +231,6 @@ int add_itertools() {
       if (strcmp(text, k.name) == 0) manner = k.manner;
     if (!add(type, manner)) break;
   }
-  Py_DECREF(itertools);
   return 0;
 }
 
@@ -331,18 +325,17 @@ PyObject* call_reporting(PyObject* f, PyObject* const* args, size_t nargsf, PyOb
   const Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
   // Other functions are given theirs by the name `key`.
   const Py_ssize_t first = strcmp(name, "reduce") == 0 ? 1 : strncmp(name, "sub", 3) == 0 ? 2 : 0;
-  std::vector<PyObject*> given(args, args + npos + nkw), made;
+  std::vector<PyObject*> given(args, args + npos + nkw);
+  std::vector<Ref> made;
   for (Py_ssize_t i = 0; i < npos + nkw; ++i) {
     if (i >= first && i < npos) continue;
-    PyObject* instead = reported(given[i]);
-    if (instead == nullptr && PyErr_Occurred()) break;
-    if (instead == nullptr) continue;
-    given[i] = instead;
-    made.push_back(instead);
+    Ref instead = reported(given[i]);
+    if (!instead && PyErr_Occurred()) return nullptr;
+    if (!instead) continue;
+    given[i] = instead.get();
+    made.push_back(std::move(instead));
   }
-  PyObject* result = PyErr_Occurred() ? nullptr : PyObject_Vectorcall(f, given.data(), npos, kwnames);
-  for (PyObject* instead : made) Py_DECREF(instead);
-  return result;
+  return PyObject_Vectorcall(f, given.data(), npos, kwnames);
 }
 
 bool calls_its_argument(PyObject* f) { return caller_name(f) != nullptr; }

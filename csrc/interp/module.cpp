@@ -6,6 +6,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "ref.h"
+
 namespace magpy {
 
 #define MAGPY_PART(name) __attribute__((weak)) int name(PyObject* module)
@@ -33,17 +35,14 @@ PyModuleDef module_def = {
 }  // namespace
 
 PyMODINIT_FUNC PyInit__interp() {
-  PyObject* module = PyModule_Create(&module_def);
-  if (module == nullptr) return nullptr;
+  magpy::Ref module = magpy::Ref::steal(PyModule_Create(&module_def));
+  if (!module) return nullptr;
   using Part = int (*)(PyObject*);
   // The session first: the others report to it.
   const Part parts[] = {magpy::init_classes, magpy::init_signals, magpy::init_session, magpy::init_iterators, magpy::init_frame_eval,
                         magpy::init_probes,  magpy::init_guards,  magpy::init_dispatch};
   for (Part part : parts) {
-    if (part != nullptr && part(module) < 0) {
-      Py_DECREF(module);
-      return nullptr;
-    }
+    if (part != nullptr && part(module.get()) < 0) return nullptr;
   }
-  return module;
+  return module.release();
 }

@@ -31,11 +31,8 @@ PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
   if (f == nullptr) return nullptr;
   PyErr_Clear();
   descrgetfunc bind = Py_TYPE(f)->tp_descr_get;
-  f = bind != nullptr ? bind(f, obj, reinterpret_cast<PyObject*>(t)) : Py_NewRef(f);
-  if (f == nullptr) return nullptr;
-  value = call(f, &name, 1, 0, nullptr);
-  Py_DECREF(f);
-  return value;
+  const Ref bound = bind != nullptr ? Ref::steal(bind(f, obj, reinterpret_cast<PyObject*>(t))) : Ref::borrow(f);
+  return bound ? call(bound.get(), &name, 1, 0, nullptr) : nullptr;
 }
 
 // Whether the load of an attribute has shown what the object has: other exceptions are raised by frames, or by C code that looks it up.
@@ -44,12 +41,9 @@ bool tells(PyObject* obj, PyObject* value) {
 }
 
 PyObject* attr_load(PyObject* obj, PyObject* name) {
-  PyObject* getter = active() ? on_getter(obj, name) : nullptr;
-  if (getter != nullptr) {
-    PyObject* value = call_getter(getter, obj, name);
-    if (active() && tells(obj, value)) value = on_attr_load(obj, name, value, getter);
-    Py_DECREF(getter);
-    return value;
+  if (const Ref getter = active() ? on_getter(obj, name) : Ref()) {
+    PyObject* value = call_getter(getter.get(), obj, name);
+    return active() && tells(obj, value) ? on_attr_load(obj, name, value, getter.get()) : value;
   }
   PyObject* value = PyObject_GetAttr(obj, name);
   if (active() && tells(obj, value)) return on_attr_load(obj, name, value);
@@ -134,9 +128,8 @@ PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
 // (cell)
 PyObject* probe_cell_load(PyObject*, Args a, size_t, PyObject*) {
   if (active() && PyCell_Check(a[0])) {
-    PyObject* value = PyCell_Get(a[0]);
-    on_cell_load(a[0], value);
-    Py_XDECREF(value);
+    const Ref value = Ref::steal(PyCell_Get(a[0]));
+    on_cell_load(a[0], value.get());
   }
   Py_RETURN_NONE;
 }
@@ -182,20 +175,14 @@ PyObject* probe_item_delete(PyObject*, Args a, size_t, PyObject*) { return item_
 
 // (start, stop, obj)
 PyObject* probe_slice_load(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* slice = PySlice_New(a[0], a[1], nullptr);
-  if (slice == nullptr) return nullptr;
-  PyObject* value = item_load(a[2], slice);
-  Py_DECREF(slice);
-  return value;
+  const Ref slice = Ref::steal(PySlice_New(a[0], a[1], nullptr));
+  return slice ? item_load(a[2], slice.get()) : nullptr;
 }
 
 // (obj, start, stop, value)
 PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* slice = PySlice_New(a[1], a[2], nullptr);
-  if (slice == nullptr) return nullptr;
-  PyObject* done = item_store(a[0], slice, a[3]);
-  Py_DECREF(slice);
-  return done;
+  const Ref slice = Ref::steal(PySlice_New(a[1], a[2], nullptr));
+  return slice ? item_store(a[0], slice.get(), a[3]) : nullptr;
 }
 
 // (container, item, invert)
@@ -295,62 +282,55 @@ PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
-// An attribute that a class pattern asks for, once; nullptr without an exception: there is none.
-PyObject* matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
+// An attribute that a class pattern asks for, once; none without an exception: there is none.
+Ref matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
   const int again = PySet_Contains(seen, name);
   if (again != 0 || PySet_Add(seen, name) < 0) {
     if (again > 0) PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R", type->tp_name, name);
-    return nullptr;
+    return Ref();
   }
-  PyObject* value = attr_load(subject, name);
-  if (value == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  Ref value = Ref::steal(attr_load(subject, name));
+  if (!value && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
   return value;
 }
 
-// The names that a class gives its positional patterns; for some of C, which give none, `itself` is set.  nullptr with an exception.
-PyObject* match_args_of(PyTypeObject* type, bool& itself) {
+// The names that a class gives its positional patterns; for some of C, which give none, `itself` is set.  None with an exception.
+Ref match_args_of(PyTypeObject* type, bool& itself) {
   static PyObject* name = PyUnicode_InternFromString("__match_args__");
-  PyObject* found = attr_load(reinterpret_cast<PyObject*>(type), name);
-  if (found == nullptr) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+  Ref found = Ref::steal(attr_load(reinterpret_cast<PyObject*>(type), name));
+  if (!found) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Ref();
     PyErr_Clear();
     itself = PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
-    return PyTuple_New(0);
+    return Ref::steal(PyTuple_New(0));
   }
-  if (!PyTuple_CheckExact(found)) {
-    PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name, Py_TYPE(found)->tp_name);
-    Py_CLEAR(found);
-  }
-  return found;
+  if (PyTuple_CheckExact(found.get())) return found;
+  PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name, Py_TYPE(found.get())->tp_name);
+  return Ref();
 }
 
 // Appends what the positional patterns are matched with.  False: they do not match, or an exception is set.
 bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen, PyObject* values) {
   bool itself = false;
-  PyObject* names = match_args_of(type, itself);
-  if (names == nullptr) return false;
-  const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names);
-  bool good = n <= allowed;
-  if (!good) {
+  const Ref names = match_args_of(type, itself);
+  if (!names) return false;
+  const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names.get());
+  if (n > allowed) {
     PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", type->tp_name, allowed,
                  allowed == 1 ? "" : "s", n);
-  } else if (itself) {
-    good = PyList_Append(values, subject) == 0;
-  } else {
-    for (Py_ssize_t i = 0; good && i < n; ++i) {
-      PyObject* name = PyTuple_GET_ITEM(names, i);
-      PyObject* value = nullptr;
-      if (PyUnicode_CheckExact(name)) {
-        value = matched_attr(subject, type, name, seen);
-      } else {
-        PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(name)->tp_name);
-      }
-      good = value != nullptr && PyList_Append(values, value) == 0;
-      Py_XDECREF(value);
-    }
+    return false;
   }
-  Py_DECREF(names);
-  return good;
+  if (itself) return PyList_Append(values, subject) == 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(names.get(), i);
+    if (!PyUnicode_CheckExact(name)) {
+      PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(name)->tp_name);
+      return false;
+    }
+    const Ref value = matched_attr(subject, type, name, seen);
+    if (!value || PyList_Append(values, value.get()) < 0) return false;
+  }
+  return true;
 }
 
 // (type, names, subject, how many positional patterns): a tuple of what the patterns of a class pattern are matched with, or None.
@@ -362,56 +342,39 @@ PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
   const int is = PyObject_IsInstance(subject, cls);
   if (is <= 0) return none_or_null(is);
-  PyObject *seen = PySet_New(nullptr), *values = PyList_New(0), *result = nullptr;
+  const Ref seen = Ref::steal(PySet_New(nullptr)), values = Ref::steal(PyList_New(0));
   const Py_ssize_t n = PyLong_AsSsize_t(a[3]);
-  bool good = seen != nullptr && values != nullptr && (n == 0 || match_positional(subject, type, n, seen, values));
+  bool good = seen && values && (n == 0 || match_positional(subject, type, n, seen.get(), values.get()));
   for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen);
-    good = value != nullptr && PyList_Append(values, value) == 0;
-    Py_XDECREF(value);
+    const Ref value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen.get());
+    good = value && PyList_Append(values.get(), value.get()) == 0;
   }
-  if (good) {
-    result = PyList_AsTuple(values);
-  } else if (!PyErr_Occurred()) {
-    result = Py_NewRef(Py_None);
-  }
-  Py_XDECREF(seen);
-  Py_XDECREF(values);
-  return result;
+  if (good) return PyList_AsTuple(values.get());
+  return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
 }
 
-// What a mapping has under the keys of a pattern.  nullptr without an exception: not all of them.
-PyObject* matched_items(PyObject* subject, PyObject* keys) {
+// What a mapping has under the keys of a pattern.  None without an exception: not all of them.
+Ref matched_items(PyObject* subject, PyObject* keys) {
   static PyObject* const name = PyUnicode_InternFromString("get");
   const Py_ssize_t n = PyTuple_GET_SIZE(keys);
   // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own call of it.
   const bool plain = PyDict_CheckExact(subject);
-  PyObject* seen = PySet_New(nullptr);
-  PyObject* absent = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
-  PyObject* values = PyTuple_New(n);
-  PyObject* get = seen == nullptr || absent == nullptr || values == nullptr ? nullptr
-                  : plain                                                   ? PyObject_GetAttr(subject, name)
-                                                                            : attr_load(subject, name);
-  bool good = get != nullptr;
-  for (Py_ssize_t i = 0; good && i < n; ++i) {
+  const Ref seen = Ref::steal(PySet_New(nullptr));
+  const Ref absent = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  Ref values = Ref::steal(PyTuple_New(n));
+  if (!seen || !absent || !values) return Ref();
+  const Ref get = Ref::steal(plain ? PyObject_GetAttr(subject, name) : attr_load(subject, name));
+  if (!get) return Ref();
+  for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);
-    const int again = PySet_Contains(seen, key);
-    good = again == 0 && PySet_Add(seen, key) == 0;
+    const int again = PySet_Contains(seen.get(), key);
     if (again > 0) PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
-    if (!good) break;
-    PyObject* given[] = {key, absent};
-    PyObject* value = plain ? PyObject_Vectorcall(get, given, 2, nullptr) : call(get, given, 2, 0, nullptr);
-    good = value != nullptr && value != absent;
-    if (good) {
-      PyTuple_SET_ITEM(values, i, value);
-    } else {
-      Py_XDECREF(value);
-    }
+    if (again != 0 || PySet_Add(seen.get(), key) < 0) return Ref();
+    PyObject* given[] = {key, absent.get()};
+    Ref value = Ref::steal(plain ? PyObject_Vectorcall(get.get(), given, 2, nullptr) : call(get.get(), given, 2, 0, nullptr));
+    if (!value || value.get() == absent.get()) return Ref();
+    PyTuple_SET_ITEM(values.get(), i, value.release());
   }
-  if (!good) Py_CLEAR(values);
-  Py_XDECREF(get);
-  Py_XDECREF(absent);
-  Py_XDECREF(seen);
   return values;
 }
 
@@ -420,8 +383,8 @@ PyObject* matched_items(PyObject* subject, PyObject* keys) {
 PyObject* probe_match_keys(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[1], Touch::kMatch);
   if (PyTuple_GET_SIZE(a[0]) == 0) return PyTuple_New(0);
-  PyObject* values = matched_items(a[1], a[0]);
-  return values != nullptr ? values : none_or_null(PyErr_Occurred() ? -1 : 0);
+  Ref values = matched_items(a[1], a[0]);
+  return values ? values.release() : none_or_null(PyErr_Occurred() ? -1 : 0);
 }
 
 // (mapping): a dict display or a call takes over its items; gives it back.
@@ -469,15 +432,12 @@ PyTypeObject iterator_box_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 // (obj)
 PyObject* probe_iter(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], Touch::kIter);
-  PyObject* iterator = PyObject_GetIter(a[0]);
-  if (iterator == nullptr) return nullptr;
-  if (active()) on_iter(a[0], iterator);
+  Ref iterator = Ref::steal(PyObject_GetIter(a[0]));
+  if (!iterator) return nullptr;
+  if (active()) on_iter(a[0], iterator.get());
   auto* box = PyObject_New(IteratorBox, &iterator_box_type);
-  if (box == nullptr) {
-    Py_DECREF(iterator);
-    return nullptr;
-  }
-  box->iterator = iterator;
+  if (box == nullptr) return nullptr;
+  box->iterator = iterator.release();
   return reinterpret_cast<PyObject*>(box);
 }
 
@@ -512,13 +472,12 @@ PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
   Handover handover = {items[0], items + 1, npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
   Handover* outer = tls_handover;
   tls_handover = &handover;
-  PyObject* f = Py_NewRef(items[0]);
-  PyObject* result = PyObject_Vectorcall(f, items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  const Ref f = Ref::borrow(items[0]);
+  PyObject* result = PyObject_Vectorcall(f.get(), items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   tls_handover = outer;
   check_hook();
   // Where it raises, it may not have taken its arguments: then no frame tells of it.
-  if (result == nullptr && active()) on_call_raised(f, nullptr, 0, nullptr);
-  Py_DECREF(f);
+  if (result == nullptr && active()) on_call_raised(f.get(), nullptr, 0, nullptr);
   return result;
 }
 
@@ -581,13 +540,9 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t npos = PyTuple_GET_SIZE(args);
   const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
   // Keeps what is reported alive whatever the callee does to its arguments.
-  PyObject* flat = PyTuple_New(npos + nkw);
-  PyObject* kwnames = nkw > 0 ? PyTuple_New(nkw) : nullptr;
-  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) {
-    Py_XDECREF(flat);
-    Py_XDECREF(kwnames);
-    return nullptr;
-  }
+  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw)), holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
+  PyObject *flat = holds_flat.get(), *kwnames = holds_names.get();
+  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) return nullptr;
   for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
   bool strings = true;
   PyObject *key, *value;
@@ -615,8 +570,6 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
       }
     }
   }
-  Py_DECREF(flat);
-  Py_XDECREF(kwnames);
   return result;
 }
 
@@ -626,13 +579,9 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
 PyObject* call_function_ex(PyObject* packed, PyObject* f, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t npos = PyTuple_GET_SIZE(args);
   const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
-  PyObject* flat = PyTuple_New(npos + nkw + 2);
-  PyObject* kwnames = nkw > 0 ? PyTuple_New(nkw) : nullptr;
-  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) {
-    Py_XDECREF(flat);
-    Py_XDECREF(kwnames);
-    return nullptr;
-  }
+  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw + 2)), holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
+  PyObject *flat = holds_flat.get(), *kwnames = holds_names.get();
+  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) return nullptr;
   PyTuple_SET_ITEM(flat, 0, Py_NewRef(f));
   for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, 2 + i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
   PyObject *key, *value;
@@ -642,10 +591,7 @@ PyObject* call_function_ex(PyObject* packed, PyObject* f, PyObject* args, PyObje
     PyTuple_SET_ITEM(flat, 2 + npos + i, Py_NewRef(value));
   }
   for (Py_ssize_t i = 2; i < PyTuple_GET_SIZE(packed); ++i) Py_CLEAR(PyTuple_GET_ITEM(packed, i));
-  PyObject* result = call_packed(flat, kwnames, npos + nkw + 2);
-  Py_DECREF(flat);
-  Py_XDECREF(kwnames);
-  return result;
+  return call_packed(flat, kwnames, npos + nkw + 2);
 }
 
 bool string_keys(PyObject* dict) {
@@ -672,12 +618,9 @@ PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
   if (!PyTuple_CheckExact(given)) {
     if (active()) on_touch(given, Touch::kExtend);
     if (Py_TYPE(given)->tp_iter == nullptr && !PySequence_Check(given)) {
-      PyObject* name = _PyObject_FunctionStr(f);
-      if (name != nullptr) {
-        PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", name, Py_TYPE(given)->tp_name);
-        Py_DECREF(name);
-      }
-      return nullptr;
+      const Ref name = Ref::steal(_PyObject_FunctionStr(f));
+      if (!name) return nullptr;
+      return PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", name.get(), Py_TYPE(given)->tp_name);
     }
     PyObject* args = PySequence_Tuple(given);
     if (args == nullptr) return nullptr;
@@ -694,11 +637,8 @@ PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
 // (class, self, super, name, explicit): super().name of 3.12+, with `explicit` when the program wrote super(class, self).
 PyObject* probe_super_attr(PyObject*, Args a, size_t, PyObject*) {
   PyObject* pair[] = {nullptr, a[0], a[1]};
-  PyObject* super = call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  if (super == nullptr) return nullptr;
-  PyObject* value = attr_load(super, a[3]);
-  Py_DECREF(super);
-  return value;
+  const Ref super = Ref::steal(call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  return super ? attr_load(super.get(), a[3]) : nullptr;
 }
 
 // ---- displays ----
@@ -711,22 +651,22 @@ PyObject* probe_hashed(PyObject*, Args a, size_t, PyObject*) {
 
 // (elements)
 PyObject* probe_build_set(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* set = PySet_New(nullptr);
-  for (Py_ssize_t i = 0; set != nullptr && i < PyTuple_GET_SIZE(a[0]); ++i) {
+  Ref set = Ref::steal(PySet_New(nullptr));
+  for (Py_ssize_t i = 0; set && i < PyTuple_GET_SIZE(a[0]); ++i) {
     if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
-    if (PySet_Add(set, PyTuple_GET_ITEM(a[0], i)) < 0) Py_CLEAR(set);
+    if (PySet_Add(set.get(), PyTuple_GET_ITEM(a[0], i)) < 0) return nullptr;
   }
-  return set;
+  return set.release();
 }
 
 // (keys and values in turn)
 PyObject* probe_build_map(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* dict = PyDict_New();
-  for (Py_ssize_t i = 0; dict != nullptr && i + 1 < PyTuple_GET_SIZE(a[0]); i += 2) {
+  Ref dict = Ref::steal(PyDict_New());
+  for (Py_ssize_t i = 0; dict && i + 1 < PyTuple_GET_SIZE(a[0]); i += 2) {
     if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
-    if (PyDict_SetItem(dict, PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0) Py_CLEAR(dict);
+    if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0) return nullptr;
   }
-  return dict;
+  return dict.release();
 }
 
 // (iterable, set): gives the set back.
@@ -736,11 +676,9 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
     on_hashed(a[0]);
   }
   tls_c_call = kComputed;
-  PyObject* done = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]);
+  const Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]));
   tls_c_call = kPassedOn;
-  if (done == nullptr) return nullptr;
-  Py_DECREF(done);
-  return Py_NewRef(a[1]);
+  return done ? Py_NewRef(a[1]) : nullptr;
 }
 
 // ---- text ----
@@ -786,27 +724,21 @@ PyObject* format_object(PyObject* value, PyObject* spec) {
 
 PyObject* format(PyObject* value, PyObject* spec, int conversion) {
   if (active()) on_touch(value, Touch::kFormat);
-  PyObject* result = convert(value, conversion);
-  if (result == nullptr) return nullptr;
-  if (spec != nullptr && result != value && active()) {
+  Ref result = Ref::steal(convert(value, conversion));
+  if (!result) return nullptr;
+  if (spec != nullptr && result.get() != value && active()) {
     // Two steps: what the conversion gave is formatted.
-    result = on_format(value, nullptr, conversion, result);
-    PyObject* text = format_object(result, spec);
-    if (text == nullptr && active()) on_raised(result, spec);
-    if (text != nullptr && active()) text = on_format(result, spec, 0, text);
-    Py_DECREF(result);
-    return text;
+    result = Ref::steal(on_format(value, nullptr, conversion, result.release()));
+    PyObject* text = format_object(result.get(), spec);
+    if (text == nullptr && active()) on_raised(result.get(), spec);
+    return text != nullptr && active() ? on_format(result.get(), spec, 0, text) : text;
   }
-  if (spec != nullptr || !PyUnicode_CheckExact(result)) {
-    PyObject* text = format_object(result, spec);
-    Py_DECREF(result);
-    if (text == nullptr) {
-      if (active()) on_raised(value, spec);
-      return nullptr;
-    }
-    result = text;
+  if (spec != nullptr || !PyUnicode_CheckExact(result.get())) {
+    result = Ref::steal(format_object(result.get(), spec));
+    if (!result && active()) on_raised(value, spec);
+    if (!result) return nullptr;
   }
-  return active() ? on_format(value, spec, conversion, result) : result;
+  return active() ? on_format(value, spec, conversion, result.release()) : result.release();
 }
 
 // (value, conversion)
@@ -873,9 +805,7 @@ int add_probe(PyObject* module, const char* name, vectorcallfunc function) {
   if (probe == nullptr) return -1;
   probe->vectorcall = function;
   probe->name = name;
-  int err = PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(probe));
-  Py_DECREF(probe);
-  return err;
+  return PyModule_AddObjectRef(module, name, Ref::steal(reinterpret_cast<PyObject*>(probe)).get());
 }
 
 struct {

@@ -46,7 +46,7 @@ struct Program {
   size_t harmless = 0;  // so many checks at the beginning only look
   std::vector<Op> ops;
   std::vector<PyObject*> constants;
-  std::vector<PyObject*> refs;
+  RefList refs;
 };
 
 // Compiles checks.  0, or -1 with an exception set.

@@ -130,27 +130,20 @@ int Builder::size(PyObject* value, Py_ssize_t* out) {
 
 int Builder::fill_overlap(Op& op, PyObject* pairs) {
   size_t n = op.operands.size();
-  PyObject* fast = PySequence_Fast(pairs, "overlap: pairs must be a sequence");
+  const Ref fast = Ref::steal(PySequence_Fast(pairs, "overlap: pairs must be a sequence"));
   if (!fast) return -1;
-  if (PySequence_Fast_GET_SIZE(fast)) op.pairs.assign(n * n, Overlap::kNone);
-  int status = 0;
-  for (Py_ssize_t k = 0; status == 0 && k < PySequence_Fast_GET_SIZE(fast); k++) {
+  if (PySequence_Fast_GET_SIZE(fast.get())) op.pairs.assign(n * n, Overlap::kNone);
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(fast.get()); k++) {
     Py_ssize_t i, j;
     int how;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, k), "nni:overlap", &i, &j, &how)) {
-      status = -1;
-    } else if (i < 0 || j < 0 || (size_t)i >= n || (size_t)j >= n || i == j) {
-      PyErr_SetString(PyExc_ValueError, "overlap: no such pair");
-      status = -1;
-    } else if (how < (int)Overlap::kSome || how > (int)Overlap::kFromStartOfTwo) {
-      PyErr_SetString(PyExc_ValueError, "overlap: 1 to 4 is needed");
-      status = -1;
-    } else {
-      op.pairs[std::min(i, j) * n + std::max(i, j)] = (Overlap)how;
-    }
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast.get(), k), "nni:overlap", &i, &j, &how)) return -1;
+    if (i < 0 || j < 0 || (size_t)i >= n || (size_t)j >= n || i == j)
+      return PyErr_SetString(PyExc_ValueError, "overlap: no such pair"), -1;
+    if (how < (int)Overlap::kSome || how > (int)Overlap::kFromStartOfTwo)
+      return PyErr_SetString(PyExc_ValueError, "overlap: 1 to 4 is needed"), -1;
+    op.pairs[std::min(i, j) * n + std::max(i, j)] = (Overlap)how;
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Builder::fill(Op& op, PyObject* const* args) {
@@ -253,8 +246,7 @@ int Builder::add(PyObject* source) {
     if (PyTuple_GET_SIZE(source) != entry.size) {
       return PyErr_Format(PyExc_ValueError, "%s takes %zd values: %R", text, entry.size - 1, source), -1;
     }
-    Py_INCREF(source);
-    program_.refs.push_back(source);
+    program_.refs.add(source);
     Op op;
     op.code = entry.code;
     op.source = source;

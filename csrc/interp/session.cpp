@@ -32,113 +32,47 @@ PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"handler", nullptr};
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &handler)) return nullptr;
   if (!have_absent()) return nullptr;
-  auto* s = reinterpret_cast<Session*>(type->tp_alloc(type, 0));
+  auto* s = static_cast<Session*>(type->tp_alloc(type, 0));
   if (s == nullptr) return nullptr;
-  s->handler = Py_NewRef(handler);
-  s->outside = new std::unordered_map<PyObject*, bool>();
-  s->log = new std::vector<Event>();
-  s->seen = new std::unordered_set<Triple, TripleHash>();
-  s->containers = new std::unordered_map<PyObject*, Container>();
-  s->cells = new std::unordered_map<PyObject*, PyObject*>();
-  s->written_cells = new std::unordered_set<PyObject*>();
-  s->counter_cells = new std::unordered_set<PyObject*>();
-  s->numbered = new std::unordered_set<PyObject*>();
-  s->varying = new std::unordered_set<Triple, TripleHash>();
-  s->made = new std::unordered_set<PyObject*>();
-  s->spaces = new std::unordered_set<PyObject*>();
-  s->tracked = new std::unordered_map<PyObject*, long>();
-  s->outside->reserve(2048);
-  s->seen->reserve(8192);
-  s->log->reserve(8192);
-  return reinterpret_cast<PyObject*>(s);
+  new (static_cast<Held*>(s)) Held();
+  s->handler = Ref::borrow(handler);
+  s->outside.reserve(2048);
+  s->seen.reserve(8192);
+  s->log.reserve(8192);
+  return s;
 }
 
 int session_traverse(Session* s, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(s));
-  Py_VISIT(s->handler);
-  Py_VISIT(s->failure);
-  Py_VISIT(s->replaced);
-  for (auto& [o, _] : *s->outside) Py_VISIT(o);
-  for (auto& e : *s->log) {
-    Py_VISIT(e.obj);
-    Py_VISIT(e.key);
-    Py_VISIT(e.value);
-  }
-  for (auto& [o, c] : *s->containers) {
-    Py_VISIT(c.pre);
-    Py_VISIT(c.order);
-  }
-  for (auto& [o, _] : *s->tracked) Py_VISIT(o);
-  for (PyObject* o : *s->spaces) Py_VISIT(o);
-  if (s->classes != nullptr)
-    for (auto& [o, _] : *s->classes) Py_VISIT(o);
-  for (auto& [o, v] : *s->cells) {
+  for (const Ref* ref : {&s->handler, &s->failure, &s->replaced}) Py_VISIT(ref->get());
+  for (PyObject* o : s->outside) Py_VISIT(o);
+  for (const Event& e : s->log)
+    for (const Ref* ref : {&e.obj, &e.key, &e.value}) Py_VISIT(ref->get());
+  for (const auto& [o, c] : s->containers)
+    for (const Ref* ref : {&c.pre, &c.order}) Py_VISIT(ref->get());
+  for (const auto& [o, _] : s->tracked) Py_VISIT(o);
+  for (PyObject* o : s->spaces) Py_VISIT(o);
+  if (s->classes)
+    for (const auto& [o, _] : *s->classes) Py_VISIT(o);
+  for (const auto& [o, v] : s->cells) {
     Py_VISIT(o);
-    Py_VISIT(v);
+    Py_VISIT(v.get());
   }
   return 0;
 }
 
 int session_clear(Session* s) {
-  Py_CLEAR(s->handler);
-  Py_CLEAR(s->failure);
-  Py_CLEAR(s->replaced);
-  // Dropping a reference can run code that looks at this session: empty the tables first.
-  std::vector<PyObject*> drop;
-  for (auto& [o, _] : *s->outside) drop.push_back(o);
-  for (auto& e : *s->log) {
-    drop.push_back(e.obj);
-    drop.push_back(e.key);
-    drop.push_back(e.value);
-  }
-  for (auto& [o, c] : *s->containers) {
-    drop.push_back(c.pre);
-    drop.push_back(c.order);
-  }
-  for (auto& [o, _] : *s->tracked) drop.push_back(o);
-  s->tracked->clear();
-  for (PyObject* o : *s->spaces) drop.push_back(o);
-  s->spaces->clear();
-  if (s->classes != nullptr) {
-    for (auto& [o, _] : *s->classes) drop.push_back(o);
-    delete s->classes;
-    s->classes = nullptr;
-  }
-  for (auto& [o, v] : *s->cells) {
-    drop.push_back(o);
-    drop.push_back(v);
-  }
-  s->outside->clear();
-  s->log->clear();
-  s->containers->clear();
-  s->cells->clear();
-  s->seen->clear();
-  s->written_cells->clear();
-  s->counter_cells->clear();
-  s->numbered->clear();
-  s->varying->clear();
-  s->made->clear();
-  for (PyObject* o : drop) Py_XDECREF(o);
+  // Dropping a reference can run code that looks at this session: it finds it empty.
+  const Held before = std::exchange(static_cast<Held&>(*s), Held());
   return 0;
 }
 
 void session_dealloc(Session* s) {
   PyObject_GC_UnTrack(s);
   session_clear(s);
-  delete s->outside;
-  delete s->log;
-  delete s->seen;
-  delete s->containers;
-  delete s->cells;
-  delete s->written_cells;
-  delete s->counter_cells;
-  delete s->numbered;
-  delete s->varying;
-  delete s->made;
-  delete s->spaces;
-  delete s->tracked;
+  static_cast<Held*>(s)->~Held();
   PyTypeObject* t = Py_TYPE(s);
-  t->tp_free(reinterpret_cast<PyObject*>(s));
+  t->tp_free(s);
   Py_DECREF(t);
 }
 
@@ -188,24 +122,21 @@ PyObject* session_run(Session* s, PyObject* args) {
 }
 
 PyObject* session_log(Session* s, PyObject* args) {
-  Py_ssize_t start = 0, size = static_cast<Py_ssize_t>(s->log->size());
+  Py_ssize_t start = 0, size = static_cast<Py_ssize_t>(s->log.size());
   if (!PyArg_ParseTuple(args, "|n", &start)) return nullptr;
   start = start < 0 ? 0 : start > size ? size : start;
-  PyObject* list = PyList_New(size - start);
-  if (list == nullptr) return nullptr;
+  Ref list = Ref::steal(PyList_New(size - start));
+  if (!list) return nullptr;
   static PyObject* names[sizeof(kKindNames) / sizeof(kKindNames[0])];
-  Py_ssize_t i = 0;
-  for (Py_ssize_t from = start; from < size; from++) {
-    auto& e = (*s->log)[static_cast<size_t>(from)];
+  for (Py_ssize_t i = 0; i < size - start; ++i) {
+    const Event& e = s->log[static_cast<size_t>(start + i)];
     if (names[e.kind] == nullptr) names[e.kind] = PyUnicode_InternFromString(kKindNames[e.kind]);
-    PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj, e.key ? e.key : Py_None, e.value ? e.value : Py_None);
-    if (t == nullptr) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-    PyList_SET_ITEM(list, i++, t);
+    if (names[e.kind] == nullptr) return nullptr;
+    PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj.get(), e.key ? e.key.get() : Py_None, e.value ? e.value.get() : Py_None);
+    if (t == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), i, t);
   }
-  return list;
+  return list.release();
 }
 
 PyObject* session_is_outside(Session* s, PyObject* o) { return PyBool_FromLong(outside_object(s, o)); }
@@ -235,7 +166,7 @@ PyObject* session_track(Session* s, PyObject* args) {
   PyObject* o;
   long var;
   if (!PyArg_ParseTuple(args, "Ol", &o, &var)) return nullptr;
-  if (s->tracked->emplace(o, var).second) Py_INCREF(o);
+  s->tracked.add(o, var);
   Py_RETURN_NONE;
 }
 
@@ -244,70 +175,61 @@ PyObject* session_track(Session* s, PyObject* args) {
 PyObject* session_vary(Session* s, PyObject* args) {
   PyObject *holder, *key;
   if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
-  if (PyList_Check(holder) || is_deque(holder) || PyDict_Check(holder)) s->numbered->insert(holder);
+  if (PyList_Check(holder) || is_deque(holder) || PyDict_Check(holder)) s->numbered.insert(holder);
   if (!PyList_Check(holder) && !is_deque(holder))
-    s->varying->insert(place_of_number(holder, PyCell_Check(holder) ? nullptr : key));
+    s->varying.insert(place_of_number(holder, PyCell_Check(holder) ? nullptr : key));
   Py_RETURN_NONE;
 }
 
 PyObject* session_tracked(Session* s, PyObject* o) {
-  auto it = s->tracked->find(o);
-  if (it == s->tracked->end()) Py_RETURN_NONE;
+  auto it = s->tracked.find(o);
+  if (it == s->tracked.end()) Py_RETURN_NONE;
   return PyLong_FromLong(it->second);
 }
 
 PyObject* session_made(Session* s, PyObject* o) {
   if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
   if (PyDict_Check(o)) return PyBool_FromLong(made_space(s, o));
-  return PyBool_FromLong(s->made->count(o) != 0);
+  return PyBool_FromLong(s->made.count(o) != 0);
 }
 
 // [(container, content before, read as a whole, appended to a deque that was not)] of the outside containers that were written or
 // read as a whole.
 PyObject* session_containers(Session* s, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (auto& [o, c] : *s->containers) {
-    if (c.pre == nullptr) continue;
-    PyObject* t = Py_BuildValue("(OOOn)", o, c.pre, c.whole ? Py_True : Py_False, c.whole ? 0 : c.appended);
-    if (list == nullptr || t == nullptr || PyList_Append(list, t) < 0) {
-      Py_XDECREF(t);
-      Py_XDECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(t);
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list) return nullptr;
+  for (auto& [o, c] : s->containers) {
+    if (!c.pre) continue;
+    const Py_ssize_t appended = c.whole ? 0 : c.appended;
+    const Ref t = Ref::steal(Py_BuildValue("(OOOn)", o, c.pre.get(), c.whole ? Py_True : Py_False, appended));
+    if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
   }
-  return list;
+  return list.release();
 }
 
 // [(cell, content before or ABSENT)] of the outside cells that were written.
 PyObject* session_cells(Session* s, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (PyObject* cell : *s->written_cells) {
-    PyObject* old = s->cells->at(cell);
-    PyObject* t = PyTuple_Pack(2, cell, old ? old : g_absent);
-    if (list == nullptr || t == nullptr || PyList_Append(list, t) < 0) {
-      Py_XDECREF(t);
-      Py_XDECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(t);
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list) return nullptr;
+  for (PyObject* cell : s->written_cells) {
+    const Ref& old = s->cells.find(cell)->second;
+    const Ref t = Ref::steal(PyTuple_Pack(2, cell, old ? old.get() : g_absent));
+    if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
   }
-  return list;
+  return list.release();
 }
 
 PyObject* session_attr_read(Session* s, PyObject* args) {
   PyObject *obj, *name, *value;
   if (!PyArg_ParseTuple(args, "OUO", &obj, &name, &value)) return nullptr;
-  Py_INCREF(name);
-  PyUnicode_InternInPlace(&name);
-  attr_load(s, obj, name, value);
-  Py_CLEAR(s->replaced);  // who reads finds the number that is an input in its place
-  Py_DECREF(name);
+  const Ref interned = intern(name);
+  attr_load(s, obj, interned.get(), value);
+  s->replaced.reset();  // who reads finds the number that is an input in its place
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;
 }
 
-PyObject* session_failure(Session* s, void*) { return Py_NewRef(s->failure ? s->failure : Py_None); }
+PyObject* session_failure(Session* s, void*) { return Py_NewRef(s->failure ? s->failure.get() : Py_None); }
 // Whether the collector runs after the call: it rests while the call is watched, whatever the program says.
 PyObject* session_collecting(Session* s, void*) { return PyBool_FromLong(s->collecting); }
 int session_set_collecting(Session* s, PyObject* v, void*) {
@@ -405,21 +327,21 @@ PyObject* py_call(PyObject*, PyObject* args) {
   return r;
 }
 PyObject* py_session_active(PyObject*, PyObject*) { return PyBool_FromLong(tls_session != nullptr); }
+// Each is held from here on.
+void set_type(PyTypeObject*& place, PyObject* type) {
+  auto* held = type == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
+  Py_XSETREF(place, held);
+}
 PyObject* py_set_types(PyObject*, PyObject* args) {
   PyObject *tensor, *deque, *partial, *name_space, *defaultdict;
   if (!PyArg_ParseTuple(args, "OO!O!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial, &PyType_Type, &name_space,
                         &PyType_Type, &defaultdict))
     return nullptr;
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_tensor_type));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_deque_type));
-  g_tensor_type = tensor == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(tensor));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_partial_type));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_namespace_type));
-  g_deque_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(deque));
-  g_partial_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(partial));
-  g_namespace_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(name_space));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_defaultdict_type));
-  g_defaultdict_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(defaultdict));
+  set_type(g_tensor_type, tensor);
+  set_type(g_deque_type, deque);
+  set_type(g_partial_type, partial);
+  set_type(g_namespace_type, name_space);
+  set_type(g_defaultdict_type, defaultdict);
   Py_RETURN_NONE;
 }
 PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
@@ -439,21 +361,16 @@ PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
 PyObject* py_add_counters(PyObject*, PyObject* args) {
   PyObject *code, *names;
   if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &names)) return nullptr;
-  PyObject* list = PySequence_List(names);
-  if (list == nullptr) return nullptr;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    PyObject* name = Py_NewRef(PyList_GET_ITEM(list, i));
-    if (PyUnicode_CheckExact(name)) {
-      PyUnicode_InternInPlace(&name);
-      auto* as_code = reinterpret_cast<PyCodeObject*>(code);
-      if (g_counters.insert(counter_key(as_code, name)).second) {
-        Py_INCREF(as_code->co_filename);
-        Py_INCREF(name);
-      }
-    }
-    Py_DECREF(name);
+  const Ref list = Ref::steal(PySequence_List(names));
+  if (!list) return nullptr;
+  auto* as_code = reinterpret_cast<PyCodeObject*>(code);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    if (!PyUnicode_CheckExact(PyList_GET_ITEM(list.get(), i))) continue;
+    const Ref name = intern(PyList_GET_ITEM(list.get(), i));
+    if (!g_counters.insert(counter_key(as_code, name.get())).second) continue;
+    Py_INCREF(as_code->co_filename);
+    Py_INCREF(name.get());
   }
-  Py_DECREF(list);
   Py_RETURN_NONE;
 }
 PyObject* py_forget_leaves(PyObject*, PyObject*) {
@@ -492,9 +409,9 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
     return reinterpret_cast<PyObject*>(copy);
   }
   if (PyUnicode_CheckExact(v) && PyUnicode_GET_LENGTH(v) > 0) {
-    PyObject* copy = PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v));
-    if (copy == nullptr || PyUnicode_CopyCharacters(copy, 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0) return nullptr;
-    return copy;
+    Ref copy = Ref::steal(PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v)));
+    if (!copy || PyUnicode_CopyCharacters(copy.get(), 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0) return nullptr;
+    return copy.release();
   }
   return Py_NewRef(v);
 }
@@ -538,11 +455,9 @@ int init_session(PyObject* module) {
   g_str_get = PyUnicode_InternFromString("__get__");
   g_str_set = PyUnicode_InternFromString("__set__");
   g_module = module;
-  PyObject* wrapper = PyObject_GetAttrString(Py_None, "__str__");
-  if (wrapper == nullptr) return -1;
-  g_method_wrapper_type = Py_TYPE(wrapper);
-  Py_INCREF(g_method_wrapper_type);
-  Py_DECREF(wrapper);
+  const Ref wrapper = Ref::steal(PyObject_GetAttrString(Py_None, "__str__"));
+  if (!wrapper) return -1;
+  set_type(g_method_wrapper_type, reinterpret_cast<PyObject*>(Py_TYPE(wrapper.get())));
   g_session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
   if (g_session_type == nullptr || PyModule_AddType(module, g_session_type) < 0) return -1;
   return PyModule_AddFunctions(module, functions);

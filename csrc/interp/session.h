@@ -14,6 +14,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "ref.h"
+
 namespace magpy {
 
 struct Session;
@@ -65,8 +67,8 @@ void on_uninstrumented(PyCodeObject* code, const char* why);
 PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter = nullptr);
 // Whether attributes of such an object are given by a function of C that its class names (`__getattr__ = dict.__getitem__`).
 bool is_looked_up_by_c(PyObject* obj);
-// A property is about to be loaded whose getter is no Python function: it, to be called by the caller, or nullptr.  New.
-PyObject* on_getter(PyObject* obj, PyObject* name);
+// A property is about to be loaded whose getter is no Python function: it, to be called by the caller, or none.
+Ref on_getter(PyObject* obj, PyObject* name);
 // obj.name = value, or del obj.name when value == nullptr (pre).
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value);
 

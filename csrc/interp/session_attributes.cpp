@@ -17,7 +17,7 @@ namespace magpy {
 
 // Whether the run has written this C descriptor of an outside object: what is read there is the run's own.
 bool written(Session* s, PyObject* obj, PyObject* name) {
-  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
+  return s->seen.count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(name), kWriteAttr}) != 0;
 }
 
 // The class that gives an attribute to a class and its objects, or nullptr.
@@ -33,20 +33,20 @@ static PyTypeObject* owner_of(PyTypeObject* t, PyObject* name) {
 static bool stored_in_class(Session* s, PyTypeObject* t, PyObject* name) {
   PyTypeObject* owner = owner_of(t, name);
   return owner != nullptr &&
-         s->seen->count(Triple{reinterpret_cast<uintptr_t>(owner), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0;
+         s->seen.count(Triple{reinterpret_cast<uintptr_t>(owner), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0;
 }
 
 static bool written_in(Session* s, PyTypeObject* t, PyObject* name) {
   for (Py_ssize_t i = 0; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
     PyObject* base = PyTuple_GET_ITEM(t->tp_mro, i);
-    if (s->seen->count(Triple{reinterpret_cast<uintptr_t>(base), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0) return true;
+    if (s->seen.count(Triple{reinterpret_cast<uintptr_t>(base), reinterpret_cast<uintptr_t>(name), kWriteType}) != 0) return true;
   }
   return false;
 }
 
 // What the run has deleted from a class may be found in another one that it inherits from.
 static void read_other_bases(Session* s, PyTypeObject* t, PyObject* name) {
-  if (s->seen->empty() || !written_in(s, t, name) || stored_in_class(s, t, name)) return;
+  if (s->seen.empty() || !written_in(s, t, name) || stored_in_class(s, t, name)) return;
   for (Py_ssize_t i = 1; t->tp_mro != nullptr && i < PyTuple_GET_SIZE(t->tp_mro); ++i) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, i));
     if (is_heap(base) && !made_class(s, base) && !written_in(s, base, name)) read_type_attr(s, base, name, _PyType_Lookup(base, name));
@@ -136,9 +136,8 @@ void read_abstract(Session* s, PyTypeObject* t) {
 
 static PyObject* protocol_names() {
   static PyObject* const names = [] {
-    PyObject* text = PyUnicode_FromString(kProtocolNames);
-    PyObject* all = text ? PyUnicode_Split(text, nullptr, -1) : nullptr;
-    Py_XDECREF(text);
+    const Ref text = Ref::steal(PyUnicode_FromString(kProtocolNames));
+    PyObject* all = text ? PyUnicode_Split(text.get(), nullptr, -1) : nullptr;
     for (Py_ssize_t i = 0; all != nullptr && i < PyList_GET_SIZE(all); ++i) PyUnicode_InternInPlace(&PyList_GET_ITEM(all, i));
     return all;
   }();
@@ -155,7 +154,7 @@ bool is_protocol(PyObject* name) {
 // What has a plain name and cannot be called makes C code raise, whatever it is: it may be another number in every call.
 static bool cannot_be_called(Session* s, PyObject* holder, PyObject* name, PyObject* found) {
   if (found == nullptr || PyCallable_Check(found) || found == g_absent) return false;
-  Py_XDECREF(ask(s, "plain_name", holder, name));
+  ask(s, "plain_name", holder, name);
   return true;
 }
 
@@ -172,30 +171,24 @@ void read_protocols(Session* s, PyTypeObject* t) {
     return;
   }
   const Py_ssize_t n = names ? PyList_GET_SIZE(names) : 0;
-  PyObject* list = PyList_New(0);
-  for (Py_ssize_t i = 0; list != nullptr && i < n; ++i) {
+  Ref list = Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; list && i < n; ++i) {
     PyObject* name = PyList_GET_ITEM(names, i);
     PyObject* found = _PyType_Lookup(t, name);
     if (PyUnicode_READ_CHAR(name, 0) != '_' && found != nullptr && Py_TYPE(found)->tp_descr_get == nullptr &&
         cannot_be_called(s, cls, name, found))
       continue;
-    PyObject* pair = PyTuple_Pack(2, name, found ? found : g_absent);
-    if (pair == nullptr || PyList_Append(list, pair) < 0) Py_CLEAR(list);
-    Py_XDECREF(pair);
+    const Ref pair = Ref::steal(PyTuple_Pack(2, name, found ? found : g_absent));
+    if (!pair || PyList_Append(list.get(), pair.get()) < 0) list.reset();
   }
-  PyObject* pairs = list != nullptr && n > 0 ? PyList_AsTuple(list) : nullptr;
-  Py_XDECREF(list);
-  if (pairs == nullptr) {
-    fail(s, "protocols");
-    return;
-  }
-  emit(s, kProtocols, cls, nullptr, pairs);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); ++i) {
-    PyObject* pair = PyTuple_GET_ITEM(pairs, i);
+  const Ref pairs = Ref::steal(list && n > 0 ? PyList_AsTuple(list.get()) : nullptr);
+  if (!pairs) return fail(s, "protocols");
+  emit(s, kProtocols, cls, nullptr, pairs.get());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs.get()); ++i) {
+    PyObject* pair = PyTuple_GET_ITEM(pairs.get(), i);
     PyObject* found = PyTuple_GET_ITEM(pair, 1);
     if (found != g_absent) slot_found(s, t, PyTuple_GET_ITEM(pair, 0), found);
   }
-  Py_DECREF(pairs);
   if (t->tp_repr == PyBaseObject_Type.tp_repr) read_name(s, t);
 }
 
@@ -228,14 +221,14 @@ void touch_compared(Session* s, PyObject* o) {
 static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObject* value) {
   if (!is_heap(t) || !may_count(value)) return false;
   auto* cls = reinterpret_cast<PyObject*>(t);
-  const bool input = s->tracked->find(value) != s->tracked->end();
+  const bool input = s->tracked.has(value);
   if (made_class(s, t)) {
     if (input && !found_in_made_class(s, t, name)) rely_on(s, value);
     return false;
   }
-  if (!input && !counts_here(name) && s->varying->count(place_of_number(cls, name)) == 0) return false;
+  if (!input && !counts_here(name) && s->varying.count(place_of_number(cls, name)) == 0) return false;
   auto seen = [&](PyTypeObject* o, Kind kind) {
-    return s->seen->count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name), kind}) != 0;
+    return s->seen.count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name), kind}) != 0;
   };
   PyTypeObject* owner = nullptr;
   bool hidden = false;  // the run may have taken it away where it hid the one that is found now
@@ -251,53 +244,39 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
   if (hidden || (!input && (seen(owner, kWriteType) || !first_time(s, kTypeAttr, cls, name)))) return false;
   // One number may be found through several classes, each of which must come by it in the same way.
   if (!input || owner != t) {
-    PauseGuard pause;
-    PyObject* r = PyObject_CallMethod(s->handler, "inherits", "OO", cls, name);
-    if (r == nullptr) fail(s, "inherits");
-    Py_XDECREF(r);
+    ask(s, "inherits", cls, name);
   }
   if (input) return true;
-  PyObject* fresh;
-  {
-    PauseGuard pause;
-    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cls, name, value);
-  }
-  if (fresh == nullptr || PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(owner), name, fresh) < 0) {
-    Py_XDECREF(fresh);
+  Ref fresh = ask(s, "counter", cls, name, value);
+  if (!fresh || PyType_Type.tp_setattro(reinterpret_cast<PyObject*>(owner), name, fresh.get()) < 0) {
     fail(s, "counter");
     return true;
   }
-  Py_XSETREF(s->replaced, fresh);
+  s->replaced = std::move(fresh);
   return true;
 }
 
 // Whether it is what a slot of an object holds; of other descriptors of C nobody can tell without asking them again.
 static bool in_slot(PyObject* descr, PyObject* obj, PyObject* value) {
   if (Py_TYPE(descr) != &PyMemberDescr_Type || reinterpret_cast<PyMemberDescrObject*>(descr)->d_member->type != T_OBJECT_EX) return true;
-  PyObject* held = Py_TYPE(descr)->tp_descr_get(descr, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj)));
-  if (held == nullptr) PyErr_Clear();
-  Py_XDECREF(held);
-  return held == value;
+  const Ref held = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
+  if (!held) PyErr_Clear();
+  return held.get() == value;
 }
 
 // A counter, or a number that others store, in a slot of an object whose class is the program's (see counter_read).
 static bool slot_number_read(Session* s, PyObject* obj, PyObject* name, PyObject* descr, PyObject* value) {
   if (Py_TYPE(descr) != &PyMemberDescr_Type || !is_heap(PyDescr_TYPE(descr))) return false;
   if (reinterpret_cast<PyMemberDescrObject*>(descr)->d_member->type != T_OBJECT_EX || !may_count(value)) return false;
-  if (s->tracked->find(value) != s->tracked->end()) return true;
-  if (!counts_here(name) && s->varying->count(place_of_number(obj, name)) == 0) return false;
+  if (s->tracked.has(value)) return true;
+  if (!counts_here(name) && s->varying.count(place_of_number(obj, name)) == 0) return false;
   if (!first_time(s, kAttrC, obj, name)) return false;
-  PyObject* fresh;
-  {
-    PauseGuard pause;
-    fresh = PyObject_CallMethod(s->handler, "counter", "OOO", obj, name, value);
-  }
-  if (fresh == nullptr || Py_TYPE(descr)->tp_descr_set(descr, obj, fresh) < 0) {
-    Py_XDECREF(fresh);
+  Ref fresh = ask(s, "counter", obj, name, value);
+  if (!fresh || Py_TYPE(descr)->tp_descr_set(descr, obj, fresh.get()) < 0) {
     fail(s, "counter");
     return true;
   }
-  Py_XSETREF(s->replaced, fresh);
+  s->replaced = std::move(fresh);
   return true;
 }
 
@@ -320,19 +299,15 @@ PyObject* instance_dict(Session* s, PyObject* obj, bool is_read) {
   if (!has) return nullptr;
   if (is_read && is_without_dict(obj)) {
     static PyObject* const nothing = PyUnicode_InternFromString("nothing in its dict");
-    if (first_time(s, kSnap, obj, nothing)) Py_XDECREF(ask(s, "without_attributes", obj));
-    return nullptr;
-  }
-  PyObject* d = PyObject_GenericGetDict(obj, nullptr);
-  if (d == nullptr) {
-    PyErr_Clear();
+    if (first_time(s, kSnap, obj, nothing)) ask(s, "without_attributes", obj);
     return nullptr;
   }
   // The object holds its dict as long as it lives, and outside objects are held.
-  Py_DECREF(d);
-  if (!PyDict_Check(d)) return nullptr;
+  PyObject* d = Ref::steal(PyObject_GenericGetDict(obj, nullptr)).get();
+  if (d == nullptr) PyErr_Clear();
+  if (d == nullptr || !PyDict_Check(d)) return nullptr;
   if (written(s, obj, g_str_dict)) return d;  // the run has put it there
-  if (s->outside->emplace(d, true).second) Py_INCREF(d);
+  s->outside.add(d);
   if (first_time(s, kLinkDict, obj, nullptr)) emit(s, kLinkDict, obj, nullptr, d);
   return d;
 }
@@ -349,12 +324,12 @@ static bool is_content(PyObject* obj, PyObject* name) {
 }
 
 static void know_cell(Session* s, PyObject* cell) {
-  if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
+  s->cells.add(cell);
 }
 
 bool outside_object(Session* s, PyObject* o) {
   if (PyModule_Check(o)) return true;
-  if (PyFunction_Check(o)) return s->made->find(o) == s->made->end();
+  if (PyFunction_Check(o)) return s->made.find(o) == s->made.end();
   return known_outside(s, o);
 }
 
@@ -376,18 +351,15 @@ void reach_descriptor(Session* s, PyObject* obj, PyObject* name) {
 static void reach_given(Session* s, PyTypeObject* t, PyObject* name, PyObject* found, PyObject* value) {
   if (found == nullptr) return;
   if (found == value) return reach_found(s, t, name, value);
-  PyObject* inner = inner_function(found);
-  if (inner == nullptr) return;
-  if (!found_in_made_class(s, t, name) && !stored_in_class(s, t, name)) reach(s, inner);
-  Py_DECREF(inner);
+  const Ref inner = inner_function(found);
+  if (inner && !found_in_made_class(s, t, name) && !stored_in_class(s, t, name)) reach(s, inner.get());
 }
 
 // The dict from outside that the run has given to an object of its own (`self.__dict__ = shared`), or nullptr; borrowed.
 static PyObject* shared_dict(Session* s, PyObject* obj) {
   if (PyType_Check(obj) || PyModule_Check(obj)) return nullptr;
-  PyObject* d = dict_as_it_is(obj);
-  Py_XDECREF(d);  // the object holds it
-  return d != nullptr && PyDict_Check(d) && known_outside(s, d) ? d : nullptr;
+  const Ref d = dict_as_it_is(obj);
+  return d && PyDict_Check(d.get()) && known_outside(s, d.get()) ? d.get() : nullptr;  // the object holds it
 }
 
 // Whether it is not the object's own dict that gives the attribute.
@@ -401,24 +373,23 @@ static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
 
 static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* value) {
   PauseGuard pause;
-  PyObject* self_class = PyObject_GetAttrString(super, "__self_class__");
-  PyObject* this_class = PyObject_GetAttrString(super, "__thisclass__");
+  const Ref holds_self = Ref::steal(PyObject_GetAttrString(super, "__self_class__"));
+  const Ref holds_this = Ref::steal(PyObject_GetAttrString(super, "__thisclass__"));
+  PyObject *self_class = holds_self.get(), *this_class = holds_this.get();
   if (self_class != nullptr && this_class != nullptr && PyType_Check(self_class)) {
     PyObject* mro = reinterpret_cast<PyTypeObject*>(self_class)->tp_mro;
+    Ref holds_found;
     PyObject* found = nullptr;
     const bool made = made_class(s, reinterpret_cast<PyTypeObject*>(self_class));
     bool after = false, own = false;  // whether a class of the run has it
     for (Py_ssize_t i = 0; mro != nullptr && i < PyTuple_GET_SIZE(mro) && found == nullptr; ++i) {
       PyObject* cls = PyTuple_GET_ITEM(mro, i);
       if (after && PyType_Check(cls)) {
-        PyObject* d = PyObject_GetAttr(cls, g_str_dict);  // a mapping proxy; static types have no tp_dict of their own on 3.12+
-        PyObject* v = d ? PyObject_GetItem(d, name) : nullptr;
-        if (v == nullptr) PyErr_Clear();
-        Py_XDECREF(d);
-        if (v != nullptr) {
-          found = v;
-          Py_DECREF(v);
-        }
+        // A mapping proxy; static types have no tp_dict of their own on 3.12+.
+        const Ref d = Ref::steal(PyObject_GetAttr(cls, g_str_dict));
+        holds_found = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
+        found = holds_found.get();
+        if (found == nullptr) PyErr_Clear();
         auto* base = reinterpret_cast<PyTypeObject*>(cls);
         own = made_class(s, base);
         if (made && !own && is_heap(base)) read_type_attr(s, base, name, _PyType_Lookup(base, name));
@@ -426,23 +397,18 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
       if (cls == this_class) after = true;
     }
     if (!made && first_time(s, kSuper, self_class, name)) {
-      PyObject* key = PyTuple_Pack(2, this_class, name);
-      if (key != nullptr) emit(s, kSuper, self_class, key, found);
-      Py_XDECREF(key);
+      const Ref key = Ref::steal(PyTuple_Pack(2, this_class, name));
+      if (!key) return fail(s, "super");
+      emit(s, kSuper, self_class, key.get(), found);
       // A second class in the same chain asks under the same name: it must not be taken for seen.
-      s->seen->erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
+      s->seen.erase(Triple{reinterpret_cast<uintptr_t>(self_class), reinterpret_cast<uintptr_t>(name), kSuper});
     }
     if (found != nullptr && found == value && !own) reach(s, value);
-    if (PyObject* inner = found != nullptr && found != value && !own ? inner_function(found) : nullptr) {
-      reach(s, inner);
-      Py_DECREF(inner);
-    }
+    if (found != nullptr && found != value && !own) reach(s, inner_function(found).get());
     if (found != nullptr) property_used(s, reinterpret_cast<PyTypeObject*>(self_class), name, found, "fget");
   } else {
     PyErr_Clear();
   }
-  Py_XDECREF(self_class);
-  Py_XDECREF(this_class);
 }
 
 // What a module has in its own dict for attributes that it has not (PEP 562).
@@ -519,8 +485,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     static PyObject* const str_context = PyUnicode_InternFromString("__context__");
     if (name == str_context && PyExceptionInstance_Check(obj)) {
       // It was raised while this one was being handled: by the call or by its caller.
-      PyObject* r = ask(s, "handles", value == nullptr ? Py_None : value);
-      Py_XDECREF(r);
+      ask(s, "handles", value == nullptr ? Py_None : value);
     }
     if (descr != nullptr && is_heap(Py_TYPE(descr))) reach_found(s, t, name, descr);
     PyObject* d = descr == nullptr || Py_TYPE(descr)->tp_descr_set == nullptr ? shared_dict(s, obj) : nullptr;
@@ -538,7 +503,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (is_content(obj, name)) {
     know_cell(s, obj);
     on_cell_load(obj, value);
-    if (PyCell_GET(obj) != value) Py_XSETREF(s->replaced, Py_XNewRef(PyCell_GET(obj)));
+    if (PyCell_GET(obj) != value) s->replaced = Ref::borrow(PyCell_GET(obj));
     return;
   }
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
@@ -588,13 +553,12 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
 // An attribute that a C descriptor keeps is about to be written for the first time: what is there is what was there.
 static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PauseGuard pause;
-  PyObject* old = PyObject_GetAttr(obj, name);
-  if (old == nullptr) PyErr_Clear();
+  const Ref old = Ref::steal(PyObject_GetAttr(obj, name));
+  if (!old) PyErr_Clear();
   // What is assigned may be no dict: then this one stays.
-  if (name == g_str_dict && old != nullptr && s->outside->emplace(old, true).second) Py_INCREF(old);
-  if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old);
-  emit(s, kWriteAttr, obj, name, old);
-  Py_XDECREF(old);
+  if (name == g_str_dict && old) s->outside.add(old.get());
+  if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old.get());
+  emit(s, kWriteAttr, obj, name, old.get());
 }
 
 void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
@@ -618,18 +582,16 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
       return;
     }
-    PyObject* d = PyObject_GetAttr(obj, g_str_dict);
-    PyObject* old = d ? PyObject_GetItem(d, name) : nullptr;
-    PyErr_Clear();
+    const Ref d = Ref::steal(PyObject_GetAttr(obj, g_str_dict));
+    const Ref old = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
+    if (!old) PyErr_Clear();
     // Only what is there can be deleted.
     if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)) && !stored_in_class(s, reinterpret_cast<PyTypeObject*>(obj), name))
       read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
     if (first_time(s, kWriteType, obj, name)) {
-      emit(s, kWriteType, obj, name, old);
-      if (value == nullptr) Py_XDECREF(ask(s, "deleted", obj, name));  // a base may have an equal one
+      emit(s, kWriteType, obj, name, old.get());
+      if (value == nullptr) ask(s, "deleted", obj, name);  // a base may have an equal one
     }
-    Py_XDECREF(old);
-    Py_XDECREF(d);
     return;
   }
   PyObject* descr = _PyType_Lookup(t, name);
@@ -639,14 +601,14 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     // An array copies what it is given (`a.real = v`), and its flags look at it.
     if (tracked(s, obj) && value != nullptr) {
       s->store_told = true;
-      Py_XDECREF(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
+      Ref::steal(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
     } else {
       if (value != nullptr) rely_on(s, value);
       touch(s, obj, false);
     }
     return;
   }
-  if (is_tensor(obj) && descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type) Py_XDECREF(ask(s, "tensor_store", obj, name));
+  if (is_tensor(obj) && descr != nullptr && Py_TYPE(descr) == &PyGetSetDescr_Type) ask(s, "tensor_store", obj, name);
   if (PyObject* hook = hook_of_c(t, value != nullptr ? g_str_setattr : g_str_delattr)) return attribute_written_by_c(s, hook, obj, name, value);
   property_used(s, t, name, descr, value != nullptr ? "fset" : "fdel");
   if (!outside_object(s, obj)) {
@@ -698,7 +660,7 @@ static PyObject* called_descriptor(PyObject* f, PyObject* const* args, Py_ssize_
 static bool found_by_name(Session* s, PyObject* descr, PyObject* obj) {
   if (_PyType_Lookup(Py_TYPE(obj), PyDescr_NAME(descr)) == descr) return true;
   static PyObject* const reason = PyUnicode_InternFromString("a descriptor is called that another attribute hides");
-  Py_XDECREF(ask(s, "refuse", reason));
+  ask(s, "refuse", reason);
   return false;
 }
 
@@ -716,17 +678,14 @@ void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t 
   PyObject* descr = called_descriptor(f, args, npos, &name, &first);
   if (descr == nullptr || strcmp(name, "__get__") != 0) return;
   if (PyUnicode_Compare(PyDescr_NAME(descr), g_str_dict) == 0) {
-    PyObject* dict = dict_as_it_is(args[first]);
-    const bool own = dict == result;
-    Py_XDECREF(dict);
     // Whatever hides it, as the property of a compiled module does: it gives the instance dict.
-    if (own) return static_cast<void>(instance_dict(s, args[first]));
+    if (dict_as_it_is(args[first]).get() == result) return static_cast<void>(instance_dict(s, args[first]));
   }
   if (!found_by_name(s, descr, args[first])) return;
   attr_load(s, args[first], PyDescr_NAME(descr), result);
-  if (s->replaced == nullptr) return;
-  rely_on(s, s->replaced);  // what was given is what was there before
-  Py_CLEAR(s->replaced);
+  if (!s->replaced) return;
+  rely_on(s, s->replaced.get());  // what was given is what was there before
+  s->replaced.reset();
 }
 
 // The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.

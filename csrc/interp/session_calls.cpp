@@ -70,10 +70,9 @@ uint8_t classify(Session* s, PyObject* f) {
     // Without a C constructor only frames run, and those are watched.
     if (is_heap(as_type) && as_type->tp_new == PyBaseObject_Type.tp_new) return kLeafFrame;
   }
-  PyObject* r = ask(s, "classify", f);
-  if (r == nullptr) return kLeafPure;
-  long v = PyLong_AsLong(r);
-  Py_DECREF(r);
+  const Ref r = ask(s, "classify", f);
+  if (!r) return kLeafPure;
+  const long v = PyLong_AsLong(r.get());
   if (v < 0) {
     fail(s, "classify");
     return kLeafPure;
@@ -90,23 +89,20 @@ bool asks_class(PyObject* f, Py_ssize_t npos) {
   return is_builtin(f, "isinstance");
 }
 
-PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
-  PyObject* tuple = PyTuple_New(npos);
-  if (tuple == nullptr) return nullptr;
-  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
-  *kwargs = PyDict_New();
-  if (*kwargs == nullptr) {
-    Py_DECREF(tuple);
-    return nullptr;
-  }
-  Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+// The arguments of a call as a Python function takes them; false with an exception set where they could not be made.
+struct Arguments {
+  Ref args, kwargs;
+  explicit operator bool() const { return args && kwargs; }
+};
+
+Arguments make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  Arguments made{Ref::steal(PyTuple_New(npos)), Ref::steal(PyDict_New())};
+  if (!made) return made;
+  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(made.args.get(), i, Py_NewRef(args[i]));
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < nkw; ++i)
-    if (PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0) {
-      Py_DECREF(tuple);
-      Py_CLEAR(*kwargs);
-      return nullptr;
-    }
-  return tuple;
+    if (PyDict_SetItem(made.kwargs.get(), PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0) return {};
+  return made;
 }
 
 bool has_tensor(PyObject* root) {
@@ -136,19 +132,13 @@ bool has_tensor(PyObject* root) {
 // Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.
 bool handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
                    PyObject** result) {
-  PyObject* kwargs = nullptr;
-  PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
-  if (tuple == nullptr) {
-    ErrorGuard error;
+  const Arguments made = make_args(args, npos, kwnames);
+  if (!made) {
     fail(s, "call");
     return false;
   }
-  {
-    PauseGuard pause;
-    *result = PyObject_CallMethod(s->handler, method, "OOO", f, tuple, kwargs);
-  }
-  Py_DECREF(tuple);
-  Py_DECREF(kwargs);
+  PauseGuard pause;
+  *result = PyObject_CallMethod(s->handler.get(), method, "OOO", f, made.args.get(), made.kwargs.get());
   return true;
 }
 
@@ -167,10 +157,8 @@ bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
 // setattr(object, name, value) or, with value == nullptr, delattr(object, name).
 void store_attribute(Session* s, PyObject* object, PyObject* name, PyObject* value) {
   rely_on(s, name);  // the interpreter takes an equal string in its place
-  name = Py_NewRef(name);
-  PyUnicode_InternInPlace(&name);
-  attr_store(s, object, name, value);
-  Py_DECREF(name);
+  const Ref interned = intern(name);
+  attr_store(s, object, interned.get(), value);
 }
 
 // Whether a function of this name, a method or its descriptor, is called.
@@ -183,15 +171,14 @@ bool is_named(PyObject* f, const char* name) {
 bool takes_blindly(Session* s, PyObject* deque, PyObject* f, Py_ssize_t npos) {
   if (is_named(f, "append") && npos == 1) {
     if (!ensure_pre(s, deque)) return false;
-    ++(*s->containers)[deque].appended;
+    ++s->containers[deque].appended;
     return true;
   }
   if (!is_named(f, "extend")) return false;
   PauseGuard pause;
-  PyObject* most = PyObject_GetAttrString(deque, "maxlen");
-  if (most == nullptr) PyErr_Clear();
-  Py_XDECREF(most);
-  return most == Py_None;
+  const Ref most = Ref::steal(PyObject_GetAttrString(deque, "maxlen"));
+  if (!most) fail(s, "maxlen");
+  return most.get() == Py_None;
 }
 
 // dict.setdefault(key[, default]): a read and, where nothing is there, a store.
@@ -202,7 +189,7 @@ void read_or_store(Session* s, PyObject* dict, PyObject* const* rest, Py_ssize_t
     return;
   }
   if (now == nullptr || !counter_read(s, dict, rest[0], now)) read_dict(s, dict, rest[0], now);
-  Py_CLEAR(s->replaced);  // the call gives it
+  s->replaced.reset();  // the call gives it
   if (now == nullptr) dict_store(s, dict, rest[0], nrest > 1 ? rest[1] : Py_None);
 }
 
@@ -283,19 +270,17 @@ void names_taken_over(Session* s, PyObject* function) {
       PyUnicode_InternFromString("__module__"), PyUnicode_InternFromString("__name__"), PyUnicode_InternFromString("__qualname__"),
       PyUnicode_InternFromString("__doc__"),    PyUnicode_InternFromString("__annotations__")};
   for (PyObject* name : names) {
-    PyObject* value = PyObject_GetAttr(function, name);
-    if (value == nullptr) PyErr_Clear();
-    attr_load(s, function, name, value);
-    Py_CLEAR(s->replaced);
-    Py_XDECREF(value);
+    const Ref value = Ref::steal(PyObject_GetAttr(function, name));
+    if (!value) PyErr_Clear();
+    attr_load(s, function, name, value.get());
+    s->replaced.reset();
   }
-  PyObject* own = PyObject_GenericGetDict(function, nullptr);
-  if (own == nullptr) PyErr_Clear();
-  if (own != nullptr && known_outside(s, function)) {
-    reach(s, own);
-    touch(s, own, false);
+  const Ref own = Ref::steal(PyObject_GenericGetDict(function, nullptr));
+  if (!own) return fail(s, "names");
+  if (known_outside(s, function)) {
+    reach(s, own.get());
+    touch(s, own.get(), false);
   }
-  Py_XDECREF(own);
 }
 
 // A function that asks for classes, or computes from plain values.
@@ -448,7 +433,7 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   if (takes_tensors && array_call(s, f, args, npos, kwnames, result)) return true;
   {
     ErrorGuard error;
-    if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
+    if (!s->tracked.empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
       const bool keeps = leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
@@ -486,12 +471,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     }
     ErrorGuard error;
     SignalHold signals;
-    PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
-    if (done == nullptr) fail(s, "effect_done");
-    if (r == nullptr || done == nullptr || done == g_absent)
-      Py_XDECREF(done);
-    else
-      Py_SETREF(r, done);
+    Ref done = ask(s, "effect_done", r ? r : g_absent);
+    if (r != nullptr && done && done.get() != g_absent) Py_SETREF(r, done.release());
   }
   *result = r;
   return true;
@@ -503,49 +484,34 @@ void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
   PauseGuard pause;  // in a call done as a whole, events are on
   SignalHold signals;
   tls_below = false;
-  PyObject* values = PyTuple_New(0);
-  PyObject* list = PyList_New(0);
-  bool ok = values != nullptr && list != nullptr;
-  for (Py_ssize_t i = 0; i < n && ok; ++i) ok = given[i] == nullptr || PyList_Append(list, given[i]) == 0;
-  Py_XSETREF(values, ok ? PyList_AsTuple(list) : nullptr);
-  Py_XDECREF(list);
-  PyObject* r = values != nullptr ? PyObject_CallMethod(s->handler, "below", "OO", func, values) : nullptr;
-  Py_XDECREF(values);
-  if (r == nullptr) fail(s, "below");
-  Py_XDECREF(r);
+  const Ref list = Ref::steal(PyList_New(0));
+  bool ok = static_cast<bool>(list);
+  for (Py_ssize_t i = 0; i < n && ok; ++i) ok = given[i] == nullptr || PyList_Append(list.get(), given[i]) == 0;
+  const Ref values = Ref::steal(ok ? PyList_AsTuple(list.get()) : nullptr);
+  if (values)
+    ask(s, "below", func, values.get());
+  else
+    fail(s, "below");
   tls_below = true;
 }
 
 bool on_handler(PyObject* func, PyObject* number) {
   Session* s = tls_session;
   ErrorGuard error;
-  PauseGuard pause;
-  PyObject* r = PyObject_CallMethod(s->handler, "signalled", "OO", func, number);
-  if (r == nullptr) fail(s, "signalled");
-  const bool told = r == Py_True;
-  Py_XDECREF(r);
-  return told;
+  return ask(s, "signalled", func, number).get() == Py_True;
 }
 
 bool on_warning_begins(PyObject* message) {
   Session* s = tls_session;
   ErrorGuard error;
   PyObject* watched = active() ? Py_True : Py_False;
-  PauseGuard pause;
-  PyObject* r = PyObject_CallMethod(s->handler, "warns", "OO", message, watched);
-  if (r == nullptr) fail(s, "warns");
-  const bool told = r == Py_True;
-  Py_XDECREF(r);
-  return told;
+  return ask(s, "warns", message, watched).get() == Py_True;
 }
 
 void on_warning_ends(PyObject* result) {
   Session* s = tls_session;
   ErrorGuard error;
-  PauseGuard pause;
-  PyObject* r = PyObject_CallMethod(s->handler, "effect_done", "O", result != nullptr ? result : g_absent);
-  if (r == nullptr) fail(s, "effect_done");
-  Py_XDECREF(r);
+  ask(s, "effect_done", result != nullptr ? result : g_absent);
 }
 
 // Whether Python of the program's runs when an object dies, or what a weak reference leads to.
@@ -569,8 +535,8 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   uint8_t leaf = classify(s, f);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
   if (result != nullptr && PyType_Check(result) && makes_class(f, npos)) read_held_by_class(s, reinterpret_cast<PyTypeObject*>(result));
-  if (result != nullptr && dies_loudly(result) && !known_outside(s, result)) Py_XDECREF(ask(s, "finalizable", result));
-  if (result != nullptr && PyModule_Check(result) && PyType_Check(f)) Py_XDECREF(ask(s, "module_made", result));
+  if (result != nullptr && dies_loudly(result) && !known_outside(s, result)) ask(s, "finalizable", result);
+  if (result != nullptr && PyModule_Check(result) && PyType_Check(f)) ask(s, "module_made", result);
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
   if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
   if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
@@ -588,12 +554,11 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
     if (first == nullptr || nrest < 1) return result;
     if (leaf == kLeafGetattr) {
       if (!PyUnicode_Check(rest[0])) return result;
-      PyObject* name = Py_NewRef(rest[0]);
-      PyUnicode_InternInPlace(&name);
+      const Ref interned = intern(rest[0]);
+      PyObject* name = interned.get();
       // What is told is the attribute itself: hasattr answers a bool, getattr may answer the default.
       PauseGuard pause;
       PyTypeObject* t = Py_TYPE(first);
-      PyObject* v = nullptr;
       bool generic = t->tp_getattro == PyObject_GenericGetAttr ||
                      (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
                      (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
@@ -601,20 +566,15 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
       PyObject* descr = _PyType_Lookup(t, name);
       bool runs_code = descr != nullptr && Py_TYPE(descr)->tp_descr_get != nullptr &&
                        (Py_TYPE(descr) == &PyProperty_Type || is_heap(Py_TYPE(descr)));
-      if (generic && !runs_code && !is_tensor(first)) {
-        v = PyObject_GetAttr(first, name);
-        if (v == nullptr) PyErr_Clear();
-      } else {
-        v = Py_NewRef(result);
-      }
-      attr_load(s, first, name, v);
-      if (s->replaced != nullptr && v != result) {
+      const bool again = generic && !runs_code && !is_tensor(first);
+      const Ref v = again ? Ref::steal(PyObject_GetAttr(first, name)) : Ref::borrow(result);
+      if (!v) PyErr_Clear();
+      attr_load(s, first, name, v.get());
+      if (s->replaced && v.get() != result) {
         // Something else was given than what is there.
-        rely_on(s, s->replaced);
-        Py_CLEAR(s->replaced);
+        rely_on(s, s->replaced.get());
+        s->replaced.reset();
       }
-      Py_XDECREF(v);
-      Py_DECREF(name);
       return take_replaced(s, result);
     } else if (PyDict_Check(first) && known_outside(s, first) && can_search(s, first, rest[0])) {
       PyObject* found = PyDict_GetItemWithError(first, rest[0]);
@@ -626,17 +586,11 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
   }
   if (leaf == kLeafHandler || leaf == kLeafDictDefault) return result;
   if (result != Py_None && has_tensor(result) && !(PyType_Check(f) && leaf == kLeafTouch && !is_tensor(result))) {
-    PyObject* kwargs = nullptr;
-    PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
-    PyObject* r = nullptr;
-    if (tuple != nullptr) {
-      PauseGuard pause;
-      r = PyObject_CallMethod(s->handler, "c_result", "OOOO", f, tuple, kwargs, result);
-    }
-    Py_XDECREF(tuple);
-    Py_XDECREF(kwargs);
-    if (r == nullptr) fail(s, "c_result");
-    Py_XDECREF(r);
+    const Arguments made = make_args(args, npos, kwnames);
+    if (made)
+      ask(s, "c_result", f, made.args.get(), made.kwargs.get(), result);
+    else
+      fail(s, "c_result");
   }
   return result;
 }
@@ -646,11 +600,7 @@ static void may_not_be_entered(Session* s, PyObject* f, int depth = 0) {
   if (depth > 8) return;
   if (PyFunction_Check(f)) return read_function(s, reinterpret_cast<PyFunctionObject*>(f));
   if (PyMethod_Check(f)) return may_not_be_entered(s, PyMethod_GET_FUNCTION(f), depth + 1);
-  if (PyObject* inner = inner_function(f)) {
-    may_not_be_entered(s, inner, depth + 1);
-    Py_DECREF(inner);
-    return;
-  }
+  if (const Ref inner = inner_function(f)) return may_not_be_entered(s, inner.get(), depth + 1);
   if (g_partial_type != nullptr && PyObject_TypeCheck(f, g_partial_type)) {
     if (PyObject* inner = bound_parts(f).parts[0]) may_not_be_entered(s, inner, depth + 1);
     return;
@@ -686,12 +636,10 @@ void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObjec
   const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
   ErrorGuard error;
   AfterGuard after(s);
-  if (warning) Py_XDECREF(ask(s, "warning_raised", f));
+  if (warning) ask(s, "warning_raised", f);
   if (classify(s, f) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
-    PyObject* name = Py_NewRef(args[1]);
-    PyUnicode_InternInPlace(&name);
-    attr_load(s, args[0], name, nullptr);
-    Py_DECREF(name);
+    const Ref name = intern(args[1]);
+    attr_load(s, args[0], name.get(), nullptr);
   }
 }
 

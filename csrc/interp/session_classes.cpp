@@ -10,26 +10,20 @@
 
 namespace magpy {
 
-static bool add_classes(std::unordered_map<PyObject*, bool>* all) {
+static bool add_classes(RefMap<bool>& all) {
   static PyObject* const subclasses = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__");
   if (subclasses == nullptr) return false;
   std::vector<PyObject*> next{reinterpret_cast<PyObject*>(&PyBaseObject_Type)};
-  all->emplace(Py_NewRef(next.back()), false);
+  all.add(next.back(), false);
   while (!next.empty()) {
     PyObject* cls = next.back();
     next.pop_back();
-    PyObject* list = PyObject_CallOneArg(subclasses, cls);
-    if (list == nullptr || !PyList_Check(list)) {
-      Py_XDECREF(list);
-      return false;
+    const Ref list = Ref::steal(PyObject_CallOneArg(subclasses, cls));
+    if (!list || !PyList_Check(list.get())) return false;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+      PyObject* sub = PyList_GET_ITEM(list.get(), i);
+      if (all.add(sub, false)) next.push_back(sub);
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-      PyObject* sub = PyList_GET_ITEM(list, i);
-      if (!all->emplace(sub, false).second) continue;
-      Py_INCREF(sub);
-      next.push_back(sub);
-    }
-    Py_DECREF(list);
   }
   return true;
 }
@@ -77,19 +71,18 @@ void read_held_by_class(Session* s, PyTypeObject* cls) {
 }
 
 void watch_classes(Session* s) {
-  if (s->classes != nullptr) return;
+  if (s->classes) return;
   PauseGuard pause;
-  s->classes = new std::unordered_map<PyObject*, bool>();
-  if (!add_classes(s->classes)) fail(s, "classes");
+  if (!add_classes(s->classes.emplace())) fail(s, "classes");
 }
 
 bool made_class(Session* s, PyTypeObject* t) {
-  if (s->classes == nullptr || !is_heap(t)) return false;
+  if (!s->classes || !is_heap(t)) return false;
   auto* cls = reinterpret_cast<PyObject*>(t);
   auto it = s->classes->find(cls);
   if (it != s->classes->end()) return it->second;
   if (known_outside(s, cls)) return false;
-  s->classes->emplace(Py_NewRef(cls), true);
+  s->classes->add(cls, true);
   return true;
 }
 
@@ -107,7 +100,7 @@ bool found_in_made_class(Session* s, PyTypeObject* t, PyObject* name) {
 }
 
 bool held_by_made_class(Session* s, PyObject* o) {
-  if (s->classes == nullptr) return false;
+  if (!s->classes) return false;
   for (auto& [cls, made] : *s->classes) {
     if (!made) continue;
     PyObject* dict = reinterpret_cast<PyTypeObject*>(cls)->tp_dict;
@@ -133,7 +126,7 @@ void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
   for (Py_ssize_t i = 0; function && kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "globals") == 0) globals = args[npos + i];
   if (globals == nullptr || !PyDict_Check(globals) || known_outside(s, globals) || of_module(globals)) return;
-  if (s->spaces->insert(globals).second) Py_INCREF(globals);
+  s->spaces.add(globals);
 }
 
 std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t) {

@@ -81,7 +81,7 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   static PyObject* const str_del = PyUnicode_InternFromString("__del__");
   if (first_arg != nullptr &&
       (reinterpret_cast<PyCodeObject*>(func->func_code)->co_name == str_del || PyWeakref_CheckRefExact(first_arg)))
-    Py_XDECREF(ask(s, "finalized", first_arg));
+    ask(s, "finalized", first_arg);
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
     method_origin(s, func, first_arg);
     // A descriptor stands in a class: its own state is read before the attribute that it makes is.
@@ -92,7 +92,7 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
 
 void read_function(Session* s, PyFunctionObject* func) {
   auto* f = reinterpret_cast<PyObject*>(func);
-  if (s->made->find(f) != s->made->end() || made_space(s, func->func_globals)) return;
+  if (s->made.find(f) != s->made.end() || made_space(s, func->func_globals)) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
   // What the run has put there is its own, and nothing that guards could look at.
   static PyObject* const str_code = PyUnicode_InternFromString("__code__");
@@ -100,46 +100,39 @@ void read_function(Session* s, PyFunctionObject* func) {
   static PyObject* const str_kwdefaults = PyUnicode_InternFromString("__kwdefaults__");
   const bool own_defaults = written(s, f, str_defaults), own_kwdefaults = written(s, f, str_kwdefaults);
   PyObject *none = Py_None, *absent = g_absent;
-  PyObject* state = PyTuple_Pack(3, written(s, f, str_code) ? absent : func->func_code,
-                                 own_defaults          ? absent
-                                 : func->func_defaults ? func->func_defaults
-                                                       : none,
-                                 own_kwdefaults          ? absent
-                                 : func->func_kwdefaults ? func->func_kwdefaults
-                                                         : none);
-  if (state == nullptr) {
-    fail(s, "frame");
-    return;
-  }
-  emit(s, kFunc, f, nullptr, state);
-  Py_DECREF(state);
-  if (s->outside->emplace(func->func_globals, true).second) Py_INCREF(func->func_globals);
+  PyObject* defaults = own_defaults ? absent : func->func_defaults ? func->func_defaults : none;
+  PyObject* kwdefaults = own_kwdefaults ? absent : func->func_kwdefaults ? func->func_kwdefaults : none;
+  PyObject* code_read = written(s, f, str_code) ? absent : func->func_code;
+  const Ref state = Ref::steal(PyTuple_Pack(3, code_read, defaults, kwdefaults));
+  if (!state) return fail(s, "frame");
+  emit(s, kFunc, f, nullptr, state.get());
+  s->outside.add(func->func_globals);
   if (!own_defaults) reach(s, func->func_defaults);
   if (!own_kwdefaults && func->func_kwdefaults != nullptr) {
     PyObject *k, *v;
     Py_ssize_t pos = 0;
     while (PyDict_Next(func->func_kwdefaults, &pos, &k, &v)) reach(s, v);
-    if (s->outside->emplace(func->func_kwdefaults, true).second) Py_INCREF(func->func_kwdefaults);
+    s->outside.add(func->func_kwdefaults);
     touch(s, func->func_kwdefaults, false);
   }
   if (func->func_closure != nullptr)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(func->func_closure); ++i) {
       PyObject* cell = PyTuple_GET_ITEM(func->func_closure, i);
-      if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
+      s->cells.add(cell);
       // A function that the program makes may share it: then it is this very cell.
-      if (s->outside->emplace(cell, true).second) Py_INCREF(cell);
+      s->outside.add(cell);
       PyObject* names = reinterpret_cast<PyCodeObject*>(func->func_code)->co_localsplusnames;
       Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
       // The names of free variables stand last.
       auto* code = reinterpret_cast<PyCodeObject*>(func->func_code);
       if (n >= 0 && g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
-        s->counter_cells->insert(cell);
+        s->counter_cells.insert(cell);
     }
 }
 
 void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  if (s->tracked.empty()) return;
   if (!tracked(s, value)) {
     // `dir` sorts what it is given.
     static PyObject* const str_dir = PyUnicode_InternFromString("__dir__");
@@ -165,14 +158,14 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
 
 void on_hashed(PyObject* key) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  if (s->tracked.empty()) return;
   ErrorGuard error;
   rely_on(s, key);
 }
 
 void on_advanced(PyObject* iterator) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  if (s->tracked.empty()) return;
   // Nothing has changed since it was last advanced, by the same C function.
   if (s->advanced == iterator && s->advanced_at == s->events) return;
   s->advanced = iterator;
@@ -182,26 +175,26 @@ void on_advanced(PyObject* iterator) {
 }
 
 void on_value_to_c(PyObject* value, ToC use) {
-  if (is_leaf(value) && (use != kComputed || tls_session->tracked->empty())) return;
+  if (is_leaf(value) && (use != kComputed || tls_session->tracked.empty())) return;
   ErrorGuard error;
   touch(tls_session, value, use == kComputed);
 }
 
 void on_uninstrumented(PyCodeObject* code, const char* why) {
   Session* s = tls_session;
-  if (s == nullptr || s->failure != nullptr) return;
+  if (s == nullptr || s->failure) return;
   ErrorGuard error;
-  s->failure = Py_BuildValue("(ss)", "instrument", why);
-  if (s->failure == nullptr) PyErr_Clear();
+  s->failure = Ref::steal(Py_BuildValue("(ss)", "instrument", why));
+  if (!s->failure) PyErr_Clear();
   (void)code;
 }
 
-PyObject* on_getter(PyObject* obj, PyObject* name) {
+Ref on_getter(PyObject* obj, PyObject* name) {
   const bool of_class = PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj));
-  if (!is_heap(Py_TYPE(obj)) && !of_class) return nullptr;
+  if (!is_heap(Py_TYPE(obj)) && !of_class) return Ref();
   ErrorGuard error;
   reach_descriptor(tls_session, obj, name);
-  if (!is_heap(Py_TYPE(obj))) return nullptr;
+  if (!is_heap(Py_TYPE(obj))) return Ref();
   return getter_to_call(tls_session, obj, name);
 }
 
@@ -217,8 +210,7 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
   AfterGuard after(tls_session);
   tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
-    PyObject* r = derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value));
-    Py_XDECREF(r);
+    Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
     return value;
   }
   if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value)) read_frame(tls_session, value);
@@ -239,14 +231,14 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   ++s->events;
   ErrorGuard error;
   const bool own = made_space(s, globals);
-  if (!own && s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  if (!own) s->outside.add(globals);
   PyObject* in_globals = PyDict_GetItemWithError(globals, name);
   if (!own) {
     if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
     read_dict(s, globals, name, in_globals);
   }
   if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
-    if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+    s->outside.add(builtins);
     read_dict(s, builtins, name, value);
   }
   PyErr_Clear();
@@ -262,7 +254,7 @@ void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
   ++s->events;
   for (PyObject* d : {globals, builtins}) {
     if (made_space(s, d)) continue;
-    if (s->outside->emplace(d, true).second) Py_INCREF(d);
+    s->outside.add(d);
     read_dict(s, d, name, nullptr);
   }
 }
@@ -283,7 +275,7 @@ void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   ++s->events;
   if (made_space(s, globals)) return;
   ErrorGuard error;
-  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  s->outside.add(globals);
   dict_store(s, globals, name, value);
 }
 
@@ -300,15 +292,14 @@ void on_name_access(PyObject* locals, PyObject* name) {
 void on_cell_load(PyObject* cell, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
-  auto it = s->cells->find(cell);
-  if (it == s->cells->end() || s->written_cells->count(cell) != 0) return;
+  auto it = s->cells.find(cell);
+  if (it == s->cells.end() || s->written_cells.count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
   ErrorGuard error;
-  if (may_count(value) && (s->counter_cells->count(cell) != 0 || s->varying->count(place_of_number(cell, nullptr)) != 0)) {
+  if (may_count(value) && (s->counter_cells.count(cell) != 0 || s->varying.count(place_of_number(cell, nullptr)) != 0)) {
     PauseGuard pause;
-    PyObject* fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cell, Py_None, value);
-    if (fresh == nullptr || PyCell_Set(cell, fresh) < 0) fail(s, "counter");
-    Py_XDECREF(fresh);
+    const Ref fresh = ask(s, "counter", cell, Py_None, value);
+    if (!fresh || PyCell_Set(cell, fresh.get()) < 0) fail(s, "counter");
     return;
   }
   emit(s, kCell, cell, nullptr, value);
@@ -318,9 +309,9 @@ void on_cell_load(PyObject* cell, PyObject* value) {
 void on_cell_store(PyObject* cell) {
   Session* s = tls_session;
   ++s->events;
-  auto it = s->cells->find(cell);
-  if (it == s->cells->end() || !s->written_cells->insert(cell).second) return;
-  it->second = Py_XNewRef(PyCell_GET(cell));
+  auto it = s->cells.find(cell);
+  if (it == s->cells.end() || !s->written_cells.insert(cell).second) return;
+  it->second = Ref::borrow(PyCell_GET(cell));
 }
 
 // An item is read or stored: a list and a deque look at none for that.
@@ -335,26 +326,25 @@ static void touch_items(Session* s, PyObject* obj) {
 static bool read_item(Session* s, PyObject* list, PyObject* key) {
   if (!PyList_CheckExact(list) || !PyLong_CheckExact(key) || !ensure_pre(s, list)) return false;
   // Which element a place is, counted from the other end, follows from the length, which is then guarded.
-  if (s->numbered->count(list) != 0) return false;
-  const Container& c = s->containers->at(list);
+  if (s->numbered.count(list) != 0) return false;
+  const Container& c = s->containers.at(list);
   if (c.whole) return false;
   int overflow = 0;
   const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow);
   // All that was done to it, as nobody looked into it, was to append.
-  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre), now = PyList_GET_SIZE(list), place = index < 0 ? now + index : index;
+  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre.get()), now = PyList_GET_SIZE(list), place = index < 0 ? now + index : index;
   if (overflow != 0 || place < 0 || place >= now) return false;
   // What was appended is found from the end, whatever was there before.
   if (place >= before) return index < 0;
-  PyObject* value = PyTuple_GET_ITEM(c.pre, place);
+  PyObject* value = PyTuple_GET_ITEM(c.pre.get(), place);
   const Py_ssize_t same = index < 0 ? place - before : place;
   if (!first_time(s, kListItem, list, reinterpret_cast<PyObject*>(same))) return true;
-  PyObject* number = PyLong_FromSsize_t(same);
-  if (number == nullptr) {
+  const Ref number = Ref::steal(PyLong_FromSsize_t(same));
+  if (!number) {
     fail(s, "list item");
     return true;
   }
-  emit(s, kListItem, list, number, value);
-  Py_DECREF(number);
+  emit(s, kListItem, list, number.get(), value);
   reach(s, value);
   return true;
 }
@@ -368,7 +358,7 @@ static bool copies(PyObject* obj) {
 void on_item_load_pre(PyObject* obj, PyObject* key) {
   Session* s = tls_session;
   ++s->events;
-  if (!s->tracked->empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
+  if (!s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
     // A tracked key chooses an element: the choice must be the same again.
     ErrorGuard error;
     rely_on(s, key);
@@ -440,10 +430,8 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
 void on_handled() {
   Session* s = tls_session;
   ++s->events;
-  PyObject* error = PyErr_GetHandledException();
-  PyObject* r = ask(s, "handles", error == nullptr ? Py_None : error);
-  Py_XDECREF(r);
-  Py_XDECREF(error);
+  const Ref error = Ref::steal(PyErr_GetHandledException());
+  ask(s, "handles", error ? error.get() : Py_None);
 }
 
 // It looks into the value: what goes to several places at once, and all that an array is given.
@@ -461,12 +449,11 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
     read_protocols(s, Py_TYPE(obj));
   }
   tls_c_call = computes(obj) ? kComputed : kPassedOn;
-  if (!s->tracked->empty() && !is_tensor(obj)) {
+  if (!s->tracked.empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
       s->store_told = true;
-      PyObject* r = derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent));
-      Py_XDECREF(r);
+      Ref::steal(derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent)));
       return;
     }
     rely_on(s, key);
@@ -497,15 +484,9 @@ void on_contains_pre(PyObject* c, PyObject* item) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(c));
   }
-  if (!s->tracked->empty() && !is_tensor(c)) {
+  if (!s->tracked.empty() && !is_tensor(c)) {
     ErrorGuard error;
-    bool answered = false;
-    if (tracked(s, item)) {
-      PyObject* r = ask(s, "contains", c, item);
-      answered = r == Py_True;
-      Py_XDECREF(r);
-    }
-    if (answered) {
+    if (tracked(s, item) && ask(s, "contains", c, item).get() == Py_True) {
       touch_kept(s, c, false);
     } else {
       rely_on(s, item);
@@ -523,9 +504,9 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   // What is in these is compared with the item one by one, and is known to be outside by now; a dict and a set look for its hash first.
   for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i) touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
   if (!PyDictValues_Check(c) && !PyDictItems_Check(c)) return;
-  PyObject* items = PySequence_List(c);
-  for (Py_ssize_t i = 0; items != nullptr && i < PyList_GET_SIZE(items); ++i) touch_compared(s, PyList_GET_ITEM(items, i));
-  Py_XDECREF(items);
+  const Ref items = Ref::steal(PySequence_List(c));
+  if (!items) return fail(s, "contains");
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) touch_compared(s, PyList_GET_ITEM(items.get(), i));
 }
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {
@@ -536,7 +517,7 @@ void on_contains(PyObject* c, PyObject* item, int outcome) {
   PyObject* found = PyDict_GetItemWithError(c, item);
   // That there is a number is part of the guard of one that is an input.
   if (found == nullptr || !counter_read(s, c, item, found)) read_dict(s, c, item, found);
-  Py_CLEAR(s->replaced);
+  s->replaced.reset();
 }
 
 void on_touch(PyObject* obj, Touch how) {
@@ -548,9 +529,9 @@ void on_touch(PyObject* obj, Touch how) {
     // Whether it is a sequence or a mapping is said by flags of its class, which registering it sets.
     auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(obj));
     static PyObject* const flags = PyUnicode_InternFromString("__flags__");
-    if (flags != nullptr && first_time(s, kAttrC, cls, flags)) Py_XDECREF(ask(s, "matched", cls));
+    if (flags != nullptr && first_time(s, kAttrC, cls, flags)) ask(s, "matched", cls);
   }
-  if (how == Touch::kWith) Py_XDECREF(ask(s, "entered", obj));
+  if (how == Touch::kWith) ask(s, "entered", obj);
   // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are passed on.
   if (((how == Touch::kUnpack || how == Touch::kExtend) && (is_sequence(obj) || PyDict_CheckExact(obj))) || (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);
@@ -563,8 +544,7 @@ void on_truth(PyObject* obj) {
   ++s->events;
   if (tracked(s, obj)) {
     ErrorGuard error;
-    PyObject* r = ask(s, "truth", obj);
-    Py_XDECREF(r);
+    ask(s, "truth", obj);
     return;
   }
   if (is_leaf(obj)) return;
@@ -581,7 +561,7 @@ static bool array_operation(const char* kind, int op, PyObject* a, PyObject* b, 
   PyObject* r;
   {
     PauseGuard pause;
-    r = PyObject_CallMethod(tls_session->handler, "array_operation", "siOO", kind, op, a, b);
+    r = PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b);
   }
   if (r == g_absent) {
     Py_DECREF(r);
@@ -606,20 +586,10 @@ bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
   if ((op == Py_EQ || op == Py_NE) && ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
       (has_tracked(s, a) || has_tracked(s, b))) {
     ErrorGuard error;
-    PyObject* r = nullptr;
-    {
-      PauseGuard pause;
-      r = PyObject_CallMethod(s->handler, "compare_items", "OO", a, b);
-    }
-    if (r == nullptr) fail(s, "compare_items");
-    if (r == Py_True) {
+    if (ask(s, "compare_items", a, b).get() == Py_True) {
       ++s->events;
       touch_kept(s, a, true);
       touch_kept(s, b, true);
-    }
-    bool done = r == Py_True;
-    Py_XDECREF(r);
-    if (done) {
       tls_c_call = kPassedOn;
       return false;
     }
@@ -651,18 +621,15 @@ bool on_identity(PyObject* a, PyObject* b) {
   if (a == b || Py_TYPE(a) != Py_TYPE(b)) return false;
   if (!PyFloat_CheckExact(a) && !PyLong_CheckExact(a) && !PyUnicode_CheckExact(a)) return false;
   // One number at two places has a copy for each, and so has a text.
-  PyObject* same = ask(s, "same_number", a, b);
-  const bool result = same == Py_True;
-  Py_XDECREF(same);
-  return result;
+  return ask(s, "same_number", a, b).get() == Py_True;
 }
 
 void on_raised(PyObject* a, PyObject* b) {
   Session* s = tls_session;
   const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
-  if (s->tracked->empty() && !warning) return;
+  if (s->tracked.empty() && !warning) return;
   ErrorGuard error;
-  if (warning) Py_XDECREF(ask(s, "warning_raised", a));
+  if (warning) ask(s, "warning_raised", a);
   for (PyObject* v : {a, b})
     if (v != nullptr && !is_tensor(v)) rely_on(s, v);
 }
@@ -678,7 +645,10 @@ void on_store_done(PyObject* obj, bool stored) {
   // numpy tells of arithmetic that fails when it has stored what came of it.
   const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_Warning));
   ErrorGuard error;
-  Py_XDECREF(stored ? ask(s, "stored_in", obj) : ask(s, "store_raised", obj, late ? Py_True : Py_False));
+  if (stored)
+    ask(s, "stored_in", obj);
+  else
+    ask(s, "store_raised", obj, late ? Py_True : Py_False);
 }
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
@@ -706,7 +676,7 @@ PyObject* on_next(PyObject* iterator, PyObject* value) {
 
 PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* result) {
   Session* s = tls_session;
-  if (result == nullptr || s->tracked->empty()) return result;
+  if (result == nullptr || s->tracked.empty()) return result;
   if (tracked(s, spec)) {
     ErrorGuard error;
     rely_on(s, spec);
@@ -716,37 +686,35 @@ PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* r
 
 PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result) {
   Session* s = tls_session;
-  if (result == nullptr || s->tracked->empty()) return result;
+  if (result == nullptr || s->tracked.empty()) return result;
   bool any = false;
   for (Py_ssize_t i = 0; i < n; ++i) any = any || tracked(s, parts[i]);
   if (!any) return result;
-  PyObject* tuple = PyTuple_New(n);
-  if (tuple == nullptr) {
+  const Ref tuple = Ref::steal(PyTuple_New(n));
+  if (!tuple) {
     fail(s, "build_string");
     return result;
   }
-  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(parts[i]));
-  result = derive(s, "join", 0, tuple, nullptr, result);
-  Py_DECREF(tuple);
-  return result;
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(parts[i]));
+  return derive(s, "join", 0, tuple.get(), nullptr, result);
 }
 
 void on_make_function(PyObject* func) {
   Session* s = tls_session;
-  s->made->insert(func);
+  s->made.insert(func);
   // Its builtins are what its globals say now.
   static PyObject* const key = PyUnicode_InternFromString("__builtins__");
   PyObject* globals = reinterpret_cast<PyFunctionObject*>(func)->func_globals;
   if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals)) return;
   ErrorGuard error;
-  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  s->outside.add(globals);
   read_dict(s, globals, key, PyDict_GetItemWithError(globals, key));
 }
 
 void read_builtin(Session* s, PyObject* name) {
   PyObject* builtins = PyEval_GetBuiltins();
   if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins)) return;
-  if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+  s->outside.add(builtins);
   read_dict(s, builtins, name, PyDict_GetItemWithError(builtins, name));
 }
 
@@ -762,23 +730,21 @@ void on_import(PyObject* module, PyObject* name) {
       PyErr_Clear();
       return false;
     }
-    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    s->outside.add(modules);
     read_dict(s, modules, key, module);
     return true;
   };
   // The outermost package of a dotted name; relative names are what the module says.
   Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
-  PyObject* first = dot > 0 ? PyUnicode_Substring(name, 0, dot) : nullptr;
-  PyObject* own = PyModule_Check(module) ? PyModule_GetNameObject(module) : nullptr;
+  const Ref first = Ref::steal(dot > 0 ? PyUnicode_Substring(name, 0, dot) : nullptr);
+  const Ref own = Ref::steal(PyModule_Check(module) ? PyModule_GetNameObject(module) : nullptr);
   bool known = read(name);
   PyObject* whole = dot > 0 && !known ? PyDict_GetItemWithError(modules, name) : nullptr;
   if (whole != nullptr) {
-    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    s->outside.add(modules);
     read_dict(s, modules, name, whole);
   }
-  known = known || read(first) || read(own);
-  Py_XDECREF(first);
-  Py_XDECREF(own);
+  known = known || read(first.get()) || read(own.get());
   PyErr_Clear();
   if (!known || !PyModule_Check(module)) reach(s, module);
 }

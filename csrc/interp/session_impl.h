@@ -6,11 +6,14 @@
 // report) only.
 #pragma once
 
+#include "errors.h"
 #include "leaf.h"
+#include "ref.h"
 #include "session.h"
 #include "signals.h"
 
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -90,26 +93,17 @@ struct TripleHash {
 inline std::unordered_set<Triple, TripleHash> g_counters;
 
 struct Event {
-  PyObject* obj;
-  PyObject* key;
-  PyObject* value;
+  Ref obj;
+  Ref key;
+  Ref value;
   Kind kind;
 };
 
 struct Container {
-  PyObject* pre = nullptr;  // shallow copy from before the first write (or whole read)
-  PyObject* order = nullptr;  // of a set: its elements as they came when `pre` was copied, which may give them in another order
+  Ref pre;  // shallow copy from before the first write (or whole read)
+  Ref order;  // of a set: its elements as they came when `pre` was copied, which may give them in another order
   bool whole = false;
   Py_ssize_t appended = 0;  // so many elements were appended, one at a time, to a deque that was not looked into
-};
-
-// Saves the exception that is set while the session looks at something, whatever happens in between.
-struct ErrorGuard {
-  PyObject *type, *value, *tb;
-  ErrorGuard() { PyErr_Fetch(&type, &value, &tb); }
-  ~ErrorGuard() { PyErr_Restore(type, value, tb); }
-  ErrorGuard(const ErrorGuard&) = delete;
-  ErrorGuard& operator=(const ErrorGuard&) = delete;
 };
 
 // The session's own code runs: nothing of it is watched, and no signal interrupts it.
@@ -127,6 +121,13 @@ inline bool is_leaf(PyObject* v) {
                                is_leaf(reinterpret_cast<PySliceObject*>(v)->stop) && is_leaf(reinterpret_cast<PySliceObject*>(v)->step));
 }
 
+// The same text as the interpreter's own names: those are compared by their identity.
+inline Ref intern(PyObject* text) {
+  Ref name = Ref::borrow(text);
+  PyUnicode_InternInPlace(name.place());
+  return name;
+}
+
 struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable since 3.0
   PyObject_HEAD
   PyWrapperDescrObject* descr;
@@ -138,8 +139,8 @@ struct Bound {
   PyObject* parts[3];
 };
 Bound bound_parts(PyObject* f);
-// What a staticmethod or a classmethod holds, or nullptr; new.
-PyObject* inner_function(PyObject* f);
+// What a staticmethod or a classmethod holds, or none.
+Ref inner_function(PyObject* f);
 PyObject* bound_self(PyObject* f);
 
 inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
@@ -149,25 +150,29 @@ inline bool is_builtin(PyObject* f, const char* name) {
 }
 inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type); }
 
-struct Session {
-  PyObject_HEAD
-  PyObject* handler;  // magpy.capture.handler.Handler
-  std::unordered_map<PyObject*, bool>* outside;  // strong references
-  std::vector<Event>* log;
-  std::unordered_set<Triple, TripleHash>* seen;
-  std::unordered_map<PyObject*, Container>* containers;  // keys are in `outside`
-  std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
-  std::unordered_set<PyObject*>* written_cells;
-  std::unordered_set<PyObject*>* counter_cells;          // in `cells`
-  std::unordered_set<PyObject*>* numbered;               // containers in which numbers are inputs
-  std::unordered_set<Triple, TripleHash>* varying;       // (dict, key) and (cell, null) whose number differs from call to call
-  std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
-  std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
-  // Strong references, nullptr until the program makes a class: those that there were by then (false), and its own (true).
-  std::unordered_map<PyObject*, bool>* classes;
-  std::unordered_set<PyObject*>* spaces;                 // dicts that the program made and runs code in (strong references)
-  PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
-  PyObject* failure;                                     // first internal failure, or nullptr
+// What a session holds of objects, all of which goes when the session is cleared.
+struct Held {
+  Ref handler;  // magpy.capture.handler.Handler
+  RefSet outside;
+  std::vector<Event> log;
+  std::unordered_set<Triple, TripleHash> seen;
+  std::unordered_map<PyObject*, Container> containers;  // keys are in `outside`
+  RefMap<Ref> cells;                                    // outside cells -> content before a write
+  std::unordered_set<PyObject*> written_cells;          // in `cells`
+  std::unordered_set<PyObject*> counter_cells;          // in `cells`
+  std::unordered_set<PyObject*> numbered;               // containers in which numbers are inputs
+  std::unordered_set<Triple, TripleHash> varying;       // (dict, key) and (cell, null) whose number differs from call to call
+  RefMap<long> tracked;                                 // values that differ from call to call -> variable
+  std::unordered_set<PyObject*> made;                   // functions that the program made (addresses only)
+  // None until the program makes a class: those that there were by then (false), and its own (true).
+  std::optional<RefMap<bool>> classes;
+  RefSet spaces;                                        // dicts that the program made and runs code in
+  Ref replaced;                                         // what a read of a counter gives instead
+  Ref failure;                                          // first internal failure
+};
+
+// A Python object whose C++ members session.cpp makes and destroys, in memory that the type's allocator gives, all zero.
+struct Session : PyObject, Held {
   unsigned long long events;
   bool store_told;  // the handler has noted the store in a tracked object that is about to be made
   bool after;                                            // whether what is told of is over
@@ -187,14 +192,14 @@ struct AfterGuard {
   AfterGuard& operator=(const AfterGuard&) = delete;
 };
 
-inline bool known_outside(Session* s, PyObject* o) { return s->outside->find(o) != s->outside->end(); }
+inline bool known_outside(Session* s, PyObject* o) { return s->outside.has(o); }
 
 inline bool first_time(Session* s, Kind kind, PyObject* obj, PyObject* key) {
-  return s->seen->insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}).second;
+  return s->seen.insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}).second;
 }
 
 inline bool seen(Session* s, Kind kind, PyObject* obj, PyObject* key) {
-  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}) != 0;
+  return s->seen.count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}) != 0;
 }
 
 inline bool is_container(PyObject* o) {
@@ -202,7 +207,7 @@ inline bool is_container(PyObject* o) {
 }
 
 inline bool tracked(Session* s, PyObject* o) {
-  return !s->tracked->empty() && o != nullptr && s->tracked->find(o) != s->tracked->end();
+  return !s->tracked.empty() && o != nullptr && s->tracked.has(o);
 }
 
 // ---------------------------------------------------------------- session_classes.cpp
@@ -212,7 +217,7 @@ bool makes_class(PyObject* f, Py_ssize_t npos);
 // Notes a dict of the run in which code is about to run, or a function is to run.
 void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
 // Whether the globals of a frame are a dict that the run has made.
-inline bool made_space(Session* s, PyObject* globals) { return !s->spaces->empty() && s->spaces->count(globals) != 0; }
+inline bool made_space(Session* s, PyObject* globals) { return !s->spaces.empty() && s->spaces.has(globals); }
 // From here on classes of the run are told from those that there were.
 void watch_classes(Session* s);
 // A class, or each of a tuple of classes, is asked whether something is one of it, or is derived from.
@@ -244,15 +249,20 @@ void read_function(Session* s, PyFunctionObject* func);
 void read_builtin(Session* s, PyObject* name);
 // Keeps a shallow copy of an outside container, once.
 bool ensure_pre(Session* s, PyObject* o);
-// Asks the Python side; a failure there drops the capture.
-PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr);
+// Asks the Python side, with events off; a failure there drops the capture, and gives none.
+Ref ask_all(Session* s, const char* method, PyObject* const* args, size_t n);
+template <class... Args>
+Ref ask(Session* s, const char* method, Args... args) {
+  PyObject* all[] = {args...};
+  return ask_all(s, method, all, sizeof...(args));
+}
 // The tracked values in an argument, where a C function would find them; looks as far as C functions do.  With out == nullptr
 // it only tells whether there is one.
 bool find_tracked(Session* s, PyObject* v, std::vector<PyObject*>* out);
 // Whether iterating over it gives its elements themselves and asks nothing of them: a tuple, a list, a dict, a view of one, an
 // iterator written in C (those that compute rely on what they hold when they are advanced, iterators.h).
 bool passes_elements_on(Session* s, PyObject* v);
-inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked->empty() && find_tracked(s, v, nullptr); }
+inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked.empty() && find_tracked(s, v, nullptr); }
 // For tp_traverse: appends a referent (borrowed) to a std::vector<PyObject*>.
 int collect_referent(PyObject* referent, void* todo);
 // From here on the run relies on the value being what it was.
@@ -328,8 +338,8 @@ void module_hook_used(Session* s, PyObject* module, PyObject* hook);
 void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property, const char* which);
 // Whether a property is that of a class written in C.
 bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property);
-// The getter that a probe is to call as the program's own call, or nullptr; new.
-PyObject* getter_to_call(Session* s, PyObject* obj, PyObject* name);
+// The getter that a probe is to call as the program's own call, or none.
+Ref getter_to_call(Session* s, PyObject* obj, PyObject* name);
 // A descriptor of C is called by itself: `Class.slot.__set__(object, value)`, and after `__get__`.
 void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos);
 void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* result);

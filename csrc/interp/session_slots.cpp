@@ -27,11 +27,11 @@ static bool of_python_class(PyTypeObject* t, PyObject* name) {
   return false;
 }
 
-PyObject* inner_function(PyObject* f) {
+Ref inner_function(PyObject* f) {
   static PyObject* const name = PyUnicode_InternFromString("__func__");
-  if (name == nullptr || !(Py_IS_TYPE(f, &PyStaticMethod_Type) || Py_IS_TYPE(f, &PyClassMethod_Type))) return nullptr;
-  PyObject* inner = PyObject_GetAttr(f, name);
-  if (inner == nullptr) PyErr_Clear();
+  if (name == nullptr || !(Py_IS_TYPE(f, &PyStaticMethod_Type) || Py_IS_TYPE(f, &PyClassMethod_Type))) return Ref();
+  Ref inner = Ref::steal(PyObject_GetAttr(f, name));
+  if (!inner) PyErr_Clear();
   return inner;
 }
 
@@ -52,11 +52,7 @@ static bool seen_when_called(Session* s, PyObject* f, int depth = 0) {
   // `__new__`, and static functions.
   if (PyCFunction_Check(f) && (PyCFunction_GET_SELF(f) == nullptr || PyType_Check(PyCFunction_GET_SELF(f)))) return true;
   if (Py_IS_TYPE(f, &Compiled_Type)) return seen_when_called(s, compiled_behind(f), depth + 1);
-  if (PyObject* inner = inner_function(f)) {
-    const bool seen = seen_when_called(s, inner, depth + 1);
-    Py_DECREF(inner);
-    return seen;
-  }
+  if (const Ref inner = inner_function(f)) return seen_when_called(s, inner.get(), depth + 1);
   if (PyMethod_Check(f)) return has_state(s, f) && seen_when_called(s, PyMethod_GET_FUNCTION(f), depth + 1);
   if (g_partial_type != nullptr && PyObject_TypeCheck(f, g_partial_type)) {
     if (!has_state(s, f)) return false;
@@ -71,17 +67,15 @@ static bool seen_when_called(Session* s, PyObject* f, int depth = 0) {
   return true;
 }
 
-// Refuses the capture for a reason; steals it, nullptr after an error.
-static void refuse(Session* s, PyObject* reason) {
-  PyObject* r = reason ? ask(s, "refuse", reason) : nullptr;
-  if (reason == nullptr) fail(s, "slots");
-  Py_XDECREF(reason);
-  Py_XDECREF(r);
+// Refuses the capture for a reason, none after an error.
+static void refuse(Session* s, const Ref& reason) {
+  if (!reason) return fail(s, "slots");
+  ask(s, "refuse", reason.get());
 }
 
 static void refuse_unseen(Session* s, PyTypeObject* t, PyObject* name, PyObject* f) {
-  refuse(s, PyUnicode_FromFormat("%s.%U is a %s, and nobody sees what it reads when it is called there", t->tp_name, name,
-                                 Py_TYPE(f)->tp_name));
+  refuse(s, format_text("%s.%U is a %s, and nobody sees what it reads when it is called there", t->tp_name, name,
+                        Py_TYPE(f)->tp_name));
 }
 
 // What gives the special method when it is asked for (a property, a partialmethod), which is then called unseen.
@@ -177,8 +171,8 @@ void factory_used(Session* s, PyObject* factory) {
   PyObject* self = bound_self(factory);
   if (self != nullptr && (is_container(self) || (!PyModule_Check(self) && !known_outside(s, self)))) return;
   if (seen_when_called(s, factory)) return;
-  refuse(s, PyUnicode_FromFormat("a defaultdict's default_factory is a %s, and nobody sees what it reads when the dict calls it",
-                                 Py_TYPE(factory)->tp_name));
+  refuse(s, format_text("a defaultdict's default_factory is a %s, and nobody sees what it reads when the dict calls it",
+                        Py_TYPE(factory)->tp_name));
 }
 
 // C functions whose calls of what they are given are known: they report them, are iterators, or make none.
@@ -213,18 +207,18 @@ static void refuse_given(Session* s, PyObject* f, PyObject* given) {
   const char* name = PyType_Check(f)        ? reinterpret_cast<PyTypeObject*>(f)->tp_name
                      : PyCFunction_Check(f) ? reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name
                                             : Py_TYPE(f)->tp_name;
-  refuse(s, PyUnicode_FromFormat("%s is given a %s, and nobody sees what that does when it is called there. Use a lambda instead",
-                                 name, Py_TYPE(given)->tp_name));
+  refuse(s, format_text("%s is given a %s, and nobody sees what that does when it is called there. Use a lambda instead", name,
+                        Py_TYPE(given)->tp_name));
 }
 
 // What an object of a class of the program's holds, as a C function finds it that is given the object.
 static bool held_callables(Session* s, PyObject* f, PyObject* object) {
-  PyObject* dict = dict_as_it_is(object);
-  PyObject* held = dict == nullptr ? nullptr : PyDict_Values(dict);
-  if (held == nullptr) PyErr_Clear();
+  const Ref dict = dict_as_it_is(object);
+  const Ref held = Ref::steal(dict ? PyDict_Values(dict.get()) : nullptr);
+  if (!held) PyErr_Clear();
   bool good = true;
-  for (Py_ssize_t i = 0; held != nullptr && good && i < PyList_GET_SIZE(held); ++i) {
-    PyObject* value = PyList_GET_ITEM(held, i);
+  for (Py_ssize_t i = 0; held && good && i < PyList_GET_SIZE(held.get()); ++i) {
+    PyObject* value = PyList_GET_ITEM(held.get(), i);
     if (is_leaf(value) || PyFunction_Check(value) || PyType_Check(value) || Py_TYPE(value)->tp_call == nullptr) continue;
     good = !acts_unseen(s, value);
     if (!good)
@@ -232,8 +226,6 @@ static bool held_callables(Session* s, PyObject* f, PyObject* object) {
     else if (bound_parts(value).parts[0] != nullptr)
       touch(s, value, true);
   }
-  Py_XDECREF(held);
-  Py_XDECREF(dict);
   return good;
 }
 
@@ -247,12 +239,12 @@ void callables_given(Session* s, PyObject* f, PyObject* self, PyObject* const* a
   }
 }
 
-// A function of a property that is no Python function, or nullptr; new.
-static PyObject* behind_property(PyTypeObject* t, PyObject* name, PyObject* property, const char* which) {
-  if (property == nullptr || !PyObject_TypeCheck(property, &PyProperty_Type) || !of_python_class(t, name)) return nullptr;
-  PyObject* f = PyObject_GetAttrString(property, which);
-  if (f == nullptr) PyErr_Clear();
-  if (f != nullptr && (f == Py_None || PyFunction_Check(f))) Py_CLEAR(f);
+// A function of a property that is no Python function, or none.
+static Ref behind_property(PyTypeObject* t, PyObject* name, PyObject* property, const char* which) {
+  if (property == nullptr || !PyObject_TypeCheck(property, &PyProperty_Type) || !of_python_class(t, name)) return Ref();
+  Ref f = Ref::steal(PyObject_GetAttrString(property, which));
+  if (!f) PyErr_Clear();
+  if (f && (f.get() == Py_None || PyFunction_Check(f.get()))) f.reset();
   return f;
 }
 
@@ -261,26 +253,24 @@ bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property) {
 }
 
 void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property, const char* which) {
-  PyObject* f = behind_property(t, name, property, which);
-  if (f == nullptr) return;
+  const Ref f = behind_property(t, name, property, which);
   // A getter that a probe has called is known.
-  if (s->getter != f && !seen_when_called(s, f)) refuse_unseen(s, t, name, f);
-  Py_DECREF(f);
+  if (f && s->getter != f.get() && !seen_when_called(s, f.get())) refuse_unseen(s, t, name, f.get());
 }
 
-PyObject* getter_to_call(Session* s, PyObject* obj, PyObject* name) {
+Ref getter_to_call(Session* s, PyObject* obj, PyObject* name) {
   PyTypeObject* t = Py_TYPE(obj);
-  if (!is_heap(t) || PyModule_Check(obj) || made_class(s, t)) return nullptr;
+  if (!is_heap(t) || PyModule_Check(obj) || made_class(s, t)) return Ref();
   PyObject* property = _PyType_Lookup(t, name);
-  if (property == nullptr || !Py_IS_TYPE(property, &PyProperty_Type)) return nullptr;
+  if (property == nullptr || !Py_IS_TYPE(property, &PyProperty_Type)) return Ref();
   PyTypeObject* plain = PyType_Check(obj) ? &PyType_Type : &PyBaseObject_Type;
-  if (_PyType_Lookup(t, g_str_getattribute) != _PyType_Lookup(plain, g_str_getattribute)) return nullptr;
-  PyObject* f = behind_property(t, name, property, "fget");
-  if (f == nullptr) return nullptr;
+  if (_PyType_Lookup(t, g_str_getattribute) != _PyType_Lookup(plain, g_str_getattribute)) return Ref();
+  Ref f = behind_property(t, name, property, "fget");
+  if (!f) return f;
   static PyObject* const fget = PyUnicode_InternFromString("fget");
   read_type_attr(s, t, name, property);
   reach(s, property);
-  attr_load(s, property, fget, f);
+  attr_load(s, property, fget, f.get());
   return f;
 }
 

@@ -2,6 +2,7 @@
 #include "meta.h"
 
 #include "meta_impl.h"
+#include "ref.h"
 
 #include <c10/core/Layout.h>
 #include <torch/csrc/autograd/forward_grad.h>
@@ -240,18 +241,16 @@ int parse_dims(PyObject* dims, uint64_t& mask) {
     mask = PyLong_AsUnsignedLongLong(dims);
     return PyErr_Occurred() ? -1 : 0;
   }
-  PyObject* fast = PySequence_Fast(dims, "dimensions must be a bit mask or a sequence of dimensions");
+  const Ref fast = Ref::steal(PySequence_Fast(dims, "dimensions must be a bit mask or a sequence of dimensions"));
   if (!fast) return -1;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
-    long dim = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); i++) {
+    long dim = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast.get(), i));
     if (dim < 0 || dim >= 64) {
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a dimension must be between 0 and 63");
-      Py_DECREF(fast);
       return -1;
     }
     mask |= uint64_t(1) << dim;
   }
-  Py_DECREF(fast);
   return 0;
 }
 
@@ -266,27 +265,21 @@ PyObject* meta_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     PyErr_Format(PyExc_TypeError, "a tensor is needed, not %.100s", Py_TYPE(tensor)->tp_name);
     return nullptr;
   }
-  auto* self = (MetaObject*)type->tp_alloc(type, 0);
-  if (!self) return nullptr;
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* self = (MetaObject*)made.get();
   self->meta = new (std::nothrow) Meta();
-  if (!self->meta) {
-    Py_DECREF(self);
-    return PyErr_NoMemory();
-  }
+  if (!self->meta) return PyErr_NoMemory();
   try {
     record(*self->meta, tensor);
     self->meta->inner = inner_dimensions(self->meta->sizes, self->meta->strides);
   } catch (const std::exception& error) {
-    Py_DECREF(self);
     PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
   }
   self->meta->compare_offset = offset != 0;
-  if (parse_dims(dims, self->meta->dynamic) < 0 || parse_dims(strides, self->meta->free) < 0) {
-    Py_DECREF(self);
-    return nullptr;
-  }
-  return (PyObject*)self;
+  if (parse_dims(dims, self->meta->dynamic) < 0 || parse_dims(strides, self->meta->free) < 0) return nullptr;
+  return made.release();
 }
 
 int meta_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -326,13 +319,13 @@ PyObject* meta_py_difference(PyObject* self, PyObject* tensor) {
 }
 
 PyObject* shape_tuple(const std::vector<int64_t>& values) {
-  PyObject* tuple = PyTuple_New((Py_ssize_t)values.size());
+  Ref tuple = Ref::steal(PyTuple_New((Py_ssize_t)values.size()));
   for (size_t i = 0; tuple && i < values.size(); i++) {
     PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
+    if (!value) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), (Py_ssize_t)i, value);
   }
-  return tuple;
+  return tuple.release();
 }
 
 PyObject* get_shape(PyObject* self, void*) { return shape_tuple(meta_of(self).sizes); }

@@ -21,6 +21,7 @@
 #include "meta.h"
 #include "observer.h"
 #include "pack.h"
+#include "ref.h"
 #include "state.h"
 
 namespace magpy {
@@ -157,11 +158,11 @@ bool append_hooks(PyObject* list, const Hooks& hooks) {
 
 PyObject* node_hooks(PyObject*, PyObject* object) {
   auto node = node_of(object);
-  PyObject* list = PyList_New(0);
-  if (list == nullptr || !node) return list;
-  if (!append_hooks(list, node->tensor_pre_hooks()) || !append_hooks(list, node->pre_hooks()) || !append_hooks(list, node->post_hooks()))
-    Py_CLEAR(list);
-  return list;
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list || !node) return list.release();
+  const bool all = append_hooks(list.get(), node->tensor_pre_hooks()) && append_hooks(list.get(), node->pre_hooks()) &&
+                   append_hooks(list.get(), node->post_hooks());
+  return all ? list.release() : nullptr;
 }
 
 PyMethodDef methods[] = {
@@ -182,13 +183,12 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "magpy._tensor", "What magpy as
 }  // namespace magpy
 
 PyMODINIT_FUNC PyInit__tensor() {
-  PyObject* module = PyModule_Create(&magpy::definition);
-  if (!module) return nullptr;
+  magpy::Ref made = magpy::Ref::steal(PyModule_Create(&magpy::definition));
+  if (!made) return nullptr;
+  PyObject* module = made.get();
   magpy::init_pack();
-  PyObject* capsule = PyCapsule_New(&magpy::api, magpy::kTensorApiName, nullptr);
-  bool complete = capsule && magpy::init_meta(module) == 0 && magpy::init_state(module) == 0 &&
-                  magpy::init_observer(module) == 0 && PyModule_AddObjectRef(module, "_api", capsule) == 0;
-  Py_XDECREF(capsule);
-  if (!complete) Py_CLEAR(module);
-  return module;
+  const magpy::Ref capsule = magpy::Ref::steal(PyCapsule_New(&magpy::api, magpy::kTensorApiName, nullptr));
+  const bool complete = capsule && magpy::init_meta(module) == 0 && magpy::init_state(module) == 0 &&
+                        magpy::init_observer(module) == 0 && PyModule_AddObjectRef(module, "_api", capsule.get()) == 0;
+  return complete ? made.release() : nullptr;
 }

@@ -1,6 +1,8 @@
 // See state.h.
 #include "state.h"
 
+#include "ref.h"
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -117,9 +119,8 @@ uint64_t saved_tensor_hooks() {
 // could not use it.
 bool cuda_started() {
   static PyObject* names = [] {
-    PyObject* module = PyImport_ImportModule("torch.cuda");
-    PyObject* dict = module ? Py_NewRef(PyModule_GetDict(module)) : nullptr;
-    Py_XDECREF(module);
+    const Ref module = Ref::steal(PyImport_ImportModule("torch.cuda"));
+    PyObject* dict = module ? Py_NewRef(PyModule_GetDict(module.get())) : nullptr;
     if (!dict) PyErr_Clear();
     return dict;
   }();
@@ -214,7 +215,7 @@ bool each_mode(const Fields& fields, F&& visit) {
 
 struct State {
   Fields fields{};
-  std::vector<PyObject*> modes;  // strong: an address that is compared must not be reused
+  RefList modes;  // an address that is compared must not be reused
 };
 
 struct StateObject {
@@ -225,9 +226,8 @@ struct StateObject {
 // `with torch.device(..)` and `torch.set_default_device(..)`, of which each makes a mode of its own.  Borrowed, or nullptr.
 PyObject* device_context() {
   static PyObject* type = [] {
-    PyObject* module = PyImport_ImportModule("torch.utils._device");
-    PyObject* found = module ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
-    Py_XDECREF(module);
+    const Ref module = Ref::steal(PyImport_ImportModule("torch.utils._device"));
+    PyObject* found = module ? PyObject_GetAttrString(module.get(), "DeviceContext") : nullptr;
     if (!found) PyErr_Clear();
     return found;
   }();
@@ -238,18 +238,16 @@ PyObject* device_context() {
 bool same_mode(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (Py_TYPE(a) != Py_TYPE(b) || (PyObject*)Py_TYPE(a) != device_context()) return false;
-  PyObject* device = PyObject_GetAttrString(a, "device");
-  PyObject* other = PyObject_GetAttrString(b, "device");
-  int same = device && other ? PyObject_RichCompareBool(device, other, Py_EQ) : -1;
-  Py_XDECREF(device);
-  Py_XDECREF(other);
+  const Ref device = Ref::steal(PyObject_GetAttrString(a, "device"));
+  const Ref other = Ref::steal(device ? PyObject_GetAttrString(b, "device") : nullptr);
+  const int same = other ? PyObject_RichCompareBool(device.get(), other.get(), Py_EQ) : -1;
   if (same < 0) PyErr_Clear();
   return same == 1;
 }
 
 bool modes_match(const State& state) {
   size_t i = 0;
-  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && same_mode(state.modes[i++], mode); }) &&
+  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && same_mode(state.modes.begin()[i++], mode); }) &&
          i == state.modes.size();
 }
 
@@ -269,25 +267,22 @@ int first_difference(const State& state) {
 PyObject* state_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {nullptr};
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":TorchState", const_cast<char**>(names))) return nullptr;
-  auto* self = (StateObject*)type->tp_alloc(type, 0);
-  if (!self) return nullptr;
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* self = (StateObject*)made.get();
   self->state = new (std::nothrow) State();
-  if (!self->state) {
-    Py_DECREF(self);
-    return PyErr_NoMemory();
-  }
+  if (!self->state) return PyErr_NoMemory();
   try {
     read_state(self->state->fields);
     each_mode(self->state->fields, [self](PyObject* mode) {
-      self->state->modes.push_back(Py_NewRef(mode));
+      self->state->modes.add(mode);
       return true;
     });
   } catch (const std::exception& error) {
-    Py_DECREF(self);
     PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
   }
-  return (PyObject*)self;
+  return made.release();
 }
 
 int state_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -301,9 +296,7 @@ int state_traverse(PyObject* object, visitproc visit, void* arg) {
 int state_clear(PyObject* object) {
   auto* state = ((StateObject*)object)->state;
   if (!state) return 0;
-  std::vector<PyObject*> modes;
-  modes.swap(state->modes);
-  for (PyObject* mode : modes) Py_DECREF(mode);
+  state->modes.clear();
   return 0;
 }
 
