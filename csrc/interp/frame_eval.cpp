@@ -337,11 +337,13 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
   const Ref func = Ref::borrow(compat::frame_func(frame));
   PyObject* self = code->co_argcount > 0 && !compat::is_generator_frame(frame) ? frame->localsplus[0] : nullptr;
   const Ref type = Ref::borrow(self == nullptr ? nullptr : reinterpret_cast<PyObject*>(Py_TYPE(self)));
-  const unsigned char to_c = tls_c_call;
+  const unsigned char to_c = ToCScope::now();
   const ToC use = use_of_given(to_c, compat::is_generator_frame(frame));
-  tls_c_call = kPassedOn;
-  PyObject* result = run_watched(ts, frame, throwflag);
-  tls_c_call = to_c;
+  PyObject* result;
+  {
+    ToCScope given(kPassedOn, to_c);
+    result = run_watched(ts, frame, throwflag);
+  }
   if (result != nullptr && active()) {
     CodeInfo* info = get_info(code);
     // What this frame returns or yields may go to C code that computes with it.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -101,10 +102,12 @@ PyTypeObject reported_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyObject* reported_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* function = reinterpret_cast<Reported*>(self)->function;
   if (!active()) return PyObject_Vectorcall(function, args, nargsf, kwnames);
-  const unsigned char to_c = tls_c_call;
-  tls_c_call = kPassedOn;
-  PyObject* result = probed_vectorcall(function, args, nargsf, kwnames);
-  tls_c_call = to_c;
+  const unsigned char to_c = ToCScope::now();
+  PyObject* result;
+  {
+    ToCScope given(kPassedOn, to_c);
+    result = probed_vectorcall(function, args, nargsf, kwnames);
+  }
   // It takes the place of a frame: its result goes to C code too.
   const ToC use = use_of_given(to_c, false);
   if (result != nullptr && active() && use != kPassedOn) on_value_to_c(result, use);
@@ -125,19 +128,16 @@ Ref reported(PyObject* f) {
 
 PyObject* advance(const Watched& w, PyObject* iterator) {
   if (!active()) return w.original(iterator);
-  const unsigned char to_c = tls_c_call;
+  const unsigned char to_c = ToCScope::now();
   PyObject** place = function_of(w.manner.calls, iterator);
   PyObject* function = place == nullptr || *place == Py_None ? nullptr : *place;
   const unsigned char use = function != nullptr ? w.manner.with : w.manner.without;
   // What it holds may have come there after it was made.
   if (use & (kComputed | kIterated)) on_advanced(iterator);
   // What whoever asks this iterator does with its values, and what it does itself.
-  tls_c_call = (to_c & (kComputed | kIterated)) | use;
+  std::optional<ToCScope> given(std::in_place, (to_c & (kComputed | kIterated)) | use, to_c);
   const Ref instead = function == nullptr ? Ref() : reported(function);
-  if (!instead && function != nullptr && PyErr_Occurred()) {
-    tls_c_call = to_c;
-    return nullptr;
-  }
+  if (!instead && function != nullptr && PyErr_Occurred()) return nullptr;
   // Only meanwhile: the iterator is the program's, which may look at it.  Its own reference to the function is ours till then.
   Ref function_held;
   if (instead) {
@@ -149,7 +149,7 @@ PyObject* advance(const Watched& w, PyObject* iterator) {
     *place = function_held.release();
     Py_DECREF(instead.get());
   }
-  tls_c_call = to_c;
+  given.reset();
   if (value != nullptr && active() && !watch_if_iterator(value)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
   return value;
 }

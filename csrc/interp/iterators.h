@@ -1,7 +1,7 @@
 // C code that calls functions and advances iterators: map(abs, ..), filter(None, ..), itertools.accumulate(..), sorted(.., key=..).
 //
 // Owns: which types of iterators compute with what they are given, and the functions that stand in for their `tp_iternext` while
-// the frame-evaluation hook is installed.  Each advances the iterator as its type does, tells the hook (session.h: tls_c_call)
+// the frame-evaluation hook is installed.  Each advances the iterator as its type does, tells the hook (session.h: ToCScope)
 // what becomes of the values that Python frames give it meanwhile, and has the C function that it calls reported as if the
 // program called it.  An iterator is advanced by anything, in C code that nobody watches and long after it was made, so this is
 // done where it is advanced, and nothing about the objects themselves changes.  Does not own: what a value that C code computes

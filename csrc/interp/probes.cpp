@@ -144,9 +144,11 @@ PyObject* probe_cell_store(PyObject*, Args a, size_t, PyObject*) {
 
 PyObject* item_load(PyObject* obj, PyObject* key) {
   if (!active()) return PyObject_GetItem(obj, key);
-  on_item_load_pre(obj, key);
-  PyObject* value = PyObject_GetItem(obj, key);
-  tls_c_call = kPassedOn;
+  PyObject* value;
+  {
+    ToCScope given(on_item_load_pre(obj, key));
+    value = PyObject_GetItem(obj, key);
+  }
   if (!active()) return value;
   if (value == nullptr) on_raised(obj, key);
   PyObject* given = on_item_load(obj, key, value);
@@ -154,14 +156,15 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
 }
 
 PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
-  const bool reported = active();
-  bool told = false;
-  if (reported) {
-    on_item_store(obj, key, value);
-    told = take_store_told();
+  auto store = [=] { return none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key)); };
+  if (!active()) return store();
+  const ToC use = on_item_store(obj, key, value);
+  const bool told = take_store_told();
+  PyObject* done;
+  {
+    ToCScope given(use);
+    done = store();
   }
-  PyObject* done = none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key));
-  if (reported) tls_c_call = kPassedOn;
   if (told) on_store_done(obj, done != nullptr);
   return done;
 }
@@ -188,9 +191,11 @@ PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
 // (container, item, invert)
 PyObject* probe_contains(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_contains_pre(a[0], a[1]);
-  tls_c_call = kComputed;
-  int outcome = PySequence_Contains(a[0], a[1]);
-  tls_c_call = kPassedOn;
+  int outcome;
+  {
+    ToCScope given(kComputed);
+    outcome = PySequence_Contains(a[0], a[1]);
+  }
   if (outcome < 0) return nullptr;
   if (active()) on_contains(a[0], a[1], outcome);
   return PyBool_FromLong(outcome ^ as_int(a[2]));
@@ -218,10 +223,13 @@ constexpr binaryfunc kBinary[] = {
 PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
-  PyObject* result = nullptr;
-  if (on_binary_pre(op, a[1], a[0], &result)) return result;
-  result = kBinary[op](a[1], a[0]);
-  tls_c_call = kPassedOn;
+  const Before before = on_binary_pre(op, a[1], a[0]);
+  if (before.performed) return before.result;
+  PyObject* result;
+  {
+    ToCScope given(before.use);
+    result = kBinary[op](a[1], a[0]);
+  }
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
   return on_binary(op, a[1], a[0], result);
@@ -231,10 +239,13 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
 PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
-  PyObject* result = nullptr;
-  if (on_compare_pre(op, a[1], a[0], &result)) return result;
-  result = PyObject_RichCompare(a[1], a[0], op);
-  tls_c_call = kPassedOn;
+  const Before before = on_compare_pre(op, a[1], a[0]);
+  if (before.performed) return before.result;
+  PyObject* result;
+  {
+    ToCScope given(before.use);
+    result = PyObject_RichCompare(a[1], a[0], op);
+  }
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
   return on_compare(op, a[1], a[0], result);
@@ -391,7 +402,7 @@ PyObject* probe_match_keys(PyObject*, Args a, size_t, PyObject*) {
 PyObject* probe_merge(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     on_touch(a[0], Touch::kExtend);
-    tls_c_call = kComputed;
+    ToCScope::set(kComputed);
   }
   return Py_NewRef(a[0]);
 }
@@ -404,7 +415,7 @@ PyObject* probe_handled(PyObject*, Args, size_t, PyObject*) {
 
 // (anything): the items are taken over.
 PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
-  tls_c_call = kPassedOn;
+  ToCScope::set(kPassedOn);
   Py_RETURN_NONE;
 }
 
@@ -456,9 +467,12 @@ void check_hook() {
 
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames) {
   if (!active()) return PyObject_Vectorcall(f, args, npos | flag, kwnames);
-  PyObject* result = nullptr;
-  if (!on_call_pre(f, args, npos, kwnames, &result)) result = call_reporting(f, args, npos | flag, kwnames);
-  tls_c_call = kPassedOn;
+  const Before before = on_call_pre(f, args, npos, kwnames);
+  PyObject* result = before.result;
+  if (!before.performed) {
+    ToCScope given(before.use);
+    result = call_reporting(f, args, npos | flag, kwnames);
+  }
   check_hook();
   if (!active()) return result;
   if (result != nullptr) return on_call(f, args, npos, kwnames, result);
@@ -499,11 +513,13 @@ PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
   if (item[1] != nullptr) ++nargs;
   const bool method = Py_IS_TYPE(f, &PyMethod_Type) && item[1] == nullptr && PyFunction_Check(PyMethod_GET_FUNCTION(f));
   if (!method && !PyFunction_Check(f)) return call(f, args, nargs, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  ToC use = kPassedOn;
   if (active()) {
-    PyObject* result = nullptr;
-    if (on_call_pre(f, args, nargs, kwnames, &result)) {
-      if (!active()) return result;
-      if (result != nullptr) return on_call(f, args, nargs, kwnames, result);
+    const Before before = on_call_pre(f, args, nargs, kwnames);
+    use = before.use;
+    if (before.performed) {
+      if (!active()) return before.result;
+      if (before.result != nullptr) return on_call(f, args, nargs, kwnames, before.result);
       on_call_raised(f, args, nargs, kwnames);
       return nullptr;
     }
@@ -520,6 +536,8 @@ PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
     item[0] = nullptr;
     ++item;
   }
+  if (use == kPassedOn) return call_function(item, nargs, kwnames);
+  ToCScope given(use);
   return call_function(item, nargs, kwnames);
 }
 
@@ -558,9 +576,12 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
     // The callee refuses it, or (none known) takes it in its own way.
     result = PyObject_Call(f, args, kwargs);
   } else {
-    if (!on_call_pre(f, items, npos, kwnames, &result))
+    const Before before = on_call_pre(f, items, npos, kwnames);
+    result = before.result;
+    if (!before.performed) {
+      ToCScope given(before.use);
       result = calls_its_argument(f) ? call_reporting(f, items, npos, kwnames) : PyObject_Call(f, args, kwargs);
-    tls_c_call = kPassedOn;
+    }
     check_hook();
     if (active()) {
       if (result != nullptr) {
@@ -675,9 +696,8 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
     on_touch(a[0], Touch::kExtend);
     on_hashed(a[0]);
   }
-  tls_c_call = kComputed;
+  ToCScope given(kComputed);
   const Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]));
-  tls_c_call = kPassedOn;
   return done ? Py_NewRef(a[1]) : nullptr;
 }
 
@@ -700,26 +720,25 @@ bool text_in_python(PyObject* value, int conversion) {
   return false;
 }
 
-PyObject* convert(PyObject* value, int conversion) {
-  const bool reported = active();
-  if (reported && conversion != kNone) tls_c_call = text_in_python(value, conversion) ? kPassedOn : kComputed;
-  PyObject* result = nullptr;
+PyObject* converted(PyObject* value, int conversion) {
   switch (conversion) {
-    case kStr: result = PyObject_Str(value); break;
-    case kRepr: result = PyObject_Repr(value); break;
-    case kAscii: result = PyObject_ASCII(value); break;
+    case kStr: return PyObject_Str(value);
+    case kRepr: return PyObject_Repr(value);
+    case kAscii: return PyObject_ASCII(value);
     default: return Py_NewRef(value);
   }
-  if (reported) tls_c_call = kPassedOn;
-  return result;
+}
+
+PyObject* convert(PyObject* value, int conversion) {
+  if (conversion == kNone || !active()) return converted(value, conversion);
+  ToCScope given(text_in_python(value, conversion) ? kPassedOn : kComputed);
+  return converted(value, conversion);
 }
 
 PyObject* format_object(PyObject* value, PyObject* spec) {
   if (!active()) return PyObject_Format(value, spec);
-  tls_c_call = text_in_python(value, kNone) ? kPassedOn : kComputed;
-  PyObject* text = PyObject_Format(value, spec);
-  tls_c_call = kPassedOn;
-  return text;
+  ToCScope given(text_in_python(value, kNone) ? kPassedOn : kComputed);
+  return PyObject_Format(value, spec);
 }
 
 PyObject* format(PyObject* value, PyObject* spec, int conversion) {

@@ -15,7 +15,6 @@ namespace magpy {
 thread_local Session* tls_session = nullptr;
 thread_local int tls_pause = 0;
 thread_local bool tls_below = false;
-thread_local unsigned char tls_c_call = kPassedOn;
 
 namespace {
 
@@ -300,14 +299,13 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
   int pause = tls_pause;
   tls_pause = 0;
-  tls_c_call = kComputed;  // what runs below f gives its results to f
   PyObject* r;
   {
+    ToCScope given(kComputed, ToCScope::now());  // what runs below f gives its results to f
     SignalsLetIn now;
     ProgramScope program;
     r = PyObject_Call(f, pos, kw);
   }
-  tls_c_call = kPassedOn;
   tls_pause = pause;
   return r;
 }
@@ -319,6 +317,7 @@ PyObject* py_call(PyObject*, PyObject* args) {
   tls_pause = 0;
   PyObject* r;
   {
+    ToCScope given(kPassedOn, ToCScope::now());
     SignalsLetIn now;
     ProgramScope program;
     r = probed_call(f, pos, kw);

@@ -18,6 +18,7 @@
 
 namespace magpy {
 
+// These three are the state of a thread: the hook finds them when a frame begins, the dispatcher when a compiled function is called.
 struct Session;
 // The session of this thread, or nullptr.  A plain thread-local read.
 extern thread_local Session* tls_session;
@@ -34,7 +35,30 @@ enum ToC : unsigned char {
   kJudged = 2,     // it computes with what functions answer, and passes on what generators yield
   kIterated = 4,   // it iterates over what it is given
 };
-extern thread_local unsigned char tls_c_call;
+// What holds for the C code that runs now on this thread, from the beginning of the scope to its end, where `after` does.  It is
+// of the thread because the interpreter stands between the probe that calls C code and the hook that sees a frame begin below it,
+// and takes nothing along.
+class ToCScope {
+ public:
+  explicit ToCScope(unsigned char to_c, unsigned char after = kPassedOn) : after_(after) { now_ = to_c; }
+  ~ToCScope() { now_ = after_; }
+  ToCScope(const ToCScope&) = delete;
+  ToCScope& operator=(const ToCScope&) = delete;
+
+  static unsigned char now() { return now_; }
+  // For an instruction of the interpreter's between two probes: until the second one.
+  static void set(unsigned char to_c) { now_ = to_c; }
+
+ private:
+  static inline thread_local unsigned char now_ = kPassedOn;
+  const unsigned char after_;
+};
+// What the session gives before an operation.
+struct Before {
+  PyObject* result = nullptr;  // new, or nullptr with an exception set, where the session has performed it
+  bool performed = false;
+  ToC use = kPassedOn;         // what the operation does with what frames give it
+};
 // What is given to such C code, by a generator's frame or by a function.
 inline ToC use_of_given(unsigned char to_c, bool generator) {
   if ((to_c & kComputed) || ((to_c & kJudged) && !generator)) return kComputed;
@@ -88,9 +112,9 @@ void on_cell_load(PyObject* cell, PyObject* value);
 void on_cell_store(PyObject* cell);  // pre; also before a delete
 
 // obj[key] gave value (post), or raised (value == nullptr; exception set and must survive).
-void on_item_load_pre(PyObject* obj, PyObject* key);
+ToC on_item_load_pre(PyObject* obj, PyObject* key);
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result);
-void on_item_store(PyObject* obj, PyObject* key, PyObject* value);  // pre; value == nullptr is del
+ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value);  // pre; value == nullptr is del
 
 // item in container (pre: before; post: with the outcome 0/1).
 void on_contains_pre(PyObject* container, PyObject* item);
@@ -109,10 +133,9 @@ void on_truth(PyObject* obj);
 
 // a OP b, -a, not a, a < b (pre, then post).  `op` is the CPython NB_* number, or for unary/compare/in-place see probes.h.
 // post returns the object to give to the program (steals result).
-// True when the handler has performed the operation.
-bool on_binary_pre(int op, PyObject* a, PyObject* b, PyObject** result);
+Before on_binary_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
-bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result);
+Before on_compare_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);
 // a is b, two ints that are not one object here: would they be one if nobody watched?
 bool on_identity(PyObject* a, PyObject* b);
@@ -124,9 +147,8 @@ bool take_store_told();
 // What was about to be stored in a tracked object, or deleted, is, or is not: that raised.
 void on_store_done(PyObject* obj, bool stored);
 
-// A call.  pre: returns true when the session performed it (then *result is the new reference or nullptr with an exception set).
-// `args` is a vector of npos positional values followed by the keyword values named in kwnames (tuple or nullptr).
-bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result);
+// A call (pre).  `args` is a vector of npos positional values followed by the keyword values named in kwnames (tuple or nullptr).
+Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
 // post (also when pre performed it and it succeeded).  Steals result.
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result);
 // The call raised (exception set, must survive).

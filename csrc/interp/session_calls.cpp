@@ -129,29 +129,23 @@ bool has_tensor(PyObject* root) {
   return found;
 }
 
-// Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.
-bool handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
-                   PyObject** result) {
+// Gives a call to a method of the handler, which performs it or answers with a sentinel; not performed when it could not be given.
+Before handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   const Arguments made = make_args(args, npos, kwnames);
   if (!made) {
     fail(s, "call");
-    return false;
+    return {};
   }
   PauseGuard pause;
-  *result = PyObject_CallMethod(s->handler.get(), method, "OOO", f, made.args.get(), made.kwargs.get());
-  return true;
+  return {PyObject_CallMethod(s->handler.get(), method, "OOO", f, made.args.get(), made.kwargs.get()), true, kPassedOn};
 }
 
-// A C function is called with tensors.  True when the handler performed the call: it takes their data.
-bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
-  PyObject* r = nullptr;
-  if (!handler_calls(s, "array_call", f, args, npos, kwnames, &r)) return false;
-  if (r == g_absent) {
-    Py_DECREF(r);
-    return false;
-  }
-  *result = r;
-  return true;
+// A C function is called with tensors.  Performed where the handler performed the call: it takes their data.
+Before array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  const Before before = handler_calls(s, "array_call", f, args, npos, kwnames);
+  if (before.result != g_absent) return before;
+  Py_DECREF(before.result);
+  return {};
 }
 
 // setattr(object, name, value) or, with value == nullptr, delattr(object, name).
@@ -217,12 +211,12 @@ bool store_each(Session* s, PyObject* dict, PyObject* const* given, Py_ssize_t n
   return true;
 }
 
-// A container takes over what it is given.
-void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos,
+// A container takes over what it is given, and does that with it.
+ToC store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos,
                     PyObject* kwnames) {
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  tls_c_call = kComputed;
-  if (container != nullptr && PyDict_Check(container) && leaf == kLeafBlind && store_each(s, container, given, npos, kwnames)) return;
+  if (container != nullptr && PyDict_Check(container) && leaf == kLeafBlind && store_each(s, container, given, npos, kwnames))
+    return kComputed;
   const bool is_list = container != nullptr && PyList_Check(container);
   const bool in_order = is_list || (container != nullptr && is_deque(container));
   if (container != nullptr && known_outside(s, container) && is_container(container)) {
@@ -234,8 +228,6 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
     else
       touch(s, container, false);
   }
-  // A dict and a set look for each element among those that they have.
-  tls_c_call = in_order ? kPassedOn : kComputed;
   // What is appended is one element; what a list is extended with may make its elements anew, as a text does.
   const bool whole = is_list ? !is_named(f, "extend") : in_order && is_named(f, "append");
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
@@ -245,6 +237,8 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
       touch_pairs(s, given[i]);
     else
       touch(s, given[i], false);
+  // A dict and a set look for each element among those that they have.
+  return in_order ? kPassedOn : kComputed;
 }
 
 // A class is made of what a dict holds, and of what its `__slots__` name.
@@ -304,11 +298,10 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
   }
 }
 
-// A function that looks into what it is given.
-void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+// A function that looks into what it is given, and does that with it.
+ToC touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   const Py_ssize_t n = npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   const Looks looks = looks_of(f, args, npos, kwnames);
-  tls_c_call = looks.on ? kPassedOn : kComputed;
   callables_given(s, f, self, args, n);
   if (self != nullptr && looks.own == Look::kKept)
     touch_kept(s, self, false);
@@ -323,10 +316,12 @@ void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* a
     else
       touch(s, args[i], looks.given == Look::kAll || looks.given == Look::kKept || !holds);
   }
+  return looks.on ? kPassedOn : kComputed;
 }
 
-// A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.
-void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+// A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.  What it does with what
+// frames give it.
+ToC before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   // Normal form: first = receiver or first argument.
   PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
@@ -335,7 +330,7 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
   switch (leaf) {
     case kLeafPure: read_arguments(s, f, args, npos, nkw); break;
     case kLeafTouch:
-    case kLeafTorch: touch_arguments(s, f, self, args, npos, kwnames); break;
+    case kLeafTorch: return touch_arguments(s, f, self, args, npos, kwnames);
     case kLeafSetattr:
       if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], rest[1]);
       break;
@@ -358,12 +353,29 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
         rely_on(s, rest[0]);
         break;
       }
-      touch_arguments(s, f, self, args, npos, kwnames);
-      break;
+      return touch_arguments(s, f, self, args, npos, kwnames);
     case kLeafDictSet:
-    case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, kwnames); break;
+    case kLeafBlind: return store_elements(s, leaf, f, first, rest, nrest, kwnames);
     default: break;
   }
+  return kPassedOn;
+}
+
+// A call of which the handler wants to know what it has done, and below which nothing is watched.
+PyObject* call_for_effect(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  PauseGuard pause;
+  PyObject* r;
+  {
+    SignalsLetIn now;
+    tls_below = true;
+    r = PyObject_Vectorcall(f, args, npos, kwnames);
+    tls_below = false;
+  }
+  ErrorGuard error;
+  SignalHold signals;
+  Ref done = ask(s, "effect_done", r ? r : g_absent);
+  if (r != nullptr && done && done.get() != g_absent) Py_SETREF(r, done.release());
+  return r;
 }
 
 // A method made of something else than a Python function calls that with its receiver in front.
@@ -375,16 +387,16 @@ std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py
 
 }  // namespace
 
-bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   Session* s = tls_session;
   ++s->events;
-  if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  if (PyFunction_Check(f) && g_leaf_code.empty()) return {};
   if (Py_TYPE(f)->tp_call == nullptr) {
     // The interpreter says that it cannot be called, as its class stands.
     ErrorGuard error;
     read_type(s, f);
     if (is_heap(Py_TYPE(f))) read_type_attr(s, Py_TYPE(f), g_str_call, nullptr);
-    return false;
+    return {};
   }
   {
     ErrorGuard error;
@@ -397,10 +409,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
-    return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
+    return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames);
   }
   if (Py_IS_TYPE(f, &ModuleCall_Type) && npos > 0 && compiled_behind(args[0]) != nullptr)
-    return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames, result);
+    return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames);
   uint8_t leaf;
   PyObject* self = nullptr;
   bool use_handler = false;
@@ -430,7 +442,8 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
     for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
       takes_tensors = shallow ? is_tensor(args[i]) : has_tensor(args[i]);
   }
-  if (takes_tensors && array_call(s, f, args, npos, kwnames, result)) return true;
+  if (takes_tensors)
+    if (const Before before = array_call(s, f, args, npos, kwnames); before.performed) return before;
   {
     ErrorGuard error;
     if (!s->tracked.empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
@@ -442,40 +455,24 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
     }
     if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
-      before_leaf(s, leaf, f, self, args, npos, kwnames);
-      return false;
+      return {nullptr, false, before_leaf(s, leaf, f, self, args, npos, kwnames)};
     }
     if (!use_handler && leaf == kLeafFrame) {
       // The dispatcher calls it directly.
       behind = compiled_behind(f);
     }
   }
-  if (leaf == kLeafFrame && !use_handler) return behind != nullptr && on_call_pre(behind, args, npos, kwnames, result);
+  if (leaf == kLeafFrame && !use_handler) return behind != nullptr ? on_call_pre(behind, args, npos, kwnames) : Before{};
   // The handler performs the call itself, or leaves it to us by answering with the sentinel; with NotImplemented it
   // leaves a call for its effect to us, below which nothing is watched, and which finds the program's own frame.
-  PyObject* r = nullptr;
-  if (!handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames, &r)) return false;
-  if (r == g_absent) {
-    Py_DECREF(r);
-    tls_c_call = use_handler && !looks_of(f, args, npos, kwnames).on ? kComputed : kPassedOn;
-    return false;
+  const Before before = handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames);
+  if (before.result == g_absent) {
+    Py_DECREF(before.result);
+    return {nullptr, false, use_handler && !looks_of(f, args, npos, kwnames).on ? kComputed : kPassedOn};
   }
-  if (r == Py_NotImplemented) {
-    Py_DECREF(r);
-    PauseGuard pause;
-    {
-      SignalsLetIn now;
-      tls_below = true;
-      r = PyObject_Vectorcall(f, args, npos, kwnames);
-      tls_below = false;
-    }
-    ErrorGuard error;
-    SignalHold signals;
-    Ref done = ask(s, "effect_done", r ? r : g_absent);
-    if (r != nullptr && done && done.get() != g_absent) Py_SETREF(r, done.release());
-  }
-  *result = r;
-  return true;
+  if (before.result != Py_NotImplemented) return before;
+  Py_DECREF(before.result);
+  return {call_for_effect(s, f, args, npos, kwnames), true, kPassedOn};
 }
 
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {

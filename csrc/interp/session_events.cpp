@@ -355,15 +355,13 @@ static bool copies(PyObject* obj) {
   return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
 }
 
-void on_item_load_pre(PyObject* obj, PyObject* key) {
-  Session* s = tls_session;
-  ++s->events;
+// What is read of obj and key before obj[key] is.
+static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
   if (!s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
     // A tracked key chooses an element: the choice must be the same again.
     ErrorGuard error;
     rely_on(s, key);
   }
-  tls_c_call = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
   {
     ErrorGuard error;
     for (PyObject* v : {obj, key})
@@ -407,6 +405,14 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
   if (!read_item(s, obj, key)) touch_items(s, obj);
 }
 
+ToC on_item_load_pre(PyObject* obj, PyObject* key) {
+  Session* s = tls_session;
+  ++s->events;
+  const ToC use = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
+  item_load_pre(s, obj, key);
+  return use;
+}
+
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   Session* s = tls_session;
   // The key is the same again, and what the dict has under it is read none the less.
@@ -440,15 +446,12 @@ static bool takes_apart(PyObject* obj, PyObject* key) {
   return copies(obj);
 }
 
-void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
-  Session* s = tls_session;
-  ++s->events;
-  s->store_told = false;
+// What is read and kept before obj[key] = value, or del obj[key], is done.
+static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* value) {
   if (!is_tensor(obj)) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(obj));
   }
-  tls_c_call = computes(obj) ? kComputed : kPassedOn;
   if (!s->tracked.empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
@@ -475,6 +478,15 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
     return;
   }
   touch_items(s, obj);
+}
+
+ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
+  Session* s = tls_session;
+  ++s->events;
+  s->store_told = false;
+  const ToC use = computes(obj) ? kComputed : kPassedOn;
+  item_store_pre(s, obj, key, value);
+  return use;
 }
 
 void on_contains_pre(PyObject* c, PyObject* item) {
@@ -552,35 +564,31 @@ void on_truth(PyObject* obj) {
   touch(s, obj, false);
 }
 
-// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody sees it.  True when the handler has
-// done it.
-static bool array_operation(const char* kind, int op, PyObject* a, PyObject* b, PyObject** result) {
-  if (is_tensor(a) == is_tensor(b)) return false;
+// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody sees it.  Performed where the handler
+// has done it.
+static Before array_operation(const char* kind, int op, PyObject* a, PyObject* b) {
+  if (is_tensor(a) == is_tensor(b)) return {};
   PyObject* other = is_tensor(a) ? b : a;
-  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return false;
-  PyObject* r;
+  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return {};
+  Ref r;
   {
     PauseGuard pause;
-    r = PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b);
+    r = Ref::steal(PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b));
   }
-  if (r == g_absent) {
-    Py_DECREF(r);
-    return false;
-  }
-  *result = r;
-  return true;
+  if (r.get() == g_absent) return {};
+  return {r.release(), true, kPassedOn};
 }
 
-bool on_binary_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
+Before on_binary_pre(int op, PyObject* a, PyObject* b) {
   const bool text = PyUnicode_Check(a) || PyBytes_Check(a);
   operands_pre(a, b, text);
+  Before before = array_operation("binary", op, a, b);
   // Text formatting, a dict and an array compute with what methods of the program answer.
-  if (array_operation("binary", op, a, b, result)) return true;
-  tls_c_call = text || computes(a) || computes(b) ? kComputed : kPassedOn;
-  return false;
+  if (!before.performed && (text || computes(a) || computes(b))) before.use = kComputed;
+  return before;
 }
 
-bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
+Before on_compare_pre(int op, PyObject* a, PyObject* b) {
   Session* s = tls_session;
   // Numbers of the run in tuples and lists are compared one by one, each with what it meets.
   if ((op == Py_EQ || op == Py_NE) && ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
@@ -590,14 +598,13 @@ bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
       ++s->events;
       touch_kept(s, a, true);
       touch_kept(s, b, true);
-      tls_c_call = kPassedOn;
-      return false;
+      return {};
     }
   }
   operands_pre(a, b, true);
-  if (array_operation("compare", op, a, b, result)) return true;
-  tls_c_call = compares_in_python(a, op) && compares_in_python(b, op) ? kPassedOn : kComputed;
-  return false;
+  Before before = array_operation("compare", op, a, b);
+  if (!before.performed && !(compares_in_python(a, op) && compares_in_python(b, op))) before.use = kComputed;
+  return before;
 }
 
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("binary", op, a, b, result); }
