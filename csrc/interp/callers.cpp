@@ -2,6 +2,7 @@
 #include "callers.h"
 
 #include "compat.h"
+#include "errors.h"
 
 namespace magpy {
 namespace {
@@ -11,11 +12,8 @@ thread_local compat::Frame* tls_outer = nullptr;  // the innermost caller of the
 bool of_magpy(compat::Frame* frame) {
   if (!compat::is_python_frame(frame)) return true;
   static PyObject* const key = PyUnicode_InternFromString("__name__");
-  PyObject* name = frame->f_globals != nullptr ? PyDict_GetItemWithError(frame->f_globals, key) : nullptr;
-  if (name == nullptr || !PyUnicode_Check(name)) {
-    PyErr_Clear();
-    return false;
-  }
+  PyObject* name = frame->f_globals != nullptr ? item_or_null(frame->f_globals, key) : nullptr;
+  if (name == nullptr || !PyUnicode_Check(name)) return false;
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) {
     PyErr_Clear();

@@ -35,4 +35,11 @@ inline Ref take_exception() {
 #endif
 }
 
+// What a dict has under the key, borrowed, or nullptr and no exception: a key that cannot be looked for is not there.
+inline PyObject* item_or_null(PyObject* dict, PyObject* key) {
+  PyObject* found = PyDict_GetItemWithError(dict, key);
+  if (found == nullptr && PyErr_Occurred()) PyErr_Clear();
+  return found;
+}
+
 }  // namespace magpy

@@ -281,10 +281,7 @@ bool raw_dict_keys_equal(PyObject* dict, PyObject* keys) {
   if (PyODict_Check(dict) && n > 1) {
     // An OrderedDict keeps its order outside the dict.  Its own iterator is C code, whatever a subclass overrides.
     const Ref it = Ref::steal(PyODict_Type.tp_iter(dict));
-    if (!it) {
-      PyErr_Clear();
-      return false;
-    }
+    if (!it) return PyErr_Clear(), false;
     Py_ssize_t i = 0;
     bool same = true;
     while (same) {

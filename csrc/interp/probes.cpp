@@ -4,6 +4,7 @@
 #include "probes.h"
 
 #include "compat.h"
+#include "errors.h"
 #include "frame_eval.h"
 #include "iterators.h"
 #include "session.h"
@@ -116,10 +117,7 @@ PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
     compat::Frame* f = caller();
     // Looking into a mapping of the program's own class again could be noticed.
     bool global = f->f_locals == nullptr || f->f_locals == f->f_globals;
-    if (!global && PyDict_CheckExact(f->f_locals)) {
-      global = PyDict_GetItemWithError(f->f_locals, a[1]) == nullptr;
-      PyErr_Clear();
-    }
+    if (!global && PyDict_CheckExact(f->f_locals)) global = item_or_null(f->f_locals, a[1]) == nullptr;
     if (global) return on_global_load(f->f_globals, f->f_builtins, a[1], Py_NewRef(a[0]));
   }
   return Py_NewRef(a[0]);

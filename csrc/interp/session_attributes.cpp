@@ -257,10 +257,10 @@ static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObj
 }
 
 // Whether it is what a slot of an object holds; of other descriptors of C nobody can tell without asking them again.
-static bool in_slot(PyObject* descr, PyObject* obj, PyObject* value) {
+static bool in_slot(Session* s, PyObject* descr, PyObject* obj, PyObject* value) {
   if (Py_TYPE(descr) != &PyMemberDescr_Type || reinterpret_cast<PyMemberDescrObject*>(descr)->d_member->type != T_OBJECT_EX) return true;
   const Ref held = Ref::steal(Py_TYPE(descr)->tp_descr_get(descr, obj, reinterpret_cast<PyObject*>(Py_TYPE(obj))));
-  if (!held) PyErr_Clear();
+  if (!held) not_there(s, "slot");
   return held.get() == value;
 }
 
@@ -366,9 +366,7 @@ static PyObject* shared_dict(Session* s, PyObject* obj) {
 static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
   if (!outside_object(s, obj)) return false;
   PyObject* d = instance_dict(s, obj);
-  if (d != nullptr && PyDict_GetItemWithError(d, name) != nullptr) return false;
-  PyErr_Clear();
-  return true;
+  return d == nullptr || item_or_null(d, name) == nullptr;
 }
 
 static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* value) {
@@ -389,7 +387,7 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
         const Ref d = Ref::steal(PyObject_GetAttr(cls, g_str_dict));
         holds_found = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
         found = holds_found.get();
-        if (found == nullptr) PyErr_Clear();
+        if (found == nullptr) not_there(s, "super");
         auto* base = reinterpret_cast<PyTypeObject*>(cls);
         own = made_class(s, base);
         if (made && !own && is_heap(base)) read_type_attr(s, base, name, _PyType_Lookup(base, name));
@@ -407,7 +405,7 @@ static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* va
     if (found != nullptr && found != value && !own) reach(s, inner_function(found).get());
     if (found != nullptr) property_used(s, reinterpret_cast<PyTypeObject*>(self_class), name, found, "fget");
   } else {
-    PyErr_Clear();
+    not_there(s, "super");
   }
 }
 
@@ -489,8 +487,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     if (descr != nullptr && is_heap(Py_TYPE(descr))) reach_found(s, t, name, descr);
     PyObject* d = descr == nullptr || Py_TYPE(descr)->tp_descr_set == nullptr ? shared_dict(s, obj) : nullptr;
-    PyObject* in_dict = d != nullptr ? PyDict_GetItemWithError(d, name) : nullptr;
-    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+    PyObject* in_dict = d != nullptr ? item_or_null(d, name) : nullptr;
     if (d != nullptr && (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict))) read_dict(s, d, name, in_dict);
     if (in_dict == nullptr) reach_given(s, t, name, descr, value);
     return;
@@ -515,7 +512,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     // What torch keeps of a tensor is the recorder's; a subclass may have slots.
     if (is_tensor(obj) && Py_TYPE(descr) != &PyMemberDescr_Type) return;
-    if (value != nullptr && !in_slot(descr, obj, value)) value = nullptr;  // a `__getattr__` has given it
+    if (value != nullptr && !in_slot(s, descr, obj, value)) value = nullptr;  // a `__getattr__` has given it
     if (written(s, obj, name) || slot_number_read(s, obj, name, descr, value) || !first_time(s, kAttrC, obj, name)) return;
     emit(s, kAttrC, obj, name, value);
     reach(s, value);
@@ -532,11 +529,9 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PyObject* d = instance_dict(s, obj);
   PyObject* in_dict = nullptr;
   if (has_made_dict(s, obj)) {
-    in_dict = PyDict_GetItemWithError(d, name);
-    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+    in_dict = item_or_null(d, name);
   } else if (d != nullptr) {
-    in_dict = PyDict_GetItemWithError(d, name);
-    if (in_dict == nullptr && PyErr_Occurred()) PyErr_Clear();
+    in_dict = item_or_null(d, name);
     if (in_dict == nullptr || in_dict != value || !counter_read(s, d, name, in_dict)) read_dict(s, d, name, in_dict);
   }
   if (in_dict == nullptr && descr == nullptr)
@@ -554,7 +549,7 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
 static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   PauseGuard pause;
   const Ref old = Ref::steal(PyObject_GetAttr(obj, name));
-  if (!old) PyErr_Clear();
+  if (!old) not_there(s, "attribute");
   // What is assigned may be no dict: then this one stays.
   if (name == g_str_dict && old) s->outside.add(old.get());
   if (value == nullptr && first_time(s, kAttrC, obj, name)) emit(s, kAttrC, obj, name, old.get());
@@ -584,7 +579,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     const Ref d = Ref::steal(PyObject_GetAttr(obj, g_str_dict));
     const Ref old = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
-    if (!old) PyErr_Clear();
+    if (!old) not_there(s, "class attribute");
     // Only what is there can be deleted.
     if (value == nullptr && is_heap(reinterpret_cast<PyTypeObject*>(obj)) && !stored_in_class(s, reinterpret_cast<PyTypeObject*>(obj), name))
       read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name, _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));

@@ -245,9 +245,8 @@ ToC store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, P
 void touch_namespace(Session* s, PyObject* space) {
   touch(s, space, false);
   static PyObject* const slots = PyUnicode_InternFromString("__slots__");
-  PyObject* named = PyDict_Check(space) ? PyDict_GetItemWithError(space, slots) : nullptr;
+  PyObject* named = PyDict_Check(space) ? item_or_null(space, slots) : nullptr;
   if (named != nullptr) touch(s, named, true);
-  PyErr_Clear();
 }
 
 // What wraps a function and takes over what that is called (`functools_wraps` and `property_init_impl` in CPython).
@@ -265,7 +264,7 @@ void names_taken_over(Session* s, PyObject* function) {
       PyUnicode_InternFromString("__doc__"),    PyUnicode_InternFromString("__annotations__")};
   for (PyObject* name : names) {
     const Ref value = Ref::steal(PyObject_GetAttr(function, name));
-    if (!value) PyErr_Clear();
+    if (!value) not_there(s, "names");
     attr_load(s, function, name, value.get());
     s->replaced.reset();
   }
@@ -565,7 +564,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
                        (Py_TYPE(descr) == &PyProperty_Type || is_heap(Py_TYPE(descr)));
       const bool again = generic && !runs_code && !is_tensor(first);
       const Ref v = again ? Ref::steal(PyObject_GetAttr(first, name)) : Ref::borrow(result);
-      if (!v) PyErr_Clear();
+      if (!v) not_there(s, "getattr");
       attr_load(s, first, name, v.get());
       if (s->replaced && v.get() != result) {
         // Something else was given than what is there.

@@ -232,7 +232,7 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   ErrorGuard error;
   const bool own = made_space(s, globals);
   if (!own) s->outside.add(globals);
-  PyObject* in_globals = PyDict_GetItemWithError(globals, name);
+  PyObject* in_globals = item_or_null(globals, name);
   if (!own) {
     if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
     read_dict(s, globals, name, in_globals);
@@ -241,7 +241,6 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
     s->outside.add(builtins);
     read_dict(s, builtins, name, value);
   }
-  PyErr_Clear();
   return value;
 }
 
@@ -249,8 +248,7 @@ void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
   Session* s = tls_session;
   ErrorGuard error;
   if (!PyDict_CheckExact(globals) || !PyDict_Check(builtins)) return;
-  if (PyDict_GetItemWithError(globals, name) != nullptr || PyDict_GetItemWithError(builtins, name) != nullptr) return;
-  PyErr_Clear();
+  if (item_or_null(globals, name) != nullptr || item_or_null(builtins, name) != nullptr) return;
   ++s->events;
   for (PyObject* d : {globals, builtins}) {
     if (made_space(s, d)) continue;
@@ -264,8 +262,7 @@ void on_import_access(PyObject* module, PyObject* name) {
   Session* s = tls_session;
   ErrorGuard error;
   PyObject* d = PyModule_GetDict(module);
-  if (PyDict_GetItemWithError(d, name) != nullptr) return;
-  PyErr_Clear();
+  if (item_or_null(d, name) != nullptr) return;
   ++s->events;
   attr_load(s, module, name, nullptr);
 }
@@ -392,8 +389,7 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
     if (!PyDict_CheckExact(obj)) {
       ensure_pre(s, obj);
       if (can_ask) {
-        PyObject* now = PyDict_GetItemWithError(obj, key);
-        if (now == nullptr) PyErr_Clear();
+        PyObject* now = item_or_null(obj, key);
         // What is there may be a counter (`on_item_load`).
         static PyObject* const str_getitem = PyUnicode_InternFromString("__getitem__");
         const bool plain = _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
@@ -733,10 +729,7 @@ void on_import(PyObject* module, PyObject* name) {
   static PyObject* const importer = PyUnicode_InternFromString("__import__");
   read_builtin(s, importer);
   auto read = [&](PyObject* key) {
-    if (key == nullptr || PyDict_GetItemWithError(modules, key) != module) {
-      PyErr_Clear();
-      return false;
-    }
+    if (key == nullptr || item_or_null(modules, key) != module) return false;
     s->outside.add(modules);
     read_dict(s, modules, key, module);
     return true;
@@ -746,13 +739,13 @@ void on_import(PyObject* module, PyObject* name) {
   const Ref first = Ref::steal(dot > 0 ? PyUnicode_Substring(name, 0, dot) : nullptr);
   const Ref own = Ref::steal(PyModule_Check(module) ? PyModule_GetNameObject(module) : nullptr);
   bool known = read(name);
-  PyObject* whole = dot > 0 && !known ? PyDict_GetItemWithError(modules, name) : nullptr;
+  PyObject* whole = dot > 0 && !known ? item_or_null(modules, name) : nullptr;
   if (whole != nullptr) {
     s->outside.add(modules);
     read_dict(s, modules, name, whole);
   }
   known = known || read(first.get()) || read(own.get());
-  PyErr_Clear();
+  PyErr_Clear();  // a module without a name
   if (!known || !PyModule_Check(module)) reach(s, module);
 }
 

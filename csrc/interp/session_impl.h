@@ -241,6 +241,9 @@ bool plain_key(PyObject* k);
 // The first internal failure is kept; an exception that is set is its reason.
 void fail(Session* s, const char* where);
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value);
+// An exception says that something is not there.  Where memory or the stack is gone, or somebody interrupts, nothing is known: then the
+// capture is dropped.
+void not_there(Session* s, const char* where);
 // Makes v an outside object.
 void reach(Session* s, PyObject* v, int depth = 0);
 // A function's code, defaults and closure count, as they do from when it is called.

@@ -215,7 +215,7 @@ static void refuse_given(Session* s, PyObject* f, PyObject* given) {
 static bool held_callables(Session* s, PyObject* f, PyObject* object) {
   const Ref dict = dict_as_it_is(object);
   const Ref held = Ref::steal(dict ? PyDict_Values(dict.get()) : nullptr);
-  if (!held) PyErr_Clear();
+  if (!held) not_there(s, "callables");
   bool good = true;
   for (Py_ssize_t i = 0; held && good && i < PyList_GET_SIZE(held.get()); ++i) {
     PyObject* value = PyList_GET_ITEM(held.get(), i);

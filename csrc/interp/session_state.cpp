@@ -54,6 +54,13 @@ void fail(Session* s, const char* where) {
   if (!s->failure) PyErr_Clear();
 }
 
+void not_there(Session* s, const char* where) {
+  const bool known = PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError) &&
+                     !PyErr_ExceptionMatches(PyExc_RecursionError);
+  if (PyErr_Occurred() && !known) return fail(s, where);
+  PyErr_Clear();
+}
+
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value) {
   s->log.push_back(Event{Ref::borrow(obj), Ref::borrow(key), Ref::borrow(value ? value : g_absent), kind});
 }
@@ -600,8 +607,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   // Likewise when the run has changed it and now puts it back, or takes it away: only what is there can be deleted.
   auto it = s->containers.find(d);
   if (it != s->containers.end() && it->second.pre) {
-    PyObject* before = PyDict_GetItemWithError(it->second.pre.get(), key);
-    if (before == nullptr) PyErr_Clear();
+    PyObject* before = item_or_null(it->second.pre.get(), key);
     const bool back = before == value || value == nullptr || (before != nullptr && !varies && alike(before, value));
     if (back && first_time(s, kDictKey, d, key)) {
       emit(s, kDictKey, d, key, before);
