@@ -35,7 +35,9 @@ compat::Frame* leave_out(PyThreadState* thread) {
 }  // namespace
 
 CallerScope::CallerScope()
-    : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)), outer_before_(tls_outer) {
+    : thread_(PyThreadState_Get()),
+      current_(compat::current_frame(thread_)),
+      outer_before_(tls_outer) {
   tls_outer = leave_out(thread_);
 }
 
@@ -44,9 +46,14 @@ CallerScope::~CallerScope() {
   tls_outer = static_cast<compat::Frame*>(outer_before_);
 }
 
-ProgramScope::ProgramScope() : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)) { leave_out(thread_); }
+ProgramScope::ProgramScope()
+    : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)) {
+  leave_out(thread_);
+}
 
-ProgramScope::~ProgramScope() { compat::set_current_frame(thread_, static_cast<compat::Frame*>(current_)); }
+ProgramScope::~ProgramScope() {
+  compat::set_current_frame(thread_, static_cast<compat::Frame*>(current_));
+}
 
 bool is_caller(PyObject* frame) {
   for (compat::Frame* f = tls_outer; f != nullptr; f = f->previous)

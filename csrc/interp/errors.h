@@ -1,6 +1,7 @@
 // The exception that is set: kept apart, taken, or found to say only that something is not there.
 //
-// Owns: nothing but the exception meanwhile.  Does not own: what an exception means.  Used by both extensions, with the GIL held.
+// Owns: nothing but the exception meanwhile.  Does not own: what an exception means.  Used by both
+// extensions, with the GIL held.
 #pragma once
 
 #include "ref.h"
@@ -35,7 +36,8 @@ inline Ref take_exception() {
 #endif
 }
 
-// What a dict has under the key, borrowed, or nullptr and no exception: a key that cannot be looked for is not there.
+// What a dict has under the key, borrowed, or nullptr and no exception: a key that cannot be looked
+// for is not there.
 inline PyObject* item_or_null(PyObject* dict, PyObject* key) {
   PyObject* found = PyDict_GetItemWithError(dict, key);
   if (found == nullptr && PyErr_Occurred()) PyErr_Clear();

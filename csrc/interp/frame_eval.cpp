@@ -1,15 +1,17 @@
 // See frame_eval.h.  Facts the implementation rests on:
 //
-// A frame that reaches the hook for the first time was pushed on top of the thread's data stack a moment ago, and none of its
-// instructions has run.  So it is enough to exchange its code object for the twin, which has the same variables, and to make
-// the top of the data stack leave room for the twin's slightly deeper value stack.  Popping the frame restores the top.
+// A frame that reaches the hook for the first time was pushed on top of the thread's data stack a
+// moment ago, and none of its instructions has run.  So it is enough to exchange its code object
+// for the twin, which has the same variables, and to make the top of the data stack leave room for
+// the twin's slightly deeper value stack.  Popping the frame restores the top.
 //
-// Later frames of the same code, and generator objects (whose size comes from the function's code), have the room from the
-// start, because making a twin also raises the original's co_stacksize.
+// Later frames of the same code, and generator objects (whose size comes from the function's code),
+// have the room from the start, because making a twin also raises the original's co_stacksize.
 //
-// A program that looks at its frames shall find its own code objects: the attributes f_code, f_lasti, tb_lasti, gi_code, cr_code
-// and ag_code answer for the original, also after the capture (a generator keeps running its twin).  The
-// interpreter itself, in C, works with the twin and the offsets in it, which carry the original's locations.
+// A program that looks at its frames shall find its own code objects: the attributes f_code,
+// f_lasti, tb_lasti, gi_code, cr_code and ag_code answer for the original, also after the capture
+// (a generator keeps running its twin).  The interpreter itself, in C, works with the twin and the
+// offsets in it, which carry the original's locations.
 #include "frame_eval.h"
 
 #include <pthread.h>
@@ -38,18 +40,20 @@ enum class State : unsigned char { kNew, kHasTwin, kIsTwin, kFailed };
 struct CodeInfo {
   State state = State::kNew;
   bool skip = false;
-  unsigned skip_epoch = 0;            // of `skip`; a new list of prefixes makes it stale
-  Ref twin;                           // of an original: a code object
-  PyCodeObject* original = nullptr;   // borrowed, cleared when the original dies; of a twin
-  Ref offsets;                        // for each code unit of a twin, that of the original (bytes of uint32), when asked for
+  unsigned skip_epoch = 0;           // of `skip`; a new list of prefixes makes it stale
+  Ref twin;                          // of an original: a code object
+  PyCodeObject* original = nullptr;  // borrowed, cleared when the original dies; of a twin
+  Ref offsets;  // for each code unit of a twin, that of the original (bytes of uint32), when asked
+                // for
 
   PyCodeObject* twin_code() const { return reinterpret_cast<PyCodeObject*>(twin.get()); }
 };
 
 Py_ssize_t extra_index = -1;
-PyObject* instrument = nullptr;     // owned: the Python function code -> twin
-PyObject* offsets_of = nullptr;     // owned: the Python function code -> CodeInfo::offsets of its twin
-PyCodeObject* shows_warnings = nullptr;  // owned: of the function that the interpreter calls to show a warning
+PyObject* instrument = nullptr;  // owned: the Python function code -> twin
+PyObject* offsets_of = nullptr;  // owned: the Python function code -> CodeInfo::offsets of its twin
+PyCodeObject* shows_warnings =
+    nullptr;  // owned: of the function that the interpreter calls to show a warning
 std::vector<std::string> skip_prefixes;
 unsigned skip_epoch = 1;
 int installed = 0;
@@ -103,8 +107,9 @@ bool matches_skip(PyCodeObject* code) {
   return false;
 }
 
-// True when `twin` can run in a frame laid out for `code`; then takes over the description of the variables, which
-// code.replace() cannot express completely (hidden locals of inlined comprehensions).
+// True when `twin` can run in a frame laid out for `code`; then takes over the description of the
+// variables, which code.replace() cannot express completely (hidden locals of inlined
+// comprehensions).
 bool adopt(PyCodeObject* code, PyCodeObject* twin) {
   if (twin == code || twin->co_nlocalsplus != code->co_nlocalsplus) return false;
   Py_INCREF(code->co_localsplusnames);
@@ -120,7 +125,8 @@ bool adopt(PyCodeObject* code, PyCodeObject* twin) {
   return true;
 }
 
-// Calls one of magpy's own Python functions so that the program does not notice.  None, and no exception, where it fails.
+// Calls one of magpy's own Python functions so that the program does not notice.  None, and no
+// exception, where it fails.
 Ref call_quietly(PyThreadState* ts, PyObject* function, PyCodeObject* code) {
   if (function == nullptr) return Ref();
   ErrorGuard error;
@@ -156,7 +162,8 @@ void make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
     if (of_twin != nullptr) {
       of_twin->state = State::kIsTwin;
       of_twin->original = code;
-      // Nothing in it refers back; and a program that counts the collector's objects shall not find one more.
+      // Nothing in it refers back; and a program that counts the collector's objects shall not find
+      // one more.
       if (PyObject_GC_IsTracked(twin->co_consts)) PyObject_GC_UnTrack(twin->co_consts);
       compat::raise_stacksize(code, twin->co_stacksize);
       info->twin = std::move(made);
@@ -170,9 +177,10 @@ void make_twin(PyThreadState* ts, PyCodeObject* code, CodeInfo* info) {
 
 // ---- the C stack ----
 //
-// While any hook is installed the interpreter evaluates every Python call in a C call of its own: a recursion of Python functions
-// uses the C stack, and CPython 3.12+ counts it against a second, smaller limit.  A program shall not meet that limit because it
-// is being captured, so the hook takes the count back while there is stack left; near its end the hook steps aside and the calls
+// While any hook is installed the interpreter evaluates every Python call in a C call of its own: a
+// recursion of Python functions uses the C stack, and CPython 3.12+ counts it against a second,
+// smaller limit.  A program shall not meet that limit because it is being captured, so the hook
+// takes the count back while there is stack left; near its end the hook steps aside and the calls
 // below are evaluated without C recursion again.
 
 constexpr size_t kStackReserve = 512 * 1024;
@@ -197,7 +205,8 @@ size_t stack_room() {
 #endif
 }
 
-// The frame that was handed to the evaluator before ours.  Where that one was installed again on top of ours, it hands it back.
+// The frame that was handed to the evaluator before ours.  Where that one was installed again on
+// top of ours, it hands it back.
 thread_local Frame* tls_handed = nullptr;
 
 PyObject* evaluate(PyThreadState* ts, Frame* frame, int throwflag) {
@@ -214,7 +223,8 @@ PyObject* run_plain(PyThreadState* ts, Frame* frame, int throwflag) {
     compat::CRecursionCredit credit(ts);
     return evaluate(ts, frame, throwflag);
   }
-  if (active()) on_uninstrumented(compat::frame_code(frame), "the recursion is too deep to be watched");
+  if (active())
+    on_uninstrumented(compat::frame_code(frame), "the recursion is too deep to be watched");
   if (installed > 1) {
     // Another thread may be capturing and needs the hook.
     compat::CRecursionLimit limit(ts);
@@ -227,7 +237,8 @@ PyObject* run_plain(PyThreadState* ts, Frame* frame, int throwflag) {
   return result;
 }
 
-// Gives `frame`, the newest on the data stack, room for `slots`; false when the stack's current chunk is full.
+// Gives `frame`, the newest on the data stack, room for `slots`; false when the stack's current
+// chunk is full.
 bool make_room(PyThreadState* ts, Frame* frame, Py_ssize_t slots) {
   PyObject** base = reinterpret_cast<PyObject**>(frame);
   PyObject** needed = base + slots;
@@ -238,7 +249,8 @@ bool make_room(PyThreadState* ts, Frame* frame, Py_ssize_t slots) {
   return true;
 }
 
-// The frame of the function that a probe is calling has started, and has its own references to the arguments.
+// The frame of the function that a probe is calling has started, and has its own references to the
+// arguments.
 void take_arguments() {
   Handover* handover = tls_handover;
   tls_handover = nullptr;
@@ -258,7 +270,8 @@ PyObject* run_showing(PyThreadState* ts, Frame* frame) {
   return result;
 }
 
-// A handler of a signal starts, (signum, frame) or a method: what it does is no part of what the program does in every call.
+// A handler of a signal starts, (signum, frame) or a method: what it does is no part of what the
+// program does in every call.
 bool signal_handled(Frame* frame) {
   if (compat::is_generator_frame(frame)) return false;
   const int count = compat::frame_code(frame)->co_argcount;
@@ -278,19 +291,23 @@ PyObject* run_unwatched(PyThreadState* ts, Frame* frame) {
 }
 
 PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
-  if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) && !compat::is_generator_frame(frame)) {
+  if (tls_handover != nullptr && tls_handover->function == compat::frame_func(frame) &&
+      !compat::is_generator_frame(frame)) {
     take_arguments();
   }
-  if (tls_session != nullptr && compat::frame_code(frame) == shows_warnings && !throwflag) return run_showing(ts, frame);
+  if (tls_session != nullptr && compat::frame_code(frame) == shows_warnings && !throwflag)
+    return run_showing(ts, frame);
   if (tls_below && tls_session != nullptr && !throwflag && !compat::is_generator_frame(frame)) {
     PyCodeObject* code = compat::frame_code(frame);
-    const Py_ssize_t given = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+    const Py_ssize_t given = code->co_argcount + code->co_kwonlyargcount +
+                             ((code->co_flags & CO_VARARGS) != 0) +
                              ((code->co_flags & CO_VARKEYWORDS) != 0);
     on_frame_below(compat::frame_func(frame), frame->localsplus, given);
   }
   const bool session = active();
   if (session && !throwflag && signal_handled(frame)) return run_unwatched(ts, frame);
-  if ((!session && !(everywhere && tls_pause == 0)) || throwflag || compat::is_generator_frame(frame)) {
+  if ((!session && !(everywhere && tls_pause == 0)) || throwflag ||
+      compat::is_generator_frame(frame)) {
     return run_plain(ts, frame, throwflag);
   }
   PyCodeObject* code = compat::frame_code(frame);
@@ -335,8 +352,10 @@ PyObject* hook(PyThreadState* ts, Frame* frame, int throwflag) {
   auto* code = compat::frame_code(frame);
   const Ref held = Ref::borrow(reinterpret_cast<PyObject*>(code));
   const Ref func = Ref::borrow(compat::frame_func(frame));
-  PyObject* self = code->co_argcount > 0 && !compat::is_generator_frame(frame) ? frame->localsplus[0] : nullptr;
-  const Ref type = Ref::borrow(self == nullptr ? nullptr : reinterpret_cast<PyObject*>(Py_TYPE(self)));
+  PyObject* self =
+      code->co_argcount > 0 && !compat::is_generator_frame(frame) ? frame->localsplus[0] : nullptr;
+  const Ref type =
+      Ref::borrow(self == nullptr ? nullptr : reinterpret_cast<PyObject*>(Py_TYPE(self)));
   const unsigned char to_c = ToCScope::now();
   const ToC use = use_of_given(to_c, compat::is_generator_frame(frame));
   PyObject* result;
@@ -393,7 +412,8 @@ int shown_offset(PyCodeObject* code, int offset) {
   if (offset < 0) return offset;
   const auto offsets = twin_offsets(code);
   const auto unit = static_cast<size_t>(offset / kUnit);
-  return unit < offsets.size ? static_cast<int>(offsets.data[unit]) * kUnit + offset % kUnit : offset;
+  return unit < offsets.size ? static_cast<int>(offsets.data[unit]) * kUnit + offset % kUnit
+                             : offset;
 }
 
 // The byte offset in `code` that shows as `offset`.
@@ -420,8 +440,10 @@ PyObject* get_code(PyObject* self, void* closure);
 PyObject* get_frame_lasti(PyObject* self, void* closure);
 
 Wrapped wrapped[] = {
-    {&PyFrame_Type, "f_code", get_code, {}, nullptr},       {&PyFrame_Type, "f_lasti", get_frame_lasti, {}, nullptr},
-    {&PyGen_Type, "gi_code", get_code, {}, nullptr},        {&PyCoro_Type, "cr_code", get_code, {}, nullptr},
+    {&PyFrame_Type, "f_code", get_code, {}, nullptr},
+    {&PyFrame_Type, "f_lasti", get_frame_lasti, {}, nullptr},
+    {&PyGen_Type, "gi_code", get_code, {}, nullptr},
+    {&PyCoro_Type, "cr_code", get_code, {}, nullptr},
     {&PyAsyncGen_Type, "ag_code", get_code, {}, nullptr},
 };
 
@@ -430,7 +452,9 @@ PyObject* call_wrapped(PyObject* self, void* closure) {
   return w->original(self, nullptr);
 }
 
-Ref frame_code(PyFrameObject* frame) { return Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame))); }
+Ref frame_code(PyFrameObject* frame) {
+  return Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+}
 
 PyObject* get_code(PyObject* self, void* closure) {
   const Ref code = Ref::steal(call_wrapped(self, closure));
@@ -442,7 +466,8 @@ PyObject* get_frame_lasti(PyObject* self, void* closure) {
   if (!value) return nullptr;
   const long offset = PyLong_AsLong(value.get());
   const Ref code = frame_code(reinterpret_cast<PyFrameObject*>(self));
-  return PyLong_FromLong(shown_offset(reinterpret_cast<PyCodeObject*>(code.get()), static_cast<int>(offset)));
+  return PyLong_FromLong(
+      shown_offset(reinterpret_cast<PyCodeObject*>(code.get()), static_cast<int>(offset)));
 }
 
 PyObject* get_traceback_lasti(PyObject* self, void*) {
@@ -454,7 +479,8 @@ PyObject* get_traceback_lasti(PyObject* self, void*) {
 newfunc traceback_new = nullptr;
 
 PyObject* py_function_of(PyObject*, PyObject* frame) {
-  if (!PyFrame_Check(frame)) return PyErr_Format(PyExc_TypeError, "a frame is expected, not %s", Py_TYPE(frame)->tp_name);
+  if (!PyFrame_Check(frame))
+    return PyErr_Format(PyExc_TypeError, "a frame is expected, not %s", Py_TYPE(frame)->tp_name);
   PyObject* f = compat::frame_func(reinterpret_cast<PyFrameObject*>(frame)->f_frame);
   return Py_NewRef(f != nullptr && PyFunction_Check(f) ? f : Py_None);
 }
@@ -535,7 +561,8 @@ PyObject* py_skip_prefixes(PyObject*, PyObject*) {
   Ref list = Ref::steal(PyList_New(0));
   if (!list) return nullptr;
   for (const std::string& prefix : skip_prefixes) {
-    const Ref s = Ref::steal(PyUnicode_FromStringAndSize(prefix.data(), static_cast<Py_ssize_t>(prefix.size())));
+    const Ref s = Ref::steal(
+        PyUnicode_FromStringAndSize(prefix.data(), static_cast<Py_ssize_t>(prefix.size())));
     if (!s || PyList_Append(list.get(), s.get()) < 0) return nullptr;
   }
   return list.release();
@@ -559,13 +586,15 @@ PyObject* py_instrument_all(PyObject*, PyObject* arg) {
 PyObject* py_hook_installed(PyObject*, PyObject*) { return PyLong_FromLong(installed); }
 
 PyObject* py_hook_counts(PyObject*, PyObject*) {
-  return Py_BuildValue("{s:n,s:n,s:n,s:n}", "twins", twins_made, "twin_frames", twin_frames, "failed", failed_codes, "relocated",
-                       relocated);
+  return Py_BuildValue("{s:n,s:n,s:n,s:n}", "twins", twins_made, "twin_frames", twin_frames,
+                       "failed", failed_codes, "relocated", relocated);
 }
 
 // The twin of a code object, if it has one; of a twin: its original.
 PyObject* other_of(PyObject* arg, bool want_twin) {
-  if (!PyCode_Check(arg)) return PyErr_Format(PyExc_TypeError, "expected a code object, got %.100s", Py_TYPE(arg)->tp_name);
+  if (!PyCode_Check(arg))
+    return PyErr_Format(PyExc_TypeError, "expected a code object, got %.100s",
+                        Py_TYPE(arg)->tp_name);
   CodeInfo* info = get_info(reinterpret_cast<PyCodeObject*>(arg));
   PyCodeObject* other = info == nullptr ? nullptr : want_twin ? info->twin_code() : info->original;
   if (other == nullptr) Py_RETURN_NONE;
@@ -576,17 +605,23 @@ PyObject* py_original_of(PyObject*, PyObject* arg) { return other_of(arg, false)
 
 PyMethodDef methods[] = {
     {"set_instrument", py_set_instrument, METH_VARARGS,
-     "set_instrument(make, offsets): make(code) -> twin; offsets(code) -> for each code unit of the twin, the original's (uint32)."},
-    {"set_shows_warnings", py_set_shows_warnings, METH_O, "set_shows_warnings(code): the interpreter calls it to show a warning."},
+     "set_instrument(make, offsets): make(code) -> twin; offsets(code) -> for each code unit of "
+     "the twin, the original's (uint32)."},
+    {"set_shows_warnings", py_set_shows_warnings, METH_O,
+     "set_shows_warnings(code): the interpreter calls it to show a warning."},
     {"set_skip_prefixes", py_set_skip_prefixes, METH_O,
      "set_skip_prefixes(prefixes): frames whose file starts with one of them run as they are."},
-    {"skip_prefixes", py_skip_prefixes, METH_NOARGS, "The prefixes of the files that run as they are."},
-    {"instrument_all", py_instrument_all, METH_O, "instrument_all(how): run every frame of the process as it is (0), with its twin (1), or with its twin in another place (2)."},
+    {"skip_prefixes", py_skip_prefixes, METH_NOARGS,
+     "The prefixes of the files that run as they are."},
+    {"instrument_all", py_instrument_all, METH_O,
+     "instrument_all(how): run every frame of the process as it is (0), with its twin (1), or with "
+     "its twin in another place (2)."},
     {"hook_installed", py_hook_installed, METH_NOARGS, "How many times the hook is installed now."},
     {"hook_counts", py_hook_counts, METH_NOARGS, "What the hook did since the process started."},
     {"twin_of", py_twin_of, METH_O, "The twin of a code object, or None."},
     {"original_of", py_original_of, METH_O, "The code object that a twin was made from, or None."},
-    {"function_of", py_function_of, METH_O, "The function that a frame runs, or None if it runs no function."},
+    {"function_of", py_function_of, METH_O,
+     "The function that a frame runs, or None if it runs no function."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -606,9 +641,11 @@ void hook_remove() {
   if (installed == 0 || --installed > 0) return;
   unwatch_iterators();
   PyInterpreterState* interp = PyInterpreterState_Get();
-  // Somebody may have put a hook on top of ours and call ours from it; then ours stays, and passes every frame on.
+  // Somebody may have put a hook on top of ours and call ours from it; then ours stays, and passes
+  // every frame on.
   if (_PyInterpreterState_GetEvalFrameFunc(interp) != hook) return;
-  _PyInterpreterState_SetEvalFrameFunc(interp, previous != nullptr ? previous : _PyEval_EvalFrameDefault);
+  _PyInterpreterState_SetEvalFrameFunc(interp,
+                                       previous != nullptr ? previous : _PyEval_EvalFrameDefault);
   previous = nullptr;
 }
 
@@ -617,12 +654,16 @@ bool foreign_evaluator() {
   return now != _PyEval_EvalFrameDefault && now != hook;
 }
 
-bool hook_in_charge() { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == hook; }
+bool hook_in_charge() {
+  return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == hook;
+}
 
 int init_frame_eval(PyObject* module) {
   extra_index = compat::request_code_extra(free_info);
   if (extra_index < 0) {
-    PyErr_SetString(PyExc_ImportError, "magpy: the interpreter has no room for another user of code objects (co_extra)");
+    PyErr_SetString(
+        PyExc_ImportError,
+        "magpy: the interpreter has no room for another user of code objects (co_extra)");
     return -1;
   }
   if (show_originals() < 0) return -1;

@@ -13,8 +13,7 @@
 namespace magpy {
 
 struct GuardObject {
-  PyObject_HEAD
-  bool dead;  // cleared by the cycle collector
+  PyObject_HEAD bool dead;  // cleared by the cycle collector
   Program* program;
   Anchors* anchors;
 };
@@ -43,8 +42,9 @@ PyObject* guard_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Py_ssize_t npos;
   int nregs;
   PyObject *kwnames, *checks, *anchors;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nO!iOO!:Guard", const_cast<char**>(names), &npos, &PyTuple_Type, &kwnames,
-                                   &nregs, &checks, &PyDict_Type, &anchors)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nO!iOO!:Guard", const_cast<char**>(names), &npos,
+                                   &PyTuple_Type, &kwnames, &nregs, &checks, &PyDict_Type,
+                                   &anchors)) {
     return nullptr;
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
@@ -66,7 +66,9 @@ PyObject* guard_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   program.kwnames = kwnames;
   program.npos = npos;
   program.narguments = (int)(npos + PyTuple_GET_SIZE(kwnames));
-  if (build_program(program, nregs, PySequence_Fast_ITEMS(fast.get()), PySequence_Fast_GET_SIZE(fast.get())) < 0) return nullptr;
+  if (build_program(program, nregs, PySequence_Fast_ITEMS(fast.get()),
+                    PySequence_Fast_GET_SIZE(fast.get())) < 0)
+    return nullptr;
   if (self->anchors->build(anchors) < 0) return nullptr;
   return made.release();
 }
@@ -109,7 +111,8 @@ struct Call {
     npos = PyTuple_GET_SIZE(args);
     for (Py_ssize_t i = 0; i < npos; i++) values.push_back(PyTuple_GET_ITEM(args, i));
     if (kwargs == Py_None) return 0;
-    if (!PyDict_Check(kwargs)) return PyErr_SetString(PyExc_TypeError, "kwargs must be a dict or None"), -1;
+    if (!PyDict_Check(kwargs))
+      return PyErr_SetString(PyExc_TypeError, "kwargs must be a dict or None"), -1;
     kwnames = Ref::steal(PyTuple_New(PyDict_GET_SIZE(kwargs)));
     if (!kwnames) return -1;
     PyObject *key, *value;
@@ -125,10 +128,12 @@ struct Call {
 PyObject* guard_check(PyObject* self, PyObject* args) {
   PyObject *positional, *keywords = Py_None;
   Call call;
-  if (!PyArg_ParseTuple(args, "O!|O:check", &PyTuple_Type, &positional, &keywords) || call.parse(positional, keywords) < 0) {
+  if (!PyArg_ParseTuple(args, "O!|O:check", &PyTuple_Type, &positional, &keywords) ||
+      call.parse(positional, keywords) < 0) {
     return nullptr;
   }
-  return PyBool_FromLong(Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames.get(), false));
+  return PyBool_FromLong(
+      Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames.get(), false));
 }
 
 PyObject* explanation(Failure failure) {
@@ -143,7 +148,8 @@ PyObject* guard_explain(PyObject* object, PyObject* args) {
   auto* self = (GuardObject*)object;
   PyObject *positional, *keywords = Py_None;
   Call call;
-  if (!PyArg_ParseTuple(args, "O!|O:explain", &PyTuple_Type, &positional, &keywords) || call.parse(positional, keywords) < 0) {
+  if (!PyArg_ParseTuple(args, "O!|O:explain", &PyTuple_Type, &positional, &keywords) ||
+      call.parse(positional, keywords) < 0) {
     return nullptr;
   }
   Failure failure;
@@ -155,9 +161,12 @@ PyObject* guard_explain(PyObject* object, PyObject* args) {
     failure.text = format_text("%zd positional arguments instead of %zd", call.npos, program.npos);
   } else if (!kwnames_match(program.kwnames, call.kwnames.get())) {
     failure.section = "args";
-    const Ref found = call.kwnames ? safe_text(call.kwnames.get()) : format_text("()"), expected = safe_text(program.kwnames);
-    if (found && expected) failure.text = format_text("keyword arguments %U instead of %U", found.get(), expected.get());
-  } else if (self->anchors->explain(&failure) && run_program(program, call.values.data(), program.ops.size(), &failure)) {
+    const Ref found = call.kwnames ? safe_text(call.kwnames.get()) : format_text("()"),
+              expected = safe_text(program.kwnames);
+    if (found && expected)
+      failure.text = format_text("keyword arguments %U instead of %U", found.get(), expected.get());
+  } else if (self->anchors->explain(&failure) &&
+             run_program(program, call.values.data(), program.ops.size(), &failure)) {
     Py_RETURN_NONE;
   }
   return explanation(std::move(failure));
@@ -198,15 +207,18 @@ PyObject* py_leaf_equal(PyObject*, PyObject* args) {
 }
 
 PyMethodDef guard_methods[] = {
-    {"check", guard_check, METH_VARARGS, "check(args, kwargs=None) -> bool: does every check hold for this call?"},
-    {"explain", guard_explain, METH_VARARGS, "explain(args, kwargs=None): None, or which check fails first and why."},
+    {"check", guard_check, METH_VARARGS,
+     "check(args, kwargs=None) -> bool: does every check hold for this call?"},
+    {"explain", guard_explain, METH_VARARGS,
+     "explain(args, kwargs=None): None, or which check fails first and why."},
     {"describe", guard_describe, METH_NOARGS, "describe() -> list[str]: a line for each check."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMethodDef module_methods[] = {
     {"set_tensor_api", set_tensor_api, METH_O, "Installs the capsule magpy._tensor._api."},
-    {"add_leaf_type", py_add_leaf_type, METH_O, "Makes a class whose == is harmless C code compare by value."},
+    {"add_leaf_type", py_add_leaf_type, METH_O,
+     "Makes a class whose == is harmless C code compare by value."},
     {"leaf_equal", py_leaf_equal, METH_VARARGS, "Are these the same object, or equal leaves?"},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -219,11 +231,12 @@ PyTypeObject Absent_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyTypeObject Guard_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, bool among_others) {
+bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
+                 bool among_others) {
   const Program& program = *guard->program;
   if (guard->dead || !arguments_match(program, npos, kwnames)) return false;
-  // Entries mostly differ in what they were given: that is found out before everything anchored is looked at.  The checks run again
-  // after it, since what it runs may change anything.
+  // Entries mostly differ in what they were given: that is found out before everything anchored is
+  // looked at.  The checks run again after it, since what it runs may change anything.
   if (among_others && !run_program(program, args, program.harmless, nullptr)) return false;
   if (!guard->anchors->check()) return false;
   return run_program(program, args, program.ops.size(), nullptr);

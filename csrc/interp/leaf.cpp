@@ -8,8 +8,10 @@
 #include "classes.h"
 
 #if PY_VERSION_HEX >= 0x030D0000
-// Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal header.
-extern "C" PyAPI_FUNC(int) _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
+// Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal
+// header.
+extern "C" PyAPI_FUNC(int)
+    _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
 #endif
 
 namespace magpy {
@@ -35,7 +37,8 @@ bool is_plain_tuple(PyTypeObject* type) {
   if (type == &PyTuple_Type) return true;
   if (!PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return false;
   return type->tp_dictoffset == 0 && type->tp_basicsize == PyTuple_Type.tp_basicsize &&
-         type->tp_itemsize == PyTuple_Type.tp_itemsize && !(type->tp_flags & Py_TPFLAGS_MANAGED_DICT);
+         type->tp_itemsize == PyTuple_Type.tp_itemsize &&
+         !(type->tp_flags & Py_TPFLAGS_MANAGED_DICT);
 }
 
 // Tensors made of a NaN have its sign and payload.
@@ -61,7 +64,8 @@ struct SetItem {
   Py_hash_t hash;
 };
 
-// Equal sets may iterate in different orders, as they were filled; what a program computes may follow it.
+// Equal sets may iterate in different orders, as they were filled; what a program computes may
+// follow it.
 bool set_equal_at(PyObject* a, PyObject* b, int depth) {
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
   Py_ssize_t pos_a = 0, pos_b = 0;
@@ -77,7 +81,8 @@ bool equal(PyObject* a, PyObject* b, int depth) {
   if (a == b) return true;
   PyTypeObject* type = Py_TYPE(a);
   if (type != Py_TYPE(b) || depth > kMaxDepth) return false;
-  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type) return richcompare_equal(a, b);
+  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type)
+    return richcompare_equal(a, b);
   if (type == &PyFloat_Type) return same_double(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
   if (type == &PyComplex_Type) {
     Py_complex x = ((PyComplexObject*)a)->cval, y = ((PyComplexObject*)b)->cval;
@@ -94,7 +99,8 @@ bool equal(PyObject* a, PyObject* b, int depth) {
   if (type == &PyFrozenSet_Type) return set_equal_at(a, b, depth + 1);
   if (type == &PySlice_Type) {
     auto *x = (PySliceObject*)a, *y = (PySliceObject*)b;
-    return equal(x->start, y->start, depth + 1) && equal(x->stop, y->stop, depth + 1) && equal(x->step, y->step, depth + 1);
+    return equal(x->start, y->start, depth + 1) && equal(x->stop, y->stop, depth + 1) &&
+           equal(x->step, y->step, depth + 1);
   }
   if (type == &PyRange_Type) {
     return attribute_equal(a, b, "start", depth + 1) && attribute_equal(a, b, "stop", depth + 1) &&
@@ -105,8 +111,9 @@ bool equal(PyObject* a, PyObject* b, int depth) {
 
 bool deep_leaf(PyObject* value, int depth) {
   PyTypeObject* type = Py_TYPE(value);
-  if (value == Py_None || value == Py_Ellipsis || value == Py_NotImplemented || type == &PyBool_Type || type == &PyLong_Type ||
-      type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyFloat_Type || type == &PyComplex_Type ||
+  if (value == Py_None || value == Py_Ellipsis || value == Py_NotImplemented ||
+      type == &PyBool_Type || type == &PyLong_Type || type == &PyUnicode_Type ||
+      type == &PyBytes_Type || type == &PyFloat_Type || type == &PyComplex_Type ||
       type == &PyRange_Type || is_value_type(type)) {
     return true;
   }
@@ -127,7 +134,8 @@ bool deep_leaf(PyObject* value, int depth) {
   }
   if (type == &PySlice_Type) {
     auto* x = (PySliceObject*)value;
-    return deep_leaf(x->start, depth + 1) && deep_leaf(x->stop, depth + 1) && deep_leaf(x->step, depth + 1);
+    return deep_leaf(x->start, depth + 1) && deep_leaf(x->stop, depth + 1) &&
+           deep_leaf(x->step, depth + 1);
   }
   return false;
 }
@@ -150,7 +158,8 @@ Ref set_elements(PyObject* set) {
   Ref elements = Ref::steal(PyTuple_New(PySet_GET_SIZE(set)));
   Py_ssize_t pos = 0, i = 0;
   SetItem x;
-  while (elements && _PySet_NextEntry(set, &pos, &x.item, &x.hash)) PyTuple_SET_ITEM(elements.get(), i++, Py_NewRef(x.item));
+  while (elements && _PySet_NextEntry(set, &pos, &x.item, &x.hash))
+    PyTuple_SET_ITEM(elements.get(), i++, Py_NewRef(x.item));
   return elements;
 }
 
@@ -201,7 +210,8 @@ static PyObject* new_text(PyObject* value) {
     return PyUnicode_FromFormat("function %U", ((PyFunctionObject*)value)->func_qualname);
   } else if (PyCFunction_Check(value)) {
     return PyUnicode_FromFormat("builtin %s", ((PyCFunctionObject*)value)->m_ml->ml_name);
-  } else if (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value)) {
+  } else if (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) ||
+             PyAnySet_Check(value)) {
     Py_ssize_t n = PyDict_Check(value)     ? PyDict_GET_SIZE(value)
                    : PyAnySet_Check(value) ? PySet_GET_SIZE(value)
                                            : Py_SIZE(value);
@@ -237,9 +247,11 @@ bool runs_code(PyObject* key) {
     }
     return false;
   }
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return type == &PyFrozenSet_Type && !is_deep_leaf(key);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    return type == &PyFrozenSet_Type && !is_deep_leaf(key);
   if (is_tensor(key)) return false;
-  static PyObject* const names[] = {PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__hash__")};
+  static PyObject* const names[] = {PyUnicode_InternFromString("__eq__"),
+                                    PyUnicode_InternFromString("__hash__")};
   for (PyObject* name : names) {
     PyObject* own = _PyType_Lookup(type, name);
     if (own != nullptr && PyFunction_Check(own)) return true;
@@ -279,7 +291,8 @@ bool raw_dict_keys_equal(PyObject* dict, PyObject* keys) {
   Py_ssize_t n = PyTuple_GET_SIZE(keys);
   if (PyDict_GET_SIZE(dict) != n) return false;
   if (PyODict_Check(dict) && n > 1) {
-    // An OrderedDict keeps its order outside the dict.  Its own iterator is C code, whatever a subclass overrides.
+    // An OrderedDict keeps its order outside the dict.  Its own iterator is C code, whatever a
+    // subclass overrides.
     const Ref it = Ref::steal(PyODict_Type.tp_iter(dict));
     if (!it) return PyErr_Clear(), false;
     Py_ssize_t i = 0;

@@ -1,6 +1,7 @@
-// See probes.h.  Every probe is called by twins only, with arguments that magpy/capture/instrument.py put
-// on the stack; so the number and the types of the arguments are not checked again.  The order of the arguments is the one that
-// a single SWAP below the operands gives: for operands [a, b, c] on the stack (c on top) a probe is called with (b, c, a).
+// See probes.h.  Every probe is called by twins only, with arguments that
+// magpy/capture/instrument.py put on the stack; so the number and the types of the arguments are
+// not checked again.  The order of the arguments is the one that a single SWAP below the operands
+// gives: for operands [a, b, c] on the stack (c on top) a probe is called with (b, c, a).
 #include "probes.h"
 
 #include "compat.h"
@@ -22,7 +23,8 @@ compat::Frame* caller() { return compat::current_frame(PyThreadState_Get()); }
 
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames);
 
-// The getter of a property, called like any other function, and what stands in for it where it has no such attribute.
+// The getter of a property, called like any other function, and what stands in for it where it has
+// no such attribute.
 PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
   PyObject* value = call(getter, &obj, 1, 0, nullptr);
   if (value != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
@@ -32,11 +34,13 @@ PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
   if (f == nullptr) return nullptr;
   PyErr_Clear();
   descrgetfunc bind = Py_TYPE(f)->tp_descr_get;
-  const Ref bound = bind != nullptr ? Ref::steal(bind(f, obj, reinterpret_cast<PyObject*>(t))) : Ref::borrow(f);
+  const Ref bound =
+      bind != nullptr ? Ref::steal(bind(f, obj, reinterpret_cast<PyObject*>(t))) : Ref::borrow(f);
   return bound ? call(bound.get(), &name, 1, 0, nullptr) : nullptr;
 }
 
-// Whether the load of an attribute has shown what the object has: other exceptions are raised by frames, or by C code that looks it up.
+// Whether the load of an attribute has shown what the object has: other exceptions are raised by
+// frames, or by C code that looks it up.
 bool tells(PyObject* obj, PyObject* value) {
   return value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) || is_looked_up_by_c(obj);
 }
@@ -105,7 +109,8 @@ PyObject* probe_name_access(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     PyObject* locals = caller()->f_locals;
     if (locals != nullptr) on_name_access(locals, a[0]);
-    const bool local = locals != nullptr && PyDict_CheckExact(locals) && PyDict_Contains(locals, a[0]) != 0;
+    const bool local =
+        locals != nullptr && PyDict_CheckExact(locals) && PyDict_Contains(locals, a[0]) != 0;
     if (!local) on_global_access(caller()->f_globals, caller()->f_builtins, a[0]);
   }
   Py_RETURN_NONE;
@@ -117,7 +122,8 @@ PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
     compat::Frame* f = caller();
     // Looking into a mapping of the program's own class again could be noticed.
     bool global = f->f_locals == nullptr || f->f_locals == f->f_globals;
-    if (!global && PyDict_CheckExact(f->f_locals)) global = item_or_null(f->f_locals, a[1]) == nullptr;
+    if (!global && PyDict_CheckExact(f->f_locals))
+      global = item_or_null(f->f_locals, a[1]) == nullptr;
     if (global) return on_global_load(f->f_globals, f->f_builtins, a[1], Py_NewRef(a[0]));
   }
   return Py_NewRef(a[0]);
@@ -154,7 +160,10 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
 }
 
 PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
-  auto store = [=] { return none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key)); };
+  auto store = [=] {
+    return none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value)
+                                         : PyObject_DelItem(obj, key));
+  };
   if (!active()) return store();
   const ToC use = on_item_store(obj, key, value);
   const bool told = take_store_told();
@@ -170,9 +179,13 @@ PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
 // (key, obj)
 PyObject* probe_item_load(PyObject*, Args a, size_t, PyObject*) { return item_load(a[1], a[0]); }
 // (obj, key, value)
-PyObject* probe_item_store(PyObject*, Args a, size_t, PyObject*) { return item_store(a[0], a[1], a[2]); }
+PyObject* probe_item_store(PyObject*, Args a, size_t, PyObject*) {
+  return item_store(a[0], a[1], a[2]);
+}
 // (key, obj)
-PyObject* probe_item_delete(PyObject*, Args a, size_t, PyObject*) { return item_store(a[1], a[0], nullptr); }
+PyObject* probe_item_delete(PyObject*, Args a, size_t, PyObject*) {
+  return item_store(a[1], a[0], nullptr);
+}
 
 // (start, stop, obj)
 PyObject* probe_slice_load(PyObject*, Args a, size_t, PyObject*) {
@@ -206,15 +219,32 @@ PyObject* inplace_power(PyObject* x, PyObject* y) { return PyNumber_InPlacePower
 
 // Indexed by CPython's NB_* numbers, which are the same on 3.11 to 3.13.
 constexpr binaryfunc kBinary[] = {
-    PyNumber_Add,           PyNumber_And,           PyNumber_FloorDivide,
-    PyNumber_Lshift,        PyNumber_MatrixMultiply, PyNumber_Multiply,
-    PyNumber_Remainder,     PyNumber_Or,            power,
-    PyNumber_Rshift,        PyNumber_Subtract,      PyNumber_TrueDivide,
-    PyNumber_Xor,           PyNumber_InPlaceAdd,    PyNumber_InPlaceAnd,
-    PyNumber_InPlaceFloorDivide, PyNumber_InPlaceLshift, PyNumber_InPlaceMatrixMultiply,
-    PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr,
-    inplace_power,          PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract,
-    PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor,
+    PyNumber_Add,
+    PyNumber_And,
+    PyNumber_FloorDivide,
+    PyNumber_Lshift,
+    PyNumber_MatrixMultiply,
+    PyNumber_Multiply,
+    PyNumber_Remainder,
+    PyNumber_Or,
+    power,
+    PyNumber_Rshift,
+    PyNumber_Subtract,
+    PyNumber_TrueDivide,
+    PyNumber_Xor,
+    PyNumber_InPlaceAdd,
+    PyNumber_InPlaceAnd,
+    PyNumber_InPlaceFloorDivide,
+    PyNumber_InPlaceLshift,
+    PyNumber_InPlaceMatrixMultiply,
+    PyNumber_InPlaceMultiply,
+    PyNumber_InPlaceRemainder,
+    PyNumber_InPlaceOr,
+    inplace_power,
+    PyNumber_InPlaceRshift,
+    PyNumber_InPlaceSubtract,
+    PyNumber_InPlaceTrueDivide,
+    PyNumber_InPlaceXor,
 };
 
 // (b, a, op)
@@ -252,8 +282,10 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
 // (b, a, invert)
 PyObject* probe_identity(PyObject*, Args a, size_t, PyObject*) {
   bool same = a[0] == a[1];
-  const bool followed = PyLong_CheckExact(a[0]) || PyFloat_CheckExact(a[0]) || PyUnicode_CheckExact(a[0]);
-  if (!same && followed && Py_TYPE(a[0]) == Py_TYPE(a[1]) && active()) same = on_identity(a[1], a[0]);
+  const bool followed =
+      PyLong_CheckExact(a[0]) || PyFloat_CheckExact(a[0]) || PyUnicode_CheckExact(a[0]);
+  if (!same && followed && Py_TYPE(a[0]) == Py_TYPE(a[1]) && active())
+    same = on_identity(a[1], a[0]);
   return PyBool_FromLong(same != (as_int(a[2]) != 0));
 }
 
@@ -295,7 +327,9 @@ PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
 Ref matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
   const int again = PySet_Contains(seen, name);
   if (again != 0 || PySet_Add(seen, name) < 0) {
-    if (again > 0) PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R", type->tp_name, name);
+    if (again > 0)
+      PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
+                   type->tp_name, name);
     return Ref();
   }
   Ref value = Ref::steal(attr_load(subject, name));
@@ -303,7 +337,8 @@ Ref matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject
   return value;
 }
 
-// The names that a class gives its positional patterns; for some of C, which give none, `itself` is set.  None with an exception.
+// The names that a class gives its positional patterns; for some of C, which give none, `itself` is
+// set.  None with an exception.
 Ref match_args_of(PyTypeObject* type, bool& itself) {
   static PyObject* name = PyUnicode_InternFromString("__match_args__");
   Ref found = Ref::steal(attr_load(reinterpret_cast<PyObject*>(type), name));
@@ -314,26 +349,30 @@ Ref match_args_of(PyTypeObject* type, bool& itself) {
     return Ref::steal(PyTuple_New(0));
   }
   if (PyTuple_CheckExact(found.get())) return found;
-  PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name, Py_TYPE(found.get())->tp_name);
+  PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name,
+               Py_TYPE(found.get())->tp_name);
   return Ref();
 }
 
-// Appends what the positional patterns are matched with.  False: they do not match, or an exception is set.
-bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen, PyObject* values) {
+// Appends what the positional patterns are matched with.  False: they do not match, or an exception
+// is set.
+bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen,
+                      PyObject* values) {
   bool itself = false;
   const Ref names = match_args_of(type, itself);
   if (!names) return false;
   const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names.get());
   if (n > allowed) {
-    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", type->tp_name, allowed,
-                 allowed == 1 ? "" : "s", n);
+    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)",
+                 type->tp_name, allowed, allowed == 1 ? "" : "s", n);
     return false;
   }
   if (itself) return PyList_Append(values, subject) == 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* name = PyTuple_GET_ITEM(names.get(), i);
     if (!PyUnicode_CheckExact(name)) {
-      PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(name)->tp_name);
+      PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)",
+                   Py_TYPE(name)->tp_name);
       return false;
     }
     const Ref value = matched_attr(subject, type, name, seen);
@@ -342,8 +381,9 @@ bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObj
   return true;
 }
 
-// (type, names, subject, how many positional patterns): a tuple of what the patterns of a class pattern are matched with, or None.
-// MATCH_CLASS, which reads the attributes where nobody sees it (match_class in CPython's ceval.c).
+// (type, names, subject, how many positional patterns): a tuple of what the patterns of a class
+// pattern are matched with, or None. MATCH_CLASS, which reads the attributes where nobody sees it
+// (match_class in CPython's ceval.c).
 PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   PyObject *cls = a[0], *names = a[1], *subject = a[2];
   if (active()) on_touch(subject, Touch::kMatch);
@@ -353,7 +393,8 @@ PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   if (is <= 0) return none_or_null(is);
   const Ref seen = Ref::steal(PySet_New(nullptr)), values = Ref::steal(PyList_New(0));
   const Py_ssize_t n = PyLong_AsSsize_t(a[3]);
-  bool good = seen && values && (n == 0 || match_positional(subject, type, n, seen.get(), values.get()));
+  bool good =
+      seen && values && (n == 0 || match_positional(subject, type, n, seen.get(), values.get()));
   for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(names); ++i) {
     const Ref value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen.get());
     good = value && PyList_Append(values.get(), value.get()) == 0;
@@ -366,10 +407,12 @@ PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
 Ref matched_items(PyObject* subject, PyObject* keys) {
   static PyObject* const name = PyUnicode_InternFromString("get");
   const Py_ssize_t n = PyTuple_GET_SIZE(keys);
-  // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own call of it.
+  // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own
+  // call of it.
   const bool plain = PyDict_CheckExact(subject);
   const Ref seen = Ref::steal(PySet_New(nullptr));
-  const Ref absent = Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  const Ref absent =
+      Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   Ref values = Ref::steal(PyTuple_New(n));
   if (!seen || !absent || !values) return Ref();
   const Ref get = Ref::steal(plain ? PyObject_GetAttr(subject, name) : attr_load(subject, name));
@@ -380,7 +423,8 @@ Ref matched_items(PyObject* subject, PyObject* keys) {
     if (again > 0) PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
     if (again != 0 || PySet_Add(seen.get(), key) < 0) return Ref();
     PyObject* given[] = {key, absent.get()};
-    Ref value = Ref::steal(plain ? PyObject_Vectorcall(get.get(), given, 2, nullptr) : call(get.get(), given, 2, 0, nullptr));
+    Ref value = Ref::steal(plain ? PyObject_Vectorcall(get.get(), given, 2, nullptr)
+                                 : call(get.get(), given, 2, 0, nullptr));
     if (!value || value.get() == absent.get()) return Ref();
     PyTuple_SET_ITEM(values.get(), i, value.release());
   }
@@ -417,11 +461,11 @@ PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// Holds an iterator between probe_iter and the GET_ITER after it, whose iter() gives that very iterator.  GET_ITER stays in the
-// twin because a debugger that moves a frame to another line finds the loops by it.
+// Holds an iterator between probe_iter and the GET_ITER after it, whose iter() gives that very
+// iterator.  GET_ITER stays in the twin because a debugger that moves a frame to another line finds
+// the loops by it.
 struct IteratorBox {
-  PyObject_HEAD
-  PyObject* iterator;  // owned; taken by iter()
+  PyObject_HEAD PyObject* iterator;  // owned; taken by iter()
 };
 
 void iterator_box_dealloc(PyObject* self) {
@@ -460,7 +504,9 @@ PyObject* probe_next(PyObject*, Args a, size_t, PyObject*) {
 
 // After a call: the frames below it were seen only if nobody took the hook away.
 void check_hook() {
-  if (active() && !hook_in_charge()) on_uninstrumented(compat::frame_code(caller()), "another frame-evaluation hook replaced magpy's");
+  if (active() && !hook_in_charge())
+    on_uninstrumented(compat::frame_code(caller()),
+                      "another frame-evaluation hook replaced magpy's");
 }
 
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames) {
@@ -478,14 +524,17 @@ PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* k
   return nullptr;
 }
 
-// Calls a Python function with items[1:] and lets its frame take the arguments over, as the interpreter's own call does: what
-// the callee drops dies then, not when the call returns.  items[0] is the function.
+// Calls a Python function with items[1:] and lets its frame take the arguments over, as the
+// interpreter's own call does: what the callee drops dies then, not when the call returns. items[0]
+// is the function.
 PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
-  Handover handover = {items[0], items + 1, npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
+  Handover handover = {items[0], items + 1,
+                       npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
   Handover* outer = tls_handover;
   tls_handover = &handover;
   const Ref f = Ref::borrow(items[0]);
-  PyObject* result = PyObject_Vectorcall(f.get(), items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  PyObject* result =
+      PyObject_Vectorcall(f.get(), items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   tls_handover = outer;
   check_hook();
   // Where it raises, it may not have taken its arguments: then no frame tells of it.
@@ -493,9 +542,10 @@ PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
   return result;
 }
 
-// The operands of a call as the interpreter lays them out on the stack, taken by BUILD_TUPLE: two slots, of which one may be
-// NULL, then the arguments.  The tuple is ours alone and must be invisible to the collector: it may hold NULL, and a callee may
-// borrow the slot before its first argument.
+// The operands of a call as the interpreter lays them out on the stack, taken by BUILD_TUPLE: two
+// slots, of which one may be NULL, then the arguments.  The tuple is ours alone and must be
+// invisible to the collector: it may hold NULL, and a callee may borrow the slot before its first
+// argument.
 PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
   if (PyObject_GC_IsTracked(packed)) PyObject_GC_UnTrack(packed);
   PyObject** item = &PyTuple_GET_ITEM(packed, 0);
@@ -509,8 +559,10 @@ PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
   PyObject* f = item[0];
   PyObject** args = item + (item[1] != nullptr ? 1 : 2);
   if (item[1] != nullptr) ++nargs;
-  const bool method = Py_IS_TYPE(f, &PyMethod_Type) && item[1] == nullptr && PyFunction_Check(PyMethod_GET_FUNCTION(f));
-  if (!method && !PyFunction_Check(f)) return call(f, args, nargs, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  const bool method = Py_IS_TYPE(f, &PyMethod_Type) && item[1] == nullptr &&
+                      PyFunction_Check(PyMethod_GET_FUNCTION(f));
+  if (!method && !PyFunction_Check(f))
+    return call(f, args, nargs, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   ToC use = kPassedOn;
   if (active()) {
     const Before before = on_call_pre(f, args, nargs, kwnames);
@@ -541,7 +593,8 @@ PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
 
 // (packed) or (packed, kwnames)
 PyObject* probe_call(PyObject*, Args a, size_t nargsf, PyObject*) {
-  return call_packed(a[0], PyVectorcall_NARGS(nargsf) == 2 ? a[1] : nullptr, PyTuple_GET_SIZE(a[0]));
+  return call_packed(a[0], PyVectorcall_NARGS(nargsf) == 2 ? a[1] : nullptr,
+                     PyTuple_GET_SIZE(a[0]));
 }
 
 // (packed): the last item is kwnames.
@@ -556,10 +609,12 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t npos = PyTuple_GET_SIZE(args);
   const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
   // Keeps what is reported alive whatever the callee does to its arguments.
-  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw)), holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
+  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw)),
+            holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
   PyObject *flat = holds_flat.get(), *kwnames = holds_names.get();
   if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) return nullptr;
-  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+  for (Py_ssize_t i = 0; i < npos; ++i)
+    PyTuple_SET_ITEM(flat, i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
   bool strings = true;
   PyObject *key, *value;
   Py_ssize_t pos = 0;
@@ -578,7 +633,8 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
     result = before.result;
     if (!before.performed) {
       ToCScope given(before.use);
-      result = calls_its_argument(f) ? call_reporting(f, items, npos, kwnames) : PyObject_Call(f, args, kwargs);
+      result = calls_its_argument(f) ? call_reporting(f, items, npos, kwnames)
+                                     : PyObject_Call(f, args, kwargs);
     }
     check_hook();
     if (active()) {
@@ -593,16 +649,19 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
 }
 
 #if PY_VERSION_HEX >= 0x030C0000
-// f(*args, **kwargs) of a Python function whose keys are strings: since 3.12 the frame takes the arguments over, as in a plain
-// call.  Takes `args` and `kwargs` from `packed` as soon as they are laid out.
+// f(*args, **kwargs) of a Python function whose keys are strings: since 3.12 the frame takes the
+// arguments over, as in a plain call.  Takes `args` and `kwargs` from `packed` as soon as they are
+// laid out.
 PyObject* call_function_ex(PyObject* packed, PyObject* f, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t npos = PyTuple_GET_SIZE(args);
   const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
-  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw + 2)), holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
+  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw + 2)),
+            holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
   PyObject *flat = holds_flat.get(), *kwnames = holds_names.get();
   if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) return nullptr;
   PyTuple_SET_ITEM(flat, 0, Py_NewRef(f));
-  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, 2 + i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+  for (Py_ssize_t i = 0; i < npos; ++i)
+    PyTuple_SET_ITEM(flat, 2 + i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
   PyObject *key, *value;
   Py_ssize_t pos = 0;
   for (Py_ssize_t i = 0; i < nkw && PyDict_Next(kwargs, &pos, &key, &value); ++i) {
@@ -639,7 +698,8 @@ PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
     if (Py_TYPE(given)->tp_iter == nullptr && !PySequence_Check(given)) {
       const Ref name = Ref::steal(_PyObject_FunctionStr(f));
       if (!name) return nullptr;
-      return PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", name.get(), Py_TYPE(given)->tp_name);
+      return PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s",
+                          name.get(), Py_TYPE(given)->tp_name);
     }
     PyObject* args = PySequence_Tuple(given);
     if (args == nullptr) return nullptr;
@@ -653,10 +713,12 @@ PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
   return call_flat(f, given, kwargs);
 }
 
-// (class, self, super, name, explicit): super().name of 3.12+, with `explicit` when the program wrote super(class, self).
+// (class, self, super, name, explicit): super().name of 3.12+, with `explicit` when the program
+// wrote super(class, self).
 PyObject* probe_super_attr(PyObject*, Args a, size_t, PyObject*) {
   PyObject* pair[] = {nullptr, a[0], a[1]};
-  const Ref super = Ref::steal(call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  const Ref super = Ref::steal(
+      call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
   return super ? attr_load(super.get(), a[3]) : nullptr;
 }
 
@@ -683,7 +745,8 @@ PyObject* probe_build_map(PyObject*, Args a, size_t, PyObject*) {
   Ref dict = Ref::steal(PyDict_New());
   for (Py_ssize_t i = 0; dict && i + 1 < PyTuple_GET_SIZE(a[0]); i += 2) {
     if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
-    if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0) return nullptr;
+    if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0)
+      return nullptr;
   }
   return dict.release();
 }
@@ -695,7 +758,8 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
     on_hashed(a[0]);
   }
   ToCScope given(kComputed);
-  const Ref done = Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]));
+  const Ref done = Ref::steal(
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]));
   return done ? Py_NewRef(a[1]) : nullptr;
 }
 
@@ -704,9 +768,11 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
 // FORMAT_VALUE's and CONVERT_VALUE's.
 enum Conversion : int { kNone = 0, kStr = 1, kRepr = 2, kAscii = 3 };
 
-// Whether a text is what a method of the program answers, as it is: what other objects make of it is computed.
+// Whether a text is what a method of the program answers, as it is: what other objects make of it
+// is computed.
 bool text_in_python(PyObject* value, int conversion) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"), PyUnicode_InternFromString("__str__"),
+  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"),
+                                    PyUnicode_InternFromString("__str__"),
                                     PyUnicode_InternFromString("__repr__")};
   if (conversion == kAscii) return false;
   // Each of object's own asks the next one.
@@ -759,9 +825,13 @@ PyObject* format(PyObject* value, PyObject* spec, int conversion) {
 }
 
 // (value, conversion)
-PyObject* probe_format(PyObject*, Args a, size_t, PyObject*) { return format(a[0], nullptr, as_int(a[1])); }
+PyObject* probe_format(PyObject*, Args a, size_t, PyObject*) {
+  return format(a[0], nullptr, as_int(a[1]));
+}
 // (spec, value, conversion)
-PyObject* probe_format_spec(PyObject*, Args a, size_t, PyObject*) { return format(a[1], a[0], as_int(a[2])); }
+PyObject* probe_format_spec(PyObject*, Args a, size_t, PyObject*) {
+  return format(a[1], a[0], as_int(a[2]));
+}
 
 // (value, conversion): only the conversion (3.13).
 PyObject* probe_convert(PyObject*, Args a, size_t, PyObject*) {
@@ -805,15 +875,16 @@ PyObject* probe_import_from(PyObject*, Args a, size_t, PyObject*) {
 
 // ---- the probes as objects ----
 
-// A callable of its own type and not a builtin function: the interpreter then neither counts it against the recursion limit nor
-// tells a profiler about it.
+// A callable of its own type and not a builtin function: the interpreter then neither counts it
+// against the recursion limit nor tells a profiler about it.
 struct Probe {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   const char* name;
 };
 
-PyObject* probe_repr(PyObject* self) { return PyUnicode_FromFormat("<magpy %s>", reinterpret_cast<Probe*>(self)->name); }
+PyObject* probe_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<magpy %s>", reinterpret_cast<Probe*>(self)->name);
+}
 
 PyTypeObject probe_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
@@ -884,16 +955,20 @@ struct {
 
 thread_local Handover* tls_handover = nullptr;
 
-PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs) { return call_flat(f, args, kwargs); }
+PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs) {
+  return call_flat(f, args, kwargs);
+}
 
 PyObject* probed_vectorcall(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  return call(f, args, PyVectorcall_NARGS(nargsf), nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  return call(f, args, PyVectorcall_NARGS(nargsf), nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET,
+              kwnames);
 }
 
 int init_probes(PyObject* module) {
   probe_type.tp_name = "magpy._interp.Probe";
   probe_type.tp_basicsize = sizeof(Probe);
-  probe_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  probe_type.tp_flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   probe_type.tp_vectorcall_offset = offsetof(Probe, vectorcall);
   probe_type.tp_call = PyVectorcall_Call;
   probe_type.tp_repr = probe_repr;

@@ -21,7 +21,8 @@ bool is_deque(PyObject* object) {
 
 // The length as C sees it, whatever __len__ a subclass has; -1 for what has none.
 Py_ssize_t raw_length(PyObject* object) {
-  if (PyList_Check(object) || PyTuple_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) {
+  if (PyList_Check(object) || PyTuple_Check(object) || PyBytes_Check(object) ||
+      PyByteArray_Check(object)) {
     return Py_SIZE(object);
   }
   if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
@@ -40,12 +41,16 @@ class Frame {
     for (int i = program_.narguments; i < program_.nregisters; i++) Py_XDECREF(registers_[i]);
   }
 
-  PyObject* get(int operand) const { return operand >= 0 ? registers_[operand] : program_.constants[~operand]; }
+  PyObject* get(int operand) const {
+    return operand >= 0 ? registers_[operand] : program_.constants[~operand];
+  }
   void set_borrowed(int dst, PyObject* value) {
     if (program_.owns) Py_INCREF(value);
     registers_[dst] = value;
   }
-  void set_owned(int dst, Ref value) { registers_[dst] = value.release(); }  // only in programs that own
+  void set_owned(int dst, Ref value) {
+    registers_[dst] = value.release();
+  }  // only in programs that own
 
  private:
   const Program& program_;
@@ -187,7 +192,9 @@ bool run(const Op& op, Frame& frame) {
     case Code::kFunc: {
       if (!PyFunction_Check(object)) return false;
       auto* f = (PyFunctionObject*)object;
-      auto same = [](PyObject* found, PyObject* expected) { return (found ? found : Py_None) == expected; };
+      auto same = [](PyObject* found, PyObject* expected) {
+        return (found ? found : Py_None) == expected;
+      };
       return f->func_code == op.x && same(f->func_defaults, op.y) && same(f->func_kwdefaults, op.z);
     }
     case Code::kMethod:
@@ -207,7 +214,8 @@ Ref described(const Op& op, const Frame& frame) {
   PyObject* object = frame.get(op.operand);
   switch (op.code) {
     case Code::kType:
-      return format_text("type %s instead of %s", Py_TYPE(object)->tp_name, ((PyTypeObject*)op.x)->tp_name);
+      return format_text("type %s instead of %s", Py_TYPE(object)->tp_name,
+                         ((PyTypeObject*)op.x)->tp_name);
     case Code::kSmallInt: {
       const Ref found = safe_text(object);
       return found ? format_text("%U instead of an integer of 48 bits", found.get()) : Ref();
@@ -216,7 +224,8 @@ Ref described(const Op& op, const Frame& frame) {
     case Code::kLeaf: {
       const Ref found = safe_text(object), expected = safe_text(op.x);
       if (!found || !expected) return Ref();
-      if (PyUnicode_Compare(found.get(), expected.get()) == 0) return format_text("another object (%U)", found.get());
+      if (PyUnicode_Compare(found.get(), expected.get()) == 0)
+        return format_text("another object (%U)", found.get());
       return format_text("%U instead of %U", found.get(), expected.get());
     }
     case Code::kSame: return format_text("no longer the same object");
@@ -225,7 +234,8 @@ Ref described(const Op& op, const Frame& frame) {
     case Code::kDictAbsent: {
       const Ref key = safe_text(op.x);
       if (!key) return Ref();
-      return format_text(op.code == Code::kDictGet ? "key %U is missing" : "key %U is now there", key.get());
+      return format_text(op.code == Code::kDictGet ? "key %U is missing" : "key %U is now there",
+                         key.get());
     }
     case Code::kDictKeys: return format_text("other keys, or in another order");
     case Code::kInstDict: return format_text("no __dict__");

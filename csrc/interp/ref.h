@@ -1,9 +1,11 @@
 // References to Python objects that are dropped when their owner goes, however a function is left.
 //
-// Owns: `Ref`, `RefList`, `RefMap` and `RefSet`.  Does not own: what becomes of an object whose last reference is dropped, which may run any code.
-// Used by both extensions, with the GIL held.  Each costs what the counting by hand did.
+// Owns: `Ref`, `RefList`, `RefMap` and `RefSet`.  Does not own: what becomes of an object whose
+// last reference is dropped, which may run any code. Used by both extensions, with the GIL held.
+// Each costs what the counting by hand did.
 //
-// A function that returns PyObject* gives a new reference unless it says "borrowed"; one that returns Ref cannot be misread.
+// A function that returns PyObject* gives a new reference unless it says "borrowed"; one that
+// returns Ref cannot be misread.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

@@ -1,8 +1,9 @@
 // The capture session: `_interp.Session` and the functions of the module that configure it.
 //
-// Owns: the life of a session, running a program under it, and what Python reads of it afterwards.  Does not own: what is noted
-// of outside objects (session_state.cpp), which events lead to that (session_events.cpp), nor the meaning of the log
-// (magpy/refgraph analyses it after the run).  Called by magpy/capture/session.py.
+// Owns: the life of a session, running a program under it, and what Python reads of it afterwards.
+// Does not own: what is noted of outside objects (session_state.cpp), which events lead to that
+// (session_events.cpp), nor the meaning of the log (magpy/refgraph analyses it after the run).
+// Called by magpy/capture/session.py.
 
 #include "callers.h"
 #include "dispatch.h"
@@ -29,7 +30,8 @@ bool have_absent() {
 PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* handler;
   static const char* names[] = {"handler", nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &handler)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &handler))
+    return nullptr;
   if (!have_absent()) return nullptr;
   auto* s = static_cast<Session*>(type->tp_alloc(type, 0));
   if (s == nullptr) return nullptr;
@@ -102,13 +104,15 @@ PyObject* session_run(Session* s, PyObject* args) {
     read_type(s, f);
     if (is_heap(Py_TYPE(f))) read_type_attr(s, Py_TYPE(f), g_str_call, call);
   }
-  // A collection would run finalizers and weak reference callbacks of objects that have nothing to do with this call, watched.
+  // A collection would run finalizers and weak reference callbacks of objects that have nothing to
+  // do with this call, watched.
   s->collecting = PyGC_Disable();
   PyObject* r;
   {
     SignalsLetIn now;
     CallerScope callers;
-    // A partial, a cache, a scripted function: what is known of it when the program calls it is known here too.
+    // A partial, a cache, a scripted function: what is known of it when the program calls it is
+    // known here too.
     r = of_c ? probed_call(f, pos, kw) : PyObject_Call(f, pos, kw);
   }
   if (s->collecting) PyGC_Enable();
@@ -131,14 +135,17 @@ PyObject* session_log(Session* s, PyObject* args) {
     const Event& e = s->log[static_cast<size_t>(start + i)];
     if (names[e.kind] == nullptr) names[e.kind] = PyUnicode_InternFromString(kKindNames[e.kind]);
     if (names[e.kind] == nullptr) return nullptr;
-    PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj.get(), e.key ? e.key.get() : Py_None, e.value ? e.value.get() : Py_None);
+    PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj.get(), e.key ? e.key.get() : Py_None,
+                               e.value ? e.value.get() : Py_None);
     if (t == nullptr) return nullptr;
     PyList_SET_ITEM(list.get(), i, t);
   }
   return list.release();
 }
 
-PyObject* session_is_outside(Session* s, PyObject* o) { return PyBool_FromLong(outside_object(s, o)); }
+PyObject* session_is_outside(Session* s, PyObject* o) {
+  return PyBool_FromLong(outside_object(s, o));
+}
 
 PyObject* session_reach(Session* s, PyObject* o) {
   reach(s, o);
@@ -169,8 +176,9 @@ PyObject* session_track(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// vary(holder, key): the number at a key of a dict, in a class, or in a cell (whatever the key), is an input.  One in a list or a deque is
-// tracked already.  The caller holds both until the run ends.
+// vary(holder, key): the number at a key of a dict, in a class, or in a cell (whatever the key), is
+// an input.  One in a list or a deque is tracked already.  The caller holds both until the run
+// ends.
 PyObject* session_vary(Session* s, PyObject* args) {
   PyObject *holder, *key;
   if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
@@ -192,15 +200,16 @@ PyObject* session_made(Session* s, PyObject* o) {
   return PyBool_FromLong(s->made.count(o) != 0);
 }
 
-// [(container, content before, read as a whole, appended to a deque that was not)] of the outside containers that were written or
-// read as a whole.
+// [(container, content before, read as a whole, appended to a deque that was not)] of the outside
+// containers that were written or read as a whole.
 PyObject* session_containers(Session* s, PyObject*) {
   Ref list = Ref::steal(PyList_New(0));
   if (!list) return nullptr;
   for (auto& [o, c] : s->containers) {
     if (!c.pre) continue;
     const Py_ssize_t appended = c.whole ? 0 : c.appended;
-    const Ref t = Ref::steal(Py_BuildValue("(OOOn)", o, c.pre.get(), c.whole ? Py_True : Py_False, appended));
+    const Ref t =
+        Ref::steal(Py_BuildValue("(OOOn)", o, c.pre.get(), c.whole ? Py_True : Py_False, appended));
     if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
   }
   return list.release();
@@ -228,8 +237,11 @@ PyObject* session_attr_read(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyObject* session_failure(Session* s, void*) { return Py_NewRef(s->failure ? s->failure.get() : Py_None); }
-// Whether the collector runs after the call: it rests while the call is watched, whatever the program says.
+PyObject* session_failure(Session* s, void*) {
+  return Py_NewRef(s->failure ? s->failure.get() : Py_None);
+}
+// Whether the collector runs after the call: it rests while the call is watched, whatever the
+// program says.
 PyObject* session_collecting(Session* s, void*) { return PyBool_FromLong(s->collecting); }
 int session_set_collecting(Session* s, PyObject* v, void*) {
   int on = v != nullptr ? PyObject_IsTrue(v) : -1;
@@ -257,13 +269,15 @@ PyMethodDef session_methods[] = {
     {"clear", reinterpret_cast<PyCFunction>(+[](Session* s, PyObject*) -> PyObject* {
        session_clear(s);
        Py_RETURN_NONE;
-     }), METH_NOARGS, nullptr},
+     }),
+     METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef session_getset[] = {
     {"failure", reinterpret_cast<getter>(session_failure), nullptr, nullptr, nullptr},
     {"events", reinterpret_cast<getter>(session_events), nullptr, nullptr, nullptr},
-    {"collecting", reinterpret_cast<getter>(session_collecting), reinterpret_cast<setter>(session_set_collecting), nullptr, nullptr},
+    {"collecting", reinterpret_cast<getter>(session_collecting),
+     reinterpret_cast<setter>(session_set_collecting), nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot session_slots[] = {
@@ -275,7 +289,8 @@ PyType_Slot session_slots[] = {
     {Py_tp_getset, session_getset},
     {0, nullptr},
 };
-PyType_Spec session_spec = {"magpy._interp.Session", sizeof(Session), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
+PyType_Spec session_spec = {"magpy._interp.Session", sizeof(Session), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
 
 PyObject* py_pause(PyObject*, PyObject*) {
   hold_signals();
@@ -287,7 +302,8 @@ PyObject* py_resume(PyObject*, PyObject*) {
   release_signals();
   Py_RETURN_NONE;
 }
-// below(on): whether the handler wants to know of Python functions that start while events are paused; returns what it was.
+// below(on): whether the handler wants to know of Python functions that start while events are
+// paused; returns what it was.
 PyObject* py_below(PyObject*, PyObject* on) {
   const bool before = tls_below;
   tls_below = on == Py_True && tls_session != nullptr;
@@ -325,7 +341,9 @@ PyObject* py_call(PyObject*, PyObject* args) {
   tls_pause = pause;
   return r;
 }
-PyObject* py_session_active(PyObject*, PyObject*) { return PyBool_FromLong(tls_session != nullptr); }
+PyObject* py_session_active(PyObject*, PyObject*) {
+  return PyBool_FromLong(tls_session != nullptr);
+}
 // Each is held from here on.
 void set_type(PyTypeObject*& place, PyObject* type) {
   auto* held = type == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
@@ -333,8 +351,8 @@ void set_type(PyTypeObject*& place, PyObject* type) {
 }
 PyObject* py_set_types(PyObject*, PyObject* args) {
   PyObject *tensor, *deque, *partial, *name_space, *defaultdict;
-  if (!PyArg_ParseTuple(args, "OO!O!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial, &PyType_Type, &name_space,
-                        &PyType_Type, &defaultdict))
+  if (!PyArg_ParseTuple(args, "OO!O!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial,
+                        &PyType_Type, &name_space, &PyType_Type, &defaultdict))
     return nullptr;
   set_type(g_tensor_type, tensor);
   set_type(g_deque_type, deque);
@@ -376,8 +394,8 @@ PyObject* py_forget_leaves(PyObject*, PyObject*) {
   g_leaves.clear();
   Py_RETURN_NONE;
 }
-// fresh(v): an object equal to v that nothing else refers to, so that its identity says where it came from.  The interpreter
-// shares small ints; the copy made here is not the shared one.
+// fresh(v): an object equal to v that nothing else refers to, so that its identity says where it
+// came from.  The interpreter shares small ints; the copy made here is not the shared one.
 PyObject* py_fresh(PyObject*, PyObject* v) {
   if (PyFloat_CheckExact(v)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(v));
   if (PyComplex_CheckExact(v)) return PyComplex_FromCComplex(PyComplex_AsCComplex(v));
@@ -389,9 +407,13 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
       size_t bits = _PyLong_NumBits(v);
       std::vector<unsigned char> bytes(bits / 8 + 2);
 #if PY_VERSION_HEX >= 0x030D0000
-      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1, 1) < 0) return nullptr;
+      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1,
+                              1) < 0)
+        return nullptr;
 #else
-      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1) < 0) return nullptr;
+      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1,
+                              1) < 0)
+        return nullptr;
 #endif
       return _PyLong_FromByteArray(bytes.data(), bytes.size(), 1, 1);
     }
@@ -400,7 +422,8 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
     auto magnitude = static_cast<digit>(value < 0 ? -value : value);
 #if PY_VERSION_HEX >= 0x030C0000
     copy->long_value.ob_digit[0] = magnitude;
-    copy->long_value.lv_tag = value == 0 ? 1 : (static_cast<uintptr_t>(1) << 3) | (value < 0 ? 2 : 0);
+    copy->long_value.lv_tag =
+        value == 0 ? 1 : (static_cast<uintptr_t>(1) << 3) | (value < 0 ? 2 : 0);
 #else
     copy->ob_digit[0] = magnitude;
     Py_SET_SIZE(copy, value == 0 ? 0 : (value < 0 ? -1 : 1));
@@ -409,7 +432,8 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
   }
   if (PyUnicode_CheckExact(v) && PyUnicode_GET_LENGTH(v) > 0) {
     Ref copy = Ref::steal(PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v)));
-    if (!copy || PyUnicode_CopyCharacters(copy.get(), 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0) return nullptr;
+    if (!copy || PyUnicode_CopyCharacters(copy.get(), 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0)
+      return nullptr;
     return copy.release();
   }
   return Py_NewRef(v);
@@ -427,17 +451,24 @@ PyObject* py_type_lookup(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"pause", py_pause, METH_NOARGS, "Stops events on this thread until resume()."},
     {"resume", py_resume, METH_NOARGS, nullptr},
-    {"below", py_below, METH_O, "below(on): whether the session wants to know of Python functions that start while events are paused."},
+    {"below", py_below, METH_O,
+     "below(on): whether the session wants to know of Python functions that start while events are "
+     "paused."},
     {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs): calls f with events on."},
-    {"call", py_call, METH_VARARGS, "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
+    {"call", py_call, METH_VARARGS,
+     "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
-    {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor or None, deque, partial, SimpleNamespace, defaultdict)."},
+    {"set_types", py_set_types, METH_VARARGS,
+     "set_types(Tensor or None, deque, partial, SimpleNamespace, defaultdict)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
-    {"add_counters", py_add_counters, METH_VARARGS, "add_counters(code, names): names that the code both reads and stores."},
+    {"add_counters", py_add_counters, METH_VARARGS,
+     "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
     {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
-    {"is_caller", py_is_caller, METH_O, "Whether a frame was there before the run that this thread watches."},
-    {"type_lookup", py_type_lookup, METH_VARARGS, "The raw class attribute along the MRO, or ABSENT."},
+    {"is_caller", py_is_caller, METH_O,
+     "Whether a frame was there before the run that this thread watches."},
+    {"type_lookup", py_type_lookup, METH_VARARGS,
+     "The raw class attribute along the MRO, or ABSENT."},
     {nullptr, nullptr, 0, nullptr},
 };
 

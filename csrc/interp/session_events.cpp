@@ -1,7 +1,9 @@
-// What the probes report: each operation of the program, before or after it, in terms of outside objects.
+// What the probes report: each operation of the program, before or after it, in terms of outside
+// objects.
 //
-// Owns: the on_* functions of session.h but those for calls (session_calls.cpp).  Does not own: the operations on outside objects
-// (session_state.cpp).  Called by the probes and the frame-evaluation hook with the GIL held.
+// Owns: the on_* functions of session.h but those for calls (session_calls.cpp).  Does not own: the
+// operations on outside objects (session_state.cpp).  Called by the probes and the frame-evaluation
+// hook with the GIL held.
 
 #include <cstring>
 
@@ -15,7 +17,8 @@ namespace magpy {
 
 namespace {
 
-// What is taken apart, and put together, without a look at its elements, which stay the same objects.
+// What is taken apart, and put together, without a look at its elements, which stay the same
+// objects.
 bool is_sequence(PyObject* v) { return PyTuple_Check(v) || PyList_Check(v); }
 
 // Two operands are about to be combined or, which looks into them, compared.
@@ -38,18 +41,20 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
   if (!tracked(s, b)) touch(s, b, deep);
 }
 
-// An object written in C whose operations may ask methods of the program and compute with what they answer.  Lists take over
-// what they are given.
+// An object written in C whose operations may ask methods of the program and compute with what they
+// answer.  Lists take over what they are given.
 bool computes(PyObject* o) {
-  if (is_leaf(o) || is_tensor(o) || PyList_Check(o) || PyTuple_Check(o) || is_deque(o)) return false;
+  if (is_leaf(o) || is_tensor(o) || PyList_Check(o) || PyTuple_Check(o) || is_deque(o))
+    return false;
   return PyDict_Check(o) || c_base(Py_TYPE(o)) == Py_TYPE(o);
 }
 
 // Whether the answer of a comparison is what a method of the program answers, as it is.
 bool compares_in_python(PyObject* o, int op) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("__lt__"), PyUnicode_InternFromString("__le__"),
-                                    PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__ne__"),
-                                    PyUnicode_InternFromString("__gt__"), PyUnicode_InternFromString("__ge__")};
+  static PyObject* const names[] = {
+      PyUnicode_InternFromString("__lt__"), PyUnicode_InternFromString("__le__"),
+      PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__ne__"),
+      PyUnicode_InternFromString("__gt__"), PyUnicode_InternFromString("__ge__")};
   if (is_leaf(o) || is_tensor(o)) return true;
   PyObject* found = names[op] == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(o), names[op]);
   return found != nullptr && PyFunction_Check(found);
@@ -58,19 +63,22 @@ bool compares_in_python(PyObject* o, int op) {
 // What came of two operands is tracked when one of them is.  Tensor operations are the recorder's.
 PyObject* operated(const char* method, int op, PyObject* a, PyObject* b, PyObject* result) {
   Session* s = tls_session;
-  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b)) return result;
+  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b))
+    return result;
   return derive(s, method, op, a, b, result);
 }
 
 }  // namespace
 
-// Whether an object's class has this very function for the attributes of others (`__get__ = fetch`).
+// Whether an object's class has this very function for the attributes of others (`__get__ =
+// fetch`).
 static bool works_as_descriptor(PyFunctionObject* func, PyObject* object) {
   static PyObject* const str_delete = PyUnicode_InternFromString("__delete__");
   PyTypeObject* t = Py_TYPE(object);
   if (!is_heap(t)) return false;
   for (PyObject* name : {g_str_get, g_str_set, str_delete})
-    if (name != nullptr && _PyType_Lookup(t, name) == reinterpret_cast<PyObject*>(func)) return true;
+    if (name != nullptr && _PyType_Lookup(t, name) == reinterpret_cast<PyObject*>(func))
+      return true;
   return false;
 }
 
@@ -80,12 +88,14 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   ErrorGuard error;
   static PyObject* const str_del = PyUnicode_InternFromString("__del__");
   if (first_arg != nullptr &&
-      (reinterpret_cast<PyCodeObject*>(func->func_code)->co_name == str_del || PyWeakref_CheckRefExact(first_arg)))
+      (reinterpret_cast<PyCodeObject*>(func->func_code)->co_name == str_del ||
+       PyWeakref_CheckRefExact(first_arg)))
     ask(s, "finalized", first_arg);
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
     method_origin(s, func, first_arg);
     // A descriptor stands in a class: its own state is read before the attribute that it makes is.
-    if (works_as_descriptor(func, first_arg) && !held_by_made_class(s, first_arg)) reach(s, first_arg);
+    if (works_as_descriptor(func, first_arg) && !held_by_made_class(s, first_arg))
+      reach(s, first_arg);
   }
   read_function(s, func);
 }
@@ -98,10 +108,13 @@ void read_function(Session* s, PyFunctionObject* func) {
   static PyObject* const str_code = PyUnicode_InternFromString("__code__");
   static PyObject* const str_defaults = PyUnicode_InternFromString("__defaults__");
   static PyObject* const str_kwdefaults = PyUnicode_InternFromString("__kwdefaults__");
-  const bool own_defaults = written(s, f, str_defaults), own_kwdefaults = written(s, f, str_kwdefaults);
+  const bool own_defaults = written(s, f, str_defaults),
+             own_kwdefaults = written(s, f, str_kwdefaults);
   PyObject *none = Py_None, *absent = g_absent;
   PyObject* defaults = own_defaults ? absent : func->func_defaults ? func->func_defaults : none;
-  PyObject* kwdefaults = own_kwdefaults ? absent : func->func_kwdefaults ? func->func_kwdefaults : none;
+  PyObject* kwdefaults = own_kwdefaults          ? absent
+                         : func->func_kwdefaults ? func->func_kwdefaults
+                                                 : none;
   PyObject* code_read = written(s, f, str_code) ? absent : func->func_code;
   const Ref state = Ref::steal(PyTuple_Pack(3, code_read, defaults, kwdefaults));
   if (!state) return fail(s, "frame");
@@ -125,7 +138,8 @@ void read_function(Session* s, PyFunctionObject* func) {
       Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
       // The names of free variables stand last.
       auto* code = reinterpret_cast<PyCodeObject*>(func->func_code);
-      if (n >= 0 && g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
+      if (n >= 0 &&
+          g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
         s->counter_cells.insert(cell);
     }
 }
@@ -137,16 +151,24 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
     // `dir` sorts what it is given.
     static PyObject* const str_dir = PyUnicode_InternFromString("__dir__");
     ErrorGuard error;
-    if ((PyList_Check(value) || PyTuple_Check(value)) && str_dir != nullptr && _PyType_Lookup(self, str_dir) == func)
+    if ((PyList_Check(value) || PyTuple_Check(value)) && str_dir != nullptr &&
+        _PyType_Lookup(self, str_dir) == func)
       rely_on(s, value);
     return;
   }
   // Slots whose answer the interpreter computes with, wherever they are called from.
   static PyObject* const slots[] = {
-      PyUnicode_InternFromString("__index__"), PyUnicode_InternFromString("__len__"),         PyUnicode_InternFromString("__bool__"),
-      PyUnicode_InternFromString("__hash__"),  PyUnicode_InternFromString("__length_hint__"), PyUnicode_InternFromString("__float__"),
-      PyUnicode_InternFromString("__complex__"), PyUnicode_InternFromString("__contains__"),  PyUnicode_InternFromString("__eq__"),
-      PyUnicode_InternFromString("__instancecheck__"), PyUnicode_InternFromString("__subclasscheck__"),
+      PyUnicode_InternFromString("__index__"),
+      PyUnicode_InternFromString("__len__"),
+      PyUnicode_InternFromString("__bool__"),
+      PyUnicode_InternFromString("__hash__"),
+      PyUnicode_InternFromString("__length_hint__"),
+      PyUnicode_InternFromString("__float__"),
+      PyUnicode_InternFromString("__complex__"),
+      PyUnicode_InternFromString("__contains__"),
+      PyUnicode_InternFromString("__eq__"),
+      PyUnicode_InternFromString("__instancecheck__"),
+      PyUnicode_InternFromString("__subclasscheck__"),
   };
   ErrorGuard error;
   for (PyObject* name : slots)
@@ -213,7 +235,8 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
     Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
     return value;
   }
-  if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value)) read_frame(tls_session, value);
+  if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value))
+    read_frame(tls_session, value);
   attr_load(tls_session, obj, name, value);
   tls_session->getter = nullptr;
   return take_replaced(tls_session, value);
@@ -234,7 +257,8 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   if (!own) s->outside.add(globals);
   PyObject* in_globals = item_or_null(globals, name);
   if (!own) {
-    if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
+    if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value))
+      return take_replaced(s, value);
     read_dict(s, globals, name, in_globals);
   }
   if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
@@ -293,7 +317,8 @@ void on_cell_load(PyObject* cell, PyObject* value) {
   if (it == s->cells.end() || s->written_cells.count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
   ErrorGuard error;
-  if (may_count(value) && (s->counter_cells.count(cell) != 0 || s->varying.count(place_of_number(cell, nullptr)) != 0)) {
+  if (may_count(value) && (s->counter_cells.count(cell) != 0 ||
+                           s->varying.count(place_of_number(cell, nullptr)) != 0)) {
     PauseGuard pause;
     const Ref fresh = ask(s, "counter", cell, Py_None, value);
     if (!fresh || PyCell_Set(cell, fresh.get()) < 0) fail(s, "counter");
@@ -322,14 +347,16 @@ static void touch_items(Session* s, PyObject* obj) {
 // list[i]: whether no more than that element is looked at.
 static bool read_item(Session* s, PyObject* list, PyObject* key) {
   if (!PyList_CheckExact(list) || !PyLong_CheckExact(key) || !ensure_pre(s, list)) return false;
-  // Which element a place is, counted from the other end, follows from the length, which is then guarded.
+  // Which element a place is, counted from the other end, follows from the length, which is then
+  // guarded.
   if (s->numbered.count(list) != 0) return false;
   const Container& c = s->containers.at(list);
   if (c.whole) return false;
   int overflow = 0;
   const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow);
   // All that was done to it, as nobody looked into it, was to append.
-  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre.get()), now = PyList_GET_SIZE(list), place = index < 0 ? now + index : index;
+  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre.get()), now = PyList_GET_SIZE(list),
+                   place = index < 0 ? now + index : index;
   if (overflow != 0 || place < 0 || place >= now) return false;
   // What was appended is found from the end, whatever was there before.
   if (place >= before) return index < 0;
@@ -346,7 +373,8 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
   return true;
 }
 
-// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's own method is watched.
+// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's
+// own method is watched.
 static bool copies(PyObject* obj) {
   if (PyDict_Check(obj) || PyList_Check(obj) || is_deque(obj) || is_tensor(obj)) return false;
   return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
@@ -367,14 +395,16 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
       auto* slice = reinterpret_cast<PySliceObject*>(key);
       for (PyObject* v : {slice->start, slice->stop, slice->step}) read_protocols(s, Py_TYPE(v));
     }
-    if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj))) read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
+    if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
+      read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
   }
   if (PyTuple_Check(obj) || is_leaf(obj)) return;
   ErrorGuard error;
   if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
     const bool outside = known_outside(s, obj);
-    const int there = (outside ? look_for_key(s, obj, key) : plain_key(key)) ? PyDict_Contains(obj, key) : 0;
+    const int there =
+        (outside ? look_for_key(s, obj, key) : plain_key(key)) ? PyDict_Contains(obj, key) : 0;
     if (there < 0) PyErr_Clear();
     if (there <= 0) {
       if (outside) reach(s, factory);
@@ -392,7 +422,8 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
         PyObject* now = item_or_null(obj, key);
         // What is there may be a counter (`on_item_load`).
         static PyObject* const str_getitem = PyUnicode_InternFromString("__getitem__");
-        const bool plain = _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
+        const bool plain =
+            _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
         if (!plain || !may_count(now) || has_tracked(s, key)) read_dict(s, obj, key, now);
       }
     }
@@ -422,7 +453,8 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
     PyObject* now = result;
     const bool can_ask = can_search(s, obj, key);
     if (!PyDict_CheckExact(obj) && can_ask) now = PyDict_GetItemWithError(obj, key);
-    if (result != nullptr && now == result && !keyed && can_ask && counter_read(s, obj, key, result))
+    if (result != nullptr && now == result && !keyed && can_ask &&
+        counter_read(s, obj, key, result))
       return take_replaced(s, result);
     read_dict(s, obj, key, now);
   }
@@ -509,12 +541,15 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   if (by_hash && outside) look_for_key(s, c, item);
   if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && outside) touch(s, c, is_deque(c));
   if (!outside && PyIter_Check(c)) touch_kept(s, c, true);  // it compares all that it gives
-  // What is in these is compared with the item one by one, and is known to be outside by now; a dict and a set look for its hash first.
-  for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i) touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
+  // What is in these is compared with the item one by one, and is known to be outside by now; a
+  // dict and a set look for its hash first.
+  for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i)
+    touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
   if (!PyDictValues_Check(c) && !PyDictItems_Check(c)) return;
   const Ref items = Ref::steal(PySequence_List(c));
   if (!items) return fail(s, "contains");
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) touch_compared(s, PyList_GET_ITEM(items.get(), i));
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+    touch_compared(s, PyList_GET_ITEM(items.get(), i));
 }
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {
@@ -534,14 +569,18 @@ void on_touch(PyObject* obj, Touch how) {
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
   if (how == Touch::kMatch && is_heap(Py_TYPE(obj)) && !made_class(s, Py_TYPE(obj))) {
-    // Whether it is a sequence or a mapping is said by flags of its class, which registering it sets.
+    // Whether it is a sequence or a mapping is said by flags of its class, which registering it
+    // sets.
     auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(obj));
     static PyObject* const flags = PyUnicode_InternFromString("__flags__");
     if (flags != nullptr && first_time(s, kAttrC, cls, flags)) ask(s, "matched", cls);
   }
   if (how == Touch::kWith) ask(s, "entered", obj);
-  // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are passed on.
-  if (((how == Touch::kUnpack || how == Touch::kExtend) && (is_sequence(obj) || PyDict_CheckExact(obj))) || (how == Touch::kIter && passes_elements_on(s, obj)))
+  // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are
+  // passed on.
+  if (((how == Touch::kUnpack || how == Touch::kExtend) &&
+       (is_sequence(obj) || PyDict_CheckExact(obj))) ||
+      (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);
   else
     touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
@@ -560,8 +599,8 @@ void on_truth(PyObject* obj) {
   touch(s, obj, false);
 }
 
-// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody sees it.  Performed where the handler
-// has done it.
+// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody
+// sees it.  Performed where the handler has done it.
 static Before array_operation(const char* kind, int op, PyObject* a, PyObject* b) {
   if (is_tensor(a) == is_tensor(b)) return {};
   PyObject* other = is_tensor(a) ? b : a;
@@ -569,7 +608,8 @@ static Before array_operation(const char* kind, int op, PyObject* a, PyObject* b
   Ref r;
   {
     PauseGuard pause;
-    r = Ref::steal(PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b));
+    r = Ref::steal(
+        PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b));
   }
   if (r.get() == g_absent) return {};
   return {r.release(), true, kPassedOn};
@@ -587,7 +627,8 @@ Before on_binary_pre(int op, PyObject* a, PyObject* b) {
 Before on_compare_pre(int op, PyObject* a, PyObject* b) {
   Session* s = tls_session;
   // Numbers of the run in tuples and lists are compared one by one, each with what it meets.
-  if ((op == Py_EQ || op == Py_NE) && ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
+  if ((op == Py_EQ || op == Py_NE) &&
+      ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
       (has_tracked(s, a) || has_tracked(s, b))) {
     ErrorGuard error;
     if (ask(s, "compare_items", a, b).get() == Py_True) {
@@ -599,13 +640,18 @@ Before on_compare_pre(int op, PyObject* a, PyObject* b) {
   }
   operands_pre(a, b, true);
   Before before = array_operation("compare", op, a, b);
-  if (!before.performed && !(compares_in_python(a, op) && compares_in_python(b, op))) before.use = kComputed;
+  if (!before.performed && !(compares_in_python(a, op) && compares_in_python(b, op)))
+    before.use = kComputed;
   return before;
 }
 
-PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("binary", op, a, b, result); }
+PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) {
+  return operated("binary", op, a, b, result);
+}
 
-PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("compare", op, a, b, result); }
+PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) {
+  return operated("compare", op, a, b, result);
+}
 
 bool on_identity(PyObject* a, PyObject* b) {
   Session* s = tls_session;
@@ -619,7 +665,8 @@ bool on_identity(PyObject* a, PyObject* b) {
   if (PyLong_CheckExact(a)) {
     int overflow = 0;
     const long value = PyLong_AsLongAndOverflow(a, &overflow);
-    if (overflow == 0 && value >= kFirst && value <= kLast) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+    if (overflow == 0 && value >= kFirst && value <= kLast)
+      return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
   }
   if (a == b || Py_TYPE(a) != Py_TYPE(b)) return false;
   if (!PyFloat_CheckExact(a) && !PyLong_CheckExact(a) && !PyUnicode_CheckExact(a)) return false;
@@ -646,7 +693,8 @@ bool take_store_told() {
 void on_store_done(PyObject* obj, bool stored) {
   Session* s = tls_session;
   // numpy tells of arithmetic that fails when it has stored what came of it.
-  const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_Warning));
+  const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) ||
+                                PyErr_ExceptionMatches(PyExc_Warning));
   ErrorGuard error;
   if (stored)
     ask(s, "stored_in", obj);
@@ -708,7 +756,8 @@ void on_make_function(PyObject* func) {
   // Its builtins are what its globals say now.
   static PyObject* const key = PyUnicode_InternFromString("__builtins__");
   PyObject* globals = reinterpret_cast<PyFunctionObject*>(func)->func_globals;
-  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals)) return;
+  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals))
+    return;
   ErrorGuard error;
   s->outside.add(globals);
   read_dict(s, globals, key, PyDict_GetItemWithError(globals, key));
@@ -716,7 +765,8 @@ void on_make_function(PyObject* func) {
 
 void read_builtin(Session* s, PyObject* name) {
   PyObject* builtins = PyEval_GetBuiltins();
-  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins)) return;
+  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins))
+    return;
   s->outside.add(builtins);
   read_dict(s, builtins, name, PyDict_GetItemWithError(builtins, name));
 }

@@ -13,7 +13,9 @@ int install(PyObject* capsule) {
   auto* found = (const TensorApi*)PyCapsule_GetPointer(capsule, kTensorApiName);
   if (!found) return -1;
   if (found->version != kTensorApiVersion) {
-    PyErr_Format(PyExc_ImportError, "magpy._tensor has version %d of the tensor table, magpy._interp needs %d; build both again",
+    PyErr_Format(PyExc_ImportError,
+                 "magpy._tensor has version %d of the tensor table, magpy._interp needs %d; build "
+                 "both again",
                  found->version, kTensorApiVersion);
     return -1;
   }

@@ -30,41 +30,107 @@ namespace magpy {
 
 namespace {
 
-// Every switch is a number under a name for people.  Order is the order of comparison: what changes often comes first.
+// Every switch is a number under a name for people.  Order is the order of comparison: what changes
+// often comes first.
 enum Field : uint8_t {
-  kGradMode, kInferenceMode, kForwardGradMode, kMultithreading, kViewReplay, kGradLayout,
-  kIncludedKeys, kExcludedKeys,
-  kAutocastCpuDtype, kAutocastCudaDtype, kAutocastCache,
+  kGradMode,
+  kInferenceMode,
+  kForwardGradMode,
+  kMultithreading,
+  kViewReplay,
+  kGradLayout,
+  kIncludedKeys,
+  kExcludedKeys,
+  kAutocastCpuDtype,
+  kAutocastCudaDtype,
+  kAutocastCache,
   kDefaultDtype,
-  kFunctionDisabled, kFunctionModes, kDispatchModes, kInfraModes, kFunctorch,
+  kFunctionDisabled,
+  kFunctionModes,
+  kDispatchModes,
+  kInfraModes,
+  kFunctorch,
   kSavedTensorHooks,
-  kDeterministic, kDeterministicWarnOnly, kFillUninitialized,
-  kTf32, kFp16Reduction, kBf16Reduction, kFp16Accumulation, kFp16ReductionCpu,
-  kCudnn, kCudnnBenchmark, kCudnnBenchmarkLimit, kCudnnDeterministic, kMkldnn, kMkldnnDeterministic, kNnpack,
-  kFlash, kMemEfficient, kMath, kCudnnAttention, kOverrideable, kReducedMath, kFlash3,
-  kLinalgBackend, kQEngine,
-  kAnomaly, kAnomalyNan, kThreads, kFlushDenormal, kCudaDevice,
+  kDeterministic,
+  kDeterministicWarnOnly,
+  kFillUninitialized,
+  kTf32,
+  kFp16Reduction,
+  kBf16Reduction,
+  kFp16Accumulation,
+  kFp16ReductionCpu,
+  kCudnn,
+  kCudnnBenchmark,
+  kCudnnBenchmarkLimit,
+  kCudnnDeterministic,
+  kMkldnn,
+  kMkldnnDeterministic,
+  kNnpack,
+  kFlash,
+  kMemEfficient,
+  kMath,
+  kCudnnAttention,
+  kOverrideable,
+  kReducedMath,
+  kFlash3,
+  kLinalgBackend,
+  kQEngine,
+  kAnomaly,
+  kAnomalyNan,
+  kThreads,
+  kFlushDenormal,
+  kCudaDevice,
   kFieldCount,
 };
 
 constexpr const char* kNames[kFieldCount] = {
-    "grad mode (torch.no_grad, torch.enable_grad)", "inference mode", "forward-mode grad", "autograd multithreading",
-    "autograd view replay", "gradient layout enforcement",
-    "included dispatch keys", "excluded dispatch keys (autocast, inference mode, functorch)",
-    "autocast dtype (cpu)", "autocast dtype (cuda)", "autocast cache",
+    "grad mode (torch.no_grad, torch.enable_grad)",
+    "inference mode",
+    "forward-mode grad",
+    "autograd multithreading",
+    "autograd view replay",
+    "gradient layout enforcement",
+    "included dispatch keys",
+    "excluded dispatch keys (autocast, inference mode, functorch)",
+    "autocast dtype (cpu)",
+    "autocast dtype (cuda)",
+    "autocast cache",
     "default dtype",
-    "torch function disabled", "torch function modes (torch.set_default_device is one)", "torch dispatch modes",
-    "built-in dispatch modes", "functorch transform (vmap, grad, ...)",
+    "torch function disabled",
+    "torch function modes (torch.set_default_device is one)",
+    "torch dispatch modes",
+    "built-in dispatch modes",
+    "functorch transform (vmap, grad, ...)",
     "saved tensor hooks",
-    "deterministic algorithms", "deterministic algorithms: warn only", "fill uninitialized memory",
-    "float32 precision (matmul, TF32)", "fp16 reduction (cuBLAS)", "bf16 reduction (cuBLAS)",
-    "fp16 accumulation (cuBLAS)", "fp16 reduction (CPU)",
-    "cudnn enabled", "cudnn benchmark", "cudnn benchmark limit", "cudnn deterministic", "mkldnn enabled",
-    "mkldnn deterministic", "nnpack enabled",
-    "flash attention", "memory-efficient attention", "math attention", "cudnn attention", "overrideable attention",
-    "reduced-precision math attention", "flash attention 3",
-    "linear algebra backend", "quantization engine",
-    "anomaly mode", "anomaly mode: check nan", "number of threads", "flushing of denormal numbers", "current CUDA device",
+    "deterministic algorithms",
+    "deterministic algorithms: warn only",
+    "fill uninitialized memory",
+    "float32 precision (matmul, TF32)",
+    "fp16 reduction (cuBLAS)",
+    "bf16 reduction (cuBLAS)",
+    "fp16 accumulation (cuBLAS)",
+    "fp16 reduction (CPU)",
+    "cudnn enabled",
+    "cudnn benchmark",
+    "cudnn benchmark limit",
+    "cudnn deterministic",
+    "mkldnn enabled",
+    "mkldnn deterministic",
+    "nnpack enabled",
+    "flash attention",
+    "memory-efficient attention",
+    "math attention",
+    "cudnn attention",
+    "overrideable attention",
+    "reduced-precision math attention",
+    "flash attention 3",
+    "linear algebra backend",
+    "quantization engine",
+    "anomaly mode",
+    "anomaly mode: check nan",
+    "number of threads",
+    "flushing of denormal numbers",
+    "current CUDA device",
 };
 
 using Fields = std::array<uint64_t, kFieldCount>;
@@ -101,8 +167,8 @@ uint64_t infra_modes() {
   return word;
 }
 
-// Inside a functorch transform no state equals another: the transform's own state (levels, batch sizes, randomness) is out of
-// reach, and its tensors are never matched either.
+// Inside a functorch transform no state equals another: the transform's own state (levels, batch
+// sizes, randomness) is out of reach, and its tensors are never matched either.
 uint64_t functorch_transform(c10::DispatchKeySet included) {
   static uint64_t unlike_any = 0;
   return included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ? ++unlike_any : 0;
@@ -111,12 +177,13 @@ uint64_t functorch_transform(c10::DispatchKeySet included) {
 uint64_t saved_tensor_hooks() {
   const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
   uint64_t word = state.stack.size() * 2 + state.disabled_error_message.has_value();
-  if (!state.stack.empty()) word = word * 31 + (uint64_t)(uintptr_t)state.stack.top().first.ptr(getPyInterpreter());
+  if (!state.stack.empty())
+    word = word * 31 + (uint64_t)(uintptr_t)state.stack.top().first.ptr(getPyInterpreter());
   return word;
 }
 
-// Whether torch has started CUDA (torch.cuda._initialized).  To ask CUDA itself would start its driver, after which a forked child
-// could not use it.
+// Whether torch has started CUDA (torch.cuda._initialized).  To ask CUDA itself would start its
+// driver, after which a forked child could not use it.
 bool cuda_started() {
   static PyObject* names = [] {
     const Ref module = Ref::steal(PyImport_ImportModule("torch.cuda"));
@@ -153,7 +220,8 @@ void read_thread_state(F&& set) {
   set(kDefaultDtype, (uint64_t)c10::get_default_dtype_as_scalartype());
   set(kFunctionDisabled, (uint64_t)at::impl::PythonTorchFunctionTLS::get_disabled_state());
   set(kFunctionModes, (uint64_t)at::impl::PythonTorchFunctionTLS::stack_len());
-  // A mode on the stack includes this key, and most calls have none: that saves the look at the stack.
+  // A mode on the stack includes this key, and most calls have none: that saves the look at the
+  // stack.
   bool dispatch_modes = keys.included_.has(c10::DispatchKey::Python);
   set(kDispatchModes, dispatch_modes ? (uint64_t)c10::impl::TorchDispatchModeTLS::stack_len() : 0);
   set(kInfraModes, dispatch_modes ? infra_modes() : 0);
@@ -205,10 +273,12 @@ void read_state(Fields& fields) {
 template <typename F>
 bool each_mode(const Fields& fields, F&& visit) {
   for (uint64_t i = 0; i < fields[kFunctionModes]; i++) {
-    if (!visit(at::impl::PythonTorchFunctionTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter()))) return false;
+    if (!visit(at::impl::PythonTorchFunctionTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter())))
+      return false;
   }
   for (uint64_t i = 0; i < fields[kDispatchModes]; i++) {
-    if (!visit(c10::impl::TorchDispatchModeTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter()))) return false;
+    if (!visit(c10::impl::TorchDispatchModeTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter())))
+      return false;
   }
   return true;
 }
@@ -219,11 +289,11 @@ struct State {
 };
 
 struct StateObject {
-  PyObject_HEAD
-  State* state;
+  PyObject_HEAD State* state;
 };
 
-// `with torch.device(..)` and `torch.set_default_device(..)`, of which each makes a mode of its own.  Borrowed, or nullptr.
+// `with torch.device(..)` and `torch.set_default_device(..)`, of which each makes a mode of its
+// own.  Borrowed, or nullptr.
 PyObject* device_context() {
   static PyObject* type = [] {
     const Ref module = Ref::steal(PyImport_ImportModule("torch.utils._device"));
@@ -247,7 +317,10 @@ bool same_mode(PyObject* a, PyObject* b) {
 
 bool modes_match(const State& state) {
   size_t i = 0;
-  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && same_mode(state.modes.begin()[i++], mode); }) &&
+  return each_mode(state.fields,
+                   [&](PyObject* mode) {
+                     return i < state.modes.size() && same_mode(state.modes.begin()[i++], mode);
+                   }) &&
          i == state.modes.size();
 }
 
@@ -266,7 +339,8 @@ int first_difference(const State& state) {
 
 PyObject* state_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":TorchState", const_cast<char**>(names))) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":TorchState", const_cast<char**>(names)))
+    return nullptr;
   Ref made = Ref::steal(type->tp_alloc(type, 0));
   if (!made) return nullptr;
   auto* self = (StateObject*)made.get();
@@ -307,7 +381,9 @@ void state_dealloc(PyObject* object) {
   Py_TYPE(object)->tp_free(object);
 }
 
-PyObject* state_py_matches(PyObject* self, PyObject*) { return PyBool_FromLong(state_matches(self)); }
+PyObject* state_py_matches(PyObject* self, PyObject*) {
+  return PyBool_FromLong(state_matches(self));
+}
 
 PyObject* state_py_difference(PyObject* self, PyObject*) {
   PyObject* text = state_difference(self);
@@ -316,8 +392,10 @@ PyObject* state_py_difference(PyObject* self, PyObject*) {
 }
 
 PyMethodDef state_methods[] = {
-    {"matches", state_py_matches, METH_NOARGS, "matches() -> bool: is torch in this state now, on this thread?"},
-    {"difference", state_py_difference, METH_NOARGS, "difference() -> str | None: what changed first."},
+    {"matches", state_py_matches, METH_NOARGS,
+     "matches() -> bool: is torch in this state now, on this thread?"},
+    {"difference", state_py_difference, METH_NOARGS,
+     "difference() -> str | None: what changed first."},
     {nullptr, nullptr, 0, nullptr},
 };
 
