@@ -48,7 +48,7 @@ install: $(STAMP)
 
 # After the first install only what changed in csrc/ is compiled.
 build: $(STAMP)
-	@$(PY) setup.py --quiet build_ext --inplace
+	@MAGPY_WERROR=1 $(PY) setup.py --quiet build_ext --inplace
 
 test: build
 	@$(PY) -m pytest tests -n $(JOBS) --dist worksteal -q $(PYTEST_ARGS)
