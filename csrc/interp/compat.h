@@ -2,7 +2,7 @@
 //
 // Owns: the only includes of CPython's internal headers, and small accessors with one meaning on
 // every version.  Does not own: any policy; its users, frame_eval.cpp, probes.cpp and callers.cpp,
-// hold that.  What differs in the instruction set lives in magpy/capture/opcodes.py.
+// hold that.  What differs in the instruction set lives in magpy/instrument/opcodes.py.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

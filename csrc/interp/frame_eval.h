@@ -2,7 +2,7 @@
 // instrumented twin.
 //
 // Owns: installing and removing the hook, the twin of each code object (cached on it), the list of
-// files left alone.  Does not own: how a twin is made (magpy/capture/instrument.py, called once per
+// files left alone.  Does not own: how a twin is made (magpy/instrument/rewrite.py, called once per
 // code object) nor what the probes in it do (probes.cpp). The session installs and removes it.
 #pragma once
 

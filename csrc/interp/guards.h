@@ -2,7 +2,7 @@
 //
 // Owns: the flat program of relative checks, the anchored objects with their cheap tests, and the
 // text that says which check failed first.  Does not own: which checks an entry needs
-// (magpy/refgraph), what a tensor is (csrc/tensor, reached through a table of C functions), who
+// (magpy/guards), what a tensor is (csrc/tensor, reached through a table of C functions), who
 // runs a guard and when (dispatch).  Called with the GIL held.
 //
 // No check raises and none runs Python code of the user's classes; a failing call inside a check

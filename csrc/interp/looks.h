@@ -1,7 +1,7 @@
 // How far C functions look into what they are given: at which containers, and at what those hold.
 //
 // Owns: the one table of that, and of a search for a key.  Does not own: what a look reads of an
-// object (session_state.cpp), nor which C functions look at all (magpy/capture/leaves.py, whose
+// object (session_state.cpp), nor which C functions look at all (magpy/models/callables.py, whose
 // verdict comes first).  Called by session_calls.cpp with the GIL held.
 #pragma once
 

@@ -1,5 +1,5 @@
 // See probes.h.  Every probe is called by twins only, with arguments that
-// magpy/capture/instrument.py put on the stack; so the number and the types of the arguments are
+// magpy/instrument/rewrite.py put on the stack; so the number and the types of the arguments are
 // not checked again.  The order of the arguments is the one that a single SWAP below the operands
 // gives: for operands [a, b, c] on the stack (c on top) a probe is called with (b, c, a).
 #include "probes.h"
@@ -455,7 +455,8 @@ PyObject* probe_handled(PyObject*, Args, size_t, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// (reason): no probe reports what the instruction after it does, and the session that runs it is refused.
+// (reason): no probe reports what the instruction after it does, and the session that runs it is
+// refused.
 PyObject* probe_unsupported(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     const char* reason = PyUnicode_AsUTF8(a[0]);

@@ -3,7 +3,7 @@
 //
 // Owns: performing each operation exactly as the interpreter's evaluation loop does (result,
 // exception, order of effects) and reporting it to the session when one is active.  Does not own:
-// which instruction calls which probe with which arguments (magpy/capture/instrument.py) nor what
+// which instruction calls which probe with which arguments (magpy/instrument/rewrite.py) nor what
 // becomes of a report (session_events.cpp).
 #pragma once
 

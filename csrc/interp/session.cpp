@@ -2,7 +2,7 @@
 //
 // Owns: the life of a session, running a program under it, and what Python reads of it afterwards.
 // Does not own: what is noted of outside objects (session_state.cpp), which events lead to that
-// (session_events.cpp), nor the meaning of the log (magpy/refgraph analyses it after the run).
+// (session_events.cpp), nor the meaning of the log (magpy/guards analyses it after the run).
 // Called by magpy/capture/session.py.
 
 #include "callers.h"

@@ -2,7 +2,7 @@
 //
 // Owns: the set of outside objects of the running capture, the event log and the snapshots
 // (session_state.cpp).  Does not own: how a frame is instrumented (frame_eval,
-// magpy/capture/instrument.py) nor how an operation is performed (probes).  Called by the probes
+// magpy/instrument/rewrite.py) nor how an operation is performed (probes).  Called by the probes
 // and by the frame-evaluation hook, always with the GIL held.
 //
 // Contract for callers.  Every `on_*` function is called only while `active()` is true.  None of

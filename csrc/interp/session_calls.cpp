@@ -1,7 +1,7 @@
 // What the probes report of calls: what the session does before and after a C function runs.
 //
 // Owns: on_call_pre, on_call and on_call_raised of session.h, and the cache of verdicts on C
-// functions.  Does not own: the verdicts (magpy/capture/leaves.py) nor the operations on outside
+// functions.  Does not own: the verdicts (magpy/models/callables.py) nor the operations on outside
 // objects (session_state.cpp).  Called by the probes with the GIL held.
 
 #include <cstring>

@@ -2,7 +2,7 @@
 //
 // Owns: telling them from those from outside, and what classes inherit from these.  Does not own:
 // the events that a look at a class becomes (session_attributes.cpp), nor what is refused of them
-// (magpy/mock/spec.py).  Called by the session, with the GIL held.
+// (magpy/capture/rebuild.py).  Called by the session, with the GIL held.
 //
 // A class tells nobody when it was made, and its metaclass, `__init_subclass__` and `__set_name__`
 // see it before the call that makes it is over.  So the classes that there are, are noted before

@@ -45,7 +45,7 @@ inline const char* const kKindNames[] = {
     "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols"};
 
 // What the session does around a call of something that is not a Python frame
-// (magpy/capture/leaves.py mirrors the values).
+// (magpy/models/callables.py mirrors the values).
 enum Leaf : uint8_t {
   kLeafFrame = 0,
   kLeafTouch = 1,
@@ -166,7 +166,7 @@ inline bool is_deque(PyObject* v) {
 
 // What a session holds of objects, all of which goes when the session is cleared.
 struct Held {
-  Ref handler;  // magpy.capture.handler.Handler
+  Ref handler;  // magpy.capture.python.callbacks.Handler
   RefSet outside;
   std::vector<Event> log;
   std::unordered_set<Triple, TripleHash> seen;

@@ -2,7 +2,7 @@
 //
 // Owns: TensorMeta (type, dtype, device, layout, sizes, strides, gradient flags, dispatch keys),
 // the test whether two tensors share memory.  Does not own: which tensors a guard looks at
-// (magpy/refgraph), many tensors at once (pack.h), torch's global state (state.h). Called through
+// (magpy/guards), many tensors at once (pack.h), torch's global state (state.h). Called through
 // the table in csrc/interp/tensor_api.h and from Python, with the GIL held.  Nothing throws.
 #pragma once
 
