@@ -152,7 +152,7 @@ class ReferenceGraph(Program):
             self._anchor_parts(Attribute, v, (("__self__", v.__self__),))
         elif isinstance(v, weakref.ref):
             # It has the hash of that, and is equal to others of it.
-            self.anchor(weakref.ref.__call__(v), held=False)
+            self.anchor(self.world.referent(v), held=False)
         elif c_state.settled(self.class_of(v)):
             for x in self.world.held(v):
                 self.anchor(x)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import types
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,7 +70,8 @@ class World:
 
     def maxlen(self, d: Any) -> int | None:
         """How many elements a deque takes; that never changes."""
-        return maxlen_of(d)  # type: ignore[no-any-return]
+        most: int | None = maxlen_of(d)
+        return most
 
     def meta(self, tensor: Any) -> Any:
         """What a tensor is like of which no operation took note: so it is what it was."""
@@ -82,6 +84,10 @@ class World:
     def held(self, obj: Any) -> Iterable[Any]:
         """What an object of C holds, which never changes either."""
         return c_state.held(obj)
+
+    def referent(self, ref: Any) -> Any:
+        """What a weak reference refers to; None: it has died."""
+        return weakref.ref.__call__(ref)
 
     def class_attribute(self, cls: type, name: str) -> Any:
         """What a class has where an operation is looked up in every call."""

@@ -108,6 +108,17 @@ def test_an_edge_cannot_be_changed():
         edge.key = "b"
 
 
+@pytest.mark.parametrize("cls", [edges.DictKey, edges.Attribute, edges.Cell, edges.Item])
+def test_the_native_guard_knows_the_checks_of_each_load(cls):
+    edge = cls([1], 0 if cls is edges.Item else "key", 2)
+    checks = [edge.load(1, 0)]
+    if cls is not edges.Item:  # whose length is checked before
+        checks.append(edge.absent(0))
+    guard = _interp.Guard(1, (), 2, checks, {})
+    assert len(guard.describe()) == len(checks)
+    assert not guard.check((3,))
+
+
 # ------------------------------------------------------------- relative roots
 
 
@@ -481,6 +492,18 @@ def test_an_anchored_tuple_anchors_its_items_without_a_check():
     assert graph.checks == []
     items = [edge for edge, checks in graph.edges if type(edge) is edges.Item and not checks]
     assert [(edge.key, edge.value) for edge in items] == [(1, inner)]
+
+
+def test_what_a_weak_reference_refers_to_stays():
+    class Answers(World):
+        def referent(self, ref):
+            return [9] if ref is reference else None
+
+    obj = Plain()
+    reference = weakref.ref(obj)
+    graph = graph_of([("identity", reference, None, None)], world=Answers())
+    assert [9] in graph.anchored.values()
+    assert id(obj) not in graph.anchored
 
 
 def test_a_replaced_dict_is_refused():
