@@ -94,6 +94,19 @@ def _tooltip(edge: dict[str, Any]) -> str:
     return f", tooltip={_quoted(edge['words'] + ': ' + checked)}"
 
 
+def _dot(graph: nx.MultiDiGraph) -> str:
+    lines = ["digraph reference_graph {", "  rankdir=LR;"]
+    lines += [
+        f"  n{abs(hash(n))} [label={_quoted(str(d.get('label')))}];"
+        for n, d in graph.nodes(data=True)
+    ]
+    lines += [
+        f"  n{abs(hash(a))} -> n{abs(hash(b))} [label={_quoted(d['label'])}{_tooltip(d)}];"
+        for a, b, d in graph.edges(data=True)
+    ]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
 def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     """Writes a picture of the graph (.png, .svg, .pdf by matplotlib; .dot as text).
 
@@ -110,16 +123,7 @@ def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     near = sorted(depth, key=lambda n: (depth[n], graph.nodes[n].get("kind") == "function"))[:limit]
     part = graph.subgraph(near)
     if path.suffix == ".dot":
-        lines = ["digraph reference_graph {", "  rankdir=LR;"]
-        lines += [
-            f"  n{abs(hash(n))} [label={_quoted(str(d.get('label')))}];"
-            for n, d in part.nodes(data=True)
-        ]
-        lines += [
-            f"  n{abs(hash(a))} -> n{abs(hash(b))} [label={_quoted(d['label'])}{_tooltip(d)}];"
-            for a, b, d in part.edges(data=True)
-        ]
-        path.write_text("\n".join([*lines, "}"]) + "\n")
+        path.write_text(_dot(part))
         return
     import matplotlib
 
