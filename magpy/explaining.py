@@ -14,6 +14,7 @@ from magpy import _interp, backends
 from magpy.capture import session
 from magpy.errors import Refusal
 from magpy.guards import draw as reference_graph
+from magpy.guards.analysis import analyze
 from magpy.runtime import entry as entries
 from magpy.runtime import module as modules
 
@@ -133,7 +134,8 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         return Explanation(False, str(outcome.refusal), outcome.value)
     capture = outcome.capture
     try:
-        _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS)
+        analysis = analyze(capture)
+        _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS, analysis)
     except Refusal as r:
         return Explanation(False, str(r), outcome.value)
     return Explanation(
@@ -145,6 +147,6 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         mock=info.text,
         graphs=[s.graph.code for s in info.segments],
         events=capture.events,
-        reference_graph=reference_graph.build(capture),
+        reference_graph=reference_graph.picture(analysis.graph),
         modules=[s.graph for s in info.segments],
     )

@@ -113,7 +113,10 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
 
 
 def build(
-    capture: Capture, backend: Backend, recover: Callable[[Any, BaseException, Any, bool], Any]
+    capture: Capture,
+    backend: Backend,
+    recover: Callable[[Any, BaseException, Any, bool], Any],
+    analysis: Analysis | None = None,
 ) -> tuple[Any, EntryInfo]:
     """An `_interp.Entry` for a capture.
 
@@ -122,6 +125,7 @@ def build(
         backend: compiles its graphs, at their first run.
         recover: called as recover(info, exception, saved, early) when something inside the mock
             function raises before its effects.
+        analysis: that of the capture; None: it is made here.
 
     Raises:
         Refusal: the capture cannot be an entry.
@@ -131,7 +135,7 @@ def build(
     if capture.record.swapped:
         backend = eager  # no compiler follows what memory a tensor has from outside
     faults.check("refgraph")
-    analysis = analyze(capture)
+    analysis = analysis or analyze(capture)
     faults.check("guard")
     guard = analysis.guard()
     for obj, where in capture.record.kept.values():
