@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import logging
 import sys
 import time
 import traceback
 import warnings
 import weakref
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,6 @@ from magpy.runtime.exceptions import as_the_programs
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 
-log = logging.getLogger("magpy")
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -57,8 +56,8 @@ class Options:
 
 
 @dataclass(slots=True)
-class Stats:
-    """What a compiled callable did so far.
+class Stats(Mapping[str, Any]):
+    """What a compiled callable did so far: attributes, and a mapping from their names.
 
     Attributes:
         captures: calls that were watched and became entries.
@@ -88,6 +87,24 @@ class Stats:
     reasons: list[str] = field(default_factory=list)
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
+
+    def __getitem__(self, name: str) -> Any:
+        """A figure by its name.
+
+        Raises:
+            KeyError: there is no such figure.
+        """
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the figures, in the order in which they are documented."""
+        return iter(self.__dataclass_fields__)
+
+    def __len__(self) -> int:
+        """How many figures there are."""
+        return len(self.__dataclass_fields__)
 
 
 class Manager:
@@ -172,9 +189,8 @@ class Manager:
                 self._give_up(compiled, self._limit_text(compiled, args, kwargs))
             return _interp.MISS
         if "miss" in config.logs and compiled._magpy_entries:
-            log.warning(
-                "%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs)
-            )
+            why = self._why_missed(compiled, args, kwargs)
+            config.log("miss", "%s: no entry holds: %s", self.name, why)
         if compiler_elsewhere():
             # It changes torch's state under our eyes, and this call need not wait for it.
             self._note("a compiler is running on another thread")
@@ -261,13 +277,13 @@ class Manager:
                 self._install(compiled, new, info)
             else:
                 self.pending.append(wait)
-            if "capture" in config.logs:
-                log.warning(
-                    "%s: captured %d operations in %.3f s",
-                    self.name,
-                    info.nodes,
-                    info.capture_seconds,
-                )
+            config.log(
+                "capture",
+                "%s: captured %d operations in %.3f s",
+                self.name,
+                info.nodes,
+                info.capture_seconds,
+            )
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -340,8 +356,7 @@ class Manager:
         except ValueError:
             return result
         entry = trial.settle(wrapped, args, kwargs)
-        if "capture" in config.logs:
-            log.warning("%s: %s is the fastest: %s", self.name, trial.choice, trial.times)
+        config.log("capture", "%s: %s is the fastest: %s", self.name, trial.choice, trial.times)
         if entry is not None:
             compiled._magpy_entries = [entry, *compiled._magpy_entries]
         elif not self._kept(compiled):
@@ -412,8 +427,7 @@ class Manager:
         self._note(text)
         self.row += 1
         self.refused += 1
-        if "capture" in config.logs:
-            log.warning("%s: refused: %s", self.name, text)
+        config.log("capture", "%s: refused: %s", self.name, text)
         if self.options.fullgraph and not raised:
             raise CaptureError(
                 f"magpy cannot capture {self.name} as one graph: {text}"
@@ -426,8 +440,7 @@ class Manager:
         self._note(text)
         self.row += 1
         self.refused += 1
-        if "capture" in config.logs:
-            log.warning("%s", "".join(traceback.format_exception(error)))
+        config.log("capture", "%s", "".join(traceback.format_exception(error)))
         if self.options.fullgraph:
             raise CaptureError(text) from InternalError(str(error)).with_traceback(
                 error.__traceback__

@@ -7,7 +7,6 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 from __future__ import annotations
 
 import collections
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +37,6 @@ from magpy.replay.passes.undo import (
 )
 from magpy.replay.segments import Segment
 from magpy.runtime.exceptions import unchanged_until, untouched
-
-log = logging.getLogger("magpy")
 
 
 def _needed(capture: Capture) -> set[Var]:
@@ -201,21 +198,15 @@ def build(
         late,
     )
     if config.logs:
-        _log(info, analysis, guard, plan)
+        _log(info, guard, plan)
     return _interp.Entry(guard, info.mock, False, info), info
 
 
-def _log(info: EntryInfo, analysis: Analysis, guard: Any, plan: Any) -> None:
-    if not log.handlers and not logging.getLogger().handlers:
-        logging.basicConfig()
-    log.setLevel(logging.INFO)
-    if "guards" in config.logs:
-        log.info("guard:\n%s", "\n".join(guard.describe()))
-    if "mock" in config.logs:
-        log.info("mock:\n%s", info.text)
-    if "graph" in config.logs:
-        for s in plan.segments:
-            log.info("segment %d:\n%s", s.index, s.graph.code)
+def _log(info: EntryInfo, guard: Any, plan: Any) -> None:
+    config.log("guards", "guard:\n%s", "\n".join(guard.describe()))
+    config.log("mock", "mock:\n%s", info.text)
+    for s in plan.segments:
+        config.log("graph", "segment %d:\n%s", s.index, s.graph.code)
 
 
 def example_inputs(capture: Capture, segment: Segment) -> list[Any] | None:
