@@ -661,6 +661,8 @@ def test_explain_prints_graph_and_draws(tmp_path):
     explanation = magpy.explain(net, X)
     text = str(explanation)
     assert "relu" in text
+    assert "self.scale is 2.0" in text
+    assert "x: class, dtype, device, shape" in text
     path = tmp_path / "graph.svg"
     explanation.draw(str(path))
     assert path.stat().st_size > 100

@@ -16,6 +16,7 @@ from magpy.backends.runner import BackendError, EntryInfo, Runner
 from magpy.capture.session import definition
 from magpy.errors import Refusal
 from magpy.guards.analysis import Analysis, analyze
+from magpy.guards.names import Program
 from magpy.ir.capture import Capture
 from magpy.ir.ops import EffectStep, Part, Record, Var, Wrapped
 from magpy.ir.recipes import spec_vars
@@ -184,6 +185,7 @@ def build(
     info.symbols = symbols if symbols is not None and symbols.sources else None
     info.pinned = capture.record.pinned
     info.conditions = analysis.conditions
+    info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)
     info.places = [
         (analysis.relative[id(t)].expr, capture.metas[id(t)])
         for t in inputs.values()
