@@ -1,8 +1,9 @@
 """Conditions on sizes and numbers that vary, as an entry checks them.
 
-Owns what evaluates them, a part of the guard or of a step in the mock function, and what they are in
-words.  Does not own what they are, nor the symbols that they are about (magpy/shapes/symbols.py, which fills them).  Made by
-that and by magpy/guards/analysis.py; called by the guard and by mock code.
+Owns what evaluates them, a part of the guard or of a step in the mock function, and their words.
+Does not own what they are, nor the symbols that they are about (magpy/shapes/symbols.py, which
+fills them).  Made by that and by magpy/guards/analysis.py; called by the guard, by mock code and by
+magpy/guards/words.py.
 """
 
 from __future__ import annotations
