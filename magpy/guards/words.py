@@ -11,7 +11,6 @@ guard.  What is not known yet of a check is said in general words, never wrongly
 from __future__ import annotations
 
 import collections
-import linecache
 import re
 import sys
 import types
@@ -38,7 +37,6 @@ from magpy.shapes.conditions import Conditions
 _OF_MODULES = frozenset({*torch.nn.Module().__dict__, "_compiled_call_impl", "_call_impl"}) - {
     "training"
 }
-_LONGEST_LINE = 80
 _MOST_LINES = 40  # of a group
 _ALIKE = 3  # more attributes of one name and value are told together
 _TENSOR = "class, dtype, device, shape, strides, requires_grad"
@@ -304,7 +302,7 @@ class Difference:
         what: what was looked at, by its path: "x.shape[0]".
         was: the value that the entry needs, or "".
         now: the value that the call has, or "" where there is no more to say than `what`.
-        where: the line of the program that relies on the value, where it is known.
+        where: the expression of the program that relies on the value, and its line, where known.
     """
 
     what: str
@@ -318,15 +316,7 @@ class Difference:
             text = f"{self.what} was {self.was}, is {self.now}"
         else:
             text = f"{self.what} {self.now or 'changed'}"
-        return f"{text}; {_line(self.where)} fixes it" if self.where else text
-
-
-def _line(where: str) -> str:
-    """A line of the program, "file:line (function)", with what stands there."""
-    place = where.rpartition(" (")[0]
-    file, _, number = place.rpartition(":")
-    text = linecache.getline(file, int(number)).strip() if number.isdecimal() else ""
-    return f"{text[:_LONGEST_LINE]} at {place}" if text else place
+        return f"{text}; {self.where} fixes it" if self.where else text
 
 
 def difference(names: Names, program: Program, failure: tuple[Any, str]) -> Difference:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from magpy import _interp
+from magpy.frames.locations import Place
 from magpy.ir.ops import Var
 from magpy.objects.types import isinstance
 
@@ -50,8 +51,8 @@ class Conditions:
         self._holds: Callable[..., bool] | None = None
         self._names: list[str] = []
         self._space: dict[str, Any] = {}
-        #: Each condition by itself, with the line of the program that it comes from, or "".
-        self.parts: list[tuple[str, str]] = []
+        #: Each condition by itself, with the place in the program that it comes from.
+        self.parts: list[tuple[str, Place | None]] = []
         #: The numbers that were refused last.
         self._refused: list[int] | None = None
 
@@ -72,12 +73,14 @@ class Conditions:
         self._places = [(places[key(s)], s.read, s.dim) for s in sources]
         return list(places)
 
-    def fill(self, names: list[str], parts: list[tuple[str, str]], space: dict[str, Any]) -> None:
+    def fill(
+        self, names: list[str], parts: list[tuple[str, Place | None]], space: dict[str, Any]
+    ) -> None:
         """Sets the conditions.
 
         Args:
             names: what the symbols are called in the conditions.
-            parts: Python expressions, with the lines of the program that they come from.
+            parts: Python expressions, with the places in the program that they come from.
             space: what else they use.
         """
         self._names, self.parts, self._space = names, parts, space
@@ -110,12 +113,13 @@ class Conditions:
 
         Returns:
             What was looked at; the value that is needed, or ""; the value that was given, in words;
-            and the line of the program that relies on it, or "".
+            and the expression of the program that relies on it, or "".
         """
         given = dict(zip(self._names, self._refused or (), strict=False))
-        for text, where in self.parts if given else ():
+        for text, place in self.parts if given else ():
             if eval(text, self._space, given):
                 continue
+            where = "" if place is None else str(place)
             used = [name for name in self._names if re.search(rf"\b{name}\b", text)]
             fixed = re.fullmatch(r"\(\w+ == (-?\d+)\)", text)
             if fixed and len(used) == 1:

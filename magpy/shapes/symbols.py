@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
-from magpy.frames.locations import where_text
+from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var
 from magpy.ir.trees import rebuilt
@@ -174,21 +174,21 @@ class SizedByDataError(CannotFollowError):
 
 
 class _Located(list[Any]):
-    """The conditions that torch finds, each with the line of the program where that was.
+    """The conditions that torch finds, each with the place in the program where that was.
 
     Attributes:
-        lines: for each condition; "" for those that a compiler finds.
+        places: for each condition; None for those that a compiler finds.
     """
 
     def __init__(self) -> None:
         """None were found yet."""
         super().__init__()
-        self.lines: list[str] = []
+        self.places: list[Place | None] = []
 
     def append(self, guard: Any) -> None:
         """Adds a condition."""
         super().append(guard)
-        self.lines.append(where_text() if _interp.session_active() else "")
+        self.places.append(place_of_program() if _interp.session_active() else None)
 
 
 class Symbols:
@@ -632,23 +632,23 @@ class Symbols:
         names = {s.symbol: f"s{i}" for i, s in enumerate(self.sources)}
         rename = {s: sympy.Symbol(name, integer=True) for s, name in names.items()}
         printer = PythonPrinter()
-        known: list[tuple[set[Any], str, str]] = []
+        known: list[tuple[set[Any], str, Place | None]] = []
         for s in self.sources:
             name, most = names[s.symbol], _LARGEST
             own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {_LEAST}"
-            known.append(({s.symbol}, own, ""))
-        for guard, where in zip(self.env.guards, self.env.guards.lines, strict=True):
+            known.append(({s.symbol}, own, None))
+        for guard, place in zip(self.env.guards, self.env.guards.places, strict=True):
             found = set(guard.expr.free_symbols)
-            known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})", where))
+            known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})", place))
         for target in (conditions, *self.checks):
             if target is None:
                 continue
             given = set(target.symbols)
             # The first that knows all of them: a graph relies on what was checked before it.
-            parts: dict[str, str] = {}
-            for found, text, where in known:
+            parts: dict[str, Place | None] = {}
+            for found, text, place in known:
                 if found <= given:
-                    parts.setdefault(text, where)
+                    parts.setdefault(text, place)
             known = [one for one in known if not one[0] <= given]
             names_here = [names[s] for s in target.symbols]
             target.fill(names_here, list(parts.items()), dict(SYMPY_INTERP))

@@ -115,7 +115,7 @@ def test_a_miss_that_repeats_is_told_once_with_the_line_that_fixes_the_value():
     c = magpy.compile(weighted, backend="eager")
     (text,) = warned(c, [(rows(n),) for n in (3, 4, 5, 6, 7)])
     line = weighted.__code__.co_firstlineno + 2
-    place = re.escape(f"for i in range(len(x)): at {__file__}:{line} fixes it")
+    place = re.escape(f"range(len(x)) at {__file__}:{line} fixes it")
     assert re.search(rf"weighted .*: x\.shape\[0\] was \d, is \d; {place}$", text)
     assert magpy.stats(c).misses_by == {"x.shape[0]": 4}
 
