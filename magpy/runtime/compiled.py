@@ -476,7 +476,8 @@ class Manager:
         self.warn(f"{self.name} runs eagerly from now on: {why}")
 
     def _limit_text(self, why: Difference | None) -> str:
-        text = f"{self.captures} entries were made and none fits ({why})"
+        made = "1 entry was" if self.captures == 1 else f"{self.captures} entries were"
+        text = f"{made} made and none fits" + (f" ({why})" if why is not None else "")
         if self.refused:
             text += f"; {self.refused} calls could not be captured"
         self._note(text)

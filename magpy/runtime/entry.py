@@ -136,7 +136,7 @@ def build(
         if id(obj) in analysis.relative:
             raise Refusal(
                 f"a {type(obj).__name__} that is another one in every call is given to a function "
-                "that is called as a whole",
+                "that magpy records as one operation",
                 where,
                 "Give it what it needs of the object",
             )
@@ -208,7 +208,7 @@ def _log(info: EntryInfo, guard: Any, plan: Any) -> None:
     config.log("guards", "guard:\n%s", "\n".join(guard.describe()))
     config.log("mock", "mock:\n%s", info.text)
     for s in plan.segments:
-        config.log("graph", "segment %d:\n%s", s.index, s.graph.code)
+        config.log("graph", "graph %d:\n%s", s.index, s.graph.code)
 
 
 def example_inputs(capture: Capture, segment: Segment) -> list[Any] | None:

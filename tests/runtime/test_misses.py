@@ -143,7 +143,7 @@ def test_the_limit_is_told_with_the_difference(monkeypatch):
     monkeypatch.setattr(magpy.config, "max_entries", 1)
     c = magpy.compile(scaled, backend="eager", dynamic=False)
     (text,) = warned(c, [(X, 2), (X, 3), (X, 4)])
-    assert "1 entries were made and none fits (k was 2, is 3)" in text
+    assert "1 entry was made and none fits (k was 2, is 3)" in text
     assert magpy.stats(c).misses_by == {"k": 1}, "nobody counts after that"
 
 
