@@ -98,6 +98,8 @@ class _Summary:
         )
         # Paths by heading, attribute and value: those of many objects are told together.
         self.values: dict[tuple[str, str, str], list[str]] = collections.defaultdict(list)
+        # Paths by heading and what the containers hold.
+        self.contained: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
         # Paths by where they begin.
         self.tensors: dict[str, list[str]] = collections.defaultdict(list)
         self.code: dict[str, set[str]] = collections.defaultdict(set)
@@ -186,14 +188,12 @@ class _Summary:
         """A container holds these elements or keys, and no others."""
         items = tuple(items)
         path = _TABLE.sub("", path)
-        if items and all(map(c_leaf, items)):
-            self.add(
-                path,
-                f"{path} holds {', '.join(map(value_text, items[:12]))}"
-                f"{', ...' * (len(items) > 12)}",
-            )
+        heading = self.heading(path)
+        if items and heading != _CODE and all(map(c_leaf, items)):
+            text = ", ".join(map(value_text, items[:12])) + ", ..." * (len(items) > 12)
+            self.contained[heading, text].append(path)
         else:
-            self.counts[self.heading(path)]["containers: of the same length and keys"] += 1
+            self.counts[heading]["containers: of the same length and keys"] += 1
 
     def read_check(self, check: tuple[Any, ...]) -> None:
         """What is asked of arguments, and of what they lead to."""
@@ -227,6 +227,11 @@ class _Summary:
                 self.lines[heading].append(f"{attribute} of {len(paths)} objects is {value}")
             else:
                 self.lines[heading] += [f"{path} is {value}" for path in paths]
+        for (heading, text), paths in self.contained.items():
+            if len(paths) > _ALIKE:
+                self.lines[heading].append(f"{len(paths)} objects hold {text}")
+            else:
+                self.lines[heading] += [f"{path} holds {text}" for path in paths]
         for owner, paths in self.tensors.items():
             lines = self.lines[self.heading(owner)]
             if len(paths) > _ALIKE and owner not in self.arguments:

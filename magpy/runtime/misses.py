@@ -11,12 +11,14 @@ from typing import Any
 from magpy.backends.runner import EntryInfo
 from magpy.guards.words import Difference, Names, difference
 from magpy.objects.quiet import unheard
+from magpy.shapes.places import evaluated
+from magpy.shapes.speculation import number_at
 
 _MOST = 64
 #: What is counted under one name once `_MOST` different checks have failed.
 OTHERS = "other checks"
 #: All checks held, but a value that the entry computed led another way than in its capture.
-OF_DATA = Difference("a value that follows from data", "", "leads another way")
+OF_DATA = Difference("a value that the call computes", "", "leads another way")
 
 
 class Misses:
@@ -63,17 +65,41 @@ def _closest(
     f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Difference | None:
     """The difference from the entry of which most checks held before the first that failed."""
-    best: tuple[int, Any, Any] | None = None
-    for e in entries:
-        failure = e.guard.explain(args, kwargs)
-        if failure is None:
-            return OF_DATA
-        if best is None or _held(failure[0]) > best[0]:
-            best = _held(failure[0]), failure, e.tag
-    if best is None:
+    if not entries:
         return None
+    found = [(e.tag, e.guard.explain(args, kwargs)) for e in entries]
+    holding = [info for info, failure in found if failure is None]
+    failing = [(info, failure) for info, failure in found if failure is not None]
+    if holding:
+        # An entry compared a number that it had read.  A newer one tells its name, and its line.
+        fixed = [(info, failure) for info, failure in failing if _fixes(info, failure)]
+        if not fixed or not any(_number_changed(info, args, kwargs) for info in holding):
+            return OF_DATA
+        failing = fixed
+    info, failure = max(failing, key=lambda one: _held(one[1][0]))
     with unheard():
-        return _words(f, best[2], best[1])
+        return _words(f, info, failure)
+
+
+def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:
+    """Whether the conditions on sizes and numbers are what does not hold."""
+    if info.program is None or not isinstance(failure[0], int):
+        return False
+    kind, check, *_ = info.program.checks[failure[0]]
+    return kind == "py" and check is info.conditions
+
+
+def _number_changed(info: EntryInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a number that an entry read, and compares where it is used, is another one now."""
+    given = {f"_a{i}": v for i, v in enumerate(args)}
+    given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
+    for expr, holder, key, before, relied in info.numbers:
+        if relied:
+            known = holder if expr is None else evaluated(expr, info.mock.__globals__, given)
+            now = number_at(known, key)
+            if type(now) is type(before) and now != before:
+                return True
+    return False
 
 
 def _held(where: Any) -> int:

@@ -120,6 +120,24 @@ def test_a_miss_that_repeats_is_told_once_with_the_line_that_fixes_the_value():
     assert magpy.stats(c).misses_by == {"x.shape[0]": 4}
 
 
+def test_a_number_of_an_object_that_is_fixed_is_told_by_its_path():
+    class Rounds(nn.Module):
+        rounds = 2
+
+        def forward(self, x):
+            return sum(x * i for i in range(self.rounds))
+
+    net = Rounds()
+    c = magpy.compile(net, backend="eager")
+    told = []
+    for rounds in (2, 3, 4, 5, 6):
+        net.rounds = rounds
+        told += warned(c, [(X,)])
+    (text,) = told
+    assert "self.rounds was 4, is 5; range(self.rounds) at " in text
+    assert magpy.stats(c).misses_by == {"self.rounds": 3, misses.OF_DATA.what: 1}
+
+
 def test_a_miss_that_does_not_repeat_is_not_told():
     c = magpy.compile(scaled, backend="eager")
     calls = [(X, 2), (X, 3), (X, 4), (rows(4), 5), (rows(5), 6), (X.double(), 7)]
