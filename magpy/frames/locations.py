@@ -14,6 +14,7 @@ import sys
 import types
 from typing import Any, NamedTuple
 
+from magpy import _interp
 from magpy.errors import Refusal
 from magpy.objects.types import isinstance
 
@@ -81,9 +82,13 @@ class Place(NamedTuple):
 
 
 def place_of_program() -> Place | None:
-    """The innermost expression of the user's program that is being evaluated."""
+    """The innermost expression of the user's program that is being evaluated.
+
+    None if the run that is watched is in a library's code: to name the line that calls the compiled
+    callable would help nobody.
+    """
     frame = _users_frame(2)
-    if frame is None:
+    if frame is None or _interp.is_caller(frame):
         return None
     unit = 2  # bytes of an instruction
     line, last, start, end = next(

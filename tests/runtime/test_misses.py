@@ -138,6 +138,14 @@ def test_a_number_of_an_object_that_is_fixed_is_told_by_its_path():
     assert magpy.stats(c).misses_by == {"self.rounds": 3, misses.OF_DATA.what: 1}
 
 
+def test_the_line_that_calls_a_library_is_not_blamed():
+    space = {"__name__": "torch.library_of_a_test"}
+    exec("def double_rows(x):\n    return [x[i] * 2 for i in range(len(x))]", space)
+    c = magpy.compile(space["double_rows"], backend="eager")
+    (text,) = warned(c, [(rows(n),) for n in (3, 4, 5, 6)])
+    assert text.endswith("x.shape[0] was 4, is 5")
+
+
 def test_a_miss_that_does_not_repeat_is_not_told():
     c = magpy.compile(scaled, backend="eager")
     calls = [(X, 2), (X, 3), (X, 4), (rows(4), 5), (rows(5), 6), (X.double(), 7)]
