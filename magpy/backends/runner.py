@@ -30,6 +30,7 @@ from magpy.backends.random_ops import told_apart
 from magpy.backends.symbolic_inputs import giving_sizes, with_sizes
 from magpy.frames.signals import raised_by_handler
 from magpy.guards.analysis import Analysis
+from magpy.guards.names import Names, Program
 from magpy.ir.torch_modes import current_modes
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
@@ -73,6 +74,9 @@ class EntryInfo:
     failed: Callable[[BackendError], bool] | None = None
     symbols: Any = None  # of the sizes that vary (magpy/shapes/symbols.py)
     conditions: Any = None
+    #: What the guard was made of, and the names of what it looks at, made when they are needed.
+    program: Program | None = None
+    names: Names | None = None
     #: Expressions for tensors that the call reached through its arguments or objects, with their
     #: sizes; they are evaluated as in the mock function.
     places: list[tuple[str, Any]] = field(default_factory=list)

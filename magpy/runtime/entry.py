@@ -7,7 +7,6 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 from __future__ import annotations
 
 import collections
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from magpy.backends.runner import BackendError, EntryInfo, Runner
 from magpy.capture.session import definition
 from magpy.errors import Refusal
 from magpy.guards.analysis import Analysis, analyze
+from magpy.guards.names import Program
 from magpy.ir.capture import Capture
 from magpy.ir.ops import EffectStep, Part, Record, Var, Wrapped
 from magpy.ir.recipes import spec_vars
@@ -38,8 +38,6 @@ from magpy.replay.passes.undo import (
 )
 from magpy.replay.segments import Segment
 from magpy.runtime.exceptions import unchanged_until, untouched
-
-log = logging.getLogger("magpy")
 
 
 def _needed(capture: Capture) -> set[Var]:
@@ -142,7 +140,7 @@ def build(
         if id(obj) in analysis.relative:
             raise Refusal(
                 f"a {type(obj).__name__} that is another one in every call is given to a function "
-                "that is called as a whole",
+                "that magpy records as one operation",
                 where,
                 "Give it what it needs of the object",
             )
@@ -191,6 +189,7 @@ def build(
     info.symbols = symbols if symbols is not None and symbols.sources else None
     info.pinned = capture.record.pinned
     info.conditions = analysis.conditions
+    info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)
     info.places = [
         (analysis.relative[id(t)].expr, capture.metas[id(t)])
         for t in inputs.values()
@@ -205,21 +204,15 @@ def build(
         late,
     )
     if config.logs:
-        _log(info, analysis, guard, plan)
+        _log(info, guard, plan)
     return _interp.Entry(guard, info.mock, False, info), info
 
 
-def _log(info: EntryInfo, analysis: Analysis, guard: Any, plan: Any) -> None:
-    if not log.handlers and not logging.getLogger().handlers:
-        logging.basicConfig()
-    log.setLevel(logging.INFO)
-    if "guards" in config.logs:
-        log.info("guard:\n%s", "\n".join(guard.describe()))
-    if "mock" in config.logs:
-        log.info("mock:\n%s", info.text)
-    if "graph" in config.logs:
-        for s in plan.segments:
-            log.info("segment %d:\n%s", s.index, s.graph.code)
+def _log(info: EntryInfo, guard: Any, plan: Any) -> None:
+    config.log("guards", "guard:\n%s", "\n".join(guard.describe()))
+    config.log("mock", "mock:\n%s", info.text)
+    for s in plan.segments:
+        config.log("graph", "graph %d:\n%s", s.index, s.graph.code)
 
 
 def example_inputs(capture: Capture, segment: Segment) -> list[Any] | None:

@@ -94,7 +94,7 @@ class Memory:
                 place = (id(holder) if expr is None else expr, key)
                 if place in (self._followed if relied else self._outside):
                     continue
-                now = _number_at(holder if expr is None else evaluated(expr, space, given), key)
+                now = number_at(holder if expr is None else evaluated(expr, space, given), key)
                 if type(now) is type(before) and now != before:
                     self._outside[place] = expr, space, holder, key
                     if relied and type(now) is int:
@@ -106,7 +106,7 @@ class Memory:
         return [
             (holder, key, place in self._followed)
             for holder, key, place in found
-            if _number_at(holder, key) is not None
+            if number_at(holder, key) is not None
         ]
 
     def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
@@ -172,7 +172,7 @@ def _mask(bits: Iterable[bool]) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
 
 
-def _number_at(holder: Any, key: Any) -> Any:
+def number_at(holder: Any, key: Any) -> Any:
     """The number at a key of a dict, list or deque, in a cell, class or slot, or None."""
     if isinstance(key, Part):
         whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
@@ -228,4 +228,4 @@ def _tensors(place: Place, v: Any) -> Iterator[tuple[Place, Any]]:
                 yield from _tensors((*place, k), x)
 
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "number_at"]

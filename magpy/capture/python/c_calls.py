@@ -251,11 +251,15 @@ def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         or any(places.get(k, places) is not v for k, v in written_places(h.session).items())
     ):
         h.refuse(
-            f"{callables.name_of(f)}, which is called as a whole, changes an object from outside"
+            f"{callables.name_of(f)}, which magpy records as one operation, changes an object "
+            "from outside",
+            "Let it return what it computes, and change the object in the compiled function",
         )
     if any(isinstance(s, EffectStep) for s in h.recorder.record.steps[start:]):
         h.refuse(
-            f"{callables.name_of(f)}, which is called as a whole, has an effect on the outside"
+            f"{callables.name_of(f)}, which magpy records as one operation, has a side effect "
+            "(it prints, logs or warns)",
+            "Do that in the compiled function itself",
         )
     return result
 

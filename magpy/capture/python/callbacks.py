@@ -1060,7 +1060,8 @@ class Handler:
             (below.entered_whole if whole else below.entered)(function, given)
         except Refusal as r:
             what = "a backward pass is made" if f is None else f"{callables.name_of(f)} is called"
-            self.refuse(f"{'a function is called as a whole' if whole else what}: {r.reason}")
+            what = "magpy records a function as one operation" if whole else what
+            self.refuse(f"{what}: {r.reason}")
 
     def finalizable(self, obj: Any) -> None:
         """The program makes an object with a `__del__`, or a weak reference with a callback."""

@@ -265,7 +265,8 @@ class Whole:
 
     def _another(self, what: str) -> Refusal:
         return refuse(
-            f"a {what} is made by the call and given to a function that is called as a whole",
+            f"a {what} is made by the call and given to a function that magpy records "
+            "as one operation",
             "Make it outside of the compiled function",
         )
 
@@ -282,7 +283,7 @@ class Whole:
         elif isinstance(v, torch.Tensor) or var is not None:
             raise refuse(
                 "a function that the call has made, with a tensor in its closure, is given to a "
-                "function that is called as a whole",
+                "function that magpy records as one operation",
                 "Give it the tensor as an argument",
             )
         elif t not in PLAIN_TYPES and t is not torch.Size:
@@ -379,7 +380,10 @@ class Whole:
         if not would_write(func, accessor, kwargs):
             return
         if accessor is not None and accessor[1] == "data":
-            self.refusal = refuse("Tensor.data is assigned in a function that is called as a whole")
+            self.refusal = refuse(
+                "Tensor.data is assigned in a function that magpy records as one operation",
+                "Use Tensor.copy_ there, or assign outside of it",
+            )
         self._written |= {autograd.memory_of(t) for t in tensors((args[:1], kwargs.get("out")))}
 
     def written(self, unseen: bool) -> list[Any]:
@@ -396,7 +400,11 @@ class Whole:
         if self._reached is None:
             if not (unseen or self._written):
                 return []
-            raise refuse("a function that is called as a whole reaches too much that it may change")
+            raise refuse(
+                "a function that magpy records as one operation can reach more objects than magpy "
+                "can watch for changes",
+                "Give it only the tensors that it needs",
+            )
         known = self._recorder.tensors.known
         return [
             t

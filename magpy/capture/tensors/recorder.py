@@ -102,6 +102,7 @@ _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
 _INDEXING = ("__getitem__", "__setitem__")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_DATA_INSIDE = "a function that magpy records as one operation reads the values of tensors"
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL, _LOOKS = 1, 2, 4, 8, 16, 32, 64
 
 
@@ -248,7 +249,8 @@ class Recorder(Values, TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         if operation_name(func) == "__setitem__" and not _can_be_set(args):
             self.refusal = self.refusal or refuse(
-                "an index hears of what is set, after torch has looked at that"
+                "tensor[index] = ... is done with an index whose class has a __torch_function__",
+                "Convert the index first, to a plain tensor or an int",
             )
             return func(*args, **(kwargs or {}))
         result = dispatched(self, func, types, args, kwargs)
@@ -910,7 +912,10 @@ class Recorder(Values, TorchFunctionMode):
         if not flags & (_LOOKS | _DYNAMIC) or not reach.functions:
             return False
         if reach.state is None:
-            raise refuse("a hook of gradients that looks at data reaches too much")
+            raise refuse(
+                "a hook of gradients reads the values of tensors, and can reach more objects than "
+                "magpy can watch for changes"
+            )
         self.below.by_hooks(list(reach.state))
         return True
 
@@ -1104,7 +1109,7 @@ class Recorder(Values, TorchFunctionMode):
             self.refusal = self.refusal or error.without_frames()
         else:
             self.failure = self.failure or error
-            self.refusal = self.refusal or Refusal("the recorder failed")
+            self.refusal = self.refusal or Refusal("magpy failed while it recorded an operation")
 
     def note(
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
@@ -1258,7 +1263,7 @@ class Recorder(Values, TorchFunctionMode):
         except Exception:
             if (whole.flags | self.observer.take()) & _LOOKS or whole.looks:
                 # In another call it may not raise.
-                reason = "a call that is done as a whole looks at data, and raises"
+                reason = f"{_DATA_INSIDE}, and raises an exception"
                 self.refusal = self.refusal or refuse(reason)
             raise
         finally:
@@ -1277,7 +1282,7 @@ class Recorder(Values, TorchFunctionMode):
     def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
         if flags & _LOOKS or whole.looks:
             # What it does to Python's objects, and whether it raises, was seen for this data only.
-            raise refuse("a call that is done as a whole looks at data")
+            raise refuse(_DATA_INSIDE, "Do that outside of it, in the compiled function")
         written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))
         self._by_whole = frozenset(map(self.tensors.var_of, written))
         self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
@@ -1312,7 +1317,11 @@ class Recorder(Values, TorchFunctionMode):
                 self._outputs(result, (), outs)
                 if not self.transforms.after(func, len(self.record.steps)):
                     if outs:
-                        raise refuse("it takes part in a transform that began before the call")
+                        raise refuse(
+                            "a torch.func transform (grad, vmap, jvp, ...) began before the "
+                            "compiled call, and the call computes with its tensors",
+                            "Compile the function that makes the transform",
+                        )
                 elif outs or switches(func):
                     self.add(OpStep(func, *plan, outs))
         except Exception as e:  # noqa: BLE001 - as above

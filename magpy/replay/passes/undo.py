@@ -122,8 +122,8 @@ def once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
             isinstance(step, (OpStep, HostStep)) and communicates(step.func)
         ):
             what = (
-                "a collective, or a function that is called as a whole and communicated or drew "
-                "random numbers"
+                "a collective, or a function that magpy records as one operation and that "
+                "communicated or drew random numbers"
             )
         elif isinstance(step, (Segment, OpStep, HostStep)) and step.once:
             what = (
