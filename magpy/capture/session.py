@@ -119,10 +119,8 @@ def _run(
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:
-        handler.put_back()
-        handler.session.clear()
         # The recorder refers to its tensors and to the handler: break the cycle at once.
-        recorder.end()
+        handler.end()
         del handler
     return out
 
@@ -155,18 +153,18 @@ def _finish(
     record = recorder.finish()
     handler.written += recorder.buffers
     record.mutated |= handler.written_tensors(record)
-    for array, before in handler.arrays:
-        if memory.form_of(array) != before and handler.refusal is None:
-            handler.refusal = Refusal(
+    for array, before in handler.run.arrays:
+        if memory.form_of(array) != before and handler.run.refusal is None:
+            handler.run.refusal = Refusal(
                 "a numpy array from outside is changed",
                 handler.sites[id(array)],
                 "Return a new array",
             )
     handler.check_buffers(definition(f))
     handler.check_below(record)
-    if any(map(session.is_outside, handler.locks)):
-        handler.refuse("a lock is taken and not given back")
-    refusal = handler.refusal or recorder.refusal
+    if any(map(session.is_outside, handler.run.locks)):
+        handler.run.refuse("a lock is taken and not given back")
+    refusal = handler.run.refusal or recorder.refusal
     if refusal is not None:
         raise refusal
     if out.exception is not None and signals.raised_by_handler(out.exception):
@@ -199,7 +197,7 @@ def _end(
     """What the run has left behind."""
     recorder, session = handler.recorder, handler.session
     log = session.log()
-    builder = handler.builder()
+    builder = handler.run.builder()
     if out.exception is None:
         result = builder.build(out.value)
     else:
@@ -218,7 +216,7 @@ def _end(
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
     before = _traceback_before(log, out.exception)
-    reads += [("identity", obj, None, None) for obj in handler.identities]
+    reads += [("identity", obj, None, None) for obj in handler.run.identities]
     if not all(map(builder.knows, handler.finalizers)) or _suspended(out.exception):
         # The collector, or who lets go of the exception, has it die later, and Python of the
         # program runs then, of which no entry knows.
@@ -233,11 +231,11 @@ def _end(
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():
         if isinstance(value, list):  # which has an identity of its own
-            handler.redo.append((opaque.outcome, (read, *keys), tuple(value)))
+            handler.run.redo.append((opaque.outcome, (read, *keys), tuple(value)))
         else:
-            handler.redo.append((read, keys, value))
+            handler.run.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
-        handler.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
+        handler.run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
     return Capture(
         f,
         args,
@@ -248,11 +246,11 @@ def _end(
         state,
         result,
         effects,
-        handler.redo,
+        handler.run.redo,
         handler.opaque,
-        handler.arrays,
+        handler.run.arrays,
         handler.buffers(),
-        handler.memos,
+        handler.run.memos,
         handler.iterators,
         recorder.start_modes,
         session.events,

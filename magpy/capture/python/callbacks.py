@@ -13,7 +13,6 @@ import collections
 import contextvars
 import copy
 import functools
-import gc
 import inspect
 import math
 import operator
@@ -31,6 +30,7 @@ from magpy import _interp, _tensor, faults
 from magpy.capture import end_state
 from magpy.capture.python import c_calls
 from magpy.capture.python import effects as effect_calls
+from magpy.capture.python.run import Run
 from magpy.capture.rebuild import Builder
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
@@ -92,7 +92,9 @@ class Handler:
         """Starts an empty session."""
         self.session = _interp.Session(self)
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
-        self.called_effect: tuple[Any, EffectStep | None] = None, None
+        #: What the answers share with c_calls and effects.
+        self.run = Run(self.session, self.recorder)
+        self.run.tracked = self
         #: The last store in a tracked array: what was stored, and how many steps there were before
         #: and after it was noted.
         self.stored: tuple[tuple[Any, ...], int, int] = (), 0, 0
@@ -102,76 +104,26 @@ class Handler:
         # The addresses of objects of the call's own whose death the program hears of, or of what
         # such weak references lead to.
         self.finalizers: set[int] = set()
-        #: What it writes, if it is a `write` of a stream.
-        self.written_text: str | bytes | None = None
-        # The tensors that it is given, with their versions.
-        self.versions: list[tuple[Any, int]] = []
-        # The addresses of objects whose attributes the run has written, and how much of the log
-        # they are taken from.
-        self.assigned: set[int] = set()
-        self.log_read = 0
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
         # Where the numbers are that are followed, by the holder's address and the key.
         self.followed: set[tuple[int, Any]] = set()
-        # By the dict's address and the key: the dict, a tuple that stands for another while the
-        # program runs, the other, and the variable.
-        self.parts: dict[tuple[int, Any], tuple[Any, Any, Any, Var]] = {}
-        # Globals in which it may put such a thing.
-        self.unwarned: list[dict[str, Any]] = []
-        self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
-        self.registered: dict[tuple[int, int], Any] = {}
         self.opaque: list[tuple[Any, Any]] = []
-        # Objects of which the run has asked which they are.
-        self.identities: list[Any] = []
         self.modules: list[tuple[types.ModuleType, str]] = []
-        self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
-        self.arrays: list[tuple[Any, Any]] = []
         self.sites: dict[int, str] = {}
         self.written: list[memory.Range | None] = []
         self.consumed: list[tuple[Any, tuple[Any, ...], list[Any]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
-        self.memos: list[tuple[Any, Any, Any, Any]] = []
-        # What the run has taken and not given back.
-        self.locks: list[Any] = []
-        self.refusal: Refusal | None = None
         self.recorder.is_rewritten = self._is_rewritten
-        self.recorder.buffers_read = lambda: bool(self.arrays or self.opaque)
-        # What the caller handles while the call runs.
-        self.callers_error = sys.exception()
+        self.recorder.buffers_read = lambda: bool(self.run.arrays or self.opaque)
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
-        if self.refusal is None and self.recorder.refusal is None:
-            self.refusal = Refusal(reason, where_text(2), remedy)
+        self.run.refuse(reason, remedy)
 
-    def builder(self) -> Builder:
-        """A fresh builder of specs for values as they are now."""
-        session = self.session
-        return Builder(session.is_outside, session.made, self.value_var, self._has_outside_memory)
-
-    def _has_outside_memory(self, array: Any) -> bool:
-        place = memory.of_buffer(array)
-        return any(memory.meet(place, memory.of_buffer(v)) for v, _ in self.arrays)
-
-    def value_var(self, v: Any) -> Var | None:
-        """The variable of a tensor, of a tracked value or of an operation's exception."""
-        if isinstance(v, BaseException):
-            return self.recorder.raised_by(v)
-        if type(v) is tuple:
-            return next((var for _, made, _, var in self.parts.values() if made is v), None)
-        if isinstance(v, torch.Tensor):
-            var = self.recorder.tensors.known(v)
-            if var is not None:
-                return var
-            if self.session.is_outside(v):
-                return self.recorder.tensors.var_of(v)
-        elif self.recorder.any_tracked:
-            number = self.session.tracked(v)
-            if number is not None and isinstance(v, QUEUED) and _interp.own_dict(v):
-                self.refuse(f"attributes are given to a {type(v).__name__} that the call makes")
-            return Var(number) if number is not None else None
-        return None
+    def handles(self, error: BaseException | None) -> None:
+        """The program asks which exception is being handled: one of its own, or its caller's."""
+        self.run.handles(error)
 
     def classify(self, f: Any) -> int:
         """The verdict on a C callable."""
@@ -184,22 +136,22 @@ class Handler:
 
     def matched(self, cls: type) -> None:
         """A pattern asks whether objects of a class are sequences or mappings."""
-        c_calls.again(self, c_state.matched_as, (cls,))
+        self.run.again(c_state.matched_as, (cls,))
 
     def plain_name(self, holder: Any, name: str) -> None:
         """C code that takes an object for a mapping finds something there that it cannot call."""
-        c_calls.again(self, c_state.can_be_called, (holder, name))
+        self.run.again(c_state.can_be_called, (holder, name))
 
     def deleted(self, cls: type, name: str) -> None:
         """An attribute of a class is about to be deleted, which it may have from a base."""
-        c_calls.again(self, c_state.has_itself, (cls, name))
+        self.run.again(c_state.has_itself, (cls, name))
 
     def tensor_store(self, tensor: torch.Tensor, name: str) -> None:
         """An attribute that torch keeps of a tensor is about to be assigned."""
         if name == "__class__":
-            self.refuse("a class is assigned to a tensor", "Use tensor.as_subclass(...)")
+            self.run.refuse("a class is assigned to a tensor", "Use tensor.as_subclass(...)")
         if name in ("real", "imag"):  # alone of all: torch tells no mode of it
-            self.refuse(
+            self.run.refuse(
                 f"tensor.{name} = ... writes to a tensor, and torch tells nobody",
                 f"Use tensor.{name}.copy_(...) instead",
             )
@@ -214,38 +166,42 @@ class Handler:
         if base.__module__ == "numpy" and not hasattr(base, "__next__"):
             return
         if t in _VIEWS:
-            self.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
+            self.run.refuse(f"a live view ({t.__name__}) of a dict from outside is read")
         elif t is types.MappingProxyType:
-            self.proxied(obj)
+            self.run.proxied(obj)
         elif isinstance(obj, types.SimpleNamespace):
-            c_calls.read_vars(self, vars, (obj,), {})
+            c_calls.read_vars(self.run, vars, (obj,), {})
             if deep:
                 self.session.touch(vars(obj))
         elif t is operator.attrgetter:
-            self.refuse(
+            self.run.refuse(
                 "an operator.attrgetter is given to a C function, where nobody sees what it reads",
                 "Use a lambda instead",
             )
         elif isinstance(obj, functools.partial):
-            c_calls.again(self, c_state.has_dict, (obj,))
+            self.run.again(c_state.has_dict, (obj,))
         elif t in _ITERATORS:
             self._iterator(obj)
         elif hasattr(t, "__next__"):
-            self.refuse("an iterator or generator from outside is consumed", "Pass a list instead")
+            self.run.refuse(
+                "an iterator or generator from outside is consumed", "Pass a list instead"
+            )
         elif c_state.stateful(t):  # type: ignore[arg-type]
             before = c_state.picture(obj)
             if before is None:
-                self.refuse(f"a {t.__name__} from outside is read, whose state cannot be compared")
+                self.run.refuse(
+                    f"a {t.__name__} from outside is read, whose state cannot be compared"
+                )
             self.opaque.append((obj, before))
             self.sites.setdefault(id(obj), where_text())
 
     def without_attributes(self, obj: Any) -> None:
         """Attributes are looked for in an object that has no dict yet, and gets none by that."""
-        c_calls.again(self, c_state.without_attributes, (obj,))
+        self.run.again(c_state.without_attributes, (obj,))
 
     def _iterator(self, obj: Any) -> None:
         if any(is_changed(self.session, c) for c in end_state.iterated(obj)):
-            self.refuse(_GOES_OVER_CHANGED)
+            self.run.refuse(_GOES_OVER_CHANGED)
         if all(it is not obj for it, *_ in self.consumed):
             self.consumed.append((obj, tuple(copy.copy(obj)), end_state.iterated(obj)))
             for x in self.consumed[-1][1]:
@@ -264,15 +220,15 @@ class Handler:
     def _array(self, array: Any) -> None:
         """An outside array, or one of a subclass, is looked into."""
         if np.asarray(array).dtype.hasobject:
-            self.refuse("an array of objects from outside is read", "Use a list instead")
-        self.arrays.append((array, memory.form_of(array)))
+            self.run.refuse("an array of objects from outside is read", "Use a list instead")
+        self.run.arrays.append((array, memory.form_of(array)))
         self.sites.setdefault(id(array), where_text())
 
     @_frames_hidden
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a call that the table of leaves reserves for the handler."""
         treat = c_calls.TREATMENTS.get(callables.effect_of(f), c_calls.unknown)
-        return treat(self, f, args, kwargs)
+        return treat(self.run, f, args, kwargs)
 
     def entered(self, manager: Any) -> None:
         """A `with` block is about to be entered."""
@@ -280,27 +236,12 @@ class Handler:
 
     def caller_read(self, frame: Any) -> None:
         """The program looks at a frame that was there before the call."""
-        self.refuse("the frame of a caller is looked at")
-
-    def handles(self, error: BaseException | None) -> None:
-        """The program asks which exception is being handled: one of its own, or its caller's."""
-        if error is self.callers_error is not None:
-            self.refuse("the exception that the caller handles is looked at")
-        elif error is None:
-            c_calls.again(self, sys.exception, ())
+        self.run.refuse("the frame of a caller is looked at")
 
     def warning_raised(self, f: Any) -> None:
         """C code raises a warning, which the filters of another call may let pass."""
         if not call_sites.is_warning(f):  # what these do is guarded
-            self.refuse("the filters of warnings make an error of one that C code gives")
-
-    def proxied(self, proxy: Any) -> None:
-        """The dict behind a mapping proxy is looked into."""
-        for d in gc.get_referents(proxy):
-            self.session.reach(d)
-            self.session.touch(d)
-            if self.session.is_outside(proxy):
-                c_calls.again(self, c_state.behind, (proxy,))
+            self.run.refuse("the filters of warnings make an error of one that C code gives")
 
     def finish_iterators(self, builder: Builder) -> None:
         """Notes how far the run went in outside iterators, and that it must go as far again."""
@@ -333,11 +274,11 @@ class Handler:
     def check_below(self, record: Record) -> None:
         """Refuses where an effect and the call have to do with the same memory."""
         inputs = {v: memory.of_tensor(t) for v, t in record.inputs.items()}
-        looked = [memory.of_buffer(a) for a, _ in self.arrays] + list(inputs.values())
+        looked = [memory.of_buffer(a) for a, _ in self.run.arrays] + list(inputs.values())
         written = [*self.written, *(inputs[v] for v in record.mutated)]
-        objects = {id(v) for v, _ in (*self.arrays, *self.opaque)}
+        objects = {id(v) for v, _ in (*self.run.arrays, *self.opaque)}
         refusal = self.recorder.below.shared(objects, looked, written)
-        self.refusal = self.refusal or refusal
+        self.run.refusal = self.run.refusal or refusal
 
     def check_buffers(self, where: str) -> None:
         """Refuses where a buffer from outside and a tensor share memory, and one is changed.
@@ -349,7 +290,7 @@ class Handler:
             where: the place to name where that of the read is not known.
         """
         read = self._buffers()
-        if not read or self.refusal is not None:
+        if not read or self.run.refusal is not None:
             return
         record = self.recorder.record
         written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
@@ -357,13 +298,13 @@ class Handler:
             place = memory.of_buffer(obj)
             shown = any(memory.meet(place, memory.of_tensor(t)) for t in record.inputs.values())
             if shown and changed():
-                self.refusal = Refusal(
+                self.run.refusal = Refusal(
                     f"a {type(obj).__name__} from outside is changed whose memory a tensor has",
                     self.sites.get(id(obj), where),
                 )
                 return
             if any(memory.meet(place, w) for w in written):
-                self.refusal = Refusal(
+                self.run.refusal = Refusal(
                     f"memory that is read as a {type(obj).__name__} from outside is changed "
                     "through a tensor",
                     self.sites.get(id(obj), where),
@@ -375,7 +316,7 @@ class Handler:
                         f"a tensor has the memory of a view of a {type(obj).__name__} from outside"
                     )
                     remedy = "Give the operation the object itself, and take a view of the tensor"
-                    self.refusal = Refusal(reason, site, remedy)
+                    self.run.refusal = Refusal(reason, site, remedy)
                     return
 
     def buffers(self) -> list[Any]:
@@ -394,7 +335,9 @@ class Handler:
         def bytes_changed(obj: bytearray, before: bytearray) -> bool:
             return obj != before
 
-        found = [(obj, functools.partial(array_changed, obj, form)) for obj, form in self.arrays]
+        found = [
+            (obj, functools.partial(array_changed, obj, form)) for obj, form in self.run.arrays
+        ]
         found += [(obj, functools.partial(object_changed, obj, was)) for obj, was in self.opaque]
         for obj, before, *_ in self.session.containers():
             if isinstance(obj, bytearray):
@@ -425,7 +368,7 @@ class Handler:
 
     def finish_contexts(self, builder: Builder) -> None:
         """Notes the context variables that the run has left changed."""
-        for var, before in self.contexts.values():
+        for var, before in self.run.contexts.values():
             now = var.get(ABSENT)
             if now is before:
                 continue
@@ -472,7 +415,7 @@ class Handler:
             self._notes_writing(written or ())
             return self._telling(recorder.track, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
-            self.refusal = self.refusal or r.without_frames()
+            self.run.refusal = self.run.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - as above
             recorder.fail(e)
         return result
@@ -508,7 +451,7 @@ class Handler:
             read, where = operator.getitem if exact else item_held, key
         if recorder.depth:
             # An operation reads it, of which nobody knows what depends on it.
-            c_calls.again(self, read, (holder, where))
+            self.run.again(read, (holder, where))
             return _interp.fresh(value)
         recorder.below.counted(holder, key)
         own = recorder.track(read, (OutsideRef(holder), where), {}, value)
@@ -539,7 +482,7 @@ class Handler:
     def _vary_part(self, holder: Any, key: Any) -> None:
         """The numbers in a tuple are inputs: for the run, an equal tuple takes its place."""
         first = dict.__getitem__(holder, key)
-        if (id(holder), key) in self.parts:
+        if (id(holder), key) in self.run.parts:
             return
         recorder, place = self.recorder, OutsideRef(holder)
         recorder.below.counted(holder, key)
@@ -552,26 +495,33 @@ class Handler:
             recorder.counted(holder, Part(key, i), own, value, False)
             numbers.append(own)
         made = tuple(numbers)
-        self.parts[id(holder), key] = holder, made, first, var
+        self.run.parts[id(holder), key] = holder, made, first, var
         dict.__setitem__(holder, key, made)
 
     def put_back(self) -> None:
         """The tuples that were there before the run are there again."""
-        for (_, key), (holder, made, first, _) in self.parts.items():
+        for (_, key), (holder, made, first, _) in self.run.parts.items():
             if dict.get(holder, key) is made:
                 dict.__setitem__(holder, key, first)
-        self.parts.clear()
+        self.run.parts.clear()
+
+    def end(self) -> None:
+        """Lets go of what the run referred to, and of what refers to the handler."""
+        self.put_back()
+        self.session.clear()
+        self.recorder.end()
+        del self.run.tracked
 
     def inherits(self, cls: type, name: str) -> None:
         """A number that is an input is found through a class."""
-        c_calls.again(self, class_holding, (cls, name))
+        self.run.again(class_holding, (cls, name))
 
     def same_number(self, a: Any, b: Any) -> bool:
         """Whether two numbers, of which copies are tracked, are one object."""
         originals = self.recorder.originals
         same = originals.get(id(a), a) is originals.get(id(b), b)
         if same:
-            self.refuse(
+            self.run.refuse(
                 "whether two numbers (or texts) are one object is asked", "Compare them with =="
             )
         return same
@@ -695,7 +645,7 @@ class Handler:
         """The last store in a tracked array has been made."""
         (args, before, after), self.stored = self.stored, ((), 0, 0)
         steps = self.recorder.record.steps
-        if args and after > before and self.refusal is None:
+        if args and after > before and self.run.refusal is None:
             step = steps[after - 1]
             if isinstance(step, HostStep) and step.told is not None:
                 self._told(step.told, step.place, self.recorder.warns_itself())
@@ -704,7 +654,7 @@ class Handler:
         """The last store in a tracked array raised; it has stored nothing unless that was late."""
         (args, before, after), self.stored = self.stored, ((), 0, 0)
         steps = self.recorder.record.steps
-        if not args or self.refusal is not None:
+        if not args or self.run.refusal is not None:
             return
         if (
             late
@@ -712,7 +662,7 @@ class Handler:
             or numpy_calls.holds_objects(args)
             or not _recomputable(args[1:])
         ):
-            self.refuse("a store in an array that follows from data raises")
+            self.run.refuse("a store in an array that follows from data raises")
             return
         del steps[before:]
         # That it raises follows from the form of the array, which is compared, and from these.
@@ -723,9 +673,9 @@ class Handler:
     def _told(self, told: Var, place: Any, shown: bool) -> None:
         """What a step has told of is an effect of its own, or there was nothing."""
         try:
-            effect_calls.arithmetic(self, told, place, shown)
+            effect_calls.arithmetic(self.run, told, place, shown)
         except Refusal as r:
-            self.refusal = self.refusal or r.without_frames()
+            self.run.refusal = self.run.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             self.recorder.fail(e)
 
@@ -737,9 +687,9 @@ class Handler:
             self.derive(getattr, (obj, name), {}, value)
         elif isinstance(obj, QUEUED):
             if name in _HANDLES:
-                self.refuse(f"the {name} of a {type(obj).__name__} is read that the call makes")
+                self.run.refuse(f"the {name} of a {type(obj).__name__} is read that the call makes")
         elif name in _ADDRESSES:
-            self.refuse("the address of an array that follows from data is asked for")
+            self.run.refuse("the address of an array that follows from data is asked for")
         elif not callable(value) and (
             type(obj).__name__ != "ndarray" or type(value).__name__ in ("flatiter", "memoryview")
         ):
@@ -777,7 +727,7 @@ class Handler:
             self._notes_writing(args[:1] if written is None else written)
             self._telling(recorder.note, (f, *plan, "none"), f, args, kwargs or {})
         except Refusal as r:
-            self.refusal = self.refusal or r.without_frames()
+            self.run.refusal = self.run.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             recorder.fail(e)
 
@@ -946,7 +896,9 @@ class Handler:
         if callables.name_of(f).rpartition(".")[2] in ("shares_memory", "may_share_memory") and any(
             self.session.tracked(a) is None for a in given
         ):
-            self.refuse("it is asked whether an array has the memory of one that follows from data")
+            self.run.refuse(
+                "it is asked whether an array has the memory of one that follows from data"
+            )
 
     def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
         """A function of numpy is called that writes to some of its arrays."""
@@ -970,14 +922,14 @@ class Handler:
         before = [a.tobytes() for a in tracked]
         result = _interp.watched(f, args, kwargs)
         if [a.tobytes() for a in tracked] != before:
-            self.refuse(f"{callables.name_of(f)} writes to an array that follows from data")
+            self.run.refuse(f"{callables.name_of(f)} writes to an array that follows from data")
         return result
 
     @_frames_hidden
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tensors: one of numpy, which takes their data, is redone."""
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth or self.refusal is not None:
+        if recorder.refusal is not None or recorder.depth or self.run.refusal is not None:
             return ABSENT
         if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
             # len() itself would make a number of its own of the one that is followed.
@@ -997,17 +949,17 @@ class Handler:
         has computed.
         """
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth or self.refusal is not None:
+        if recorder.refusal is not None or recorder.depth or self.run.refusal is not None:
             return ABSENT
         array = b if isinstance(a, torch.Tensor) else a
         if not isinstance(array, np.ndarray):
             return ABSENT
         if numpy_calls.holds_objects(array):
-            self.refuse("an operator is applied to a tensor and an array of objects")
+            self.run.refuse("an operator is applied to a tensor and an array of objects")
             return ABSENT
         result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
-        if result is ABSENT and self.refusal is None:
-            self.refuse("an operator is applied to a tensor and an array, and writes or raises")
+        if result is ABSENT and self.run.refusal is None:
+            self.run.refuse("an operator is applied to a tensor and an array, and writes or raises")
         return result
 
     def _computed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1025,19 +977,19 @@ class Handler:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
             result = self._without_writing(f, args, kwargs)
         except Refusal as r:
-            self.refusal = self.refusal or r.without_frames()
+            self.run.refusal = self.run.refusal or r.without_frames()
             return ABSENT
         except numpy_calls.Writes:
             return ABSENT
         except Exception:
-            self.refuse(f"{callables.name_of(f)} raises for a tensor")
+            self.run.refuse(f"{callables.name_of(f)} raises for a tensor")
             raise
         finally:
             recorder.depth -= 1
         try:
             return self._telling(recorder.called, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
-            self.refusal = self.refusal or r.without_frames()
+            self.run.refusal = self.run.refusal or r.without_frames()
             return result
 
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
@@ -1045,13 +997,13 @@ class Handler:
 
         These are calls for their effect, and autograd's engine.
         """
-        f, step = self.called_effect
+        f, step = self.run.called_effect
         # In the engine, Python's own functions are torch's helpers.
         known = of_torch(function) if f is not None else foreign(function)
         whole = self.recorder.whole is not None
         if whole:  # where torch's modules look at attributes that the call may have changed
             known = held.package(function.__module__) == "magpy"
-        if (f is not None and step is None) or self.refusal is not None or known:
+        if (f is not None and step is None) or self.run.refusal is not None or known:
             return
         if self.recorder.performs(function):
             return  # and it would hold what the operation is given, and autograd's graph by that
@@ -1060,7 +1012,7 @@ class Handler:
             (below.entered_whole if whole else below.entered)(function, given)
         except Refusal as r:
             what = "a backward pass is made" if f is None else f"{callables.name_of(f)} is called"
-            self.refuse(f"{'a function is called as a whole' if whole else what}: {r.reason}")
+            self.run.refuse(f"{'a function is called as a whole' if whole else what}: {r.reason}")
 
     def finalizable(self, obj: Any) -> None:
         """The program makes an object with a `__del__`, or a weak reference with a callback."""
@@ -1081,7 +1033,9 @@ class Handler:
         if not signals.handles(function, number):
             return False
         reason = "a signal is handled in the middle of the call"
-        self.refusal = self.refusal or Refusal(reason, where_text(), passing=True).without_frames()
+        self.run.refusal = (
+            self.run.refusal or Refusal(reason, where_text(), passing=True).without_frames()
+        )
         return True
 
     def effect_done(self, result: Any) -> Any:
@@ -1094,23 +1048,23 @@ class Handler:
             What the program gets for the result; ABSENT if it is to get the result itself.
         """
         self.recorder.depth -= 1
-        f, step = self.called_effect
-        self.called_effect = None, None
-        for place in self.unwarned:
+        f, step = self.run.called_effect
+        self.run.called_effect = None, None
+        for place in self.run.unwarned:
             if call_sites.REGISTRY in place:
                 self.redone[id(place), call_sites.REGISTRY] = place[call_sites.REGISTRY]
         if result is ABSENT:
             # It may not raise in the next call: filters decide of warnings, files of output.
-            self.refuse(f"{callables.name_of(f)} raises an exception")
+            self.run.refuse(f"{callables.name_of(f)} raises an exception")
         elif step is not None:
-            own = effect_calls.result_of(self, f, self.written_text, result)
-            if any(_tensor.tensor_version(t) != version for t, version in self.versions):
-                self.refuse(f"{callables.name_of(f)} changes a tensor that it is given")
-            self.versions = []
+            own = effect_calls.result_of(self.run, f, self.run.written_text, result)
+            if any(_tensor.tensor_version(t) != version for t, version in self.run.versions):
+                self.run.refuse(f"{callables.name_of(f)} changes a tensor that it is given")
+            self.run.versions = []
             try:
                 self.recorder.below.done(callables.name_of(f))
             except Refusal as r:
-                self.refusal = self.refusal or r
+                self.run.refusal = self.run.refusal or r
             except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
                 self.recorder.fail(e)
             self.recorder.record.steps.append(step)
@@ -1128,13 +1082,15 @@ class Handler:
             Whether it is an effect of its own, and `effect_done` follows.
         """
         recorder = self.recorder
-        if self.called_effect[0] is not None:
+        if self.run.called_effect[0] is not None:
             return False  # the effect warns
         if recorder.depth or recorder.computing:
             recorder.warns()
         elif watched:
-            effect_calls.effect(self, warnings.warn, (str(message.message), message.category), {})
-            step = self.called_effect[1]
+            effect_calls.effect(
+                self.run, warnings.warn, (str(message.message), message.category), {}
+            )
+            step = self.run.called_effect[1]
             frame = call_sites.program_frame()
             # One operation says everything at one instruction, and nothing twice.
             at = id(frame), frame.f_lasti if frame is not None else 0
@@ -1147,7 +1103,7 @@ class Handler:
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""
-        if self.recorder.depth or self.refusal is not None or self.recorder.refusal is not None:
+        if self.recorder.depth or self.run.refusal is not None or self.recorder.refusal is not None:
             return
         owner = getattr(f, "__self__", None)
         if isinstance(owner, CONTAINERS):
@@ -1175,8 +1131,8 @@ class Handler:
                 return
             self.recorder.unseen_result(f, args, kwargs, result)
         except Refusal as r:
-            if self.refusal is None:
-                self.refusal = r.without_frames()
+            if self.run.refusal is None:
+                self.run.refusal = r.without_frames()
 
 
 def _recomputable(values: Any, depth: int = numpy_calls.DEPTH) -> bool:
