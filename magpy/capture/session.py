@@ -134,7 +134,7 @@ def _finish(
     state: Any,
     metas: dict[int, Any],
 ) -> None:
-    recorder, session = handler.recorder, handler.session
+    run, recorder, session = handler.run, handler.recorder, handler.session
     failure = session.failure
     if failure is not None:
         out.stage = failure[0]
@@ -153,20 +153,17 @@ def _finish(
     record = recorder.finish()
     handler.written += recorder.buffers
     record.mutated |= handler.written_tensors(record)
-    for array, before in handler.run.arrays:
-        if memory.form_of(array) != before and handler.run.refusal is None:
-            handler.run.refusal = Refusal(
-                "a numpy array from outside is changed",
-                handler.sites[id(array)],
-                "Return a new array",
-            )
+    for array, before in run.arrays:
+        if memory.form_of(array) != before:
+            reason = "a numpy array from outside is changed"
+            run.refusals.keep(Refusal(reason, handler.sites[id(array)], "Return a new array"))
     handler.check_buffers(definition(f))
     handler.check_below(record)
-    if any(map(session.is_outside, handler.run.locks)):
-        handler.run.refuse("a lock is taken and not given back")
-    refusal = handler.run.refusal or recorder.refusal
-    if refusal is not None:
-        raise refusal
+    recorder.check_end()
+    if any(map(session.is_outside, run.locks)):
+        run.refuse("a lock is taken and not given back")
+    if run.refusals.first is not None:
+        raise run.refusals.first
     if out.exception is not None and signals.raised_by_handler(out.exception):
         interrupted = isinstance(out.exception, (Exception, KeyboardInterrupt))
         raise Refusal(
@@ -195,9 +192,9 @@ def _end(
     record: Record,
 ) -> Capture:
     """What the run has left behind."""
-    recorder, session = handler.recorder, handler.session
+    run, recorder, session = handler.run, handler.recorder, handler.session
     log = session.log()
-    builder = handler.run.builder()
+    builder = run.builder()
     if out.exception is None:
         result = builder.build(out.value)
     else:
@@ -216,7 +213,7 @@ def _end(
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
     before = _traceback_before(log, out.exception)
-    reads += [("identity", obj, None, None) for obj in handler.run.identities]
+    reads += [("identity", obj, None, None) for obj in run.identities]
     if not all(map(builder.knows, handler.finalizers)) or _suspended(out.exception):
         # The collector, or who lets go of the exception, has it die later, and Python of the
         # program runs then, of which no entry knows.
@@ -231,11 +228,11 @@ def _end(
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():
         if isinstance(value, list):  # which has an identity of its own
-            handler.run.redo.append((opaque.outcome, (read, *keys), tuple(value)))
+            run.redo.append((opaque.outcome, (read, *keys), tuple(value)))
         else:
-            handler.run.redo.append((read, keys, value))
+            run.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
-        handler.run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
+        run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
     return Capture(
         f,
         args,
@@ -246,11 +243,11 @@ def _end(
         state,
         result,
         effects,
-        handler.run.redo,
+        run.redo,
         handler.opaque,
-        handler.run.arrays,
+        run.arrays,
         handler.buffers(),
-        handler.run.memos,
+        run.memos,
         handler.iterators,
         recorder.start_modes,
         session.events,

@@ -139,7 +139,6 @@ def holders(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """Who refers weakly to an object: nobody who would not without magpy."""
     run.refuse(f"{callables.name_of(f)} is called")
     run.recorder.forget_tensors()
-    run.recorder.refusal = run.recorder.refusal or run.refusal  # nor does it meet any more of them
     return ABSENT
 
 
@@ -406,7 +405,7 @@ def in_order(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     call is made again and so are these.
     """
     recorder = run.recorder
-    if recorder.depth or recorder.refusal is not None or run.refusal is not None:
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     own = getattr(f, "__self__", None)
     if isinstance(own, (torch.Stream, torch.Event, torch.Generator)):
@@ -568,7 +567,7 @@ def subclasses(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that TorchScript compiled, in which nobody sees what it does."""
     recorder = run.recorder
-    if recorder.depth or recorder.refusal is not None or run.refusal is not None:
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     done = torchscript.look(f)
     if done.decides or done.affects:
@@ -728,7 +727,7 @@ def draw(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     recorder = run.recorder
     if recorder.whole is not None:
         recorder.whole.unrepeatable = True
-    if recorder.depth or recorder.refusal is not None or run.refusal is not None:
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     if owner is None or isinstance(owner, type) or not _outside_generator(run, owner):
         run.refuse(f"{callables.name_of(f)} draws from a generator that the call made")
@@ -763,20 +762,20 @@ def draw(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     try:
         converted = recorder.convert_all(args), recorder.convert_all(kwargs)
     except Refusal as r:
-        run.refusal = run.refusal or r.without_frames()
+        run.refusals.keep(r)
         return ABSENT
     result = run.tracked.sure(lambda f, a, k: f(*a, **k), f, args, kwargs)
     try:
         return recorder.track(f, converted[0], converted[1], result, owner)
     except Refusal as r:
-        run.refusal = run.refusal or r.without_frames()
+        run.refusals.keep(r)
         return result
 
 
 def seed(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Torch's generators are seeded: done again between the same operations."""
     recorder = run.recorder
-    if recorder.depth or recorder.refusal is not None or run.refusal is not None:
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     plan = recorder.convert_all(args), recorder.convert_all(kwargs)
     recorder.depth += 1
@@ -826,7 +825,7 @@ def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if not run.session.is_outside(result):
         run.session.reach(result)
     recorder = run.recorder
-    if run.refusal is None and recorder.refusal is None and not recorder.depth:
+    if run.refusals.first is None and not recorder.depth:
         of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
         kept = callables.remembered(memo, (*of_object, *args), kwargs)
         if kept is None:
@@ -842,7 +841,7 @@ def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         try:
             recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
         except Refusal as r:
-            run.refusal = run.refusal or r.without_frames()
+            run.refusals.keep(r)
     return result
 
 

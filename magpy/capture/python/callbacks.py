@@ -32,6 +32,7 @@ from magpy.capture.python import c_calls
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.run import Run
 from magpy.capture.rebuild import Builder
+from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
 from magpy.errors import Refusal, hide_frames
@@ -91,9 +92,10 @@ class Handler:
     def __init__(self, scalars: bool = True, symbols: Symbols | None = None) -> None:
         """Starts an empty session."""
         self.session = _interp.Session(self)
-        self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols)
+        refusals = RefusalBox()
+        self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols, refusals)
         #: What the answers share with c_calls and effects.
-        self.run = Run(self.session, self.recorder)
+        self.run = Run(self.session, self.recorder, refusals)
         self.run.tracked = self
         #: The last store in a tracked array: what was stored, and how many steps there were before
         #: and after it was noted.
@@ -277,8 +279,7 @@ class Handler:
         looked = [memory.of_buffer(a) for a, _ in self.run.arrays] + list(inputs.values())
         written = [*self.written, *(inputs[v] for v in record.mutated)]
         objects = {id(v) for v, _ in (*self.run.arrays, *self.opaque)}
-        refusal = self.recorder.below.shared(objects, looked, written)
-        self.run.refusal = self.run.refusal or refusal
+        self.run.refusals.keep(self.recorder.below.shared(objects, looked, written))
 
     def check_buffers(self, where: str) -> None:
         """Refuses where a buffer from outside and a tensor share memory, and one is changed.
@@ -290,7 +291,8 @@ class Handler:
             where: the place to name where that of the read is not known.
         """
         read = self._buffers()
-        if not read or self.run.refusal is not None:
+        refusals = self.run.refusals
+        if not read or refusals.first is not None:
             return
         record = self.recorder.record
         written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
@@ -298,17 +300,15 @@ class Handler:
             place = memory.of_buffer(obj)
             shown = any(memory.meet(place, memory.of_tensor(t)) for t in record.inputs.values())
             if shown and changed():
-                self.run.refusal = Refusal(
-                    f"a {type(obj).__name__} from outside is changed whose memory a tensor has",
-                    self.sites.get(id(obj), where),
-                )
+                reason = f"a {type(obj).__name__} from outside is changed whose memory a tensor has"
+                refusals.keep(Refusal(reason, self.sites.get(id(obj), where)))
                 return
             if any(memory.meet(place, w) for w in written):
-                self.run.refusal = Refusal(
+                reason = (
                     f"memory that is read as a {type(obj).__name__} from outside is changed "
-                    "through a tensor",
-                    self.sites.get(id(obj), where),
+                    "through a tensor"
                 )
+                refusals.keep(Refusal(reason, self.sites.get(id(obj), where)))
                 return
             for own, site in self.recorder.views:
                 if memory.meet(place, own):
@@ -316,7 +316,7 @@ class Handler:
                         f"a tensor has the memory of a view of a {type(obj).__name__} from outside"
                     )
                     remedy = "Give the operation the object itself, and take a view of the tensor"
-                    self.run.refusal = Refusal(reason, site, remedy)
+                    refusals.keep(Refusal(reason, site, remedy))
                     return
 
     def buffers(self) -> list[Any]:
@@ -397,7 +397,7 @@ class Handler:
             written: the tracked arrays that it may have changed.
         """
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth:
+        if self.run.refusals.first is not None or recorder.depth:
             return result
         if numpy_calls.holds_objects((args, kwargs, result)) or self._shows(result, (args, kwargs)):
             # Other calls must get the very objects, and the memory of their own arrays.
@@ -415,7 +415,7 @@ class Handler:
             self._notes_writing(written or ())
             return self._telling(recorder.track, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
-            self.run.refusal = self.run.refusal or r.without_frames()
+            self.run.refusals.keep(r)
         except Exception as e:  # noqa: BLE001 - as above
             recorder.fail(e)
         return result
@@ -437,7 +437,7 @@ class Handler:
     def counter(self, holder: Any, key: Any, value: Any) -> Any:
         """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
         recorder = self.recorder
-        if recorder.refusal is not None:
+        if self.run.refusals.first is not None:
             return _interp.fresh(value)
         read: Callable[..., Any]
         if type(holder) is types.CellType:
@@ -645,7 +645,7 @@ class Handler:
         """The last store in a tracked array has been made."""
         (args, before, after), self.stored = self.stored, ((), 0, 0)
         steps = self.recorder.record.steps
-        if args and after > before and self.run.refusal is None:
+        if args and after > before and self.run.refusals.first is None:
             step = steps[after - 1]
             if isinstance(step, HostStep) and step.told is not None:
                 self._told(step.told, step.place, self.recorder.warns_itself())
@@ -654,7 +654,7 @@ class Handler:
         """The last store in a tracked array raised; it has stored nothing unless that was late."""
         (args, before, after), self.stored = self.stored, ((), 0, 0)
         steps = self.recorder.record.steps
-        if not args or self.run.refusal is not None:
+        if not args or self.run.refusals.first is not None:
             return
         if (
             late
@@ -675,7 +675,7 @@ class Handler:
         try:
             effect_calls.arithmetic(self.run, told, place, shown)
         except Refusal as r:
-            self.run.refusal = self.run.refusal or r.without_frames()
+            self.run.refusals.keep(r)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             self.recorder.fail(e)
 
@@ -720,14 +720,14 @@ class Handler:
             written: the tracked arrays that it may have changed; the first argument if None.
         """
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth:
+        if self.run.refusals.first is not None or recorder.depth:
             return
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
             self._notes_writing(args[:1] if written is None else written)
             self._telling(recorder.note, (f, *plan, "none"), f, args, kwargs or {})
         except Refusal as r:
-            self.run.refusal = self.run.refusal or r.without_frames()
+            self.run.refusals.keep(r)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             recorder.fail(e)
 
@@ -929,7 +929,7 @@ class Handler:
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tensors: one of numpy, which takes their data, is redone."""
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth or self.run.refusal is not None:
+        if recorder.depth or self.run.refusals.first is not None:
             return ABSENT
         if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
             # len() itself would make a number of its own of the one that is followed.
@@ -949,7 +949,7 @@ class Handler:
         has computed.
         """
         recorder = self.recorder
-        if recorder.refusal is not None or recorder.depth or self.run.refusal is not None:
+        if recorder.depth or self.run.refusals.first is not None:
             return ABSENT
         array = b if isinstance(a, torch.Tensor) else a
         if not isinstance(array, np.ndarray):
@@ -958,7 +958,7 @@ class Handler:
             self.run.refuse("an operator is applied to a tensor and an array of objects")
             return ABSENT
         result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
-        if result is ABSENT and self.run.refusal is None:
+        if result is ABSENT and self.run.refusals.first is None:
             self.run.refuse("an operator is applied to a tensor and an array, and writes or raises")
         return result
 
@@ -977,7 +977,7 @@ class Handler:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
             result = self._without_writing(f, args, kwargs)
         except Refusal as r:
-            self.run.refusal = self.run.refusal or r.without_frames()
+            self.run.refusals.keep(r)
             return ABSENT
         except numpy_calls.Writes:
             return ABSENT
@@ -989,7 +989,7 @@ class Handler:
         try:
             return self._telling(recorder.called, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
-            self.run.refusal = self.run.refusal or r.without_frames()
+            self.run.refusals.keep(r)
             return result
 
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
@@ -1003,7 +1003,7 @@ class Handler:
         whole = self.recorder.whole is not None
         if whole:  # where torch's modules look at attributes that the call may have changed
             known = held.package(function.__module__) == "magpy"
-        if (f is not None and step is None) or self.run.refusal is not None or known:
+        if (f is not None and step is None) or self.run.refusals.first is not None or known:
             return
         if self.recorder.performs(function):
             return  # and it would hold what the operation is given, and autograd's graph by that
@@ -1033,9 +1033,7 @@ class Handler:
         if not signals.handles(function, number):
             return False
         reason = "a signal is handled in the middle of the call"
-        self.run.refusal = (
-            self.run.refusal or Refusal(reason, where_text(), passing=True).without_frames()
-        )
+        self.run.refusals.refuse(reason, passing=True)
         return True
 
     def effect_done(self, result: Any) -> Any:
@@ -1064,7 +1062,7 @@ class Handler:
             try:
                 self.recorder.below.done(callables.name_of(f))
             except Refusal as r:
-                self.run.refusal = self.run.refusal or r
+                self.run.refusals.keep(r)
             except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
                 self.recorder.fail(e)
             self.recorder.record.steps.append(step)
@@ -1103,7 +1101,7 @@ class Handler:
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""
-        if self.recorder.depth or self.run.refusal is not None or self.recorder.refusal is not None:
+        if self.recorder.depth or self.run.refusals.first is not None:
             return
         owner = getattr(f, "__self__", None)
         if isinstance(owner, CONTAINERS):
@@ -1131,8 +1129,7 @@ class Handler:
                 return
             self.recorder.unseen_result(f, args, kwargs, result)
         except Refusal as r:
-            if self.run.refusal is None:
-                self.run.refusal = r.without_frames()
+            self.run.refusals.keep(r)
 
 
 def _recomputable(values: Any, depth: int = numpy_calls.DEPTH) -> bool:

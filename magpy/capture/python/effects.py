@@ -25,7 +25,6 @@ from magpy import _interp, _tensor
 from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames import call_sites
-from magpy.frames.locations import where_text
 from magpy.ir import aliasing
 from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.ir.recipes import Value, spec_vars
@@ -46,15 +45,13 @@ _STREAMS: tuple[Any, ...] = (io.StringIO.__base__, io.BytesIO.__base__)
 def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Notes how to make the call again, and leaves it to the probe; `effect_done` follows."""
     step: EffectStep | None = None
-    if run.refusal is None and run.recorder.refusal is None:
+    if run.refusals.first is None:
         try:
             step = _effect_step(run, f, args, kwargs)
         except Refusal as r:
             if f is print and _texts_will_do(args, kwargs):
                 return _print_texts(args, kwargs)
-            run.refusal = Refusal(
-                f"{callables.name_of(f)} is called: {r.reason}", where_text(), r.remedy
-            )
+            run.refusals.refuse(f"{callables.name_of(f)} is called: {r.reason}", r.remedy)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             run.recorder.fail(e)
     run.called_effect = f, step

@@ -18,10 +18,9 @@ import torch
 
 from magpy import _interp
 from magpy.capture.rebuild import Builder
+from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
-from magpy.errors import Refusal
-from magpy.frames.locations import where_text
 from magpy.ir.ops import EffectStep, Var
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
@@ -55,16 +54,17 @@ class Run:
     Args:
         session: the C++ session.
         recorder: writes down the steps.
+        refusals: keeps the refusal of the run.
     """
 
     #: Follows values that differ from call to call; set by who makes the run.
     tracked: TracksValues
 
-    def __init__(self, session: _interp.Session, recorder: Recorder) -> None:
+    def __init__(self, session: _interp.Session, recorder: Recorder, refusals: RefusalBox) -> None:
         """Nothing has happened yet."""
         self.session = session
         self.recorder = recorder
-        self.refusal: Refusal | None = None
+        self.refusals = refusals
         #: Calls that guards make again, with their arguments and what they gave.
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
         #: Objects of which the run has asked which they are.
@@ -98,8 +98,7 @@ class Run:
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
-        if self.refusal is None and self.recorder.refusal is None:
-            self.refusal = Refusal(reason, where_text(2), remedy)
+        self.refusals.refuse(reason, remedy)
 
     def again(self, f: Any, args: tuple[Any, ...]) -> None:
         """The guard calls `f` and compares what it gives with what it gives now."""

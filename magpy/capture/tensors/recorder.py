@@ -25,6 +25,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config, faults
+from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import WORK, Values
 from magpy.capture.tensors.escapes import Given
 from magpy.capture.tensors.functorch import Transforms, switches, wrapped
@@ -114,6 +115,7 @@ class Recorder(Values, TorchFunctionMode):
             identity.
         scalars: whether a graph may take Python numbers as inputs.
         symbols: the sizes and numbers that vary from call to call; None if there are none.
+        refusals: keeps the refusal of the run, which stops the recording.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Recorder(Values, TorchFunctionMode):
         session: Any = None,
         scalars: bool = True,
         symbols: Symbols | None = None,
+        refusals: RefusalBox | None = None,
     ) -> None:
         """Starts empty."""
         super().__init__(is_outside, session, symbols)
@@ -175,7 +178,7 @@ class Recorder(Values, TorchFunctionMode):
         self.settings = Settings()
         self._start = current_modes()
         self._modes = self._start
-        self.refusal: Refusal | None = None
+        self.refusals = refusals or RefusalBox()
         self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
         self._errors: dict[int, tuple[type, str, Var]] = {}
@@ -191,7 +194,7 @@ class Recorder(Values, TorchFunctionMode):
         if not torch._C._is_torch_function_enabled() or not any(map(hears, types)):
             # A class of the program is told what torch tells it.
             func = called(func, sys._getframe().f_back)
-        if self.depth or self.refusal is not None:
+        if self.depth or self.refusals.first is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
             result = self._unrecorded(func, args, kwargs or {})
@@ -244,16 +247,14 @@ class Recorder(Values, TorchFunctionMode):
         """An operation that classes of the program take over."""
         if not all(map(by_class, types)):
             # torch itself calls it, and says that this is deprecated.
-            self.refusal = self.refusal or refuse("__torch_function__ is no class method")
+            self.refusals.refuse("__torch_function__ is no class method")
             return func(*args, **(kwargs or {}))
         if operation_name(func) == "__setitem__" and not _can_be_set(args):
-            self.refusal = self.refusal or refuse(
-                "an index hears of what is set, after torch has looked at that"
-            )
+            self.refusals.refuse("an index hears of what is set, after torch has looked at that")
             return func(*args, **(kwargs or {}))
         result = dispatched(self, func, types, args, kwargs)
         if result is NotImplemented:
-            self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
+            self.refusals.refuse("no __torch_function__ takes the operation")
             # To torch it would say that the mode leaves the operation to the classes, which have
             # heard of it; operators make this of a TypeError.
             raise not_taken(func, types)
@@ -280,7 +281,7 @@ class Recorder(Values, TorchFunctionMode):
                 return views[0]
         recorded = func
         if self._asks_unheard(args, kwargs):
-            self.refusal = self.refusal or refuse(
+            self.refusals.refuse(
                 f"{name} asks a tensor for numbers whose class has a __torch_function__",
                 "Convert it first, with int() or float()",
             )
@@ -293,7 +294,7 @@ class Recorder(Values, TorchFunctionMode):
                 self._reach = self._reached(func, args, kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
-        if self.refusal is not None:
+        if self.refusals.first is not None:
             # Not where one is handled: it would be the context of what the operation raises.
             return self._unrecorded(func, args, kwargs)
         observer = self.observer
@@ -331,7 +332,7 @@ class Recorder(Values, TorchFunctionMode):
         self, error: Exception, func: Any, accessor: Any, plan: Any, given: Any
     ) -> None:
         if raised_by_handler(error):
-            self.refusal = self.refusal or Refusal("a signal is handled", passing=True)
+            self.refusals.keep(Refusal("a signal is handled", passing=True))
             return
         if self.any_tracked:
             self._session.rely_on(given)  # it is sure for these numbers only
@@ -442,7 +443,7 @@ class Recorder(Values, TorchFunctionMode):
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""
         numbers: dict[Any, Any] = self.symbols.numbers if self.symbols is not None else {}
-        if not numbers or self.refusal is not None or type(args[0]) not in _PLAIN:
+        if not numbers or self.refusals.first is not None or type(args[0]) not in _PLAIN:
             return None
         if torch._C._len_torch_function_stack():
             return None  # a mode of the program hears of each operation
@@ -468,7 +469,7 @@ class Recorder(Values, TorchFunctionMode):
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
         result = func(*args, **kwargs)
-        if self.refusal is not None:
+        if self.refusals.first is not None:
             return result
         try:
             if self.tensors.unguarded(args, name):
@@ -709,8 +710,8 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def _set_while_transformed(self) -> None:
-        if self.transforms.active and self.refusal is None:
-            self.refusal = refuse("torch's settings are changed in a function that is transformed")
+        if self.transforms.active and self.refusals.first is None:
+            self.refusals.refuse("torch's settings are changed in a function that is transformed")
 
     def modes(self) -> TorchModes:
         """Torch's modes and settings as the program has them now."""
@@ -732,7 +733,7 @@ class Recorder(Values, TorchFunctionMode):
         """
         last = next((s for s in reversed(self.record.steps) if not isinstance(s, ModeStep)), None)
         if (
-            self.refusal is None
+            self.refusals.first is None
             and not self.depth
             and (last is not None and getattr(last, "func", None) is not torch.clear_autocast_cache)
             and any(
@@ -917,7 +918,7 @@ class Recorder(Values, TorchFunctionMode):
     def _engine_ran(self, reach: autograd.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
         self._engine_was_run = True
-        self.refusal = self.refusal or self.given.changed()  # its Python may have looked at that
+        self.refusals.keep(self.given.changed())  # its Python may have looked at that
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
         step.once = step.once or once
@@ -1051,13 +1052,13 @@ class Recorder(Values, TorchFunctionMode):
 
     def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
         """The operation raised: it is done again at its place, and must raise the same again."""
-        if self.refusal is not None:
+        if self.refusals.first is not None:
             return
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-            self.refusal = Refusal("memory ran out")
+            self.refusals.keep(Refusal("memory ran out"))
             return
         if isinstance(error, Warning):
-            self.refusal = refuse("the filters make an error of an operation's warning")
+            self.refusals.refuse("the filters make an error of an operation's warning")
             return
         args, kwargs = plan
         mutates = would_write(func, accessor, kwargs)
@@ -1096,22 +1097,22 @@ class Recorder(Values, TorchFunctionMode):
         self._writes = found
 
     def _stopped(self) -> bool:
-        return self.refusal is not None
+        return self.refusals.first is not None
 
     def fail(self, error: Exception) -> None:
         """Notes a refusal or a failure of magpy's own: the run goes on, and is not recorded."""
         if isinstance(error, Refusal):
-            self.refusal = self.refusal or error.without_frames()
+            self.refusals.keep(error)
         else:
             self.failure = self.failure or error
-            self.refusal = self.refusal or Refusal("the recorder failed")
+            self.refusals.keep(Refusal("the recorder failed"))
 
     def note(
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
     ) -> None:
         """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
         if len(self.record.steps) >= config.max_operations and self.depth == 0:
-            self.refusal = self.refusal or refuse(
+            self.refusals.refuse(
                 f"the call computes more than {config.max_operations} values that follow from data",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
@@ -1232,7 +1233,7 @@ class Recorder(Values, TorchFunctionMode):
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
         plan: tuple[Any, Any] = (), {}
-        if not self.depth and self.refusal is None:
+        if not self.depth and self.refusals.first is None:
             whole = self._whole = Whole(self, self._is_outside)
             try:
                 with unheard():
@@ -1259,7 +1260,7 @@ class Recorder(Values, TorchFunctionMode):
             if (whole.flags | self.observer.take()) & _LOOKS or whole.looks:
                 # In another call it may not raise.
                 reason = "a call that is done as a whole looks at data, and raises"
-                self.refusal = self.refusal or refuse(reason)
+                self.refusals.refuse(reason)
             raise
         finally:
             _interp.below(told)
@@ -1289,7 +1290,7 @@ class Recorder(Values, TorchFunctionMode):
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""
-        if self.depth or self.refusal is not None:
+        if self.depth or self.refusals.first is not None:
             return func(*args, **kwargs)
         plan: tuple[Any, Any] = (), {}
         try:
@@ -1362,7 +1363,7 @@ class Recorder(Values, TorchFunctionMode):
             result: what it gave.
             writes: it may write to the tensors among its arguments.
         """
-        if self.depth or self.refusal is not None:
+        if self.depth or self.refusals.first is not None:
             return
         if not writes and not self.tensors.fresh(result):
             return
@@ -1459,22 +1460,27 @@ class Recorder(Values, TorchFunctionMode):
         self.record.loose = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
-        self.refusal = self.refusal or self.below.looked_at()
         if record.unwatched:
             record.looks = list(self.below.looks())
-        changed = self._shared.end()
-        self.refusal = self.refusal or changed or self.given.changed() or self.written_unseen()
+        return record
+
+    def check_end(self) -> None:
+        """Keeps a refusal for what the run has left behind."""
+        refusals = self.refusals
+        refusals.keep(self.below.looked_at())
+        refusals.keep(self._shared.end())
+        refusals.keep(self.given.changed())
+        refusals.keep(self.written_unseen())
         self.settings.look()
         modes = current_modes(self.settings.changed)
         setting = self.settings.left()
-        if (modes != replace(self._start, settings=modes.settings) or setting) and (
-            self.refusal is None
-        ):
-            self.refusal = Refusal(
-                "the call leaves torch in another state than it found it in "
-                f"({setting or 'grad, autocast or inference mode'})"
+        if modes != replace(self._start, settings=modes.settings) or setting:
+            refusals.keep(
+                Refusal(
+                    "the call leaves torch in another state than it found it in "
+                    f"({setting or 'grad, autocast or inference mode'})"
+                )
             )
-        return self.record
 
     def forget_tensors(self) -> None:
         """Gives up every weak reference to a tensor, of a run that was refused."""
