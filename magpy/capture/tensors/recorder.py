@@ -31,6 +31,7 @@ from magpy.capture.tensors.escapes import Given
 from magpy.capture.tensors.functorch import Transforms, switches, wrapped
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.opaque_calls import Whole, opened
+from magpy.capture.tensors.operation import Done, Operation
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
 from magpy.errors import Refusal, hide_frames
 from magpy.frames import call_sites
@@ -134,37 +135,26 @@ class Recorder(Values, TorchFunctionMode):
         self.whole: Whole | None = None
         #: What of the run something has got that may look at it later.
         self.given = Given(self.tensors)
-        self._leaf = False
         # Tensors of no dimensions by the numbers that they hold.
         self._scalar_tensors: dict[Var, Var] = {}
         self._loose: set[Var] = set()
         self._ever_loose: set[Var] = set()
-        # Of the operation that is about to be written down: see `OpStep.writes`.
+        # Of the step that is about to be added: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
-        # The tensors to which it may give other sizes unseen by its name, with their sizes before.
-        self._targets: list[tuple[Any, torch.Size]] = []
-        # What a call that is recorded as a whole has written to.
-        self._by_whole: frozenset[Var] = frozenset()
-        self._reach: autograd.Reach | None = None  # of the operation that is made now
         self._engine_was_run = False
         reach = bool if session is None else session.reach
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
-        self._guarded = False  # it reads a gradient that guards look at
-        self._place: call_sites.Site = ("", 0, "", {})  # where the program was then
         self._calls = Operations()
         self._filters = warnings.filters
         #: The run has seeded torch's generators.
         self.seeded = False
-        self._warns = False  # the operation has
         #: A function of numpy's is called, and has, of which the step is still to be written down.
         self.computing = self.computed_warns = False
         #: Of the step that is about to be written down: see `HostStep.told` and `place`.
         self.telling: tuple[Var, call_sites.Site] | None = None
-        self._hidden = False
         self._changes = False  # something was changed or drawn
         #: Where the program may catch what raises.
         self.catching = Catching()
-        self._anew = False  # the operation may write to arrays that were looked into
         #: The last warnings of a C function, as effects, and the session's count of events then.
         self.warned: tuple[list[EffectStep], int] = [], 0
         self.direct = False
@@ -214,8 +204,7 @@ class Recorder(Values, TorchFunctionMode):
             del args, kwargs  # what was called here may keep this frame as its caller
             raise
         finally:
-            self._reach = None  # it holds functions of autograd
-            self._targets = []  # and these tensors, which die as in eager
+            self.operation.forget()
             _interp.resume()
 
     def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -279,19 +268,19 @@ class Recorder(Values, TorchFunctionMode):
             views = self._views(func, args)
             if views is not None:
                 return views[0]
-        recorded = func
         if self._asks_unheard(args, kwargs):
             self.refusals.refuse(
                 f"{name} asks a tensor for numbers whose class has a __torch_function__",
                 "Convert it first, with int() or float()",
             )
-        self._hidden = is_hidden(func, args)
+        op = self.operation = Operation(func, name, accessor)
+        op.hidden = is_hidden(func, args)
         try:
             faults.check("recorder")
             with unheard():
-                recorded, *given = self._recorded_as(func, args, kwargs)
-                plan = self._before(recorded, name, accessor, *given)
-                self._reach = self._reached(func, args, kwargs)
+                op.func, *given = self._recorded_as(func, args, kwargs)
+                self._prepare(op, *given)
+                op.reach = self._reached(func, args, kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
         if self.refusals.first is not None:
@@ -299,22 +288,21 @@ class Recorder(Values, TorchFunctionMode):
             return self._unrecorded(func, args, kwargs)
         observer = self.observer
         observer.take()
-        self._warns = False
         self.depth += 1
         try:
-            result = self._perform(func, args, kwargs)
+            result = self._perform(op, func, args, kwargs)
         except Exception as e:
-            self._interrupted_or_raised(e, recorded, accessor, plan, (args, kwargs))
+            self._interrupted_or_raised(op, e, (args, kwargs))
             raise
         finally:
             self.depth -= 1
         flags = observer.take()
-        if result is NotImplemented or self._guarded:
+        if result is NotImplemented or op.guarded:
             return result
         try:
             with unheard():
-                self._pin_if_given_back(plan, result, flags)
-                return self._after(recorded, name, accessor, plan, result, flags)
+                self._pin_if_given_back(op, result, flags)
+                return self._emit(op, result, self._classify(op, result, flags))
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         return result
@@ -328,16 +316,14 @@ class Recorder(Values, TorchFunctionMode):
             and any(type(t) not in _PLAIN and hears(type(t)) for t in tensors(given))
         )
 
-    def _interrupted_or_raised(
-        self, error: Exception, func: Any, accessor: Any, plan: Any, given: Any
-    ) -> None:
+    def _interrupted_or_raised(self, op: Operation, error: Exception, given: Any) -> None:
         if raised_by_handler(error):
             self.refusals.keep(Refusal("a signal is handled", passing=True))
             return
         if self.any_tracked:
             self._session.rely_on(given)  # it is sure for these numbers only
         with unheard():
-            self._raised(func, accessor, plan, error)
+            self._raised(op, error)
 
     def _reached(self, func: Any, args: Any, kwargs: Any) -> autograd.Reach | None:
         """What a pass of autograd's engine will reach, if the operation makes one."""
@@ -377,17 +363,19 @@ class Recorder(Values, TorchFunctionMode):
                 return
             self.record.unwatched.append(Unwatched(ask, objects, heard.codes, reach))
 
-    def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _perform(
+        self, op: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         # What warns says where it was called, and what raises; that is not here.
-        self._place = call_sites.place_of(func)
+        op.place = call_sites.place_of(func)
         # Below an operation the program may run (modes, hooks, operators of its own), and wait.
-        at_place = self._calls.at(self._place)
+        at_place = self._calls.at(op.place)
         call = functools.partial(
             _interp.let_signals_in, functools.partial(at_place, func, args, kwargs)
         )
-        if self._reach is None:
+        if op.reach is None:
             result = call()
-            if self._warns:
+            if op.warns:
                 with unheard():
                     self.below.by_hooks(self.below.differences())
             return result
@@ -403,7 +391,7 @@ class Recorder(Values, TorchFunctionMode):
         self, place: call_sites.Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls a function of numpy's from a line of the program, as `_perform` does operations."""
-        self._warns = self.computed_warns = False
+        self.operation.warns = self.computed_warns = False
         self.computing = True
         try:
             return self._calls.at(place)(func, args, kwargs)
@@ -435,9 +423,10 @@ class Recorder(Values, TorchFunctionMode):
 
     def warns(self) -> None:
         """The operation shows a warning: an entry does it as if from the same place."""
-        if not (self._warns or self.computed_warns) and self._reach is None:
+        op = self.operation
+        if not (op.warns or self.computed_warns) and op.reach is None:
             self.below.begin(())
-        self._warns = True
+        op.warns = True
         self.computed_warns = self.computed_warns or self.computing
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
@@ -526,18 +515,27 @@ class Recorder(Values, TorchFunctionMode):
             return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
-    def _before(
-        self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any, follow: bool = True
-    ) -> tuple[Any, Any]:
-        # Arguments are written down before the operation: it may change them.
+    def _prepare(self, op: Operation, args: Any, kwargs: Any, follow: bool = True) -> None:
+        """Writes down the arguments before the operation is performed, which may change them.
+
+        Args:
+            op: the operation.
+            args: what it is given.
+            kwargs: likewise.
+            follow: sizes that vary are followed through it.
+
+        Raises:
+            Refusal: it has no place in an entry.
+        """
+        func, name, accessor = op.func, op.name, op.accessor
         self.operations += 1
         if self.operations > config.max_operations:
             raise refuse(
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
-        self._anew = bool(self._looked_into) and would_write(func, accessor, kwargs)
-        if self._anew and (unseen := self.written_unseen()) is not None:
+        op.changes_arrays = bool(self._looked_into) and would_write(func, accessor, kwargs)
+        if op.changes_arrays and (unseen := self.written_unseen()) is not None:
             raise unseen
         if self.buffers_read():
             places = map(memory.of_tensor, tensors((args, kwargs)))
@@ -549,39 +547,32 @@ class Recorder(Values, TorchFunctionMode):
             raise refuse("torch.from_file reads a file, and may write to it")
         if self._loose and name in RANK_FOLLOWS:
             self._pin_shapes(args)
-        self._on_host = self._given_array = False
-        self._reach = None
-        self._guarded = False
         if accessor is not None and accessor[1] == "grad":
             if accessor[0] == "get":
-                self._guarded = self.gradients.read(args[0])
+                op.guarded = self.gradients.read(args[0])
             else:
                 self.gradients.assigned(args[0])
         self._shared.begin()
         if self.any_tracked:
-            self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
-            self._floats = name in TAKES_FLOATS
+            op.rely = name not in ARITHMETIC and name not in HOST_SCALARS
+            op.floats = name in TAKES_FLOATS
         self._takes_apart = True
         try:
-            plan = (
-                tuple(self.convert(a) for a in args),
-                {k: self.convert(v) for k, v in kwargs.items()},
-            )
+            op.args = tuple(self.convert(a) for a in args)
+            op.kwargs = {k: self.convert(v) for k, v in kwargs.items()}
         finally:
             self._takes_apart = False
         if self.any_tracked and not self._scalars and name in WITH_SCALAR_TENSOR and not kwargs:
-            plan = self._with_scalar_tensor(args, plan[0]), plan[1]
+            op.args = self._with_scalar_tensor(args, op.args)
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
-            plan = (plan[0][0], self._becomes_hooks(args[1])), plan[1]
+            op.args = op.args[0], self._becomes_hooks(args[1])
         if self._follower is not None:
-            self._follower.before(func, plan, (*args, *kwargs.values()), follow)
-        self._as_they_were(self._shared.outside(plan))
-        self._targets = []
+            self._follower.before(func, op.plan, (*args, *kwargs.values()), follow)
+        self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
-            self._targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
-        return plan
+            op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
 
     def _recorded_as(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operation that a step keeps, and its arguments."""
@@ -744,34 +735,34 @@ class Recorder(Values, TorchFunctionMode):
         ):
             self.add(OpStep(torch.clear_autocast_cache, (), {}, []))
 
-    def _after(
-        self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
-    ) -> Any:
-        if self._anew:
+    def _classify(self, op: Operation, result: Any, flags: int) -> Done:
+        """What an operation has done, as its result and the observer's flags tell.
+
+        Raises:
+            Refusal: it has no place in an entry.
+        """
+        if op.changes_arrays:
             self.looked_into_anew()
-        args, kwargs = plan = self._sharing(plan, result)
+        plan = self._sharing(op, result)
         # Compilers write what they have computed back into a tensor of the size that it had.
-        resized = self._resized() and not self._scalars
+        resized = self._resized(op) and not self._scalars
         number = (
             self.any_tracked
             and not self._scalars
             and not self.transforms.active  # Python runs a region that takes numbers
-            and self._has_number((args, kwargs))
+            and self._has_number(plan)
         )
-        on_host = self._on_host or resized or number
         outs: list[tuple[Any, Var]] = []
-        self._leaf = False
         self._outputs(result, (), outs)
-        if accessor is not None:
-            func, args = accessor_call(accessor, args)
+        func, args, kwargs = op.func, *plan
+        if op.accessor is not None:
+            func, args = accessor_call(op.accessor, args)
         self.note_modes()
         if flags & _RANDOM:
             self.record.random = True
-        is_random = bool(flags & _RANDOM)
-        self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
-        self._by_whole = frozenset()
-        by_data = bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
-        if name in SPARSE_PARTS:
+        self._writes = self._written_unseen(func, args, kwargs, flags) | op.by_whole
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and op.name not in STATIC_RESULT
+        if op.name in SPARSE_PARTS:
             by_data = True
             self.tensors.may_share(outs, (args, kwargs))
         reshapes = self._form_follows(func, (args, kwargs), by_data)
@@ -779,42 +770,48 @@ class Recorder(Values, TorchFunctionMode):
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
             self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
-        once = self._reach is not None and (
-            self._goes_beyond(self._reach) or self._decides(self._reach, flags)
+        once = op.reach is not None and (
+            self._goes_beyond(op.reach) or self._decides(op.reach, flags)
         )
-        inside = not once and self._stays_inside(args, name, accessor)
-        setter = accessor is not None and accessor[0] != "get"
+        on_host = op.on_host or resized or number
+        random = bool(flags & _RANDOM)
+        return Done(func, args, kwargs, outs, on_host, random, mutates, by_data, reshapes, once)
+
+    def _emit(self, op: Operation, result: Any, done: Done) -> Any:
+        """Writes the step of an operation down.  Returns what the program gets for its result."""
+        name, func, args, kwargs, outs = op.name, done.func, done.args, done.kwargs, done.outs
+        on_host, loose = done.on_host, done.by_data and (bool(outs) or done.reshapes)
+        inside = not done.once and self._stays_inside(args, name, op.accessor)
+        setter = op.accessor is not None and op.accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
-            self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
-            if self._reach is not None:
-                self._engine_ran(self._reach, func in autograd.ADDS, once)
-                self._reach = None  # it holds autograd's graph
+            self._host(func, args, kwargs, result, outs, done.random, name, mutates=True)
+            if op.reach is not None:
+                self._engine_ran(op.reach, func in autograd.ADDS, done.once)
+                op.reach = None  # it holds autograd's graph
             return result
         if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
         if not outs and result is not None and not self._only_known(result):
-            return self._value(func, args, kwargs, result, name, (is_random, mutates))
-        loose = by_data and (bool(outs) or reshapes)
+            return self._value(done, result, name)
         if self._loose or (loose and self._scalars):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
-            self._host(func, args, kwargs, result, outs, is_random, name, mutates, loose)
-            if reshapes and by_data and not self._scalars:
-                self._compare_sizes()
+            self._host(func, args, kwargs, result, outs, done.random, name, done.mutates, loose)
+            if done.reshapes and done.by_data and not self._scalars:
+                self._compare_sizes(op)
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         # Graphs that a compiler makes are silent, as torch.compile's are.
-        leaf, site = self._leaf, self._warning_site(name) if self._scalars else None
-        step = OpStep(func, args, kwargs, outs, is_random, mutates or not outs)
-        step.leaves, step.site, step.hidden = leaf, site, self._hidden
+        site = self._warning_site(name) if self._scalars else None
+        step = OpStep(func, args, kwargs, outs, done.random, done.mutates or not outs)
+        step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
         self.add(step)
         return result
 
-    def _value(
-        self, func: Any, args: Any, kwargs: Any, result: Any, name: str, flags: tuple[bool, bool]
-    ) -> Any:
+    def _value(self, done: Done, result: Any, name: str) -> Any:
         """What the program gets where an operation gives something that is no tensor."""
+        func, args, kwargs = done.func, done.args, done.kwargs
         if not has_ref(args) and not has_ref(kwargs):
             return result
         if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
@@ -825,16 +822,15 @@ class Recorder(Values, TorchFunctionMode):
                 # C code asked for it, and nobody sees what it makes of it.
                 self.rely_on(array, self._session.tracked(array))
             return array
-        is_random, mutates = flags
-        self._host(func, args, kwargs, result, [], is_random, name, mutates)
+        self._host(func, args, kwargs, result, [], done.random, name, done.mutates)
         return result
 
-    def _resized(self) -> bool:
+    def _resized(self, op: Operation) -> bool:
         """Whether the operation has resized what it was given to write to.
 
         No guard looks at the memory that the size asks for.
         """
-        found = [t for t, shape in self._targets if t.shape != shape]
+        found = [t for t, shape in op.targets if t.shape != shape]
         storages = self.record.storages
         outside = {storages.get(v, 0) for v in self.record.inputs} if found else set()
         for t in found:
@@ -843,9 +839,9 @@ class Recorder(Values, TorchFunctionMode):
                 self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, "leaf", True)
         return bool(found)
 
-    def _compare_sizes(self) -> None:
+    def _compare_sizes(self, op: Operation) -> None:
         """Data has decided the sizes of what the operation wrote to: they must be what they are."""
-        for t, _ in self._targets:
+        for t, _ in op.targets:
             var = self.tensors.known(t)
             if var is not None:
                 self.note(identity, (Ref(var),), {}, "meta", tensor_meta(t))
@@ -855,9 +851,9 @@ class Recorder(Values, TorchFunctionMode):
         filters = warnings.filters
         if filters is not self._filters and filters and tuple(filters[0]) == _IGNORES_ALL:
             return SILENT
-        if self._warns:
+        if self.operation.warns:
             _HAVE_WARNED.add(name)
-        return self._place if name in _HAVE_WARNED else None
+        return self.operation.place if name in _HAVE_WARNED else None
 
     def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
         """Whether an operation of those that change more than values does so in a graph alone."""
@@ -871,14 +867,14 @@ class Recorder(Values, TorchFunctionMode):
         # What torch.func does to its own tensors.
         return name in _OF_TRANSFORMS and accessor is None and self._of_transform(args)
 
-    def _pin_if_given_back(self, plan: tuple[Any, Any], result: Any, flags: int) -> None:
+    def _pin_if_given_back(self, op: Operation, result: Any, flags: int) -> None:
         """An operation gave back what it was given: of other sizes it may make something new.
 
         `contiguous()` of a single row does, and dropout of none.
         """
         if not self._loose or flags & _MUTATES:
             return
-        given = variables(plan)
+        given = variables(op.plan)
         if self.is_loose(given) and any(self.tensors.known(t) in given for t in tensors(result)):
             self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
 
@@ -999,11 +995,12 @@ class Recorder(Values, TorchFunctionMode):
             self.tensors.may_share(outs, plan)
         return False
 
-    def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
+    def _sharing(self, op: Operation, result: Any) -> tuple[Any, Any]:
         """The arguments of an operation whose result may have the memory of one of them."""
+        plan = op.plan
         found = self._shared.in_result(plan, result, self._is_outside)
         if found is not plan:
-            self._on_host = True
+            op.on_host = True
             self._as_they_were(self._shared.taken)
         return found
 
@@ -1050,7 +1047,7 @@ class Recorder(Values, TorchFunctionMode):
         storages = self.record.storages
         return any(var not in storages and var not in followed for var in variables(v))
 
-    def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
+    def _raised(self, op: Operation, error: Exception) -> None:
         """The operation raised: it is done again at its place, and must raise the same again."""
         if self.refusals.first is not None:
             return
@@ -1060,7 +1057,7 @@ class Recorder(Values, TorchFunctionMode):
         if isinstance(error, Warning):
             self.refusals.refuse("the filters make an error of an operation's warning")
             return
-        args, kwargs = plan
+        func, accessor, args, kwargs = op.func, op.accessor, op.args, op.kwargs
         mutates = would_write(func, accessor, kwargs)
         if accessor is not None:
             func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
@@ -1079,8 +1076,8 @@ class Recorder(Values, TorchFunctionMode):
         site = self._warning_site(getattr(func, "__name__", ""))
         more = {"mutates": mutates, "random": True, "result": var, "site": site}
         self.note(func, args, kwargs, "raises", told, **more)
-        if self._reach is not None:
-            self._engine_ran(self._reach, True, self._goes_beyond(self._reach))
+        if op.reach is not None:
+            self._engine_ran(op.reach, True, self._goes_beyond(op.reach))
         self._errors[id(error)] = *told, var
 
     def raised_by(self, error: BaseException) -> Var | None:
@@ -1159,7 +1156,8 @@ class Recorder(Values, TorchFunctionMode):
                     self.tensors.var_of(result)
                 else:
                     outs.append((path, self.tensors.new(result)))
-                    self._leaf = self._leaf or _is_leaf(result)
+                    op = self.operation
+                    op.leaf = op.leaf or _is_leaf(result)
             return False
         if isinstance(result, (tuple, list)):
             # A list, not a generator: every part is collected.
@@ -1193,7 +1191,7 @@ class Recorder(Values, TorchFunctionMode):
         expected: Any = None
         if name == "tolist" and self._list_of_data(func, args, kwargs, result):
             return
-        if self._given_array:
+        if self.operation.given_array:
             # The memory may be that of an array that follows from data.
             self.tensors.may_share(outs, (args, kwargs))
         if func is getattr:
@@ -1232,22 +1230,43 @@ class Recorder(Values, TorchFunctionMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
-        plan: tuple[Any, Any] = (), {}
-        if not self.depth and self.refusals.first is None:
-            whole = self._whole = Whole(self, self._is_outside)
+        if self.depth or self.refusals.first is not None:
+            return run()
+        op, whole = Operation(func, place=call_sites.place_of(func)), Whole(self, self._is_outside)
+        self.operation = op
+        try:
+            self._prepare_whole(op, whole, args, kwargs)
+            if self._stopped():
+                return run()  # not where one is handled: it would be the context of an error
+            result = self._perform_whole(whole, run)
+            flags = whole.flags | self.observer.take()
             try:
                 with unheard():
-                    target = getattr(func, "__magpy_target__", func)
-                    whole.given(target, args, kwargs)
-                    func, args, kwargs = opened(func, args, kwargs, self._is_outside)
-                    plan = self._before(func, "", None, args, kwargs, follow=False)
-                    whole.begin(target, args, kwargs)
+                    self._after_whole(op, result, flags, whole)
             except Exception as e:  # noqa: BLE001 - as above
                 self.fail(e)
-            finally:
-                self._whole = None
-        if self.depth or self._stopped():
-            return run()  # not where a refusal is handled, which would be the context of an error
+            return result
+        finally:
+            op.forget()
+
+    def _prepare_whole(
+        self, op: Operation, whole: Whole, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        func = op.func
+        self._whole = whole
+        try:
+            with unheard():
+                target = getattr(func, "__magpy_target__", func)
+                whole.given(target, args, kwargs)
+                op.func, args, kwargs = opened(func, args, kwargs, self._is_outside)
+                self._prepare(op, args, kwargs, follow=False)
+                whole.begin(target, args, kwargs)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        finally:
+            self._whole = None
+
+    def _perform_whole(self, whole: Whole, run: Callable[[], Any]) -> Any:
         self.observer.take()
         self.gradients.unseen()
         self.depth += 1
@@ -1255,35 +1274,28 @@ class Recorder(Values, TorchFunctionMode):
         self.below.begin(())
         told = _interp.below(self._session is not None)
         try:
-            result = run()
+            return run()
         except Exception:
             if (whole.flags | self.observer.take()) & _LOOKS or whole.looks:
                 # In another call it may not raise.
-                reason = "a call that is done as a whole looks at data, and raises"
-                self.refusals.refuse(reason)
+                self.refusals.refuse("a call that is done as a whole looks at data, and raises")
             raise
         finally:
             _interp.below(told)
             self.below.end_whole()
             self.depth -= 1
             self.whole = None
-        flags = whole.flags | self.observer.take()
-        try:
-            with unheard():
-                self._after_whole(func, plan, result, flags, whole)
-        except Exception as e:  # noqa: BLE001 - as above
-            self.fail(e)
-        return result
 
-    def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
+    def _after_whole(self, op: Operation, result: Any, flags: int, whole: Whole) -> None:
         if flags & _LOOKS or whole.looks:
             # What it does to Python's objects, and whether it raises, was seen for this data only.
             raise refuse("a call that is done as a whole looks at data")
         written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))
-        self._by_whole = frozenset(map(self.tensors.var_of, written))
-        self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
+        op.by_whole = frozenset(map(self.tensors.var_of, written))
+        op.name = getattr(op.func, "__name__", "")
+        self._emit(op, result, self._classify(op, result, flags & ~_DATA))
         step = self.record.steps[-1] if self.record.steps else None
-        if isinstance(step, (OpStep, HostStep)) and step.func is func:
+        if isinstance(step, (OpStep, HostStep)) and step.func is op.func:
             step.once = step.once or whole.unrepeatable
             if isinstance(step, OpStep):
                 step.whole = True
@@ -1292,11 +1304,11 @@ class Recorder(Values, TorchFunctionMode):
         """Performs a part of a transform, which is recorded as an operation."""
         if self.depth or self.refusals.first is not None:
             return func(*args, **kwargs)
-        plan: tuple[Any, Any] = (), {}
+        op = self.operation = Operation(func, func.__name__)
         try:
             faults.check("recorder")
             with unheard():
-                plan = self._before_transform(func, args, kwargs)
+                self._prepare_transform(op, args, kwargs)
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         if self._stopped():
@@ -1315,20 +1327,20 @@ class Recorder(Values, TorchFunctionMode):
                     if outs:
                         raise refuse("it takes part in a transform that began before the call")
                 elif outs or switches(func):
-                    self.add(OpStep(func, *plan, outs))
+                    self.add(OpStep(func, *op.plan, outs))
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
+        op.forget()
         return result
 
-    def _before_transform(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+    def _prepare_transform(self, op: Operation, args: tuple[Any, ...], kwargs: Any) -> None:
         if self.symbols is not None:
             self.symbols.fix_all()
-        plan = self._before(func, func.__name__, None, args, kwargs, follow=False)
+        self._prepare(op, args, kwargs, follow=False)
         self.note_modes()
         self.transforms.before()
         for t in tensors(args):
             self.transforms.given(self.tensors.var_of(t), t)
-        return plan
 
     def _of_transform(self, args: Any) -> bool:
         """Whether a tensor among arguments is one of a transform."""
@@ -1368,23 +1380,25 @@ class Recorder(Values, TorchFunctionMode):
         if not writes and not self.tensors.fresh(result):
             return
         func, args, kwargs = sized(func, args, kwargs)
+        op = self.operation = Operation(func)
         with unheard():
-            self._unseen(func, args, kwargs, result, writes)
+            self._unseen(op, args, kwargs, result, writes)
+        op.forget()
 
     def _unseen(
         self,
-        func: Any,
+        op: Operation,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         result: Any,
         writes: bool,
     ) -> None:
-        plan = self._before(func, "", None, args, kwargs, follow=False)
+        func = op.func
+        self._prepare(op, args, kwargs, follow=False)
         outs: list[tuple[Any, Var]] = []
-        self._leaf = False
         self._outputs(result, (), outs)
         self.note_modes()
-        plan = self._sharing(plan, result)
+        plan = self._sharing(op, result)
         flags = self.observer.take()  # those since the last operation
         # What a generator says of its state is another thing after each draw.
         asks = isinstance(args[0] if args else None, torch.Generator) or isinstance(
@@ -1400,12 +1414,12 @@ class Recorder(Values, TorchFunctionMode):
         loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
         if self._loose or (loose and self._scalars):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
-        if self._on_host or loose or _has_array(args):
+        if op.on_host or loose or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates, loose)
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
-        step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
+        step = OpStep(func, *plan, outs, is_random, mutates, leaves=op.leaf)
         warned = self.warned[0]
         if self._scalars and self.warns_itself():
             step.site = warned[-1].sites[0]
@@ -1490,6 +1504,7 @@ class Recorder(Values, TorchFunctionMode):
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
+        self.operation.forget()
         self.given.end()
         self.below.end()
         self._is_outside = self.is_rewritten = bool
