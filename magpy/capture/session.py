@@ -29,7 +29,6 @@ from magpy.ir.capture import Capture, Outcome, Varying
 from magpy.ir.ops import Record
 from magpy.ir.recipes import Spec
 from magpy.models.patched_names import unclear
-from magpy.objects import buffers as memory
 from magpy.objects import c_state as opaque
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
@@ -151,14 +150,12 @@ def _finish(
         out.failure, out.stage = recorder.failure, "recorder"
         return
     record = recorder.finish()
-    handler.written += recorder.buffers
-    record.mutated |= handler.written_tensors(record)
-    for array, before in run.arrays:
-        if memory.form_of(array) != before:
-            reason = "a numpy array from outside is changed"
-            run.refusals.keep(Refusal(reason, handler.sites[id(array)], "Return a new array"))
-    handler.check_buffers(definition(f))
-    handler.check_below(record)
+    buffers = handler.buffers
+    buffers.written += recorder.buffers
+    record.mutated |= buffers.written_tensors(record)
+    buffers.check_arrays()
+    buffers.check_shared(definition(f))
+    buffers.check_below(record)
     recorder.check_end()
     if any(map(session.is_outside, run.locks)):
         run.refuse("a lock is taken and not given back")
@@ -207,7 +204,7 @@ def _end(
         if gradient is not None and not session.is_outside(gradient) and vars(gradient):
             # Autograd's engine makes another one in every call, and nobody would set it there.
             raise Refusal("an attribute is set of a gradient that the call makes")
-    for obj, before in handler.opaque:
+    for obj, before in handler.buffers.opaque:
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
@@ -244,9 +241,9 @@ def _end(
         result,
         effects,
         run.redo,
-        handler.opaque,
+        handler.buffers.opaque,
         run.arrays,
-        handler.buffers(),
+        handler.buffers.shared(),
         run.memos,
         handler.iterators,
         recorder.start_modes,

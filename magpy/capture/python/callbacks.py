@@ -30,6 +30,7 @@ from magpy import _interp, _tensor, faults
 from magpy.capture import end_state
 from magpy.capture.python import c_calls
 from magpy.capture.python import effects as effect_calls
+from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run
 from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
@@ -43,7 +44,6 @@ from magpy.ir.ops import (
     HostStep,
     OutsideRef,
     Part,
-    Record,
     Var,
     class_holding,
     class_number,
@@ -110,14 +110,12 @@ class Handler:
         self.redone: dict[tuple[int, str], Any] = {}
         # Where the numbers are that are followed, by the holder's address and the key.
         self.followed: set[tuple[int, Any]] = set()
-        self.opaque: list[tuple[Any, Any]] = []
+        self.buffers = OutsideBuffers(self.run)
         self.modules: list[tuple[types.ModuleType, str]] = []
-        self.sites: dict[int, str] = {}
-        self.written: list[memory.Range | None] = []
         self.consumed: list[tuple[Any, tuple[Any, ...], list[Any]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
-        self.recorder.is_rewritten = self._is_rewritten
-        self.recorder.buffers_read = lambda: bool(self.run.arrays or self.opaque)
+        self.recorder.is_rewritten = self.buffers.is_rewritten
+        self.recorder.buffers_read = self.buffers.looked_into
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
@@ -163,7 +161,7 @@ class Handler:
         t = type(obj)
         base = _interp.c_base(t)
         if base is np.ndarray or base is np.void:  # the second is a record, which can be written to
-            self._array(obj)
+            self.buffers.array_read(obj)
             return
         if base.__module__ == "numpy" and not hasattr(base, "__next__"):
             return
@@ -194,8 +192,7 @@ class Handler:
                 self.run.refuse(
                     f"a {t.__name__} from outside is read, whose state cannot be compared"
                 )
-            self.opaque.append((obj, before))
-            self.sites.setdefault(id(obj), where_text())
+            self.buffers.opaque_read(obj, before)
 
     def without_attributes(self, obj: Any) -> None:
         """Attributes are looked for in an object that has no dict yet, and gets none by that."""
@@ -218,13 +215,6 @@ class Handler:
             self.session.reach(x)
             if not isinstance(obj, weakref.ref):
                 self.session.touch(x)
-
-    def _array(self, array: Any) -> None:
-        """An outside array, or one of a subclass, is looked into."""
-        if np.asarray(array).dtype.hasobject:
-            self.run.refuse("an array of objects from outside is read", "Use a list instead")
-        self.run.arrays.append((array, memory.form_of(array)))
-        self.sites.setdefault(id(array), where_text())
 
     @_frames_hidden
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -265,91 +255,6 @@ class Handler:
                 advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, []
             )
             self.recorder.record.steps.append(step)
-
-    def written_tensors(self, record: Record) -> frozenset[Var]:
-        """The outside tensors whose memory was written as that of an array."""
-        if not self.written:
-            return frozenset()
-        places = [(v, memory.of_tensor(t)) for v, t in record.inputs.items()]
-        return frozenset(v for v, p in places if any(memory.meet(p, w) for w in self.written))
-
-    def check_below(self, record: Record) -> None:
-        """Refuses where an effect and the call have to do with the same memory."""
-        inputs = {v: memory.of_tensor(t) for v, t in record.inputs.items()}
-        looked = [memory.of_buffer(a) for a, _ in self.run.arrays] + list(inputs.values())
-        written = [*self.written, *(inputs[v] for v in record.mutated)]
-        objects = {id(v) for v, _ in (*self.run.arrays, *self.opaque)}
-        self.run.refusals.keep(self.recorder.below.shared(objects, looked, written))
-
-    def check_buffers(self, where: str) -> None:
-        """Refuses where a buffer from outside and a tensor share memory, and one is changed.
-
-        What the buffer held when it was first read need not be what it held before the call; and
-        what Python writes to it is written when the operations are over.
-
-        Args:
-            where: the place to name where that of the read is not known.
-        """
-        read = self._buffers()
-        refusals = self.run.refusals
-        if not read or refusals.first is not None:
-            return
-        record = self.recorder.record
-        written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
-        for obj, changed in read:
-            place = memory.of_buffer(obj)
-            shown = any(memory.meet(place, memory.of_tensor(t)) for t in record.inputs.values())
-            if shown and changed():
-                reason = f"a {type(obj).__name__} from outside is changed whose memory a tensor has"
-                refusals.keep(Refusal(reason, self.sites.get(id(obj), where)))
-                return
-            if any(memory.meet(place, w) for w in written):
-                reason = (
-                    f"memory that is read as a {type(obj).__name__} from outside is changed "
-                    "through a tensor"
-                )
-                refusals.keep(Refusal(reason, self.sites.get(id(obj), where)))
-                return
-            for own, site in self.recorder.views:
-                if memory.meet(place, own):
-                    reason = (
-                        f"a tensor has the memory of a view of a {type(obj).__name__} from outside"
-                    )
-                    remedy = "Give the operation the object itself, and take a view of the tensor"
-                    refusals.keep(Refusal(reason, site, remedy))
-                    return
-
-    def buffers(self) -> list[Any]:
-        """The objects from outside that were read and whose memory others may have, too."""
-        return [obj for obj, _ in self._buffers() if memory.of_buffer(obj) is not None]
-
-    def _buffers(self) -> list[tuple[Any, Callable[[], bool]]]:
-        """The buffers from outside that were read; tells of each whether it was changed since."""
-
-        def array_changed(array: Any, form: Any) -> bool:
-            return bool(memory.form_of(array) != form)
-
-        def object_changed(obj: Any, picture: Any) -> bool:
-            return not c_state.same(c_state.picture(obj), picture)
-
-        def bytes_changed(obj: bytearray, before: bytearray) -> bool:
-            return obj != before
-
-        found = [
-            (obj, functools.partial(array_changed, obj, form)) for obj, form in self.run.arrays
-        ]
-        found += [(obj, functools.partial(object_changed, obj, was)) for obj, was in self.opaque]
-        for obj, before, *_ in self.session.containers():
-            if isinstance(obj, bytearray):
-                found.append((obj, functools.partial(bytes_changed, obj, before)))
-        return list(found)
-
-    def _is_rewritten(self, place: Any) -> bool:
-        """Whether a buffer from outside with some of these bytes is not as it was at first."""
-        return any(
-            memory.meet(place, memory.of_buffer(obj)) and is_changed()
-            for obj, is_changed in self._buffers()
-        )
 
     def module_made(self, module: types.ModuleType) -> None:
         """The program has made a module, or Python has, which imports it."""
@@ -797,7 +702,7 @@ class Handler:
     def _notes_writing(self, targets: Any) -> None:
         """The step that is about to be added changes these arrays, where they are tracked."""
         found = [a for a in targets if isinstance(a, np.ndarray)]
-        self.written.extend(map(memory.of_buffer, found))
+        self.buffers.written.extend(map(memory.of_buffer, found))
         numbers = [self.session.tracked(a) for a in found]
         self.recorder.writes(frozenset(Var(n) for n in numbers if n is not None))
 
