@@ -90,7 +90,7 @@ def _run(
         if varying is not None:
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
             for holder, key, follow in varying.places:
-                handler.vary(holder, key, follow)
+                handler.varying.vary(holder, key, follow)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         if isinstance(e, Refusal):
@@ -98,7 +98,7 @@ def _run(
         else:
             out.failure, out.stage = e, "start"
         if handler is not None:
-            handler.put_back()
+            handler.varying.put_back()
         try:
             out.value = _interp.let_signals_in(functools.partial(f, *args, **kwargs))
         except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own

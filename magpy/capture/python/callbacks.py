@@ -9,18 +9,14 @@ csrc/interp.
 
 from __future__ import annotations
 
-import collections
 import contextvars
 import copy
 import functools
-import inspect
-import math
 import operator
 import sys
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -30,36 +26,28 @@ from magpy import _interp, _tensor, faults
 from magpy.capture import end_state
 from magpy.capture.python import c_calls
 from magpy.capture.python import effects as effect_calls
+from magpy.capture.python.arithmetic import ArithmeticWarnings
+from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
-from magpy.capture.python.run import Run
+from magpy.capture.python.run import Run, frames_hidden
+from magpy.capture.python.tracked import TrackedValues
+from magpy.capture.python.varying import VaryingNumbers
 from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
-from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
-from magpy.errors import Refusal, hide_frames
+from magpy.errors import Refusal
 from magpy.frames import call_sites, signals
-from magpy.frames.locations import refuse, where_text
+from magpy.frames.locations import where_text
 from magpy.ir.ops import (
     EffectStep,
-    HostStep,
-    OutsideRef,
-    Part,
-    Var,
-    class_holding,
-    class_number,
-    item_held,
-    part_held,
-    slot_held,
 )
 from magpy.ir.recipes import Const
-from magpy.ir.trees import has_ref
-from magpy.models import callables, numpy_calls, numpy_warnings
+from magpy.models import callables
 from magpy.models.callables import Leaf
-from magpy.objects import buffers as memory
 from magpy.objects import c_state
 from magpy.objects import contents as held
 from magpy.objects.iterators import advance
-from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
+from magpy.objects.plain_values import is_immutable
 from magpy.objects.snapshots import CONTAINERS, is_changed
 from magpy.objects.types import isinstance
 from magpy.shapes.symbols import Symbols
@@ -69,21 +57,6 @@ ABSENT = _interp.ABSENT
 _GOES_OVER_CHANGED = (
     "an iterator from outside is consumed, and the list that it goes over is changed"
 )
-
-
-def _frames_hidden(method: Callable[..., Any]) -> Callable[..., Any]:
-    """What the program's calls raise does not keep the frames of the method that performs them."""
-
-    @functools.wraps(method)
-    def perform(self: Handler, *args: Any) -> Any:
-        try:
-            return method(self, *args)
-        except BaseException as e:
-            hide_frames(e)
-            del args
-            raise
-
-    return perform
 
 
 class Handler:
@@ -96,11 +69,6 @@ class Handler:
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols, refusals)
         #: What the answers share with c_calls and effects.
         self.run = Run(self.session, self.recorder, refusals)
-        self.run.tracked = self
-        #: The last store in a tracked array: what was stored, and how many steps there were before
-        #: and after it was noted.
-        self.stored: tuple[tuple[Any, ...], int, int] = (), 0, 0
-        self.storing = False
         #: The address of the frame, and the instruction, at which C code has warned last.
         self.warned_at = 0, 0
         # The addresses of objects of the call's own whose death the program hears of, or of what
@@ -108,14 +76,28 @@ class Handler:
         self.finalizers: set[int] = set()
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
-        # Where the numbers are that are followed, by the holder's address and the key.
-        self.followed: set[tuple[int, Any]] = set()
-        self.buffers = OutsideBuffers(self.run)
         self.modules: list[tuple[types.ModuleType, str]] = []
         self.consumed: list[tuple[Any, tuple[Any, ...], list[Any]]] = []
         self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
+        self.buffers = OutsideBuffers(self.run)
         self.recorder.is_rewritten = self.buffers.is_rewritten
         self.recorder.buffers_read = self.buffers.looked_into
+        warnings = ArithmeticWarnings(self.run)
+        tracked = TrackedValues(self.run, self.buffers, warnings)
+        arrays = self.run.tracked = ArrayCalls(self.run, tracked, warnings)
+        self.varying = VaryingNumbers(self.run)
+        # What others answer.
+        self.counter, self.inherits = self.varying.counter, self.varying.inherits
+        self.same_number = self.varying.same_number
+        self.rely_on, self.truth = tracked.rely_on, tracked.truth
+        self.contains, self.compare_items = tracked.contains, tracked.compare_items
+        self.binary, self.compare, self.unary = tracked.binary, tracked.compare, tracked.unary
+        self.item, self.attribute = tracked.item, tracked.attribute
+        self.format, self.join = tracked.format, tracked.join
+        self.item_store, self.attribute_store = tracked.item_store, tracked.attribute_store
+        self.stored_in, self.store_raised = tracked.stored_in, tracked.store_raised
+        self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
+        self.array_operation = arrays.array_operation
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
@@ -216,7 +198,7 @@ class Handler:
             if not isinstance(obj, weakref.ref):
                 self.session.touch(x)
 
-    @_frames_hidden
+    @frames_hidden
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a call that the table of leaves reserves for the handler."""
         treat = c_calls.TREATMENTS.get(callables.effect_of(f), c_calls.unknown)
@@ -284,618 +266,12 @@ class Handler:
             )
             self.recorder.record.steps.append(step)
 
-    def derive(
-        self,
-        f: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        result: Any,
-        written: list[Any] | None = None,
-    ) -> Any:
-        """Notes that `result` was computed from tracked values by `f`.
-
-        Args:
-            f: what was called.
-            args: with these.
-            kwargs: and these.
-            result: what it gave.
-            written: the tracked arrays that it may have changed.
-        """
-        recorder = self.recorder
-        if self.run.refusals.first is not None or recorder.depth:
-            return result
-        if numpy_calls.holds_objects((args, kwargs, result)) or self._shows(result, (args, kwargs)):
-            # Other calls must get the very objects, and the memory of their own arrays.
-            self.session.rely_on((args, kwargs))
-            for a in (*args, *kwargs.values()):
-                self.session.touch(a)
-            return result
-        if not written and _is_short_tuple(result):
-            one = functools.partial(functools.partial, element, f, len(result))
-            return tuple(self.derive(one(i), args, kwargs, v) for i, v in enumerate(result))
-        try:
-            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            if recorder.symbols is not None and not written and not has_ref(plan):
-                return result  # of symbols that are what they are in this run
-            self._notes_writing(written or ())
-            return self._telling(recorder.track, (f, *plan, result), f, args, kwargs)
-        except Refusal as r:
-            self.run.refusals.keep(r)
-        except Exception as e:  # noqa: BLE001 - as above
-            recorder.fail(e)
-        return result
-
-    def _shows(self, result: Any, given: Any) -> bool:
-        """Whether a result has the memory of an array that does not follow from data."""
-        made = [memory.of_buffer(a) for a in numpy_calls.arrays_in(result)]
-        if not made:
-            return False
-        apart = [a for a in numpy_calls.arrays_in(given) if self.session.tracked(a) is None]
-        return any(memory.meet(memory.of_buffer(a), place) for a in apart for place in made)
-
-    def rely_on(self, v: Any) -> None:
-        """A tracked value is about to be looked at in a way that cannot be redone: checks it."""
-        var = self.session.tracked(v)
-        if var is not None:
-            self.recorder.rely_on(v, Var(var))
-
-    def counter(self, holder: Any, key: Any, value: Any) -> Any:
-        """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
-        recorder = self.recorder
-        if self.run.refusals.first is not None:
-            return _interp.fresh(value)
-        read: Callable[..., Any]
-        if type(holder) is types.CellType:
-            read, where = getattr, "cell_contents"
-        elif isinstance(holder, type):
-            read, where = class_number, key
-        elif not isinstance(holder, (dict, list, collections.deque)):
-            read, where = slot_held, key
-        else:
-            exact = type(holder) in (dict, list, collections.deque)
-            read, where = operator.getitem if exact else item_held, key
-        if recorder.depth:
-            # An operation reads it, of which nobody knows what depends on it.
-            self.run.again(read, (holder, where))
-            return _interp.fresh(value)
-        recorder.below.counted(holder, key)
-        own = recorder.track(read, (OutsideRef(holder), where), {}, value)
-        recorder.originals[id(own)] = value  # the session holds what is tracked
-        if not isinstance(holder, type):
-            recorder.counted(holder, key, own, value, (id(holder), key) in self.followed)
-        return own
-
-    def vary(self, holder: Any, key: Any, follow: bool = False) -> None:
-        """A number in a container, class or cell is an input where the run reads it.
-
-        Args:
-            holder: what it is in.
-            key: where; None for a cell.
-            follow: what sizes and places in tensors depend on it is followed.
-        """
-        self.session.vary(holder, key.key if isinstance(key, Part) else key)
-        if isinstance(key, Part):
-            self._vary_part(holder, key.key)
-            return
-        if follow:
-            self.followed.add((id(holder), key))
-        if isinstance(holder, (list, collections.deque)):
-            # Nothing tells of the reads of one item: it becomes an input at once.
-            base: Any = list if isinstance(holder, list) else collections.deque
-            base.__setitem__(holder, key, self.counter(holder, key, base.__getitem__(holder, key)))
-
-    def _vary_part(self, holder: Any, key: Any) -> None:
-        """The numbers in a tuple are inputs: for the run, an equal tuple takes its place."""
-        first = dict.__getitem__(holder, key)
-        if (id(holder), key) in self.run.parts:
-            return
-        recorder, place = self.recorder, OutsideRef(holder)
-        recorder.below.counted(holder, key)
-        var = recorder.tensors.new()
-        recorder.note(item_held, (place, key), {}, "bind", tuple, result=var)
-        numbers = []
-        for i, value in enumerate(first):
-            own = recorder.track(part_held, (place, key, i, len(first)), {}, value)
-            recorder.originals[id(own)] = value
-            recorder.counted(holder, Part(key, i), own, value, False)
-            numbers.append(own)
-        made = tuple(numbers)
-        self.run.parts[id(holder), key] = holder, made, first, var
-        dict.__setitem__(holder, key, made)
-
-    def put_back(self) -> None:
-        """The tuples that were there before the run are there again."""
-        for (_, key), (holder, made, first, _) in self.run.parts.items():
-            if dict.get(holder, key) is made:
-                dict.__setitem__(holder, key, first)
-        self.run.parts.clear()
-
     def end(self) -> None:
         """Lets go of what the run referred to, and of what refers to the handler."""
-        self.put_back()
+        self.varying.put_back()
         self.session.clear()
         self.recorder.end()
         del self.run.tracked
-
-    def inherits(self, cls: type, name: str) -> None:
-        """A number that is an input is found through a class."""
-        self.run.again(class_holding, (cls, name))
-
-    def same_number(self, a: Any, b: Any) -> bool:
-        """Whether two numbers, of which copies are tracked, are one object."""
-        originals = self.recorder.originals
-        same = originals.get(id(a), a) is originals.get(id(b), b)
-        if same:
-            self.run.refuse(
-                "whether two numbers (or texts) are one object is asked", "Compare them with =="
-            )
-        return same
-
-    def truth(self, v: Any) -> None:
-        """The truth of a tracked value decides a jump."""
-        try:
-            result = bool(v)
-        except Exception:  # noqa: BLE001 - the program's own: the jump is about to raise it
-            self.rely_on(v)
-        else:
-            self.derive(bool, (v,), {}, result)
-
-    @_frames_hidden
-    def contains(self, container: Any, item: Any) -> bool:
-        """Whether a tracked value is in a container is about to be asked.
-
-        Returns:
-            Whether the answer is all that counts: both hold plain values only.
-        """
-        if type(item) not in (int, float, str) or item != item:
-            return False
-        t = type(container)
-        if t is range:
-            self.derive(operator.contains, (container, item), {}, item in container)
-            return True
-        # A class derived from these, such as Counter, that leaves the answer to them.
-        base: Any = next((c for c in _ASKED if issubclass(t, c)), None)
-        if base is None or t.__contains__ is not base.__contains__:
-            return False
-        if base.__len__(container) > _MOST_COMPARED:
-            return False
-        found = tuple(base.__iter__(container))
-        tracked = self.session.tracked
-        if any(type(v) not in PLAIN_TYPES or tracked(v) is not None for v in found):
-            return False
-        values = found if base in (tuple, list) else frozenset(found)
-        self.derive(operator.contains, (values, item), {}, item in values)
-        return True
-
-    def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
-        """A binary operation with a tracked operand."""
-        if (result is a or result is b) and type(result) not in PLAIN_TYPES:
-            # In place: redone where it stands.
-            if self.session.tracked(result) is not None:
-                self.host_only(BINARY[op], (a, b))
-            else:
-                self.session.rely_on((a, b))
-            return result
-        if type(result) in (list, tuple):
-            # [x] * n: how many there are is the same again; the elements are what they were.
-            self.session.rely_on([v for v in (a, b) if self.session.tracked(v) is not None])
-            return result
-        return self.derive(BINARY[op], (a, b), {}, result)
-
-    def compare(self, op: int, a: Any, b: Any, result: Any) -> Any:
-        """A comparison with a tracked operand."""
-        return self.derive(COMPARE[op], (a, b), {}, result)
-
-    @_frames_hidden
-    def compare_items(self, a: Any, b: Any) -> bool:
-        """Two tuples or lists are about to be tested for equality, item by item.
-
-        Returns:
-            Whether that is all: they hold numbers and the like only.
-        """
-        pairs = list(zip(a, b, strict=False)) if len(a) == len(b) else []
-        if not all(type(v) in PLAIN_TYPES for pair in pairs for v in pair):
-            return False
-        for x, y in pairs:
-            same = bool(x == y)
-            if self.session.tracked(x) is not None or self.session.tracked(y) is not None:
-                self.derive(operator.eq, (x, y), {}, same)
-            if not same:
-                break
-        return True
-
-    def unary(self, op: int, a: Any, b: Any, result: Any) -> Any:
-        """A unary operation on a tracked value."""
-        return self.derive(UNARY[op], (a,), {}, result)
-
-    def item(self, op: int, obj: Any, key: Any, result: Any) -> Any:
-        """obj[key] of a tracked array or string, or with a tracked key."""
-        if self.session.tracked(obj) is None:
-            self.session.rely_on(key)
-            return result
-        return self.derive(operator.getitem, (obj, key), {}, result)
-
-    def item_store(self, op: int, obj: Any, key: Any, value: Any) -> Any:
-        """obj[key] = value in a tracked array."""
-        array = isinstance(obj, np.ndarray)
-        if not (memory.is_writeable(obj) if array else isinstance(obj, _FLAGS)):
-            return None  # a number, a text, an array to read: that raises, whatever its value
-        if value is ABSENT:
-            self._store(operator.delitem, (obj, key))
-        else:
-            self._store(operator.setitem, (obj, key, value))
-        return None
-
-    def attribute_store(self, op: int, obj: Any, name: Any, value: Any) -> Any:
-        """obj.name = value of a tracked array."""
-        self._store(setattr, (obj, name, value))
-        return value
-
-    def _store(self, f: Any, args: tuple[Any, ...]) -> None:
-        """Notes a store in a tracked array that is about to be made."""
-        steps = self.recorder.record.steps
-        before = len(steps)
-        self.storing = True
-        try:
-            self.host_only(f, args)
-        finally:
-            self.storing = False
-        if type(args[0]) is _FLAGS:
-            for step in steps[before:]:
-                if isinstance(step, HostStep):
-                    step.mutates = True  # the array, whose variable is another one
-        self.stored = args, before, len(steps)
-
-    def stored_in(self, obj: Any) -> None:
-        """The last store in a tracked array has been made."""
-        (args, before, after), self.stored = self.stored, ((), 0, 0)
-        steps = self.recorder.record.steps
-        if args and after > before and self.run.refusals.first is None:
-            step = steps[after - 1]
-            if isinstance(step, HostStep) and step.told is not None:
-                self._told(step.told, step.place, self.recorder.warns_itself())
-
-    def store_raised(self, obj: Any, late: bool) -> None:
-        """The last store in a tracked array raised; it has stored nothing unless that was late."""
-        (args, before, after), self.stored = self.stored, ((), 0, 0)
-        steps = self.recorder.record.steps
-        if not args or self.run.refusals.first is not None:
-            return
-        if (
-            late
-            or len(steps) != after
-            or numpy_calls.holds_objects(args)
-            or not _recomputable(args[1:])
-        ):
-            self.run.refuse("a store in an array that follows from data raises")
-            return
-        del steps[before:]
-        # That it raises follows from the form of the array, which is compared, and from these.
-        self.session.rely_on(args[1:])
-        for a in args[1:]:
-            self.session.touch(a)
-
-    def _told(self, told: Var, place: Any, shown: bool) -> None:
-        """What a step has told of is an effect of its own, or there was nothing."""
-        try:
-            effect_calls.arithmetic(self.run, told, place, shown)
-        except Refusal as r:
-            self.run.refusals.keep(r)
-        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
-            self.recorder.fail(e)
-
-    def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
-        """obj.name of a tracked value."""
-        if _FLAGS in (type(obj), type(value)) or (
-            type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
-        ):
-            self.derive(getattr, (obj, name), {}, value)
-        elif isinstance(obj, QUEUED):
-            if name in _HANDLES:
-                self.run.refuse(f"the {name} of a {type(obj).__name__} is read that the call makes")
-        elif name in _ADDRESSES:
-            self.run.refuse("the address of an array that follows from data is asked for")
-        elif not callable(value) and (
-            type(obj).__name__ != "ndarray" or type(value).__name__ in ("flatiter", "memoryview")
-        ):
-            self.rely_on(obj)
-        return None
-
-    def format(self, conversion: int, value: Any, spec: Any, result: Any) -> Any:
-        """A tracked value in an f-string."""
-        return self.derive(format_value, (value, spec or "", conversion), {}, result)
-
-    def join(self, op: int, parts: Any, unused: Any, result: Any) -> Any:
-        """The parts of an f-string, some of them tracked."""
-        return self.derive("".join, (parts,), {}, result)
-
-    def host_only(
-        self,
-        f: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None = None,
-        written: list[Any] | None = None,
-    ) -> None:
-        """Notes a call on a tracked value that is redone for what it does.
-
-        Args:
-            f: what was called.
-            args: with these.
-            kwargs: and these.
-            written: the tracked arrays that it may have changed; the first argument if None.
-        """
-        recorder = self.recorder
-        if self.run.refusals.first is not None or recorder.depth:
-            return
-        try:
-            plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
-            self._notes_writing(args[:1] if written is None else written)
-            self._telling(recorder.note, (f, *plan, "none"), f, args, kwargs or {})
-        except Refusal as r:
-            self.run.refusals.keep(r)
-        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
-            recorder.fail(e)
-
-    def _without_writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return numpy_calls.call_without_writing(f, args, kwargs, self._at_line(f, args, kwargs))
-
-    def _at_line(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-        """A function `call(f, args, kwargs)`; numpy, which may warn, it calls from the program."""
-        if numpy_warnings.computes(f) and _is_of_numpy(f, (*args, *kwargs.values())):
-            return functools.partial(self.recorder.compute, _place())
-        return lambda f, args, kwargs: f(*args, **kwargs)
-
-    def _telling(
-        self,
-        write: Callable[..., Any],
-        step: tuple[Any, ...],
-        f: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        """What `write(*step)` gives, which writes a call down.
-
-        What numpy warns of in it is an effect of its own.
-        """
-        recorder = self.recorder
-        if not numpy_warnings.computes(f) or not _is_of_numpy(f, (*args, *kwargs.values())):
-            return write(*step)
-        if f is operator.setitem and self._is_small(args[2]):
-            return write(*step)
-        if numpy_warnings.calls_back():
-            raise refuse("numpy calls the program where arithmetic fails (numpy.seterrcall)")
-        told, place = recorder.tensors.new(), _place()
-        again = isinstance(f, functools.partial) and f.func is element and f.args[2] > 0
-        # A store is noted before it is made.
-        shown = not self.storing and self._warns_itself(write, f, args, kwargs)
-        recorder.telling, recorder.computed_warns = (told, place), False
-        before = len(recorder.record.steps)
-        try:
-            result = write(*step)
-        finally:
-            recorder.telling = None
-        # Of a function that gives several values each is computed by itself.
-        made = any(getattr(s, "told", None) == told for s in recorder.record.steps[before:])
-        if made and not again and not self.storing:
-            self._told(told, place, shown)
-        return result
-
-    def _is_small(self, v: Any) -> bool:
-        """Whether a number is the same in every call, and one that every array can take."""
-        return type(v) in (bool, int, float) and abs(v) < 100 and self.session.tracked(v) is None
-
-    def _warns_itself(
-        self, write: Any, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Whether the call has warned, which a step does by itself."""
-        recorder = self.recorder
-        if recorder.computed_warns:
-            return True
-        most = len(recorder.warned[0])
-        if most > 1 and write != recorder.note:
-            # Some may be those of another call from this line: how many are its own is found out.
-            told: list[Any] = []
-            numpy_warnings.telling(f)(told, *args, **kwargs)
-            most = len(told)
-        return recorder.warns_itself(most)
-
-    def _notes_writing(self, targets: Any) -> None:
-        """The step that is about to be added changes these arrays, where they are tracked."""
-        found = [a for a in targets if isinstance(a, np.ndarray)]
-        self.buffers.written.extend(map(memory.of_buffer, found))
-        numbers = [self.session.tracked(a) for a in found]
-        self.recorder.writes(frozenset(Var(n) for n in numbers if n is not None))
-
-    def sure(
-        self,
-        call: Callable[..., Any],
-        f: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        owner: Any = None,
-    ) -> Any:
-        """What `call(f, args, kwargs)` gives; that it raises is sure for these very values only."""
-        try:
-            return call(f, args, kwargs)
-        except numpy_calls.Writes:
-            raise
-        except Exception:
-            self.session.rely_on((args, kwargs, owner))
-            for a in (owner, *args, *kwargs.values()):
-                self.session.touch(a)
-            raise
-
-    @_frames_hidden
-    def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A C function is called with tracked values."""
-        owner = getattr(f, "__self__", None)
-        terms = _terms(f, args, kwargs)
-        if terms:
-            step = operator.add if f is sum else operator.mul
-            return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
-        array = isinstance(owner, (np.ndarray, np.generic))
-        plain = _recomputable((args, kwargs, owner) if array else (args, kwargs))
-        # operator.iadd(x, ...) of a list changes it.
-        changes = bool(args) and type(args[0]) in (list, dict) and callables.is_in_place(f)
-        if callables.scalar_function(f) and plain and not changes:
-            try:
-                return self._recomputed(f, args, kwargs, owner)
-            except numpy_calls.Writes:
-                pass  # the call has not been made; not made here, where that would be its context
-            return self._writing(f, args, kwargs, owner)
-        if callables.classify(f) is Leaf.TORCH:
-            before = self.recorder.operations
-            result = f(*args, **kwargs)
-            if self.recorder.operations == before and not self.recorder.tensors.fresh(result):
-                self.session.rely_on((args, kwargs))
-                for a in (*args, *kwargs.values()):
-                    self.session.touch(a)  # it is `torch.Size` of a list
-            return result
-        if callables.is_numpys(f) and numpy_calls.arrays_in((args, kwargs)):
-            return self._writing(f, args, kwargs, owner)
-        self.session.rely_on((args, kwargs, owner))
-        for a in (owner, *args, *kwargs.values()):
-            self.session.touch(a)
-        return ABSENT
-
-    def _recomputed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
-        """A function that computes a value is called; the step computes it again.
-
-        Raises:
-            Writes: it writes to an array, and has not been called.
-        """
-        self._memory_asked(f, args, kwargs)
-        if isinstance(owner, np.void) and self.session.tracked(owner) is None:
-            raise numpy_calls.Writes  # it may write to the array that it is a part of
-        if isinstance(owner, np.ndarray) and self.session.tracked(owner) is None:
-            # A flag may say that the method writes (byteswap), or gives the array itself (astype).
-            self.session.rely_on([a for a in numpy_calls.arrays_in((args, kwargs)) if _is_flag(a)])
-        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            result = self.sure(self._without_writing, f, args, kwargs, owner)
-            unbound = getattr(type(owner), f.__name__)
-            if result is None:
-                self.host_only(unbound, (owner, *args), kwargs)
-                return result
-            return self.derive(unbound, (owner, *args), kwargs, result)
-        if f is int or f is float:
-            self.recorder.direct = True
-        try:
-            result = self.sure(self._without_writing, f, args, kwargs)
-        finally:
-            self.recorder.direct = False
-        if type(result) is list and any(result is a for a in args):
-            self.session.rely_on((args, kwargs))  # which of them it is, is not asked again
-            return result
-        if any(isinstance(a, torch.Tensor) for a in args):
-            if is_plain(result) and self.session.tracked(result) is None:
-                self.session.rely_on((args, kwargs))  # of the tensors it has taken the numbers
-            return result
-        return self.derive(f, args, kwargs, result)
-
-    def _memory_asked(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuses where the memory of arrays from outside and of others is compared.
-
-        A step holds copies of the former, and which memory it is follows from no data.
-        """
-        given = numpy_calls.arrays_in((args, kwargs))
-        if callables.name_of(f).rpartition(".")[2] in ("shares_memory", "may_share_memory") and any(
-            self.session.tracked(a) is None for a in given
-        ):
-            self.run.refuse(
-                "it is asked whether an array has the memory of one that follows from data"
-            )
-
-    def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
-        """A function of numpy is called that writes to some of its arrays."""
-        function, given = numpy_calls.unbound(f, args)
-        if owner is not None and function is f and not isinstance(owner, types.ModuleType):
-            function, given = getattr(type(owner), f.__name__), (owner, *args)
-        targets = numpy_calls.arrays_in((given, kwargs))
-        tracked = [a for a in targets if self.session.tracked(a) is not None]
-        part = isinstance(owner, np.void) and self.session.tracked(owner) is None
-        if len(tracked) == len(targets) and not part and _recomputable((given, kwargs)):
-            result = self.sure(self._at_line(f, args, kwargs), f, args, kwargs, owner)
-            if result is None:
-                self.host_only(function, given, kwargs, tracked)
-            else:
-                result = self.derive(function, given, kwargs, result, tracked)
-            return result
-        # Which of them it writes to is not known; what it writes follows from what is relied on.
-        self.session.rely_on((args, kwargs, owner))
-        for a in (*given, *kwargs.values()):
-            self.session.touch(a)
-        before = [a.tobytes() for a in tracked]
-        result = _interp.watched(f, args, kwargs)
-        if [a.tobytes() for a in tracked] != before:
-            self.run.refuse(f"{callables.name_of(f)} writes to an array that follows from data")
-        return result
-
-    @_frames_hidden
-    def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A C function is called with tensors: one of numpy, which takes their data, is redone."""
-        recorder = self.recorder
-        if recorder.depth or self.run.refusals.first is not None:
-            return ABSENT
-        if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
-            # len() itself would make a number of its own of the one that is followed.
-            return args[0].size(0) if args[0].dim() else ABSENT
-        # An operator leaves a tensor and an array to numpy.
-        known = callables.numpy_function(f) or (
-            inspect.isbuiltin(f) and f in _OPERATORS and numpy_calls.arrays_in(args)
-        )
-        if not known or not _recomputable((args, kwargs)):
-            return ABSENT
-        return self._computed(f, args, kwargs)
-
-    def array_operation(self, kind: str, op: int, a: Any, b: Any) -> Any:
-        """An operator is about to be applied to a tensor and what may be an array.
-
-        Torch leaves it to numpy, which asks the tensor for its data and makes a tensor of what it
-        has computed.
-        """
-        recorder = self.recorder
-        if recorder.depth or self.run.refusals.first is not None:
-            return ABSENT
-        array = b if isinstance(a, torch.Tensor) else a
-        if not isinstance(array, np.ndarray):
-            return ABSENT
-        if numpy_calls.holds_objects(array):
-            self.run.refuse("an operator is applied to a tensor and an array of objects")
-            return ABSENT
-        result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
-        if result is ABSENT and self.run.refusals.first is None:
-            self.run.refuse("an operator is applied to a tensor and an array, and writes or raises")
-        return result
-
-    def _computed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What numpy computes from tensors, which is redone; ABSENT if it does more than that."""
-        recorder = self.recorder
-        values = (*args, *kwargs.values())
-        if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
-            return ABSENT
-        self._memory_asked(f, args, kwargs)
-        for a in values:
-            if self.session.tracked(a) is None:
-                self.session.touch(a)
-        recorder.depth += 1
-        try:
-            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            result = self._without_writing(f, args, kwargs)
-        except Refusal as r:
-            self.run.refusals.keep(r)
-            return ABSENT
-        except numpy_calls.Writes:
-            return ABSENT
-        except Exception:
-            self.run.refuse(f"{callables.name_of(f)} raises for a tensor")
-            raise
-        finally:
-            recorder.depth -= 1
-        try:
-            return self._telling(recorder.called, (f, *plan, result), f, args, kwargs)
-        except Refusal as r:
-            self.run.refusals.keep(r)
-            return result
 
     def below(self, function: Any, given: tuple[Any, ...]) -> None:
         """A Python function starts where events are paused, or below a call done as a whole.
@@ -1035,145 +411,6 @@ class Handler:
             self.recorder.unseen_result(f, args, kwargs, result)
         except Refusal as r:
             self.run.refusals.keep(r)
-
-
-def _recomputable(values: Any, depth: int = numpy_calls.DEPTH) -> bool:
-    """Whether a function of values, given these, does nothing but compute from them.
-
-    Iterators are used up, and functions run code of their own: such a call is watched, and relies
-    on the tracked values that it is given.
-    """
-    t = type(values)
-    if t is tuple or t is list:
-        return depth > 0 and all(_recomputable(v, depth - 1) for v in values)
-    if t is dict:
-        items = values.items()
-        return depth > 0 and all(type(k) is str and _recomputable(v, depth - 1) for k, v in items)
-    if t is np.ndarray or isinstance(values, np.generic):
-        return not numpy_calls.holds_objects(values)
-    return is_plain(values) or isinstance(values, (torch.Tensor, type))
-
-
-def _is_of_numpy(f: Any, given: Iterable[Any]) -> bool:
-    """Whether numpy does what a call of `f` with these values does."""
-    return callables.is_numpys(f) or any(isinstance(a, (np.ndarray, np.generic)) for a in given)
-
-
-def _place() -> call_sites.Site:
-    """The line of the program that is done now."""
-    frame = call_sites.program_frame()
-    assert frame is not None
-    return call_sites.site_of(frame)
-
-
-def _is_flag(array: Any) -> bool:
-    return bool(array.size == 1 and array.dtype == bool)
-
-
-def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """What `sum` or `math.prod` joins one after another, where tensors are among it; else nothing.
-
-    Their code in C adds numbers up as such, which are then other objects than the tracked ones.
-    """
-    if (f is not sum and f is not math.prod) or not 1 <= len(args) + len(kwargs) <= 2 or not args:
-        return []
-    values, *rest = args
-    start = rest[0] if rest else kwargs.get("start", 0 if f is sum else 1)
-    whole = type(values) in _TENSORS and values.dim() > 0
-    if not (whole or type(values) in (list, tuple)) or not set(kwargs) <= {"start"}:
-        return []
-    terms = [start, *values]
-    first = next((i for i, v in enumerate(terms) if type(v) in _TENSORS), None)
-    numbers = terms[:first]
-    # Several floats Python adds up more exactly than one by one, from 3.12 on.
-    exact = sum(type(v) in (float, complex) for v in numbers) <= 1
-    plain = all(type(v) in (int, float, complex) for v in numbers)
-    return terms if first is not None and exact and plain else []
-
-
-# Longer tuples of values are compared, and so is what is in longer containers.
-_MOST, _MOST_COMPARED = 8, 256
-
-
-def _is_short_tuple(v: Any) -> bool:
-    return type(v) is tuple and 0 < len(v) <= _MOST and all(type(x) in (int, float, str) for x in v)
-
-
-def element(f: Any, n: int, i: int, *args: Any, **kwargs: Any) -> Any:
-    """One of the `n` values in the tuple that a function gives; ABSENT if it gives another."""
-    values = f(*args, **kwargs)
-    return values[i] if type(values) is tuple and len(values) == n else ABSENT
-
-
-# Attributes of an array that let others write to its memory unseen.
-_ADDRESSES = frozenset(["__array_interface__", "__array_struct__", "ctypes"])
-# What tells one event from another.
-_HANDLES = frozenset(["event_id", "cuda_event"])
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
-# What tells how the memory of an array lies, and says whether it may be written to.
-_FLAGS = type(np.empty(0).flags)
-
-
-def format_value(value: Any, spec: str, conversion: int) -> str:
-    """What an f-string makes of a value (https://docs.python.org/3/reference/lexical_analysis.html#f-strings)."""
-    if conversion in _CONVERSIONS:
-        value = _CONVERSIONS[conversion](value)
-    return format(value, spec)
-
-
-# FORMAT_VALUE's and CONVERT_VALUE's numbers, and the character codes of the syntax tree.
-_CONVERSIONS: dict[int, Any] = {
-    1: str,
-    2: repr,
-    3: ascii,
-    ord("s"): str,
-    ord("r"): repr,
-    ord("a"): ascii,
-}
-
-
-UNARY = {100: operator.neg, 101: operator.pos, 102: operator.invert, 103: operator.not_}
-
-
-# What answers whether a value is in it by the values that it holds.
-_ASKED = (tuple, list, set, frozenset, dict)
-# Functions in C that do what an operator does.
-_OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}
-COMPARE = [operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
-
-
-# In the order of CPython's NB_* numbers (Include/opcode.h).
-BINARY = [
-    getattr(operator, name)
-    for name in [
-        "add",
-        "and_",
-        "floordiv",
-        "lshift",
-        "matmul",
-        "mul",
-        "mod",
-        "or_",
-        "pow",
-        "rshift",
-        "sub",
-        "truediv",
-        "xor",
-        "iadd",
-        "iand",
-        "ifloordiv",
-        "ilshift",
-        "imatmul",
-        "imul",
-        "imod",
-        "ior",
-        "ipow",
-        "irshift",
-        "isub",
-        "itruediv",
-        "ixor",
-    ]
-]
 
 
 _ITERATORS: tuple[type, ...] = (

@@ -9,6 +9,7 @@ answers themselves (magpy/capture/python/callbacks.py), nor the steps
 from __future__ import annotations
 
 import contextvars
+import functools
 import gc
 import sys
 from collections.abc import Callable
@@ -21,11 +22,27 @@ from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
+from magpy.errors import hide_frames
 from magpy.ir.ops import EffectStep, Var
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
 from magpy.objects.plain_values import is_immutable
 from magpy.objects.types import isinstance
+
+
+def frames_hidden(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What the program's calls raise does not keep the frames of the method that performs them."""
+
+    @functools.wraps(method)
+    def perform(self: Any, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except BaseException as e:
+            hide_frames(e)
+            del args
+            raise
+
+    return perform
 
 
 class TracksValues(Protocol):
@@ -157,4 +174,4 @@ def _same_given(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     )
 
 
-__all__ = ["Run", "TracksValues"]
+__all__ = ["Run", "TracksValues", "frames_hidden"]
