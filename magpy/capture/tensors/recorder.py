@@ -1143,13 +1143,10 @@ class Recorder(Values, TorchFunctionMode):
             return any(self._only_known(x) for x in result)
         return False
 
-    def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
+    def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> None:
+        """Collects the new tensors of a result, with the way to each."""
         if len(path) > 5:
-            return True
-        return self._collect(result, path, outs)
-
-    def _collect(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
-        """Collects the new tensors of a result; True if something else in it follows from data."""
+            return
         if isinstance(result, torch.Tensor):
             if self.tensors.known(result) is None:
                 if self._is_outside(result):
@@ -1158,22 +1155,12 @@ class Recorder(Values, TorchFunctionMode):
                     outs.append((path, self.tensors.new(result)))
                     op = self.operation
                     op.leaf = op.leaf or _is_leaf(result)
-            return False
-        if isinstance(result, (tuple, list)):
-            # A list, not a generator: every part is collected.
-            parts = [self._outputs(x, (*path, i), outs) for i, x in enumerate(result)]
-            return any(parts)
-        if isinstance(result, dict):
-            parts = [self._outputs(x, (*path, k), outs) for k, x in result.items()]
-            return any(parts)
-        if result is None:
-            return False
-        data = getattr(result, "data", None)
-        if isinstance(data, torch.Tensor) and hasattr(
-            result, "batch_sizes"
-        ):  # pragma: no cover - PackedSequence is a tuple
-            self._outputs(data, (*path, "data"), outs)
-        return True
+        elif isinstance(result, (tuple, list)):
+            for i, x in enumerate(result):
+                self._outputs(x, (*path, i), outs)
+        elif isinstance(result, dict):
+            for k, x in result.items():
+                self._outputs(x, (*path, k), outs)
 
     def _host(
         self,
