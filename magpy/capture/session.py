@@ -144,10 +144,10 @@ def _finish(
             raise Refusal("the call uses up the interpreter's stack") from cause
         out.failure = cause if isinstance(cause, BaseException) else RuntimeError(str(cause))
         return
-    if isinstance(recorder.failure, RecursionError):
-        raise Refusal("the call uses up the interpreter's stack") from recorder.failure
-    if recorder.failure is not None:
-        out.failure, out.stage = recorder.failure, "recorder"
+    if isinstance(run.refusals.failure, RecursionError):
+        raise Refusal("the call uses up the interpreter's stack") from run.refusals.failure
+    if run.refusals.failure is not None:
+        out.failure, out.stage = run.refusals.failure, "recorder"
         return
     record = recorder.finish()
     buffers = handler.buffers

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from magpy import _interp, _tensor, config, faults
 from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import WORK, Values
+from magpy.capture.tensors.engine import EnginePasses
 from magpy.capture.tensors.escapes import Given
 from magpy.capture.tensors.functorch import Transforms, switches, wrapped
 from magpy.capture.tensors.gradients import Gradients
@@ -49,7 +50,6 @@ from magpy.ir.ops import (
     OpStep,
     Record,
     Ref,
-    Unwatched,
     Var,
     Wrapped,
     has_gradient,
@@ -97,7 +97,7 @@ from magpy.objects.types import isinstance
 from magpy.shapes.indexing import taken_apart
 from magpy.shapes.propagate import Follower
 from magpy.shapes.symbols import Symbols, is_open
-from magpy.unwatched import autograd, listeners
+from magpy.unwatched import autograd
 from magpy.unwatched.changes import Below
 
 _push: Any = torch.overrides._push_mode
@@ -129,6 +129,8 @@ class Recorder(Values, TorchFunctionMode):
     ) -> None:
         """Starts empty."""
         super().__init__(is_outside, session, symbols)
+        self.refusals = refusals or RefusalBox()
+        self.fail = self.refusals.fail
         self._scalars = scalars
         self._follower = Follower(self, symbols) if symbols is not None else None
         #: The call, recorded as one operation, that is made now.
@@ -160,6 +162,10 @@ class Recorder(Values, TorchFunctionMode):
         self.direct = False
         self.operations = 0
         self.below = Below(session)
+        self._engine = EnginePasses(
+            self.record, self.tensors, self.gradients, self.below, self.refusals, session
+        )
+        self.unwatched = self._engine.unwatched
         #: The addresses of buffers from outside that operations have written to.
         self.buffers: list[Range | None] = []
         #: Those that tensors show which may have been made of a view of a buffer from outside.
@@ -168,8 +174,6 @@ class Recorder(Values, TorchFunctionMode):
         self.settings = Settings()
         self._start = current_modes()
         self._modes = self._start
-        self.refusals = refusals or RefusalBox()
-        self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
         self._errors: dict[int, tuple[type, str, Var]] = {}
 
@@ -280,7 +284,7 @@ class Recorder(Values, TorchFunctionMode):
             with unheard():
                 op.func, *given = self._recorded_as(func, args, kwargs)
                 self._prepare(op, *given)
-                op.reach = self._reached(func, args, kwargs)
+                op.reach = self._engine.reached(func, args, kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
         if self.refusals.first is not None:
@@ -324,44 +328,6 @@ class Recorder(Values, TorchFunctionMode):
             self._session.rely_on(given)  # it is sure for these numbers only
         with unheard():
             self._raised(op, error)
-
-    def _reached(self, func: Any, args: Any, kwargs: Any) -> autograd.Reach | None:
-        """What a pass of autograd's engine will reach, if the operation makes one."""
-        if func not in autograd.RUNS:
-            return None
-        reach = autograd.reach((args, kwargs))
-        self.gradients.added(reach.leaves if func in autograd.ADDS else ())
-        if reach.functions:
-            self.gradients.unseen()
-        self._hooks_noted(reach)
-        return reach
-
-    def _hooks_noted(self, reach: autograd.Reach) -> None:
-        """Notes which Python runs in a pass of the engine: other calls may find more of it."""
-        if self._session is None:
-            return
-        changed = self.tensors.dirty()
-        given = [t for v, t in self.record.inputs.items() if v not in changed]
-        ends = [
-            t
-            for t in given
-            if autograd.made_by_of(t) is not None and autograd.goes_on(reach.nodes, t)
-        ]
-        ends += [t for t in reach.leaves if self._session.is_outside(t)]
-        self.unwatched(listeners.hooks, ends)
-
-    def unwatched(self, ask: Any, of: Iterable[Any]) -> None:
-        """Notes who tells which Python runs unwatched below a step, and of which objects."""
-        objects = tuple(of)
-        noted = [u.of for u in self.record.unwatched if u.ask is ask and len(u.of) == len(objects)]
-        if not any(all(map(operator.is_, of, objects)) for of in noted):
-            try:
-                heard = ask(*objects)
-                reach = heard.reach()
-            except Exception as error:  # noqa: BLE001 - it must not reach the program
-                self.fail(error)
-                return
-            self.record.unwatched.append(Unwatched(ask, objects, heard.codes, reach))
 
     def _perform(
         self, op: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -771,7 +737,7 @@ class Recorder(Values, TorchFunctionMode):
             self._shared.written((args[:1], kwargs.get("out")))
             self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
         once = op.reach is not None and (
-            self._goes_beyond(op.reach) or self._decides(op.reach, flags)
+            self._engine.goes_beyond(op.reach) or self._engine.decides(op.reach, flags)
         )
         on_host = op.on_host or resized or number
         random = bool(flags & _RANDOM)
@@ -877,39 +843,6 @@ class Recorder(Values, TorchFunctionMode):
         given = variables(op.plan)
         if self.is_loose(given) and any(self.tensors.known(t) in given for t in tensors(result)):
             self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
-
-    def _goes_beyond(self, reach: autograd.Reach) -> bool:
-        """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
-        changed = self.tensors.dirty()
-        given = [t for v, t in self.record.inputs.items() if v not in changed]
-        by_hooks = self._hooks_changed(reach)  # which is noted, whatever else there is
-        return (
-            by_hooks
-            or any(self.tensors.known(t) is None for t in reach.leaves)
-            or any(autograd.goes_on(reach.nodes, t) for t in given)
-        )
-
-    def _hooks_changed(self, reach: autograd.Reach) -> bool:
-        """Whether Python that ran in the engine has changed something."""
-        changed = reach.changed() if reach.functions else []
-        if changed is None:
-            return True
-        changed += self.below.differences()
-        self.below.by_hooks(changed)
-        return bool(changed)
-
-    def _decides(self, reach: autograd.Reach, flags: int) -> bool:
-        """Whether Python in autograd's engine looks at data, so that other data may change more.
-
-        Raises:
-            Refusal: nobody can tell what it may change.
-        """
-        if not flags & (_LOOKS | _DYNAMIC) or not reach.functions:
-            return False
-        if reach.state is None:
-            raise refuse("a hook of gradients that looks at data reaches too much")
-        self.below.by_hooks(list(reach.state))
-        return True
 
     def _engine_ran(self, reach: autograd.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
@@ -1077,7 +1010,7 @@ class Recorder(Values, TorchFunctionMode):
         more = {"mutates": mutates, "random": True, "result": var, "site": site}
         self.note(func, args, kwargs, "raises", told, **more)
         if op.reach is not None:
-            self._engine_ran(op.reach, True, self._goes_beyond(op.reach))
+            self._engine_ran(op.reach, True, self._engine.goes_beyond(op.reach))
         self._errors[id(error)] = *told, var
 
     def raised_by(self, error: BaseException) -> Var | None:
@@ -1095,14 +1028,6 @@ class Recorder(Values, TorchFunctionMode):
 
     def _stopped(self) -> bool:
         return self.refusals.first is not None
-
-    def fail(self, error: Exception) -> None:
-        """Notes a refusal or a failure of magpy's own: the run goes on, and is not recorded."""
-        if isinstance(error, Refusal):
-            self.refusals.keep(error)
-        else:
-            self.failure = self.failure or error
-            self.refusals.keep(Refusal("the recorder failed"))
 
     def note(
         self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
