@@ -64,7 +64,7 @@ class ArithmeticWarnings:
         again = isinstance(f, functools.partial) and f.func is element and f.args[2] > 0
         # A store is noted before it is made.
         shown = not self.storing and self._warns_itself(write, f, args, kwargs)
-        recorder.telling, recorder.computed_warns = (told, place), False
+        recorder.telling, recorder.performer.computed_warns = (told, place), False
         before = len(recorder.record.steps)
         try:
             result = write(*step)
@@ -96,15 +96,15 @@ class ArithmeticWarnings:
     ) -> bool:
         """Whether the call has warned, which a step does by itself."""
         recorder = self._run.recorder
-        if recorder.computed_warns:
+        if recorder.performer.computed_warns:
             return True
-        most = len(recorder.warned[0])
+        most = len(recorder.performer.warned[0])
         if most > 1 and write != recorder.note:
             # Some may be those of another call from this line: how many are its own is found out.
             told: list[Any] = []
             numpy_warnings.telling(f)(told, *args, **kwargs)
             most = len(told)
-        return recorder.warns_itself(most)
+        return recorder.performer.warns_itself(most)
 
 
 def is_of_numpy(f: Any, given: Iterable[Any]) -> bool:

@@ -251,7 +251,8 @@ class ArrayCalls:
     def _at_line(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """A function `call(f, args, kwargs)`; numpy, which may warn, it calls from the program."""
         if numpy_warnings.computes(f) and is_of_numpy(f, (*args, *kwargs.values())):
-            return functools.partial(self._run.recorder.compute, place_now())
+            recorder = self._run.recorder
+            return functools.partial(recorder.performer.compute, recorder.operation, place_now())
         return lambda f, args, kwargs: f(*args, **kwargs)
 
 

@@ -286,7 +286,7 @@ class Handler:
             known = held.package(function.__module__) == "magpy"
         if (f is not None and step is None) or self.run.refusals.first is not None or known:
             return
-        if self.recorder.performs(function):
+        if self.recorder.performer.performs(function):
             return  # and it would hold what the operation is given, and autograd's graph by that
         below = self.recorder.below
         try:
@@ -363,8 +363,9 @@ class Handler:
         recorder = self.recorder
         if self.run.called_effect[0] is not None:
             return False  # the effect warns
-        if recorder.depth or recorder.computing:
-            recorder.warns()
+        performer = recorder.performer
+        if recorder.depth or performer.computing:
+            performer.warns(recorder.operation)
         elif watched:
             effect_calls.effect(
                 self.run, warnings.warn, (str(message.message), message.category), {}
@@ -373,9 +374,10 @@ class Handler:
             frame = call_sites.program_frame()
             # One operation says everything at one instruction, and nothing twice.
             at = id(frame), frame.f_lasti if frame is not None else 0
-            if at != self.warned_at or any(step.args == s.args for s in recorder.warned[0] if step):
-                recorder.warned = [], 0
-            recorder.warned = [*recorder.warned[0], *([step] if step else [])], self.session.events
+            before = performer.warned[0]
+            if at != self.warned_at or any(step.args == s.args for s in before if step):
+                before = []
+            performer.warned = [*before, *([step] if step else [])], self.session.events
             self.warned_at = at
             return True
         return False

@@ -292,7 +292,8 @@ class TrackedValues:
         if args and after > before and self._run.refusals.first is None:
             step = steps[after - 1]
             if isinstance(step, HostStep) and step.told is not None:
-                self._warnings.told(step.told, step.place, self._run.recorder.warns_itself())
+                shown = self._run.recorder.performer.warns_itself()
+                self._warnings.told(step.told, step.place, shown)
 
     def store_raised(self, obj: Any, late: bool) -> None:
         """The last store in a tracked array raised; it has stored nothing unless that was late."""

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import operator
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -33,17 +31,16 @@ from magpy.capture.tensors.functorch import Transforms, switches, wrapped
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.opaque_calls import Whole, opened
 from magpy.capture.tensors.operation import Done, Operation
+from magpy.capture.tensors.performer import Performer
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
 from magpy.errors import Refusal, hide_frames
 from magpy.frames import call_sites
 from magpy.frames.locations import refuse, where_text
 from magpy.frames.signals import raised_by_handler
-from magpy.frames.synthetic import SILENT, Operations
 from magpy.instrument.handlers import Catching
 from magpy.ir import aliasing
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
-    EffectStep,
     Fresh,
     HostStep,
     ModeStep,
@@ -146,22 +143,17 @@ class Recorder(Values, TorchFunctionMode):
         self._engine_was_run = False
         reach = bool if session is None else session.reach
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
-        self._calls = Operations()
-        self._filters = warnings.filters
         #: The run has seeded torch's generators.
         self.seeded = False
-        #: A function of numpy's is called, and has, of which the step is still to be written down.
-        self.computing = self.computed_warns = False
         #: Of the step that is about to be written down: see `HostStep.told` and `place`.
         self.telling: tuple[Var, call_sites.Site] | None = None
         self._changes = False  # something was changed or drawn
         #: Where the program may catch what raises.
         self.catching = Catching()
-        #: The last warnings of a C function, as effects, and the session's count of events then.
-        self.warned: tuple[list[EffectStep], int] = [], 0
         self.direct = False
         self.operations = 0
         self.below = Below(session)
+        self.performer = Performer(self.record, self.below, session)
         self._engine = EnginePasses(
             self.record, self.tensors, self.gradients, self.below, self.refusals, session
         )
@@ -191,7 +183,7 @@ class Recorder(Values, TorchFunctionMode):
         if self.depth or self.refusals.first is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
-            result = self._unrecorded(func, args, kwargs or {})
+            result = self.performer.unrecorded(func, args, kwargs or {})
             if result is NotImplemented:
                 raise not_taken(func, types)  # else torch would ask the classes once more
             return result
@@ -210,15 +202,6 @@ class Recorder(Values, TorchFunctionMode):
         finally:
             self.operation.forget()
             _interp.resume()
-
-    def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs an operation that is not recorded, as if from the line of the program."""
-        try:
-            return self._calls.at(call_sites.place_of(func))(func, args, kwargs)
-        except BaseException as e:
-            hide_frames(e)
-            del args, kwargs
-            raise
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -289,12 +272,12 @@ class Recorder(Values, TorchFunctionMode):
             self.fail(e)
         if self.refusals.first is not None:
             # Not where one is handled: it would be the context of what the operation raises.
-            return self._unrecorded(func, args, kwargs)
+            return self.performer.unrecorded(func, args, kwargs)
         observer = self.observer
         observer.take()
         self.depth += 1
         try:
-            result = self._perform(op, func, args, kwargs)
+            result = self.performer.perform(op, func, args, kwargs)
         except Exception as e:
             self._interrupted_or_raised(op, e, (args, kwargs))
             raise
@@ -328,72 +311,6 @@ class Recorder(Values, TorchFunctionMode):
             self._session.rely_on(given)  # it is sure for these numbers only
         with unheard():
             self._raised(op, error)
-
-    def _perform(
-        self, op: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        # What warns says where it was called, and what raises; that is not here.
-        op.place = call_sites.place_of(func)
-        # Below an operation the program may run (modes, hooks, operators of its own), and wait.
-        at_place = self._calls.at(op.place)
-        call = functools.partial(
-            _interp.let_signals_in, functools.partial(at_place, func, args, kwargs)
-        )
-        if op.reach is None:
-            result = call()
-            if op.warns:
-                with unheard():
-                    self.below.by_hooks(self.below.differences())
-            return result
-        # Autograd's engine may run Python of the program on this thread.
-        self.below.begin(())
-        watched = _interp.below(self._session is not None)
-        try:
-            return call()
-        finally:
-            _interp.below(watched)
-
-    def compute(
-        self, place: call_sites.Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Calls a function of numpy's from a line of the program, as `_perform` does operations."""
-        self.operation.warns = self.computed_warns = False
-        self.computing = True
-        try:
-            return self._calls.at(place)(func, args, kwargs)
-        finally:
-            self.computing = False
-            if self.computed_warns:
-                with unheard():
-                    self.below.by_hooks(self.below.differences())
-
-    def warns_itself(self, most: int = 1 << 30) -> bool:
-        """Whether the last C function has warned; its step then does that, and no effect does.
-
-        Args:
-            most: so many warnings are its own.
-        """
-        warnings, events = self.warned
-        if events != self._session.events:
-            return False
-        steps = self.record.steps
-        taken = 0
-        while taken < most and steps and any(steps[-1] is w for w in warnings):
-            steps.pop()
-            taken += 1
-        return taken > 0
-
-    def performs(self, function: Any) -> bool:
-        """Whether it is no function of the program, but one that stands for its lines."""
-        return self._calls.made(function)
-
-    def warns(self) -> None:
-        """The operation shows a warning: an entry does it as if from the same place."""
-        op = self.operation
-        if not (op.warns or self.computed_warns) and op.reach is None:
-            self.below.begin(())
-        op.warns = True
-        self.computed_warns = self.computed_warns or self.computing
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""
@@ -769,7 +686,7 @@ class Recorder(Values, TorchFunctionMode):
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         # Graphs that a compiler makes are silent, as torch.compile's are.
-        site = self._warning_site(name) if self._scalars else None
+        site = self.performer.warning_site(self.operation, name) if self._scalars else None
         step = OpStep(func, args, kwargs, outs, done.random, done.mutates or not outs)
         step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
         self.add(step)
@@ -811,15 +728,6 @@ class Recorder(Values, TorchFunctionMode):
             var = self.tensors.known(t)
             if var is not None:
                 self.note(identity, (Ref(var),), {}, "meta", tensor_meta(t))
-
-    def _warning_site(self, name: str) -> Any:
-        """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""
-        filters = warnings.filters
-        if filters is not self._filters and filters and tuple(filters[0]) == _IGNORES_ALL:
-            return SILENT
-        if self.operation.warns:
-            _HAVE_WARNED.add(name)
-        return self.operation.place if name in _HAVE_WARNED else None
 
     def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
         """Whether an operation of those that change more than values does so in a graph alone."""
@@ -1006,7 +914,7 @@ class Recorder(Values, TorchFunctionMode):
         if any(f is func for f, _ in STATISTICS_OF):
             self._writes = self._written_unseen(func, args, kwargs, _STATISTICS)
         self.record.random = True
-        site = self._warning_site(getattr(func, "__name__", ""))
+        site = self.performer.warning_site(self.operation, getattr(func, "__name__", ""))
         more = {"mutates": mutates, "random": True, "result": var, "site": site}
         self.note(func, args, kwargs, "raises", told, **more)
         if op.reach is not None:
@@ -1132,7 +1040,7 @@ class Recorder(Values, TorchFunctionMode):
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:
                 kind, (func, expected) = "sized", followed
-        site = self._warning_site(name) if name else None
+        site = self.performer.warning_site(self.operation, name) if name else None
         more = {"outs": outs, "random": is_random, "mutates": mutates, "site": site}
         self.note(func, args, kwargs, kind, expected, **more)
 
@@ -1332,8 +1240,8 @@ class Recorder(Values, TorchFunctionMode):
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
         step = OpStep(func, *plan, outs, is_random, mutates, leaves=op.leaf)
-        warned = self.warned[0]
-        if self._scalars and self.warns_itself():
+        warned = self.performer.warned[0]
+        if self._scalars and self.performer.warns_itself():
             step.site = warned[-1].sites[0]
         self.add(step)
 
@@ -1430,13 +1338,6 @@ class Recorder(Values, TorchFunctionMode):
         """Torch's modes when the run began."""
         return self._start
 
-
-# The filter of `warnings.simplefilter("ignore")`.
-_IGNORES_ALL = ("ignore", None, Warning, None, 0)
-
-# The names of operations that have warned: another time the interpreter may have found that it has
-# shown that already.
-_HAVE_WARNED: set[str] = set()
 
 # Operations that call a Python function, which may draw a number or print.
 _CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
