@@ -47,7 +47,7 @@ class Leaf(IntEnum):
     DICT_GET = 6
     BLIND = 7  # changes its receiver without looking at it
     DICT_SET = 8
-    HANDLER = 9  # magpy.capture.python.callbacks performs the call
+    HANDLER = 9  # magpy.capture.python.c_calls performs the call
     TORCH = 10  # like TOUCH, and may return tensors that no mode saw
     DICT_DEFAULT = 11
 

@@ -1,10 +1,10 @@
 """What the C++ session asks of Python while a program runs watched.
 
-Owns the state of one watched run on the Python side, the values that are tracked from tensors' data
-and counters through arithmetic, and the answers to the session's questions.  Does not own the event
-log (csrc/interp), the operator steps (magpy/capture/tensors/recorder.py) nor how single C functions
-are treated (magpy/capture/python/c_calls.py).  Made by magpy/capture/session.py, called by
-csrc/interp.
+Owns the object that answers (`_interp.Handler` lists what is asked), and the answers about objects,
+iterators, modules, frames and effects themselves.  Does not own the other answers, which it takes
+from the classes beside it (tracked, arrays, varying, buffers), the event log (csrc/interp), the
+operator steps (magpy/capture/tensors/recorder.py) nor how single C functions are treated
+(magpy/capture/python/c_calls.py).  Made by magpy/capture/session.py, called by csrc/interp.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Handler:
         tracked = TrackedValues(self.run, self.buffers, warnings)
         arrays = self.run.tracked = ArrayCalls(self.run, tracked, warnings)
         self.varying = VaryingNumbers(self.run)
-        # What others answer.
+        # Answers of the others.
         self.counter, self.inherits = self.varying.counter, self.varying.inherits
         self.same_number = self.varying.same_number
         self.rely_on, self.truth = tracked.rely_on, tracked.truth
