@@ -14,8 +14,8 @@ from magpy import _interp, backends
 from magpy.capture import session
 from magpy.errors import Refusal
 from magpy.guards import draw as reference_graph
-from magpy.guards.analysis import analyze
 from magpy.guards import words
+from magpy.guards.analysis import analyze
 from magpy.runtime import entry as entries
 from magpy.runtime import module as modules
 

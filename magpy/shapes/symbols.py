@@ -535,12 +535,6 @@ class Symbols:
         # For torch no number is equal to True or False.
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
 
-    def fix(self, var: Var) -> None:
-        """From here on the run relies on a number being what it is."""
-        number = self.numbers.pop(var, None)
-        if number is not None:
-            plain(number)
-
     def fix_all(self) -> None:
         """From here on the run relies on every symbol being what it is: nothing is followed."""
         self.fixed = True

@@ -21,6 +21,7 @@ from magpy import _interp
 from magpy.capture.tensors.buffers import Shared
 from magpy.capture.tensors.identity import Identity
 from magpy.capture.tensors.opaque_calls import Whole
+from magpy.capture.tensors.operation import Operation
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse, where_text
 from magpy.ir.ops import HostStep, OpStep, OutsideRef, Record, Ref, Var, identity
@@ -89,12 +90,11 @@ class Values:
         self._relied: dict[Var, int] = {}  # and how many steps there were by then
         #: Arrays that are relied on with what they held then: something may write to them unseen.
         self._looked_into: list[tuple[Any, Any, str]] = []  # and where
-        self._rely = self._floats = False
+        #: The operation that is recorded now, or was last.
+        self.operation = Operation(None)
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
         self._whole: Whole | None = None  # whose arguments are converted
-        self._on_host = False
-        self._given_array = False
         self._elements = 0  # of all containers that steps keep
 
     def note(
@@ -218,17 +218,18 @@ class Values:
     # ------------------------------------------------------------- values that differ between calls
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
+        op = self.operation
         if t in (int, float, complex):
             symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
             if symbol is not None:
                 return Ref(var) if is_open(symbol) else v
-            if self._rely and t is float and self._floats and v not in _SPECIAL:
+            if op.rely and t is float and op.floats and v not in _SPECIAL:
                 self.note(operator.contains, (_SPECIAL, Ref(var)), {}, "leaf", False)
-            elif self._rely:
+            elif op.rely:
                 self.rely_on(v, var)
                 return v
             return Ref(var)
-        self._on_host = self._given_array = True
+        op.on_host = op.given_array = True
         return Ref(var)
 
     def rely_on(self, v: Any, var: Var) -> None:
@@ -359,11 +360,12 @@ class Values:
 
     def convert_all(self, values: Any) -> Any:
         """Arguments of a host step: tracked values stay what they are."""
-        rely, self._rely, self._exact = self._rely, False, True
+        op = self.operation
+        rely, op.rely, self._exact = op.rely, False, True
         try:
             return self.convert(values)
         finally:
-            self._rely, self._exact = rely, False
+            op.rely, self._exact = rely, False
 
 
 __all__ = ["QUEUED", "Values"]

@@ -15,7 +15,7 @@ import collections
 import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,10 +23,12 @@ import torch.utils.checkpoint
 
 from magpy import _interp, _tensor
 from magpy._tensor import DYNAMIC_SHAPE
+from magpy.capture.tensors.escapes import Given
+from magpy.capture.tensors.identity import Identity
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse, where_text
 from magpy.instrument.code_accesses import Touches, accesses
-from magpy.ir.ops import Var
+from magpy.ir.ops import Record, Var
 from magpy.ir.trees import tensors
 from magpy.models import torch_callables
 from magpy.models.torch_ops import SHAPE_READS, accessor_of, would_write
@@ -36,10 +38,6 @@ from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.unwatched import autograd
 from magpy.unwatched import changes as below
-
-if TYPE_CHECKING:
-    from magpy.capture.tensors.recorder import Recorder
-
 
 # They read memory that no operator is asked for.
 _LOOKS = frozenset(["tolist", "numpy", "__array__"])
@@ -184,6 +182,23 @@ def _done_by(code: types.CodeType) -> Iterator[tuple[Touches, Any]]:
             yield from _done_by(c)
 
 
+class Recording(Protocol):
+    """What the recorder does for such a call (magpy/capture/tensors/recorder.py)."""
+
+    record: Record
+    #: The variables of the tensors.
+    tensors: Identity
+    #: What something has got that may look at it later.
+    given: Given
+    observer: _tensor.Observer
+
+    def tracked(self, value: Any) -> Var | None:
+        """The variable of a value that differs from call to call, or None."""
+
+    def rely_on(self, v: Any, var: Var) -> None:
+        """From here on the run relies on such a value being what it is."""
+
+
 class Whole:
     """One such call.
 
@@ -192,7 +207,7 @@ class Whole:
         is_outside: whether an object existed before the run.
     """
 
-    def __init__(self, recorder: Recorder, is_outside: Any) -> None:
+    def __init__(self, recorder: Recording, is_outside: Any) -> None:
         """Nothing is known of it."""
         self._recorder = recorder
         self._is_outside = is_outside
