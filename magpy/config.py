@@ -1,7 +1,7 @@
 """Settings of the whole process, changed by assignment: `magpy.config.max_entries = 4`.
 
 Owns the values and their defaults; each is read where it is used.  Environment:
-MAGPY_LOGS=guards,graph,mock,capture,miss.
+MAGPY_LOGS=guards,graph,mock,capture,miss, MAGPY_SKIP_PASSES=constant-checks,hoist-checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ background_niceness: int = 10
 """How much the process that compiles for `background=True` gives way to others (`man 2 nice`); read
 when it starts."""
 
-logs: frozenset[str] = frozenset(
-    x.strip() for x in os.environ.get("MAGPY_LOGS", "").split(",") if x.strip()
-)
+
+def _listed(variable: str) -> frozenset[str]:
+    return frozenset(x.strip() for x in os.environ.get(variable, "").split(",") if x.strip())
+
+
+logs: frozenset[str] = _listed("MAGPY_LOGS")
 """Topics that are logged to the logger "magpy": guards, graph, mock, capture, miss."""
+
+skip_passes: frozenset[str] = _listed("MAGPY_SKIP_PASSES")
+"""Optional passes that are left out, for debugging (magpy/replay/pipeline.py lists them)."""

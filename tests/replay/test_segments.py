@@ -4,6 +4,7 @@ import operator
 
 import torch
 
+from magpy.ir import aliasing
 from magpy.ir.ops import HostStep, OpStep, Ref, Var
 from magpy.ir.torch_modes import current_modes
 from magpy.replay import segments
@@ -20,7 +21,7 @@ def check(number):
 
 
 def hoisted(steps, storages, needed=()):
-    hoist = Hoist(steps, set(needed), current_modes(), storages)
+    hoist = Hoist(steps, set(needed), current_modes(), storages, aliasing.possible(steps, storages))
     walked = []
     slice_of = hoist.slice_of
 

@@ -1,7 +1,7 @@
 """Checks that follow from the inputs by few operations go ahead, so that they do not cut the graph.
 
 Owns which checks those are, and the copies of the operations that they need.  Does not own the
-order of all other steps (magpy/replay/passes/schedule.py).  Called by magpy/replay/segments.py.
+order of all other steps (magpy/replay/passes/schedule.py).  Called by magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
@@ -29,13 +29,18 @@ class Hoist:
     """Moves checks that follow from the inputs by few operations ahead, so that they do not cut."""
 
     def __init__(
-        self, steps: list[Step], needed: set[Var], start: TorchModes, storages: dict[Var, int]
+        self,
+        steps: list[Step],
+        needed: set[Var],
+        start: TorchModes,
+        storages: dict[Var, int],
+        possible: dict[Var, set[int]],
     ) -> None:
         self.steps = steps
         self.start = start
         self.storages = storages
         #: The memories that tensors and arrays may have.
-        self.found = aliasing.possible(steps, storages)
+        self.found = possible
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, set[int]] = {}
         self.needed = needed

@@ -2,7 +2,7 @@
 
 Owns which host steps wait, and between which operations they stand.  Does not own checks that go
 ahead of the operations (magpy/replay/passes/hoist.py) nor the graphs made of the runs between
-(magpy/replay/segments.py, the only caller).
+(magpy/replay/segments.py).  Called by magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
