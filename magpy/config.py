@@ -1,7 +1,8 @@
 """Settings of the whole process, changed by assignment: `magpy.config.max_entries = 4`.
 
 Owns the values and their defaults; each is read where it is used.  Environment:
-MAGPY_LOGS=guards,graph,mock,capture,miss, MAGPY_SKIP_PASSES=constant-checks,hoist-checks.
+MAGPY_LOGS=guards,graph,mock,capture,miss,passes, MAGPY_SKIP_PASSES=constant-checks,hoist-checks,
+MAGPY_VERIFY=1.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ def _listed(variable: str) -> frozenset[str]:
 
 
 logs: frozenset[str] = _listed("MAGPY_LOGS")
-"""Topics that are logged to the logger "magpy": guards, graph, mock, capture, miss."""
+"""Topics that are logged to the logger "magpy": guards, graph, mock, capture, miss, passes."""
 
 skip_passes: frozenset[str] = _listed("MAGPY_SKIP_PASSES")
 """Optional passes that are left out, for debugging (magpy/replay/pipeline.py lists them)."""
+
+verify: bool = bool(os.environ.get("MAGPY_VERIFY"))
+"""Whether the operations of a capture are checked after every pass (magpy/ir/verify.py): what is
+wrong with them is an `InternalError` in the call, also with `fullgraph=False`."""

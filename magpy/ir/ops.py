@@ -56,6 +56,7 @@ class OpStep:
         whole: it is a call done as a whole, in which Python runs.
         site: where the program was, if the operation may warn.
         hidden: it is a method of tensors, and this tensor may have another one at its name.
+        where: the line of the program that calls it: "file:line (function)".
     """
 
     func: Callable[..., Any]
@@ -70,6 +71,7 @@ class OpStep:
     whole: bool = False
     site: Any = None
     hidden: bool = False
+    where: str = ""
 
 
 @dataclass(slots=True)
@@ -92,8 +94,6 @@ class HostStep:
             `expected`), "raises" (it raises an exception of type and text `expected`, which becomes
             `result`).
         owner: the random generator of Python or numpy that the step draws from.
-        dirty: the outside tensors (variables) that earlier steps had changed in place when this
-            check was made.
         once, writes, site: as of an `OpStep`.
         told: numpy does it, and what it would warn of becomes this variable, a list of texts
             (magpy/models/numpy_warnings.py).
@@ -118,7 +118,6 @@ class HostStep:
     expected: Any
     outs: list[tuple[Path, Var]]
     where: str
-    dirty: frozenset[Var] = frozenset()
     random: bool = False
     mutates: bool = False
     result: Var | None = None

@@ -1,24 +1,27 @@
 """The passes that make the plan of an entry of a capture, by name and in their order.
 
-Owns the list, what the passes work on, and leaving out optional ones for debugging
-(`magpy.config.skip_passes`).  Does not own what a pass does (magpy/replay/passes,
-magpy/replay/segments.py), the guard (magpy/guards) nor the code (magpy/replay/codegen.py).  Called
-by magpy/runtime/entry.py.
+Owns the list, what the passes work on, leaving out optional ones for debugging
+(`magpy.config.skip_passes`), and printing and checking the steps between passes.  Does not own what
+a pass does (magpy/replay/passes, magpy/replay/segments.py), the guard (magpy/guards) nor the code
+(magpy/replay/codegen.py).  Called by magpy/runtime/entry.py.
 """
 
 from __future__ import annotations
 
+import logging
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from magpy import config
-from magpy.errors import OptionError, Refusal
+from magpy.errors import InternalError, OptionError, Refusal
 from magpy.guards.analysis import Analysis
-from magpy.ir import aliasing
+from magpy.ir import aliasing, printer
 from magpy.ir.capture import Capture
-from magpy.ir.ops import EffectStep, Record, Step, Var
+from magpy.ir.ops import EffectStep, OpStep, Path, Record, Ref, Step, Var
 from magpy.ir.recipes import spec_vars
+from magpy.ir.verify import verify
 from magpy.objects.types import isinstance
 from magpy.replay import segments
 from magpy.replay.passes import legality, prune, transform_regions
@@ -28,7 +31,9 @@ from magpy.replay.passes.native import keep_native
 from magpy.replay.passes.schedule import schedule
 from magpy.replay.passes.totality import Certain
 from magpy.replay.passes.undo import is_transactional
-from magpy.replay.segments import Plan
+from magpy.replay.segments import Plan, Segment
+
+log = logging.getLogger("magpy")
 
 
 @dataclass(slots=True)
@@ -219,6 +224,66 @@ def passes() -> list[Pass]:
     return [p for p in PASSES if p.name not in config.skip_passes]
 
 
+def as_steps(low: Lowering) -> list[Step]:
+    """The steps that do not go ahead, in the order in which the entry does them by now.
+
+    A segment stands as one operation; effects come when everything else is done.
+    """
+    if not (low.plan.items or low.runs):
+        return low.rest if low.ahead or low.rest else low.record.steps
+    steps: list[Step] = []
+    for item in low.plan.items or low.runs:
+        if isinstance(item, Segment):
+            outs: list[tuple[Path, Var]] = [((i,), v) for i, v in enumerate(item.outputs)]
+            called = OpStep(item.graph, tuple(map(Ref, item.inputs)), {}, outs, item.draws > 0)
+            called.once, called.where = item.once, f"segment {item.index}, {item.nodes} operations"
+            steps.append(called)
+        elif not isinstance(item, tuple):
+            steps.append(item)
+        elif isinstance(item[1], list):
+            steps += item[1]
+        else:
+            steps.append(item[0])
+    return sorted(steps, key=lambda s: isinstance(s, EffectStep))
+
+
+def _verify(low: Lowering, steps: list[Step], name: str) -> None:
+    inputs, storages = low.record.inputs, low.record.storages
+    try:
+        again = verify(low.ahead, inputs, (), storages) - inputs.keys()
+        verify(steps, inputs, low.needed, storages, again)
+    except InternalError as e:
+        raise InternalError(f"after {name}: {e}") from None
+
+
+def _log(low: Lowering, steps: list[Step], name: str) -> None:
+    ahead = f"{printer.text(low.ahead)}\n-- the graphs --\n" if low.ahead else ""
+    log.info("after %s:\n%s%s", name, ahead, printer.text(steps))
+
+
+class _Watch:
+    """Checks and prints the steps after each pass that has changed them, where that is asked."""
+
+    def __init__(self, low: Lowering) -> None:
+        self._low = low
+        self._last: list[Any] = []
+
+    def after(self, name: str) -> None:
+        """Looks at what a pass has left."""
+        if not config.verify and "passes" not in config.logs:
+            return
+        low = self._low
+        steps = as_steps(low)
+        now = [*low.ahead, None, *(low.plan.items or low.runs or steps)]
+        if len(now) == len(self._last) and all(map(operator.is_, now, self._last)):
+            return
+        self._last = now
+        if "passes" in config.logs:
+            _log(low, steps, name)
+        if config.verify:
+            _verify(low, steps, name)
+
+
 def run(capture: Capture, analysis: Analysis, compiled: bool) -> Lowering:
     """Takes a capture through all passes.
 
@@ -230,10 +295,14 @@ def run(capture: Capture, analysis: Analysis, compiled: bool) -> Lowering:
     Raises:
         Refusal: the capture cannot be an entry.
         OptionError: as of `passes`.
+        InternalError: a pass has made steps that contradict each other (`magpy.config.verify`).
     """
     low = Lowering(capture, analysis, compiled, needed_variables(capture))
+    watch = _Watch(low)
+    watch.after("the capture")
     for p in passes():
         p.run(low)
+        watch.after(p.name)
     return low
 
 

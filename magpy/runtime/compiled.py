@@ -29,6 +29,7 @@ from magpy.capture import session
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.frames import signals
 from magpy.ir.capture import Capture, Outcome
+from magpy.ir.ops import HostStep
 from magpy.objects.quiet import saved_tensors_are_heard, unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
@@ -251,7 +252,7 @@ class Manager:
             elif isinstance(e, BackendError):
                 self._backend_failed(compiled, e)
         except Exception as e:
-            if signals.raised_by_handler(e):
+            if signals.raised_by_handler(e) or (config.verify and isinstance(e, InternalError)):
                 raise
             self._failed(compiled, e, outcome)
         else:
@@ -526,8 +527,8 @@ def _frames_of_magpy() -> int:
 
 def _first_host_step(capture: Capture) -> str:
     for step in capture.record.steps:
-        if hasattr(step, "where"):
-            return str(step.where)
+        if isinstance(step, HostStep):
+            return step.where
     return ""
 
 

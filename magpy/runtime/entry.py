@@ -89,6 +89,8 @@ def build(
         # Such modes would hear what a compiler does, and not what the program does; and no compiler
         # follows what memory a tensor has from outside.
         backend = eager
+    if config.logs:
+        _show_logs()
     faults.check("refgraph")
     analysis = analyze(capture)
     faults.check("guard")
@@ -129,10 +131,13 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     return info
 
 
-def _log(info: EntryInfo, guard: Any) -> None:
+def _show_logs() -> None:
     if not log.handlers and not logging.getLogger().handlers:
         logging.basicConfig()
     log.setLevel(logging.INFO)
+
+
+def _log(info: EntryInfo, guard: Any) -> None:
     if "guards" in config.logs:
         log.info("guard:\n%s", "\n".join(guard.describe()))
     if "mock" in config.logs:

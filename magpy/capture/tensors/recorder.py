@@ -1120,9 +1120,8 @@ class Recorder(Values, TorchFunctionMode):
         if self.settings.changed != self._modes.settings:
             self.note_modes()
         outs = more.pop("outs", [])
-        dirty = self.tensors.dirty()
         told, place = self.telling or (None, None)
-        step = HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more)
+        step = HostStep(func, args, kwargs, kind, expected, outs, where_text(2), **more)
         if told is not None and kind != "raises" and func is not identity:
             step.told, step.place = told, place
         self.add(step)
@@ -1132,6 +1131,8 @@ class Recorder(Values, TorchFunctionMode):
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
         step.once = step.once or communicates(step.func)
+        if isinstance(step, OpStep):
+            step.where = where_text(2)
         record = self.record
         self._changes = self._changes or step.mutates or step.random
         if self._changes and not record.caught and self.catching(call_sites.program_frame()):

@@ -275,6 +275,7 @@ def schedule(
             # A number does not change in place; torch.fx would give the old one's name to the new.
             func = IN_PLACE.get(step.func, step.func)
             number = OpStep(func, step.args, step.kwargs, [((), step.result)], once=step.once)
+            number.where = step.where
             now = modes.modes if modes is not None else start
             plan.op(number, ("graph", now.settings))
         elif isinstance(step, HostStep):

@@ -243,6 +243,7 @@ def _one(record: Record, steps: list[Step], span: Span, modes: TorchModes) -> li
         once=any(s.once for s in operations),
         writes=frozenset(writes),
         leaves=any(s.leaves for s in operations),
+        where=next((s.where for s in operations if s.where), ""),
     )
     return [*ahead, whole, *effects]
 
