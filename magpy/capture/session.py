@@ -238,25 +238,26 @@ def _end(
             handler.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
         handler.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
+    raised_at = None if out.exception is None else call_sites.passed(out.exception, before)
     return Capture(
-        f,
-        args,
-        kwargs,
-        log,
-        record,
-        metas,
-        state,
-        result,
-        effects,
-        handler.redo,
-        handler.opaque,
-        handler.arrays,
-        handler.buffers(),
-        handler.memos,
-        handler.iterators,
-        recorder.start_modes,
-        session.events,
-        call_sites.passed(out.exception, before) if out.exception is not None else None,
+        f=f,
+        args=args,
+        kwargs=kwargs,
+        log=log,
+        record=record,
+        metas=metas,
+        state=state,
+        result=result,
+        effects=effects,
+        redo=handler.redo,
+        opaque=handler.opaque,
+        arrays=handler.arrays,
+        buffers=handler.buffers(),
+        memos=handler.memos,
+        iterators=handler.iterators,
+        start_modes=recorder.start_modes,
+        events=session.events,
+        raised_at=raised_at,
     )
 
 

@@ -46,7 +46,16 @@ from magpy.guards.checks import (
     still_remembers,
 )
 from magpy.ir.capture import Capture
-from magpy.ir.ops import HostStep, OpStep, OutsideRef, class_number, item_held, part_held, slot_held
+from magpy.ir.ops import (
+    Bind,
+    HostStep,
+    OpStep,
+    OutsideRef,
+    class_number,
+    item_held,
+    part_held,
+    slot_held,
+)
 from magpy.ir.recipes import Const, ContainerEffect
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
@@ -208,7 +217,7 @@ class Analyzer:
         for tensor, gradient in c.record.gradients:
             self.gradient(tensor, gradient)
         for step in c.record.steps:
-            if isinstance(step, HostStep) and step.kind == "bind" and step.args:
+            if isinstance(step, Bind) and step.args:
                 self._counter(step)
         for e in c.effects:
             if isinstance(e, ContainerEffect) and e.kind == "deque":
@@ -327,7 +336,7 @@ class Analyzer:
         self.checks.append(("py", check, tuple(place for _, place in places)))
         return True
 
-    def _counter(self, step: HostStep) -> None:
+    def _counter(self, step: Bind) -> None:
         """A number in a dict, cell or class that is an input: it must be there, and of its type."""
         holder = step.args[0].obj if isinstance(step.args[0], OutsideRef) else None
         if isinstance(holder, type) and step.func is class_number:

@@ -12,7 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from magpy.ir.ops import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Step, Var
+from magpy.ir.ops import (
+    Bind,
+    BindArray,
+    BindError,
+    Binding,
+    Check,
+    EffectStep,
+    Fresh,
+    HostStep,
+    ModeStep,
+    OpStep,
+    OutsideRef,
+    Ref,
+    Step,
+    Var,
+)
 from magpy.ir.recipes import Const, New, Outside, Value
 from magpy.ir.torch_modes import TorchModes
 from magpy.objects.plain_values import is_plain
@@ -101,15 +116,12 @@ def _assigned(step: OpStep | HostStep, value: str) -> str:
 
 def _host(step: HostStep) -> str:
     called = _assigned(step, call(step))
-    if step.kind in ("none", "call"):
-        return f"call {called}"
-    if step.kind == "bind":
-        return f"%{step.result}: {argument(step.expected)} = {called}"
-    if step.kind == "bind_array":
-        return f"%{step.result}: array {argument(step.expected)} = {called}"
-    if step.kind == "raises":
-        return f"%{step.result}: raised {argument(step.expected)} = {called}"
-    return f"check {called} equals {argument(step.expected)}"
+    if isinstance(step, Binding):
+        what = {BindArray: "array ", BindError: "raised "}.get(type(step), "")
+        return f"%{step.result}: {what}{argument(step.expected)} = {called}"
+    if isinstance(step, Check):
+        return f"check {called} equals {argument(step.expected)}"
+    return f"call {called}"
 
 
 def _names(variables: Iterable[Var]) -> str:
@@ -121,19 +133,19 @@ def _effects(step: OpStep | HostStep) -> Iterable[str]:
         yield f"writes {_names(step.writes)}" if step.writes else "writes"
     if step.random:
         yield "random"
-    if step.once:
-        yield "once"
+    if step.unrepeatable:
+        yield "unrepeatable"
     if isinstance(step, HostStep):
         if step.owner is not None:
             yield f"draws from <{type(step.owner).__name__}>"
         if step.gradients is not None:
             yield "runs autograd"
-        if step.symbolic:
+        if isinstance(step, Bind) and step.symbolic:
             yield "symbolic"
         if step.in_order:
             yield "in order"
-        if step.told is not None:
-            yield f"warns into %{step.told}"
+        if step.warnings is not None:
+            yield f"warns into %{step.warnings[0]}"
 
 
 __all__ = ["argument", "call", "function", "line", "modes", "text"]

@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 
 from magpy.errors import InternalError
-from magpy.ir.ops import EffectStep, HostStep, ModeStep, OpStep, Step, Var
+from magpy.ir.ops import (
+    Bind,
+    Binding,
+    Call,
+    Check,
+    EffectStep,
+    HostStep,
+    ModeStep,
+    OpStep,
+    Step,
+    Var,
+)
 from magpy.ir.printer import line
 from magpy.ir.recipes import spec_vars
 from magpy.ir.trees import variables
@@ -40,10 +51,14 @@ def verify(
     """
     known = set(inputs)
     before = set(again)
+    values = set(before)  # arrays among others: what they came from tells their memory
     for step in steps:
-        for problem in (*_uses(step, known | before, storages), *_own(step)):
+        written = step.writes - values if isinstance(step, (OpStep, HostStep)) else ()
+        for problem in (*_uses(step, known | before, storages, written), *_own(step)):
             raise InternalError(f"{problem}: {line(step)}")
-        for v in defined(step):
+        if isinstance(step, Binding):
+            values.add(step.result)
+        for v in step.defined if isinstance(step, (OpStep, HostStep)) else ():
             if v in known:
                 raise InternalError(f"%{v} is defined a second time: {line(step)}")
             known.add(v)
@@ -52,16 +67,6 @@ def verify(
         if v not in known:
             raise InternalError(f"%{v} is needed, and no operation defines it")
     return known
-
-
-def defined(step: Step) -> list[Var]:
-    """The variables that a step defines."""
-    if not isinstance(step, (OpStep, HostStep)):
-        return []
-    found = [v for _, v in step.outs]
-    if isinstance(step, HostStep):
-        found += [v for v in (step.told, step.result) if v is not None]
-    return found
 
 
 def used(step: Step) -> set[Var]:
@@ -74,13 +79,14 @@ def used(step: Step) -> set[Var]:
     return found
 
 
-def _uses(step: Step, known: set[Var], storages: Container[Var]) -> Iterator[str]:
+def _uses(
+    step: Step, known: set[Var], storages: Container[Var], written: Iterable[Var]
+) -> Iterator[str]:
     for v in sorted(used(step) - known):
         yield f"%{v} is used before it is defined"
-    if isinstance(step, (OpStep, HostStep)):
-        for v in sorted(step.writes):
-            if v not in storages:
-                yield f"%{v} is written, and its memory is not known"
+    for v in sorted(written):
+        if v not in storages:
+            yield f"%{v} is written, and its memory is not known"
 
 
 def _own(step: Step) -> Iterator[str]:
@@ -91,23 +97,18 @@ def _own(step: Step) -> Iterator[str]:
         yield "it writes to variables and changes nothing"
     if isinstance(step, OpStep):
         return
-    if step.kind in ("bind", "bind_array", "raises"):
-        if step.result is None:
-            yield "its result has no variable"
-        if step.outs:
-            yield "its result is a variable, and parts of it are others"
-    elif step.result is not None:
-        yield "its result is a variable, which nobody asks for"
-    if step.kind in ("none", "call") and step.outs:
+    if isinstance(step, Binding) and step.outs:
+        yield "its result is a variable, and parts of it are others"
+    if isinstance(step, Call) and step.outs:
         yield "its result is not looked at, and parts of it are variables"
-    if step.kind == "bind" and not isinstance(step.expected, type):
+    if isinstance(step, Bind) and not isinstance(step.expected, type):
         yield "the class of its result is not known"
-    if step.symbolic and (step.kind != "bind" or step.random or step.mutates or step.once):
+    if isinstance(step, Bind) and step.symbolic and (step.mutates or step.random or step.owner):
         yield "a size that follows from sizes has an effect"
     if step.gradients is not None and not step.mutates:
         yield "autograd's engine adds to gradients, and nothing is changed"
-    if step.told is not None and step.place is None:
-        yield "what it warns of is kept, and not where it warns"
+    if type(step) in (HostStep, Check, Binding):
+        yield "nobody knows what becomes of its result"
 
 
-__all__ = ["defined", "used", "verify"]
+__all__ = ["used", "verify"]

@@ -235,8 +235,11 @@ def as_steps(low: Lowering) -> list[Step]:
     for item in low.plan.items or low.runs:
         if isinstance(item, Segment):
             outs: list[tuple[Path, Var]] = [((i,), v) for i, v in enumerate(item.outputs)]
-            called = OpStep(item.graph, tuple(map(Ref, item.inputs)), {}, outs, item.draws > 0)
-            called.once, called.where = item.once, f"segment {item.index}, {item.nodes} operations"
+            called = OpStep(
+                item.graph, tuple(map(Ref, item.inputs)), {}, outs, random=item.draws > 0
+            )
+            called.unrepeatable = item.unrepeatable
+            called.where = f"segment {item.index}, {item.nodes} operations"
             steps.append(called)
         elif not isinstance(item, tuple):
             steps.append(item)

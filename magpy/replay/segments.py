@@ -34,8 +34,8 @@ class Segment:
         outputs: the variables it gives, in order.
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
-        once: it must run once (magpy/ir/ops.py).
-        unrepeatable: operations in it take part in what several processes do, or a call done as a
+        unrepeatable: it must run once (magpy/ir/ops.py).
+        communicates: operations in it take part in what several processes do, or a call done as a
             whole does that, or draws numbers of Python's or numpy's.
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
@@ -51,8 +51,8 @@ class Segment:
     graph: Any
     nodes: int
     compiled: Callable[..., Any] | None = None
-    once: bool = False
     unrepeatable: bool = False
+    communicates: bool = False
     native: bool = False
     draws: int = 0
     memory: dict[Var, int] = field(default_factory=dict)
@@ -167,9 +167,9 @@ def _views(
                 return None
             if memory in taken:
                 # Of several views that were made at once autograd allows no change.
-                if step.mutates or step.random or step.once or len(step.outs) > 1:
+                if step.mutates or step.random or step.unrepeatable or len(step.outs) > 1:
                     return None
-            elif step.mutates or step.random or step.once or found.difference(bases):
+            elif step.mutates or step.random or step.unrepeatable or found.difference(bases):
                 break
             chain.add(made)
             todo.extend(bases)
@@ -322,8 +322,10 @@ def _segment(
         again, bases = _made_and_used(step for step, _ in views)
         outputs = sorted((set(outputs) | bases) - again - set(inputs))
     segment = Segment(index, inputs, outputs, builder.finish(outputs), builder.nodes)
-    segment.once = any(s.once for s, _ in done)
-    segment.unrepeatable = any(s.once and (s.whole or communicates(s.func)) for s, _ in done)
+    segment.unrepeatable = any(s.unrepeatable for s, _ in done)
+    segment.communicates = any(
+        s.unrepeatable and (s.whole or communicates(s.func)) for s, _ in done
+    )
     segment.native = native
     segment.changes = frozenset(
         storages.get(v, 0) for s, _ in done if s.mutates for v in written(s)
@@ -345,7 +347,8 @@ def keep_differentiable(plan: Plan) -> None:
     for i, item in enumerate(plan.items):
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, HostStep) and (
-            step.hooks or autograd.keeps_graph(step.func, step.args, step.kwargs)
+            (step.engine is not None and step.engine.hooks)
+            or autograd.keeps_graph(step.func, step.args, step.kwargs)
         ):
             last = i
     for item in plan.items[:last]:

@@ -274,7 +274,7 @@ class Manager:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
         first = info.runners[0] if info.runners else None
-        if info.symbols is not None and entries.compile_symbolic(info, capture.record):
+        if info.dynamic.symbols is not None and entries.compile_symbolic(info, capture.record):
             self.compile_seconds += info.compile_seconds
             return None
         inputs = entries.example_inputs(capture, first.segment) if first is not None else None

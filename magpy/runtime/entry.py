@@ -13,7 +13,7 @@ from typing import Any
 
 from magpy import _interp, config, faults
 from magpy.backends import Backend, eager
-from magpy.backends.runner import BackendError, EntryInfo, Runner
+from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
 from magpy.guards.analysis import Analysis, analyze
 from magpy.ir.capture import Capture
 from magpy.ir.ops import Part, Record
@@ -37,7 +37,7 @@ _MOST_PARTS = 8
 
 
 def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any, Any, Any, bool]]:
-    """Where the numbers are that a capture read; see `EntryInfo.numbers`."""
+    """Where the numbers are that a capture read; see `Dynamic.numbers`."""
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = []
     for kind, holder, key, value in capture.log:
         found = analysis.relative.get(id(holder))
@@ -113,21 +113,22 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     """What is kept of an entry, still without its code."""
     capture, analysis, plan = low.capture, low.analysis, low.plan
     record = capture.record
-    info = EntryInfo(guard, None, "", plan.segments, sum(s.nodes for s in plan.segments), None)
-    info.mutates = changes_outside(record)
-    info.late = low.transactional
-    info.ahead = unchanged_until(plan) if info.mutates and not info.late else []
-    info.runners = [Runner(s, backend, info) for s in plan.segments]
     symbols = record.symbols
-    info.symbols = symbols if symbols is not None and symbols.sources else None
-    info.pinned = record.pinned
-    info.conditions = analysis.conditions
-    info.places = [
-        (analysis.relative[id(t)].expr, capture.metas[id(t)])
-        for t in record.inputs.values()
-        if id(t) in analysis.relative and id(t) in capture.metas
-    ]
-    info.numbers = _numbers(capture, analysis)
+    dynamic = Dynamic(
+        symbols=symbols if symbols is not None and symbols.sources else None,
+        conditions=analysis.conditions,
+        places=[
+            (analysis.relative[id(t)].expr, capture.metas[id(t)])
+            for t in record.inputs.values()
+            if id(t) in analysis.relative and id(t) in capture.metas
+        ],
+        numbers=_numbers(capture, analysis),
+        pinned=record.pinned,
+    )
+    info = EntryInfo(guard, plan.segments, dynamic)
+    info.mutates, info.transactional = changes_outside(record), low.transactional
+    info.ahead = unchanged_until(plan) if info.mutates and not low.transactional else []
+    info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info
 
 
@@ -170,15 +171,15 @@ def compile_symbolic(info: EntryInfo, record: Record) -> bool:
     """
     import torch._functorch.config as functorch
 
-    symbols = info.symbols
+    symbols = info.dynamic.symbols
     runners = [r for r in info.runners if r.backend is not eager] if symbols.free() else []
     for runner in runners:
         inputs = [symbols.example(v, record.inputs) for v in runner.segment.inputs]
         # A compiler finds out more about the sizes: what it compiles later would come too late.
         with functorch.patch(force_non_lazy_backward_lowering=True):
             runner.compile(inputs, sizes=True)
-    symbols.fill(info.conditions)
-    info.symbols = None
+    symbols.fill(info.dynamic.conditions)
+    info.dynamic.symbols = None
     return bool(runners)
 
 

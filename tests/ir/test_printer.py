@@ -8,7 +8,19 @@ import torch
 
 import magpy
 from magpy.ir import printer
-from magpy.ir.ops import EffectStep, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
+from magpy.ir.ops import (
+    Bind,
+    BindArray,
+    BindError,
+    Call,
+    CheckValue,
+    EffectStep,
+    ModeStep,
+    OpStep,
+    OutsideRef,
+    Ref,
+    Var,
+)
 from magpy.ir.recipes import Const, Value
 from magpy.ir.torch_modes import TorchModes
 
@@ -32,24 +44,28 @@ def test_an_operation_has_its_variables_its_effects_and_its_place():
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected", "result", "line"),
+    ("kind", "more", "line"),
     [
-        ("leaf", 3, None, "check Tensor.item(%0) equals 3"),
-        ("bind", float, N, "%2: float = Tensor.item(%0)"),
-        ("bind_array", (), N, "%2: array () = Tensor.item(%0)"),
-        ("raises", (ValueError, "no"), N, "%2: raised (ValueError, 'no') = Tensor.item(%0)"),
-        ("none", None, None, "call Tensor.item(%0)"),
+        (CheckValue, {"expected": 3}, "check Tensor.item(%0) equals 3"),
+        (Bind, {"expected": float, "result": N}, "%2: float = Tensor.item(%0)"),
+        (BindArray, {"expected": (), "result": N}, "%2: array () = Tensor.item(%0)"),
+        (
+            BindError,
+            {"expected": (ValueError, "no"), "result": N},
+            "%2: raised (ValueError, 'no') = Tensor.item(%0)",
+        ),
+        (Call, {"unrepeatable": True}, "call Tensor.item(%0)  [unrepeatable]"),
     ],
 )
-def test_what_python_does_between_graphs_says_what_becomes_of_its_result(
-    kind, expected, result, line
-):
-    step = HostStep(torch.Tensor.item, (Ref(X),), {}, kind, expected, [], "", result=result)
+def test_what_python_does_between_graphs_says_what_becomes_of_its_result(kind, more, line):
+    step = kind(torch.Tensor.item, (Ref(X),), {}, **more)
     assert printer.line(step) == line
 
 
 def test_objects_of_the_program_are_not_asked():
-    step = HostStep(operator.getitem, (OutsideRef(Loud()), Loud()), {}, "leaf", Loud(), [], "f.py")
+    step = CheckValue(
+        operator.getitem, (OutsideRef(Loud()), Loud()), {}, expected=Loud(), where="f.py"
+    )
     line = "check _operator.getitem(<Loud>, <Loud>) equals <Loud>  # f.py"
     assert printer.line(step) == line
 

@@ -7,7 +7,18 @@ import torch
 
 import magpy
 from magpy.errors import InternalError
-from magpy.ir.ops import EffectStep, HostStep, OpStep, Ref, Var
+from magpy.ir.ops import (
+    Bind,
+    BindArray,
+    Call,
+    CheckValue,
+    EffectStep,
+    EngineRun,
+    HostStep,
+    OpStep,
+    Ref,
+    Var,
+)
 from magpy.ir.recipes import Value
 from magpy.ir.verify import verify
 from magpy.replay import pipeline
@@ -20,8 +31,11 @@ def op(args=(Ref(X),), out=Y, **more):
     return OpStep(torch.sin, args, {}, [((), out)], **more)
 
 
-def host(kind, expected=None, outs=(), args=(Ref(X),), **more):
-    return HostStep(torch.Tensor.item, args, {}, kind, expected, list(outs), "f.py:3 (f)", **more)
+def host(kind, outs=(), **more):
+    return kind(torch.Tensor.item, (Ref(X),), {}, list(outs), where="f.py:3 (f)", **more)
+
+
+NUMBER = host(Bind, expected=float, result=Z)
 
 
 def checked(*steps, needed=(), again=()):
@@ -29,33 +43,36 @@ def checked(*steps, needed=(), again=()):
 
 
 def test_steps_in_order_are_accepted():
-    number = host("bind", float, result=Z)
-    steps = [op(), number, EffectStep(print, [Value(Z)], {}, []), host("leaf", 1.0)]
+    steps = [op(), NUMBER, EffectStep(print, [Value(Z)], {}, []), host(CheckValue, expected=1.0)]
     assert checked(*steps, needed=[Y, Z]) == {X, Y, Z}
     assert checked(op(), again=[Y, Z], needed=[Z]) == {X, Y, Z}
 
 
+def test_what_is_written_may_be_an_array():
+    array = host(BindArray, expected=(), result=Z)
+    assert Y in checked(array, op(mutates=True, writes=frozenset([Z])))
+
+
 OUT = [((0,), Y)]
 BROKEN = {
-    "%2 is used before it is defined": [op((Ref(Z),)), host("bind", float, result=Z)],
+    "%2 is used before it is defined": [op((Ref(Z),)), NUMBER],
     "%1 is defined a second time": [op(), op()],
     "%0 is defined a second time": [op(out=X)],
+    "%2 is defined a second time": [NUMBER, host(CheckValue, expected=1.0, warnings=(Z, None))],
     "%2 is used before it is defined: effect": [EffectStep(print, [Value(Z)], {}, [])],
-    "%2 is written, and its memory is not known": [
-        host("bind", float, result=Z),
+    "%2 is written, and its memory": [
+        op(out=Z),
         op(mutates=True, writes=frozenset([Z])),
     ],
     "it writes to variables and changes nothing": [op(writes=frozenset([X]))],
-    "its result has no variable": [host("bind", float)],
-    "its result is a variable, and parts": [host("bind", float, OUT, result=Z)],
-    "its result is a variable, which nobody asks for": [host("leaf", 1.0, result=Z)],
-    "its result is not looked at": [host("none", None, OUT)],
-    "the class of its result is not known": [host("bind", 1.0, result=Z)],
+    "its result is a variable, and parts": [host(Bind, OUT, expected=float, result=Z)],
+    "its result is not looked at": [host(Call, OUT)],
+    "the class of its result is not known": [host(Bind, expected=1.0, result=Z)],
     "a size that follows from sizes has an effect": [
-        host("bind", int, result=Z, symbolic=True, random=True)
+        host(Bind, expected=int, result=Z, symbolic=True, random=True)
     ],
-    "autograd's engine adds to gradients": [host("none", gradients=frozenset([1]))],
-    "what it warns of is kept": [host("leaf", 1.0, told=Z)],
+    "autograd's engine adds to gradients": [host(Call, engine=EngineRun(frozenset([1])))],
+    "nobody knows what becomes of its result": [host(HostStep)],
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import magpy
-from magpy.ir.ops import Fresh, HostStep, OpStep, OutsideRef, Record, Ref, Var
+from magpy.ir.ops import CheckValue, Fresh, OpStep, OutsideRef, Record, Ref, Var
 from magpy.replay.passes.constant_checks import without_settled
 from tests.comparison import assert_same
 
@@ -21,7 +21,7 @@ def op(func, args, out, **more):
 
 
 def check(func, *args, **more):
-    return HostStep(func, args, {}, "leaf", True, [], "", **more)
+    return CheckValue(func, args, {}, expected=True, **more)
 
 
 def kept(steps, needed=(), **more):
@@ -50,7 +50,7 @@ def test_what_follows_from_constants_is_left_out():
         [op(torch.asarray, (OutsideRef([1]),), A), COMPARED, CHECKED],
         [op(torch.asarray, (Fresh(bytearray(4)),), A), COMPARED, CHECKED],
         [op(lambda n: None, (5,), A), COMPARED, CHECKED],
-        [op(torch.arange, (5,), A, once=True), COMPARED, CHECKED],
+        [op(torch.arange, (5,), A, unrepeatable=True), COMPARED, CHECKED],
         [
             MADE,
             COMPARED,

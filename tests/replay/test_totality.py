@@ -6,7 +6,7 @@ import operator
 import pytest
 import torch
 
-from magpy.ir.ops import HostStep, OpStep, OutsideRef, Ref, Var
+from magpy.ir.ops import Bind, OpStep, OutsideRef, Ref, Var
 from magpy.replay.passes.totality import Certain
 
 SMALL, WORD, FLOAT, COMPLEX, TEXT, DRAWN = map(Var, range(6))
@@ -28,7 +28,7 @@ CONSTANTS = [0, 7, -2, 2**70, 10**400, True, -0.0, 1e-300, 1j, "a"]
 
 
 def bound(func, args, kind, result):
-    return HostStep(func, args, {}, "bind", kind, [], "", result=result)
+    return Bind(func, args, {}, expected=kind, result=result)
 
 
 def sources():

@@ -38,6 +38,8 @@ from magpy.errors import Refusal, hide_frames
 from magpy.frames import call_sites, signals
 from magpy.frames.locations import refuse, where_text
 from magpy.ir.ops import (
+    Bind,
+    Call,
     EffectStep,
     HostStep,
     OutsideRef,
@@ -544,7 +546,7 @@ class Handler:
         recorder, place = self.recorder, OutsideRef(holder)
         recorder.below.counted(holder, key)
         var = recorder.tensors.new()
-        recorder.note(item_held, (place, key), {}, "bind", tuple, result=var)
+        recorder.note(item_held, (place, key), {}, Bind, tuple, result=var)
         numbers = []
         for i, value in enumerate(first):
             own = recorder.track(part_held, (place, key, i, len(first)), {}, value)
@@ -697,8 +699,8 @@ class Handler:
         steps = self.recorder.record.steps
         if args and after > before and self.refusal is None:
             step = steps[after - 1]
-            if isinstance(step, HostStep) and step.told is not None:
-                self._told(step.told, step.place, self.recorder.warns_itself())
+            if isinstance(step, HostStep) and step.warnings is not None:
+                self._told(*step.warnings, self.recorder.warns_itself())
 
     def store_raised(self, obj: Any, late: bool) -> None:
         """The last store in a tracked array raised; it has stored nothing unless that was late."""
@@ -775,7 +777,7 @@ class Handler:
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
             self._notes_writing(args[:1] if written is None else written)
-            self._telling(recorder.note, (f, *plan, "none"), f, args, kwargs or {})
+            self._telling(recorder.note, (f, *plan, Call), f, args, kwargs or {})
         except Refusal as r:
             self.refusal = self.refusal or r.without_frames()
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
@@ -820,7 +822,8 @@ class Handler:
         finally:
             recorder.telling = None
         # Of a function that gives several values each is computed by itself.
-        made = any(getattr(s, "told", None) == told for s in recorder.record.steps[before:])
+        steps = recorder.record.steps[before:]
+        made = any(isinstance(s, HostStep) and s.warnings == (told, place) for s in steps)
         if made and not again and not self.storing:
             self._told(told, place, shown)
         return result

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from magpy.ir.ops import HostStep, OpStep, Record, Ref, Step, Var
+from magpy.ir.ops import Bind, BindArray, CheckValue, HostStep, OpStep, Record, Ref, Step, Var
 from magpy.ir.trees import leaves, variables
 from magpy.objects.types import isinstance
 
@@ -47,20 +47,19 @@ def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list
     for step in steps:
         if not isinstance(step, (OpStep, HostStep)):
             continue
-        if step.mutates or (isinstance(step, HostStep) and step.kind == "bind_array"):
+        if step.mutates or isinstance(step, BindArray):
             # What shares memory with something that is written, or with an array, which anybody may
             # write to, is not followed any further.
             changed = {record.storages.get(v, 0) for v in variables((step.args, step.kwargs))}
             settled = {v for v in settled if record.storages.get(v, 0) not in changed}
-        elif not step.random and not step.once and _follows(step, settled):
+        elif not step.random and not step.unrepeatable and _follows(step, settled):
             if isinstance(step, OpStep):
                 made = {v for _, v in step.outs}
                 if not made & record.floating and not made & record.types.keys():
                     settled |= made
                     makers.add(id(step))
             elif (
-                step.kind == "leaf"
-                and step.result is None
+                isinstance(step, CheckValue)
                 and not step.outs
                 # What is made of no tensor comes from elsewhere: a clock takes constants, too.
                 and variables((step.args, step.kwargs))
@@ -86,7 +85,9 @@ def _follows(step: OpStep | HostStep, settled: set[Var]) -> bool:
     if type(step.func) not in _IN_C or "empty" in name or name.startswith(("new", "from_")):
         return False  # memory as it is found, or others'
 
-    if isinstance(step, HostStep) and (step.owner is not None or step.symbolic):
+    if isinstance(step, HostStep) and step.owner is not None:
+        return False
+    if isinstance(step, Bind) and step.symbolic:
         return False
     return all(_constant(v, settled) for v in leaves((step.args, step.kwargs)))
 

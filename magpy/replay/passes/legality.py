@@ -71,14 +71,14 @@ def once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
         what = "operations of which modes hear that were entered before the call"
     for item in (*plan.prelude, *plan.items):
         step = item[0] if isinstance(item, tuple) else item
-        if (isinstance(step, Segment) and step.unrepeatable) or (
+        if (isinstance(step, Segment) and step.communicates) or (
             isinstance(step, (OpStep, HostStep)) and communicates(step.func)
         ):
             what = (
                 "a collective, or a function that is called as a whole and communicated or drew "
                 "random numbers"
             )
-        elif isinstance(step, (Segment, OpStep, HostStep)) and step.once:
+        elif isinstance(step, (Segment, OpStep, HostStep)) and step.unrepeatable:
             what = (
                 "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "
                 "or went on to what was computed before the call"
@@ -102,7 +102,7 @@ def raises_late(capture: Capture) -> Refusal | None:
     if not (effects or capture.record.mutated):
         return None
     for step in steps:
-        if isinstance(step, HostStep) and step.goes_on:
+        if isinstance(step, HostStep) and step.engine is not None and step.engine.goes_on:
             return Refusal(
                 "a backward pass goes on to what was computed before the call, which changes "
                 "something else, too",

@@ -6,7 +6,7 @@ Owns these two passes.  Does not own the checks that always hold
 
 from __future__ import annotations
 
-from magpy.ir.ops import HostStep, OpStep, Step, Var
+from magpy.ir.ops import Bind, HostStep, OpStep, Step, Var
 from magpy.ir.trees import collect
 from magpy.objects.types import isinstance
 from magpy.replay.passes import transform_regions
@@ -16,7 +16,7 @@ def used_sizes(steps: list[Step], needed: set[Var]) -> list[Step]:
     """The steps without those that compute a size which nobody uses."""
     used, kept = set(needed), []
     for step in reversed(steps):
-        if isinstance(step, HostStep) and step.symbolic and step.result not in used:
+        if isinstance(step, Bind) and step.symbolic and step.result not in used:
             continue
         if isinstance(step, (OpStep, HostStep)):
             collect((step.args, step.kwargs), used)

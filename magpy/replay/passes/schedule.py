@@ -14,12 +14,15 @@ import torch
 
 from magpy.ir import aliasing
 from magpy.ir.ops import (
+    Bind,
+    Call,
     HostStep,
     ModeStep,
     OpStep,
     Ref,
     Step,
     Var,
+    calls_on_tensors,
     class_number,
     item_held,
     part_held,
@@ -75,7 +78,7 @@ class _Schedule:
         self.graph.append(step)
 
     def host(self, step: HostStep) -> None:
-        if step.mutates or step.once or step.kind == "none" or step.in_order:
+        if step.mutates or step.unrepeatable or step.in_order or calls_on_tensors(step):
             self.flush()
             self.runs.append(step)
             return
@@ -83,15 +86,13 @@ class _Schedule:
         collect((step.args, step.kwargs), found)
         self.waiting.append(step)
         self.read.update(*(self.found[v] for v in found if v in self.found))
-        self.blocked |= {v for _, v in step.outs}
+        self.blocked.update(step.defined)
         self.draws = self.draws or step.random
-        if step.result is not None:
-            self.blocked.add(step.result)
 
 
 def has_a_place(step: HostStep) -> bool:
     """Whether a step is done for more than its value, or draws."""
-    return step.owner is not None or step.kind in ("none", "call") or step.in_order
+    return step.owner is not None or isinstance(step, Call) or step.in_order
 
 
 def anywhere(step: Step) -> bool:
@@ -106,9 +107,9 @@ def anywhere(step: Step) -> bool:
     )
 
 
-def _number(step: HostStep) -> bool:
+def _number(step: Bind) -> bool:
     """Whether a step takes a number out of a tensor, or computes one from numbers."""
-    return step.kind == "bind" and step.expected in (int, float, complex) and safe(step.args)
+    return step.expected in (int, float, complex) and safe(step.args)
 
 
 # Classes of tensors that every backend takes for what they are.
@@ -134,7 +135,7 @@ def _takes_objects(step: OpStep) -> bool:
     One that draws numbers of Python's would draw them while a compiler traces.
     """
     return step.whole and (
-        step.once
+        step.unrepeatable
         or not all(
             isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in PLAIN_TYPES
             for v in leaves((step.args, step.kwargs))
@@ -220,7 +221,13 @@ def _seen_leaves(
             continue
         if isinstance(s, OpStep) and s.leaves and any(v in seen for _, v in s.outs):
             found.add(id(s))
-        if grad or not isinstance(s, OpStep) or s.once or id(s) in found or _only_python(s, types):
+        if (
+            grad
+            or not isinstance(s, OpStep)
+            or s.unrepeatable
+            or id(s) in found
+            or _only_python(s, types)
+        ):
             collect((s.args, s.kwargs), seen)
     return found
 
@@ -267,14 +274,14 @@ def schedule(
                 kind = ("inference", now.settings)
             plan.op(step, kind)
         elif (
-            isinstance(step, HostStep)
-            and step.told is None
+            isinstance(step, Bind)
+            and step.warnings is None
             and (step.symbolic or (numbers and step in numbers and _number(step)))
         ):
-            assert step.result is not None
             # A number does not change in place; torch.fx would give the old one's name to the new.
             func = IN_PLACE.get(step.func, step.func)
-            number = OpStep(func, step.args, step.kwargs, [((), step.result)], once=step.once)
+            number = OpStep(func, step.args, step.kwargs, [((), step.result)])
+            number.unrepeatable = step.unrepeatable
             number.where = step.where
             now = modes.modes if modes is not None else start
             plan.op(number, ("graph", now.settings))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from magpy.ir.ops import (
+    Bind,
     HostStep,
     OpStep,
     OutsideRef,
@@ -105,8 +106,8 @@ class Certain:
         self._numbers: dict[Var, Number] = {}
         self._steps: set[int] = set()
         for step in steps:
-            if isinstance(step, HostStep):
-                self._host(step)
+            if isinstance(step, Bind):
+                self._bind(step)
             elif isinstance(step, OpStep) and self._takes_numbers(step):
                 self._steps.add(id(step))
 
@@ -114,9 +115,7 @@ class Certain:
         """Whether a step is certain."""
         return id(step) in self._steps
 
-    def _host(self, step: HostStep) -> None:
-        if step.kind != "bind" or step.result is None:
-            return
+    def _bind(self, step: Bind) -> None:
         if step.func is scalar_tensor:
             self._steps.add(id(step))  # of a float
             return
@@ -133,7 +132,7 @@ class Certain:
         if found is not None:
             self._numbers[step.result] = found
 
-    def _judge(self, step: HostStep) -> Number | None:
+    def _judge(self, step: Bind) -> Number | None:
         """What the step gives, if that is certain."""
         f, args = step.func, step.args
         if step.kwargs or step.owner is not None:

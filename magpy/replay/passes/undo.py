@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from magpy.errors import Refusal
-from magpy.ir.ops import HostStep, OpStep, Record, Ref
+from magpy.ir.ops import Bind, Call, HostStep, OpStep, Record, Ref
 from magpy.ir.trees import variables
 from magpy.objects.types import isinstance
 from magpy.replay import segments
@@ -53,10 +53,10 @@ def needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
     for step in record.steps:
         if isinstance(step, OpStep) and changes and id(step) not in ahead:
             # Python of the program may raise in one call and not in another.
-            if step.once or step not in certain:
+            if step.unrepeatable or step not in certain:
                 return True
         elif isinstance(step, HostStep):
-            if (decides(step, certain) or step.once) and (
+            if (decides(step, certain) or step.unrepeatable) and (
                 drawn or step.owner is not None or (changes and id(step) not in ahead)
             ):
                 return True
@@ -66,9 +66,9 @@ def needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
 
 def decides(step: HostStep, certain: Certain) -> bool:
     """Whether what a step gives decides about the entry."""
-    if step.kind == "bind" and step.in_order:
+    if isinstance(step, Bind) and step.in_order:
         return False  # an object of which no more is asked than its class
-    return step.kind not in ("none", "call") and step not in certain
+    return not isinstance(step, Call) and step not in certain
 
 
 def may_not_fit(record: Record) -> bool:
