@@ -3,7 +3,7 @@
 Owns what follows from the steps about it.  Does not own the numbers of memories, which are given
 while the run is watched (magpy/capture/tensors/identity.py), nor addresses
 (magpy/objects/buffers.py). Called by magpy/capture/tensors/recorder.py,
-magpy/capture/python/effects.py, magpy/replay/segments.py and magpy/replay/codegen.py.
+magpy/capture/python/effects.py, magpy/replay/pipeline.py and magpy/replay/codegen.py.
 
 Memories are numbers.  Two stand for more: `UNKNOWN`, that of a tensor which shares memory with what
 was given where it was made, or does not, or which has no storage to tell it by; and `ANY`.

@@ -377,7 +377,7 @@ class Record:
             changed.
         types: the classes of the tensors that are not plain ones.
         floating: variables whose elements are floating-point or complex numbers.
-        loose: variables whose shape follows from data.
+        data_dependent: variables whose shape follows from data.
         numbers: the numbers among the arguments that are inputs, by identity.
         symbols: the sizes and numbers that were followed (magpy/shapes/symbols.py), or None.
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
@@ -403,7 +403,7 @@ class Record:
     storages: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
     floating: set[Var] = field(default_factory=set)
-    loose: frozenset[Var] = frozenset()
+    data_dependent: frozenset[Var] = frozenset()
     numbers: dict[int, Any] = field(default_factory=dict)
     symbols: Any = None
     kept: dict[int, tuple[Any, str]] = field(default_factory=dict)

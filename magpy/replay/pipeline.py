@@ -25,11 +25,11 @@ from magpy.ir.verify import verify
 from magpy.objects.types import isinstance
 from magpy.replay import segments
 from magpy.replay.passes import legality, prune, transform_regions
-from magpy.replay.passes.constant_checks import without_settled
+from magpy.replay.passes.constant_checks import without_constant_checks
 from magpy.replay.passes.hoist import Hoist
 from magpy.replay.passes.native import keep_native
 from magpy.replay.passes.schedule import schedule
-from magpy.replay.passes.totality import Certain
+from magpy.replay.passes.totality import Totality
 from magpy.replay.passes.undo import is_transactional
 from magpy.replay.segments import Plan, Segment
 
@@ -59,7 +59,7 @@ class Lowering:
     compiled: bool
     needed: set[Var]
     possible: dict[Var, set[int]] = field(default_factory=dict)
-    total: Certain = field(default_factory=lambda: Certain(()))
+    total: Totality = field(default_factory=lambda: Totality(()))
     ahead: list[Step] = field(default_factory=list)
     rest: list[Step] = field(default_factory=list)
     runs: list[Any] = field(default_factory=list)
@@ -117,7 +117,7 @@ def _collapse_transforms(low: Lowering) -> None:
 
 
 def _constant_checks(low: Lowering) -> None:
-    low.record.steps = without_settled(low.record.steps, low.needed, low.record)
+    low.record.steps = without_constant_checks(low.record.steps, low.needed, low.record)
 
 
 def _unused_sizes(low: Lowering) -> None:
@@ -130,7 +130,7 @@ def _unused_results(low: Lowering) -> None:
 
 def _analyze(low: Lowering) -> None:
     record = low.record
-    low.total = Certain(record.steps, record.loose)
+    low.total = Totality(record.steps, record.data_dependent)
     low.possible = aliasing.possible(record.steps, record.storages)
     low.rest = record.steps
 
@@ -172,7 +172,10 @@ def _keep_native(low: Lowering) -> None:
 
 
 def _check_order(low: Lowering) -> None:
-    _refuse(legality.once_ahead(low.plan, low.total) or legality.raises_late(low.capture))
+    _refuse(
+        legality.check_after_unrepeatable(low.plan, low.total)
+        or legality.raises_after_change(low.capture)
+    )
 
 
 def _undo(low: Lowering) -> None:

@@ -1473,7 +1473,7 @@ class Recorder(Values, TorchFunctionMode):
         record.mutated = self.tensors.dirty() | through
         self.buffers = self._shared.among(written)
         self.views = self._shared.seen(written)
-        self.record.loose = frozenset(self._ever_loose)
+        self.record.data_dependent = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
         self.refusal = self.refusal or self.below.looked_at()

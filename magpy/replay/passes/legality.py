@@ -17,7 +17,7 @@ from magpy.models.torch_callables import communicates
 from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 from magpy.replay import segments
-from magpy.replay.passes.totality import Certain
+from magpy.replay.passes.totality import Totality
 from magpy.replay.passes.undo import decides
 from magpy.replay.segments import Segment
 
@@ -59,7 +59,7 @@ def _given_at(capture: Capture, variables: set[Var]) -> str:
     return definition(capture.f)
 
 
-def once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
+def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | None:
     """Why a check can fail after what must happen once, or None.
 
     Nobody can take back what autograd's engine did to a graph that was there before the call, or
@@ -84,14 +84,14 @@ def once_ahead(plan: segments.Plan, certain: Certain) -> Refusal | None:
                 "or went on to what was computed before the call"
             )
             remedy = "Make the pass outside of the compiled function"
-        if isinstance(step, HostStep) and what and decides(step, certain):
+        if isinstance(step, HostStep) and what and decides(step, total):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             read = "a gradient" if name == "grad" else "a value that depends on data"
             return Refusal(f"{read} is read after {what}", step.where, remedy)
     return None
 
 
-def raises_late(capture: Capture) -> Refusal | None:
+def raises_after_change(capture: Capture) -> Refusal | None:
     """Why an exception could come too late for what the call does to Python's objects, or None.
 
     A graph from before the call may be freed by the time of another one: the pass then raises after
@@ -112,4 +112,9 @@ def raises_late(capture: Capture) -> Refusal | None:
     return None
 
 
-__all__ = ["gives_away_an_object", "keeps_a_tensor_of_a_transform", "once_ahead", "raises_late"]
+__all__ = [
+    "check_after_unrepeatable",
+    "gives_away_an_object",
+    "keeps_a_tensor_of_a_transform",
+    "raises_after_change",
+]

@@ -37,7 +37,7 @@ from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import IN_PLACE, safe
 from magpy.replay.passes import transform_regions
-from magpy.replay.passes.totality import Certain
+from magpy.replay.passes.totality import Totality
 from magpy.unwatched import autograd
 
 
@@ -237,7 +237,7 @@ def schedule(
     storages: dict[Var, int],
     possible: dict[Var, set[int]],
     types: dict[Var, type] | None,
-    numbers: Certain | None,
+    numbers: Totality | None,
     start: TorchModes,
     needed: set[Var],
 ) -> list[Any]:
@@ -248,7 +248,7 @@ def schedule(
         storages: which memory each variable had.
         possible: the memory that a variable may share.
         types: the classes of tensors that are not plain ones; None where Python runs the graphs.
-        numbers: what cannot raise, where numbers may wait; None where they may not.
+        numbers: the total steps, where numbers may be computed in graphs; None where they may not.
         start: torch's modes when the run began.
         needed: the variables that the result and the effects need.
     """

@@ -2,7 +2,7 @@
 
 Owns making one step of them, which is done from the beginning to the end or not at all, and doing
 that step.  Does not own where transforms are active (magpy/capture/tensors/functorch.py).  Called
-by magpy/capture/session.py; magpy/replay/segments.py tells which of their results are used.
+by magpy/replay/pipeline.py; magpy/replay/passes/prune.py tells which of their results are used.
 
 Between two of these steps nothing else can be done: what Python looks at there would have to be
 looked at in the middle, and an entry be left in the middle.  So all that follows from plain numbers

@@ -14,7 +14,7 @@ from magpy.ir.ops import Bind, Call, HostStep, OpStep, Record, Ref
 from magpy.ir.trees import variables
 from magpy.objects.types import isinstance
 from magpy.replay import segments
-from magpy.replay.passes.totality import Certain
+from magpy.replay.passes.totality import Totality
 from magpy.replay.support import is_leaf_tensor
 
 
@@ -31,21 +31,21 @@ def changes_outside(record: Record) -> bool:
     )
 
 
-def is_transactional(plan: segments.Plan, record: Record, certain: Certain) -> bool:
+def is_transactional(plan: segments.Plan, record: Record, total: Totality) -> bool:
     """Whether an entry saves what it changes, so that it can be left after that.
 
     Raises:
         Refusal: it may have to be left, and what it changes cannot be put back.
     """
     refusal = cannot_undo(record)
-    if needs_undo(plan, record, certain) or (record.caught and changes_outside(record)):
+    if needs_undo(plan, record, total) or (record.caught and changes_outside(record)):
         if refusal is not None:
             raise refusal
         return True
     return refusal is None and may_not_fit(record)
 
 
-def needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
+def needs_undo(plan: segments.Plan, record: Record, total: Totality) -> bool:
     """Whether the entry may have to be left after something that the outside sees was changed."""
     changes = changes_outside(record)
     ahead = {id(s) for s in plan.prelude}
@@ -53,10 +53,10 @@ def needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
     for step in record.steps:
         if isinstance(step, OpStep) and changes and id(step) not in ahead:
             # Python of the program may raise in one call and not in another.
-            if step.unrepeatable or step not in certain:
+            if step.unrepeatable or step not in total:
                 return True
         elif isinstance(step, HostStep):
-            if (decides(step, certain) or step.unrepeatable) and (
+            if (decides(step, total) or step.unrepeatable) and (
                 drawn or step.owner is not None or (changes and id(step) not in ahead)
             ):
                 return True
@@ -64,11 +64,11 @@ def needs_undo(plan: segments.Plan, record: Record, certain: Certain) -> bool:
     return False
 
 
-def decides(step: HostStep, certain: Certain) -> bool:
+def decides(step: HostStep, total: Totality) -> bool:
     """Whether what a step gives decides about the entry."""
     if isinstance(step, Bind) and step.in_order:
         return False  # an object of which no more is asked than its class
-    return not isinstance(step, Call) and step not in certain
+    return not isinstance(step, Call) and step not in total
 
 
 def may_not_fit(record: Record) -> bool:
@@ -80,7 +80,7 @@ def may_not_fit(record: Record) -> bool:
     varies counts, for torch's symbols do not know all that an operation asks of its arguments.
     """
     changed = False
-    moving = record.loose
+    moving = record.data_dependent
     if record.symbols is not None:
         moving |= record.symbols.varying(data=bool(record.mutated))
     for step in record.steps:
