@@ -1,7 +1,8 @@
 """Settings of the whole process, changed by assignment: `magpy.config.max_entries = 4`.
 
 Owns the values and their defaults, each read where it is used, and the way to the logger "magpy".
-Does not own what is logged.  Environment: MAGPY_LOGS=guards,graph,mock,capture,miss.
+Does not own what is logged.  Environment: MAGPY_LOGS=guards,graph,mock,capture,miss,passes,
+MAGPY_SKIP_PASSES=constant-checks,hoist-checks, MAGPY_VERIFY=1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ background_niceness: int = 10
 """How much the process that compiles for `background=True` gives way to others (`man 2 nice`); read
 when it starts."""
 
-LOG_TOPICS = ("guards", "graph", "mock", "capture", "miss")
+LOG_TOPICS = ("guards", "graph", "mock", "capture", "miss", "passes")
 """What can be logged: the names in MAGPY_LOGS and in `logs`."""
 
 
@@ -63,3 +64,13 @@ def log(topic: str, text: str, *args: object) -> None:
     if not logger.isEnabledFor(logging.INFO):
         logger.setLevel(logging.INFO)
     logger.info(text, *args)
+
+
+skip_passes: frozenset[str] = frozenset(
+    x.strip() for x in os.environ.get("MAGPY_SKIP_PASSES", "").split(",") if x.strip()
+)
+"""Optional passes that are left out, for debugging (magpy/replay/pipeline.py lists them)."""
+
+verify: bool = bool(os.environ.get("MAGPY_VERIFY"))
+"""Whether the operations of a capture are checked after every pass (magpy/ir/verify.py): what is
+wrong with them is an `InternalError` in the call, also with `fullgraph=False`."""

@@ -230,25 +230,26 @@ def _end(
             run.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
         run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
+    raised_at = None if out.exception is None else call_sites.passed(out.exception, before)
     return Capture(
-        f,
-        args,
-        kwargs,
-        log,
-        record,
-        metas,
-        state,
-        result,
-        effects,
-        run.redo,
-        handler.buffers.opaque,
-        run.arrays,
-        handler.buffers.shared(),
-        run.memos,
-        handler.iterators,
-        recorder.start_modes,
-        session.events,
-        call_sites.passed(out.exception, before) if out.exception is not None else None,
+        f=f,
+        args=args,
+        kwargs=kwargs,
+        log=log,
+        record=record,
+        metas=metas,
+        state=state,
+        result=result,
+        effects=effects,
+        redo=run.redo,
+        opaque=handler.buffers.opaque,
+        arrays=run.arrays,
+        buffers=handler.buffers.shared(),
+        memos=run.memos,
+        iterators=handler.iterators,
+        start_modes=recorder.start_modes,
+        events=session.events,
+        raised_at=raised_at,
     )
 
 

@@ -34,7 +34,16 @@ from magpy.guards.graph import ReferenceGraph, build
 from magpy.guards.program import Check, Operand, Relative
 from magpy.guards.world import Run, World
 from magpy.ir.capture import Capture
-from magpy.ir.ops import HostStep, OpStep, OutsideRef, class_number, item_held, part_held, slot_held
+from magpy.ir.ops import (
+    Bind,
+    HostStep,
+    OpStep,
+    OutsideRef,
+    class_number,
+    item_held,
+    part_held,
+    slot_held,
+)
 from magpy.ir.recipes import Const, ContainerEffect
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
@@ -145,7 +154,7 @@ class Analyzer:
         """
         c, graph = self.capture, self.graph
         for step in c.record.steps:
-            if isinstance(step, HostStep) and step.kind == "bind" and step.args:
+            if isinstance(step, Bind) and step.args:
                 self.number_read(step)
         for e in c.effects:
             if isinstance(e, ContainerEffect) and e.kind == "deque":
@@ -267,7 +276,7 @@ class Analyzer:
         self.graph.check(("py", check, tuple(place for _, place in places)))
         return True
 
-    def number_read(self, step: HostStep) -> None:
+    def number_read(self, step: Bind) -> None:
         """A number in a dict, cell or class that is an input: it must be there, and of its type."""
         graph = self.graph
         holder = step.args[0].obj if isinstance(step.args[0], OutsideRef) else None

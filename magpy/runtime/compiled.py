@@ -30,6 +30,7 @@ from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hid
 from magpy.frames import signals
 from magpy.guards.words import Difference
 from magpy.ir.capture import Capture, Outcome
+from magpy.ir.ops import HostStep
 from magpy.objects.quiet import saved_tensors_are_heard, unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
@@ -265,7 +266,7 @@ class Manager:
             elif isinstance(e, BackendError):
                 self._backend_failed(compiled, e)
         except Exception as e:
-            if signals.raised_by_handler(e):
+            if signals.raised_by_handler(e) or (config.verify and isinstance(e, InternalError)):
                 raise
             self._failed(compiled, e, outcome)
         else:
@@ -287,7 +288,7 @@ class Manager:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
         first = info.runners[0] if info.runners else None
-        if info.symbols is not None and entries.compile_symbolic(info, capture.record):
+        if info.dynamic.symbols is not None and entries.compile_symbolic(info, capture.record):
             self.compile_seconds += info.compile_seconds
             return None
         inputs = entries.example_inputs(capture, first.segment) if first is not None else None
@@ -561,8 +562,8 @@ def _frames_of_magpy() -> int:
 
 def _first_host_step(capture: Capture) -> str:
     for step in capture.record.steps:
-        if hasattr(step, "where"):
-            return str(step.where)
+        if isinstance(step, HostStep):
+            return step.where
     return ""
 
 

@@ -86,14 +86,14 @@ def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:
     if info.program is None or not isinstance(failure[0], int):
         return False
     kind, check, *_ = info.program.checks[failure[0]]
-    return kind == "py" and check is info.conditions
+    return kind == "py" and check is info.dynamic.conditions
 
 
 def _number_changed(info: EntryInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a number that an entry read, and compares where it is used, is another one now."""
     given = {f"_a{i}": v for i, v in enumerate(args)}
     given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
-    for expr, holder, key, before, relied in info.numbers:
+    for expr, holder, key, before, relied in info.dynamic.numbers:
         if relied:
             known = holder if expr is None else evaluated(expr, info.mock.__globals__, given)
             now = number_at(known, key)

@@ -77,7 +77,7 @@ class Memory:
             for v, dims in self._reached(given, infos):
                 _add(sizes, v, dims)
             places = self._read(given, infos)
-        data = bool(self._dynamic) or any(info.pinned for info in infos)
+        data = bool(self._dynamic) or any(info.dynamic.pinned for info in infos)
         found = Varying(sizes, numbers, places, data)
         return found if sizes or numbers or places or data else None
 
@@ -90,7 +90,7 @@ class Memory:
         """
         for info in infos:
             space = info.mock.__globals__
-            for expr, holder, key, before, relied in info.numbers:
+            for expr, holder, key, before, relied in info.dynamic.numbers:
                 place = (id(holder) if expr is None else expr, key)
                 if place in (self._followed if relied else self._outside):
                     continue
@@ -113,7 +113,7 @@ class Memory:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
         seen: dict[str, Any] = {}
         for info in infos:
-            for expr, meta in info.places:
+            for expr, meta in info.dynamic.places:
                 if expr in given:
                     continue  # an argument
                 if expr not in seen:

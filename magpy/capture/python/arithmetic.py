@@ -21,7 +21,7 @@ from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import refuse
-from magpy.ir.ops import Var
+from magpy.ir.ops import HostStep, Var
 from magpy.models import callables, numpy_warnings
 from magpy.objects.types import isinstance
 
@@ -71,7 +71,8 @@ class ArithmeticWarnings:
         finally:
             recorder.telling = None
         # Of a function that gives several values each is computed by itself.
-        made = any(getattr(s, "told", None) == told for s in recorder.record.steps[before:])
+        steps = recorder.record.steps[before:]
+        made = any(isinstance(s, HostStep) and s.warnings == (told, place) for s in steps)
         if made and not again and not self.storing:
             self.told(told, place, shown)
         return result

@@ -35,7 +35,7 @@ from magpy.capture.tensors import functorch
 from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code
-from magpy.ir.ops import EffectStep, OpStep, OutsideRef, Ref, Var
+from magpy.ir.ops import Call, CheckValue, EffectStep, OpStep, OutsideRef, Ref, Var
 from magpy.models import callables, torch_callables, torchscript
 from magpy.models.callables import Effect
 from magpy.models.torch_callables import Does
@@ -756,7 +756,7 @@ def draw(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         run.session.touch(args[0])
         draw = owner._randbelow  # type: ignore[attr-defined]
         i = draw(len(args[0]))
-        recorder.note(draw, (len(args[0]),), {}, "leaf", i, owner=owner)
+        recorder.note(draw, (len(args[0]),), {}, CheckValue, i, owner=owner)
         return args[0][i]
     if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
         run.refuse(f"{callables.name_of(f)} is called")
@@ -792,7 +792,7 @@ def seed(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         recorder.depth -= 1
     run.session.reach(result)
     recorder.record.random = recorder.seeded = True
-    recorder.note(f, *plan, "none", random=True, mutates=True)
+    recorder.note(f, *plan, Call, random=True, mutates=True)
     return result
 
 
@@ -843,7 +843,8 @@ def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
                 run.session.is_outside, _parts((*of_object, *args, *kwargs.values()))
             )
         try:
-            recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
+            args, kwargs = recorder.convert_all(args), recorder.convert_all(kwargs)
+            recorder.note(f, args, kwargs, Call, tensors=False)
         except Refusal as r:
             run.refusals.keep(r)
     return result

@@ -27,7 +27,7 @@ from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import is_own
 from magpy.ir import aliasing
-from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Ref, Var
+from magpy.ir.ops import CheckValue, EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.ir.recipes import Value, spec_vars
 from magpy.ir.trees import tensors as tensors_in
 from magpy.models import callables
@@ -236,7 +236,7 @@ def arithmetic(run: Run, told: Var, site: call_sites.Site, shown: bool) -> None:
     if replaced and shown:
         raise Refusal("a warning is issued while the call has changed what becomes of warnings")
     if replaced or not (shown or numpys.may_be_unseen(site)) or numpys.may_be_errors():
-        recorder.note(numpys.is_silent, (Ref(told),), {}, "leaf", True)
+        recorder.note(numpys.is_silent, (Ref(told),), {}, CheckValue, True)
         return
     _ask_errors(run)
     _ask_who_hears(run, warnings.warn, (), {})

@@ -21,7 +21,7 @@ from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.errors import Refusal
-from magpy.ir.ops import HostStep, Var
+from magpy.ir.ops import Call, HostStep, Var
 from magpy.ir.trees import has_ref
 from magpy.models import numpy_calls
 from magpy.objects import buffers as memory
@@ -112,7 +112,7 @@ class TrackedValues:
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
             self._notes_writing(args[:1] if written is None else written)
-            self._warnings.telling(recorder.note, (f, *plan, "none"), f, args, kwargs or {})
+            self._warnings.telling(recorder.note, (f, *plan, Call), f, args, kwargs or {})
         except Refusal as r:
             self._run.refusals.keep(r)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
@@ -291,9 +291,9 @@ class TrackedValues:
         steps = self._run.recorder.record.steps
         if args and after > before and self._run.refusals.first is None:
             step = steps[after - 1]
-            if isinstance(step, HostStep) and step.told is not None:
+            if isinstance(step, HostStep) and step.warnings is not None:
                 shown = self._run.recorder.performer.warns_itself()
-                self._warnings.told(step.told, step.place, shown)
+                self._warnings.told(*step.warnings, shown)
 
     def store_raised(self, obj: Any, late: bool) -> None:
         """The last store in a tracked array raised; it has stored nothing unless that was late."""

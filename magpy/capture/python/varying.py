@@ -17,6 +17,7 @@ from typing import Any
 from magpy import _interp
 from magpy.capture.python.run import Run
 from magpy.ir.ops import (
+    Bind,
     OutsideRef,
     Part,
     class_holding,
@@ -94,7 +95,7 @@ class VaryingNumbers:
         recorder, place = self._run.recorder, OutsideRef(holder)
         recorder.below.counted(holder, key)
         var = recorder.tensors.new()
-        recorder.note(item_held, (place, key), {}, "bind", tuple, result=var)
+        recorder.note(item_held, (place, key), {}, Bind, tuple, result=var)
         numbers = []
         for i, value in enumerate(first):
             own = recorder.track(part_held, (place, key, i, len(first)), {}, value)

@@ -41,6 +41,13 @@ from magpy.instrument.handlers import Catching
 from magpy.ir import aliasing
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
+    Bind,
+    BindError,
+    Call,
+    CheckMetadata,
+    CheckSizes,
+    CheckValue,
+    EngineRun,
     Fresh,
     HostStep,
     ModeStep,
@@ -146,7 +153,7 @@ class Recorder(Values, TorchFunctionMode):
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
         #: The run has seeded torch's generators.
         self.seeded = False
-        #: Of the step that is about to be written down: see `HostStep.told` and `place`.
+        #: Of the step that is about to be written down: see `HostStep.warnings`.
         self.telling: tuple[Var, call_sites.Site] | None = None
         self._changes = False  # something was changed or drawn
         #: Where the program may catch what raises.
@@ -390,9 +397,9 @@ class Recorder(Values, TorchFunctionMode):
                     self._loose.discard(var)
                     followed = self._of_data.sizes(identity, 1, a, [var])
                     if followed is None:
-                        self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
+                        self.note(identity, (Ref(var),), {}, CheckMetadata, tensor_meta(a))
                     else:
-                        self.note(followed[0], (Ref(var),), {}, "sized", followed[1])
+                        self.note(followed[0], (Ref(var),), {}, CheckSizes, followed[1])
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
 
@@ -540,9 +547,7 @@ class Recorder(Values, TorchFunctionMode):
         if made is None:
             tensor = scalar_tensor(value)
             made = self._scalar_tensors[var] = self.tensors.new(tensor)
-            self.add(
-                HostStep(scalar_tensor, (Ref(var),), {}, "bind", torch.Tensor, [], "", result=made)
-            )
+            self.add(Bind(scalar_tensor, (Ref(var),), {}, expected=torch.Tensor, result=made))
             if self.symbols is not None:
                 self.symbols.still(made, tensor)
         return made
@@ -576,14 +581,14 @@ class Recorder(Values, TorchFunctionMode):
         """
         more["in_order"] = True
         if result is None or known:
-            self.note(func, args, kwargs, "none", **more)
+            self.note(func, args, kwargs, Call, **more)
         elif type(result) is bool:
-            self.note(func, args, kwargs, "leaf", result, **more)
+            self.note(func, args, kwargs, CheckValue, result, **more)
         else:
             if type(result) in (int, float):
                 result = _interp.fresh(result)
             var = self.tensors.new()
-            self.note(func, args, kwargs, "bind", type(result), result=var, **more)
+            self.note(func, args, kwargs, Bind, type(result), result=var, **more)
             self._is_tracked(result, var)
         return result
 
@@ -691,7 +696,9 @@ class Recorder(Values, TorchFunctionMode):
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         # Graphs that a compiler makes are silent, as torch.compile's are.
         site = self.performer.warning_site(self.operation, name) if self._scalars else None
-        step = OpStep(func, args, kwargs, outs, done.random, done.mutates or not outs)
+        step = OpStep(
+            func, args, kwargs, outs, random=done.random, mutates=done.mutates or not outs
+        )
         step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
         self.add(step)
         return result
@@ -723,7 +730,7 @@ class Recorder(Values, TorchFunctionMode):
         for t in found:
             var = self.tensors.known(t)
             if var is not None and storages.get(var, 0) in outside:
-                self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, "leaf", True)
+                self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, CheckValue, True)
         return bool(found)
 
     def _compare_sizes(self, op: Operation) -> None:
@@ -731,7 +738,7 @@ class Recorder(Values, TorchFunctionMode):
         for t, _ in op.targets:
             var = self.tensors.known(t)
             if var is not None:
-                self.note(identity, (Ref(var),), {}, "meta", tensor_meta(t))
+                self.note(identity, (Ref(var),), {}, CheckMetadata, tensor_meta(t))
 
     def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
         """Whether an operation of those that change more than values does so in a graph alone."""
@@ -762,16 +769,18 @@ class Recorder(Values, TorchFunctionMode):
         self.refusals.keep(self.given.changed())  # its Python may have looked at that
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
-        step.once = step.once or once
+        step.unrepeatable = step.unrepeatable or once
         # What the call has changed may have had a graph before.
         given = self.record.inputs.values()
-        step.goes_on = any(autograd.goes_on(reach.nodes, t) for t in given)
-        step.sites = call_sites.called_from()
-        step.hooks = reach.hooks and len(reach.functions) > 1
+        engine = step.engine = EngineRun(
+            goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
+            sites=call_sites.called_from(),
+            hooks=reach.hooks and len(reach.functions) > 1,
+        )
         if reach.functions:
-            step.gradients = frozenset([0])
+            engine.gradients = frozenset([0])
         elif adds:
-            step.gradients = frozenset(
+            engine.gradients = frozenset(
                 self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
             )
 
@@ -790,8 +799,8 @@ class Recorder(Values, TorchFunctionMode):
         if not self._of_data.takes_list(result):
             return False
         var = self.tensors.new()
-        self.note(func, args, kwargs, "bind", list, result=var)
-        self.note(len, (Ref(var),), {}, "leaf", len(result))
+        self.note(func, args, kwargs, Bind, list, result=var)
+        self.note(len, (Ref(var),), {}, CheckValue, len(result))
         for i, x in enumerate(result):
             result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
         return True
@@ -920,7 +929,7 @@ class Recorder(Values, TorchFunctionMode):
         self.record.random = True
         site = self.performer.warning_site(self.operation, getattr(func, "__name__", ""))
         more = {"mutates": mutates, "random": True, "result": var, "site": site}
-        self.note(func, args, kwargs, "raises", told, **more)
+        self.note(func, args, kwargs, BindError, told, **more)
         if op.reach is not None:
             self._engine_ran(op.reach, True, self._engine.goes_beyond(op.reach))
         self._errors[id(error)] = *told, var
@@ -942,9 +951,15 @@ class Recorder(Values, TorchFunctionMode):
         return self.refusals.first is not None
 
     def note(
-        self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        kind: type[HostStep],
+        expected: Any = None,
+        **more: Any,
     ) -> None:
-        """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        """Writes down what Python does at the program's line; the rest is as of `kind`."""
         if len(self.record.steps) >= config.max_operations and self.depth == 0:
             self.refusals.refuse(
                 f"the call computes more than {config.max_operations} values that follow from data",
@@ -955,18 +970,20 @@ class Recorder(Values, TorchFunctionMode):
         if self.settings.changed != self._modes.settings:
             self.note_modes()
         outs = more.pop("outs", [])
-        dirty = self.tensors.dirty()
-        told, place = self.telling or (None, None)
-        step = HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more)
-        if told is not None and kind != "raises" and func is not identity:
-            step.told, step.place = told, place
+        if not issubclass(kind, Call):
+            more["expected"] = expected
+        step = kind(func, args, kwargs, outs, where=where_text(2), **more)
+        if kind is not BindError and func is not identity:
+            step.warnings = self.telling
         self.add(step)
 
     def add(self, step: OpStep | HostStep) -> None:
         """Writes a step down."""
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
-        step.once = step.once or communicates(step.func)
+        step.unrepeatable = step.unrepeatable or communicates(step.func)
+        if isinstance(step, OpStep):
+            step.where = where_text(2)
         record = self.record
         self._changes = self._changes or step.mutates or step.random
         if self._changes and not record.caught and self.catching(call_sites.program_frame()):
@@ -1011,7 +1028,7 @@ class Recorder(Values, TorchFunctionMode):
         mutates: bool,
         loose: bool = False,
     ) -> None:
-        kind: str
+        kind: type[HostStep]
         expected: Any = None
         if name == "tolist" and self._list_of_data(func, args, kwargs, result):
             return
@@ -1021,14 +1038,15 @@ class Recorder(Values, TorchFunctionMode):
         if func is getattr:
             mutates = False
         if result is None and func is not getattr:
-            kind = "none"
+            kind = Call
         elif outs or self._only_known(result):
-            kind, expected = "meta", tensor_meta(result)
+            kind, expected = CheckMetadata, tensor_meta(result)
             if func is getattr and args[1] == "grad" and not outs:
                 var = self.tensors.var_of(result)
-                func, args, kind, expected = has_gradient, (args[0], Ref(var)), "leaf", True
+                func, args = has_gradient, (args[0], Ref(var))
+                kind, expected = CheckValue, True
         elif is_plain(result):
-            kind, expected = "leaf", result
+            kind, expected = CheckValue, result
         elif isinstance(result, WORK):
             self.in_order(func, args, kwargs, result, False, random=is_random, mutates=mutates)
             return
@@ -1040,10 +1058,10 @@ class Recorder(Values, TorchFunctionMode):
             )
         if self._follower is not None:
             self._follower.after(result, outs, graph=False)
-        if loose and kind == "meta":
+        if loose and kind is CheckMetadata:
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:
-                kind, (func, expected) = "sized", followed
+                kind, (func, expected) = CheckSizes, followed
         site = self.performer.warning_site(self.operation, name) if name else None
         more = {"outs": outs, "random": is_random, "mutates": mutates, "site": site}
         self.note(func, args, kwargs, kind, expected, **more)
@@ -1120,7 +1138,7 @@ class Recorder(Values, TorchFunctionMode):
         self._emit(op, result, self._classify(op, result, flags & ~_DATA))
         step = self.record.steps[-1] if self.record.steps else None
         if isinstance(step, (OpStep, HostStep)) and step.func is op.func:
-            step.once = step.once or whole.unrepeatable
+            step.unrepeatable = step.unrepeatable or whole.unrepeatable
             if isinstance(step, OpStep):
                 step.whole = True
 
@@ -1247,7 +1265,7 @@ class Recorder(Values, TorchFunctionMode):
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
-        step = OpStep(func, *plan, outs, is_random, mutates, leaves=op.leaf)
+        step = OpStep(func, *plan, outs, random=is_random, mutates=mutates, leaves=op.leaf)
         warned = self.performer.warned[0]
         if self._scalars and self.performer.warns_itself():
             step.site = warned[-1].sites[0]
@@ -1291,15 +1309,16 @@ class Recorder(Values, TorchFunctionMode):
         """The record, with what can be said only at the end."""
         record = self.record
         for step in record.steps:
-            if isinstance(step, HostStep) and step.gradients:
+            if isinstance(step, HostStep) and step.engine is not None and step.engine.gradients:
                 # Memories have become one since, where `Tensor.data` was assigned.
-                step.gradients = frozenset(map(self.tensors.merged, step.gradients))
+                merged = map(self.tensors.merged, step.engine.gradients)
+                step.engine.gradients = frozenset(merged)
         written = self._written()
         through = {v for v in record.inputs if record.storages.get(v) in written}
         record.mutated = self.tensors.dirty() | through
         self.buffers = self._shared.among(written)
         self.views = self._shared.seen(written)
-        self.record.loose = frozenset(self._ever_loose)
+        self.record.data_dependent = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
         if record.unwatched:
