@@ -308,12 +308,14 @@ class Difference:
         was: the value that the entry needs, or "".
         now: the value that the call has, or "" where there is no more to say than `what`.
         where: the expression of the program that relies on the value, and its line, where known.
+        of_tensor: it is a size, a stride or the like of a tensor.
     """
 
     what: str
     was: str = ""
     now: str = ""
     where: str = ""
+    of_tensor: bool = False
 
     def __str__(self) -> str:
         """The sentence that users are told."""
@@ -434,10 +436,10 @@ def _of_tensor(path: str, meta: Any, text: str) -> Difference:
         sizes, before = now.strip("[]").split(", "), was.strip("[]").split(", ")
         if len(sizes) == len(before) == len(meta.shape):
             i = next((i for i, (a, b) in enumerate(zip(sizes, before, strict=True)) if a != b), 0)
-            return Difference(f"{path}.shape[{i}]", before[i], sizes[i])
+            return Difference(f"{path}.shape[{i}]", before[i], sizes[i], of_tensor=True)
     if aspect in ("type", "class"):
         return Difference(f"the class of {path}", was, now)
-    return Difference(f"{path}.{aspect.replace(' ', '_')}", was, now)
+    return Difference(f"{path}.{aspect.replace(' ', '_')}", was, now, of_tensor=True)
 
 
 def _parsed(what: str, text: str, anchored: bool = False) -> Difference:

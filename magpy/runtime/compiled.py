@@ -216,7 +216,7 @@ class Manager:
         try:
             with signals.held():  # but where a compiler runs
                 self._take(compiled, outcome, start, turns)
-                if self.captures > captures and self.missed.repeated(why):
+                if self.captures > captures and self.missed.repeated(why, self.varying.follows):
                     self.warn(f"{self.name} is captured anew, not for the first time: {why}")
         finally:
             exception, value = outcome.exception, outcome.value

@@ -52,9 +52,16 @@ class Misses:
             self.counts[what] = self.counts.get(what, 0) + 1
         return found
 
-    def repeated(self, found: Difference | None) -> bool:
-        """Whether the same check failed before, and nobody was told of that yet."""
+    def repeated(self, found: Difference | None, followed: bool) -> bool:
+        """Whether the same check failed before, and nobody was told of that yet.
+
+        Args:
+            found: what `note` gave.
+            followed: sizes that vary are followed; else each is known to be a capture of its own.
+        """
         if found is None or found is OF_DATA or self.counts.get(found.what, 0) < 2:
+            return False
+        if found.of_tensor and not followed:
             return False
         new = found.what not in self._told
         self._told.add(found.what)

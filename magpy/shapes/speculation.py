@@ -48,6 +48,11 @@ class Memory:
         self._followed: set[Place] = set()
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
 
+    @property
+    def follows(self) -> bool:
+        """Whether anything can be taken to vary."""
+        return self._dynamic is not False
+
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
         self._dynamic = False

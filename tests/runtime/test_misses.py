@@ -138,6 +138,12 @@ def test_a_number_of_an_object_that_is_fixed_is_told_by_its_path():
     assert magpy.stats(c).misses_by == {"self.rounds": 3, misses.OF_DATA.what: 1}
 
 
+def test_sizes_are_not_told_of_where_each_is_a_capture_of_its_own():
+    c = magpy.compile(lambda x: x * 2, backend="eager", dynamic=False)
+    assert warned(c, [(rows(n),) for n in (3, 4, 5, 6)]) == []
+    assert magpy.stats(c).misses_by == {"x.shape[0]": 3}
+
+
 def test_the_line_that_calls_a_library_is_not_blamed():
     space = {"__name__": "torch.library_of_a_test"}
     exec("def double_rows(x):\n    return [x[i] * 2 for i in range(len(x))]", space)
