@@ -182,6 +182,7 @@ def walkthrough() -> str:
         "STEPS": block("\n".join(step_line(s) for s in capture.record.steps)),
         "REFERENCES": block("\n".join(reference_lines(told.reference_graph))),
         "CHECKS": str(len(told.guards)),
+        "SUMMARY": block(told.guard_summary),
         "GUARDS": block("\n".join(guard_lines(told.guards))),
         "GRAPH": block("\n".join(g.strip() for g in told.graphs), "python"),
         "MOCK": block(mock, "python"),
