@@ -28,6 +28,7 @@ import torch  # noqa: E402
 import magpy  # noqa: E402
 from magpy import _interp  # noqa: E402
 from magpy.capture import session  # noqa: E402
+from magpy.ir import printer  # noqa: E402
 
 
 # The program of the walkthrough: it reads a global, a class attribute and an item of a dict, looks
@@ -109,19 +110,6 @@ def event_line(event: tuple[str, Any, Any, Any]) -> str:
     return f"{kind:<10} {name(obj)}, {key!r} -> {name(value)}"
 
 
-def step_line(step: Any) -> str:
-    """One step: its class, what is called and with which variables."""
-
-    def shown(value: Any) -> str:
-        return f"v{value.var}" if hasattr(value, "var") else repr(value)
-
-    outs = ", ".join(f"v{var}" for _, var in step.outs)
-    called = f"{step.func.__name__}({', '.join(shown(a) for a in step.args)})"
-    if outs:
-        return f"{type(step).__name__:<8} {outs} = {called}"
-    return f"{type(step).__name__:<8} {called}, expected {step.expected!r}"
-
-
 def reference_lines(graph: Any) -> list[str]:
     """The reads of the reference graph, one a line: the object, the read, what it gave."""
 
@@ -171,21 +159,25 @@ def walkthrough() -> str:
     source = re.sub("  # noqa.*", "", inspect.getsource(scaled))
     first = scaled.__code__.co_firstlineno
     offset = first - len(PROGRAM.splitlines()) - 1
-    mock = re.sub(
-        r"# \S*generate_docs\.py:(\d+)", lambda m: f"# program.py:{int(m[1]) - offset}", told.mock
-    )
+
+    def placed(text: str) -> str:
+        """The text with the lines of the program as it is shown."""
+        return re.sub(
+            r"# \S*generate_docs\.py:(\d+)", lambda m: f"# program.py:{int(m[1]) - offset}", text
+        )
+
     parts = {
         "VERSIONS": f"CPython {sys.version_info[0]}.{sys.version_info[1]} and torch "
         f"{torch.__version__.split('+')[0]}",
         "PROGRAM": block(PROGRAM + source, "python"),
         "EVENTS": block("\n".join(event_line(e) for e in capture.log)),
-        "STEPS": block("\n".join(step_line(s) for s in capture.record.steps)),
+        "STEPS": block(placed(printer.text(capture.record.steps))),
         "REFERENCES": block("\n".join(reference_lines(told.reference_graph))),
         "CHECKS": str(len(told.guards)),
         "SUMMARY": block(told.guard_summary),
         "GUARDS": block("\n".join(guard_lines(told.guards))),
         "GRAPH": block("\n".join(g.strip() for g in told.graphs), "python"),
-        "MOCK": block(mock, "python"),
+        "MOCK": block(placed(told.mock), "python"),
     }
     text = (DOCS / "walkthrough.in").read_text()
     return re.sub(r"@(\w+)@", lambda m: parts[m[1]], text)
