@@ -121,7 +121,7 @@ def reference_lines(graph: Any) -> list[str]:
 
     lines = [f"{node(a)} --{d['label']}--> {node(b)}" for a, b, d in graph.edges(data=True)]
     for key, data in graph.nodes(data=True):
-        lines += [f"{node(key)} --{label}--> {value}" for label, value in data.get("reads", ())]
+        lines += [f"{node(key)}: {text}" for text in data.get("reads", ())]
     return lines
 
 

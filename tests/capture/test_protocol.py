@@ -13,7 +13,7 @@ from magpy.capture.python.callbacks import Handler
 ROOT = Path(magpy.__file__).parent
 SOURCES = Path(__file__).parents[2] / "csrc" / "interp"
 #: The functions of csrc/interp that ask by a name which they are given, and how they are called.
-ASKING = r"\b(?:ask|derive|operated|handler_calls)\([^;{]*?;"
+ASKING = r"\b(?:ask|derive|operated|handler_calls)\([^;{]*?[;{]"
 
 
 def source():
@@ -22,7 +22,7 @@ def source():
 
 def asked():
     text = source()
-    calls = re.findall(ASKING, text) + re.findall(r"->handler, (\"\w+\")", text)
+    calls = re.findall(ASKING, text) + re.findall(r"->handler\.get\(\), (\"\w+\")", text)
     return {name for call in calls for name in re.findall(r"\"(\w+)\"", call)}
 
 
@@ -37,8 +37,8 @@ def test_protocol_lists_what_csrc_asks():
 
 
 def test_other_calls_of_the_handler_are_given_the_name():
-    # `ask`, `derive` and `handler_calls`, whose callers are searched for names.
-    assert len(re.findall(r"->handler, (?!\")\w+", source())) == 3
+    # `handler_calls`, whose callers are searched for names.
+    assert len(re.findall(r"->handler\.get\(\), (?!\")\w+", source())) == 1
 
 
 def test_protocol_documents_each_method():

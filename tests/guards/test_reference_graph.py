@@ -536,11 +536,11 @@ def test_events_of_writes_are_no_reads():
 
 def capture_of(log, *args, record=None, buffers=()):
     return Capture(
-        None,
-        args,
-        {},
-        log,
-        record or Record(),
+        f=None,
+        args=args,
+        kwargs={},
+        log=log,
+        record=record or Record(),
         metas={},
         state=None,
         result=None,

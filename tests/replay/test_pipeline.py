@@ -46,7 +46,7 @@ PROGRAMS = [looks_and_goes_on, checks_constants, transforms_and_sizes, changes_i
 
 
 def test_the_passes_are_those_of_the_documentation():
-    text = (Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "internals" / "graphs.md").read_text()
     documented = [(name, bool(optional)) for name, optional in ROW.findall(text)]
     assert documented == [(p.name, p.optional) for p in pipeline.PASSES]
 
