@@ -36,7 +36,12 @@ def is_users(frame: types.FrameType) -> bool:
 
 def is_users_code(code: types.CodeType, names: dict[str, Any]) -> bool:
     """Whether code is of a program, by its file and by the globals that it runs with."""
-    name, file = names.get("__name__", ""), code.co_filename
+    return is_users_file(code.co_filename, names)
+
+
+def is_users_file(file: str, names: dict[str, Any]) -> bool:
+    """Whether code of a file, with its globals, is of a program."""
+    name = names.get("__name__", "")
     if (isinstance(name, str) and name.partition(".")[0] == "torch") or file.startswith("<frozen"):
         return False
     return not file.startswith(_STDLIB) or file.startswith(_INSTALLED, len(_STDLIB))

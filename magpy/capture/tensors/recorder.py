@@ -35,7 +35,7 @@ from magpy.capture.tensors.performer import Performer
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
 from magpy.errors import Refusal, hide_frames
 from magpy.frames import call_sites
-from magpy.frames.locations import refuse, where_text
+from magpy.frames.locations import is_users_file, refuse, where_text
 from magpy.frames.signals import raised_by_handler
 from magpy.instrument.handlers import Catching
 from magpy.ir import aliasing
@@ -700,6 +700,9 @@ class Recorder(Values, TorchFunctionMode):
             func, args, kwargs, outs, random=done.random, mutates=done.mutates or not outs
         )
         step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
+        file, row, function, names = op.place
+        if is_users_file(file, names):  # which saves the walk through the frames
+            step.where = f"{file}:{row} ({function})"
         self.add(step)
         return result
 
@@ -982,7 +985,7 @@ class Recorder(Values, TorchFunctionMode):
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
         step.unrepeatable = step.unrepeatable or communicates(step.func)
-        if isinstance(step, OpStep):
+        if isinstance(step, OpStep) and not step.where:
             step.where = where_text(2)
         record = self.record
         self._changes = self._changes or step.mutates or step.random
@@ -1140,7 +1143,7 @@ class Recorder(Values, TorchFunctionMode):
         if isinstance(step, (OpStep, HostStep)) and step.func is op.func:
             step.unrepeatable = step.unrepeatable or whole.unrepeatable
             if isinstance(step, OpStep):
-                step.whole = True
+                step.whole, step.where = True, where_text(2)
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""
