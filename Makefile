@@ -3,6 +3,7 @@
 #
 #   make test                     every test; the last line printed is pytest's closing line
 #   make demo                     four models and a program torch.compile refuses, in a few minutes
+#   make docs                     the site, in build/site
 #   make lint | bench | clean
 #   PYTHON=python3.12 make test   another interpreter (its environment is .venv-3.12)
 #   TORCH=2.12.0, PYTEST_ARGS="-k guards"
@@ -28,7 +29,7 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 STAMP := $(VENV)/.installed-torch-$(TORCH)
 
-.PHONY: all install build test demo lint bench clean print-pyversion
+.PHONY: all install build test demo lint docs bench clean print-pyversion
 print-pyversion:
 	@echo $(PYVERSION)
 
@@ -40,14 +41,14 @@ $(STAMP): pyproject.toml
 	@echo "installing torch $(TORCH) (this can take minutes)"
 	$(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	MAGPY_WITHOUT_EXTENSIONS=1 $(PY) -m pip install --quiet --disable-pip-version-check \
-		--no-build-isolation -e '.[test]'
+		--no-build-isolation -e '.[test,docs]'
 	@touch $@
 
 install: $(STAMP)
 
 # After the first install only what changed in csrc/ is compiled.
 build: $(STAMP)
-	@$(PY) setup.py --quiet build_ext --inplace
+	@MAGPY_WERROR=1 $(PY) setup.py --quiet build_ext --inplace
 
 test: build
 	@$(PY) -m pytest tests -n $(JOBS) --dist worksteal -q $(PYTEST_ARGS)
@@ -58,6 +59,10 @@ demo: build
 lint: $(STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+# A page that is missing, a dead link and a page in no menu are errors.
+docs: $(STAMP)
+	$(PY) -m mkdocs build --quiet --strict --site-dir build/site
 
 bench: build
 	$(PY) -m benchmarks --quick

@@ -1,8 +1,8 @@
 """Everything native that deals with the interpreter and not with torch (csrc/interp)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import CodeType
-from typing import Any, Final, Generic, ParamSpec, TypeVar, final
+from types import CellType, CodeType
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, final, type_check_only
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -198,32 +198,211 @@ class ModuleCall:
 
 # ---------------------------------------------------------------------------- the session
 
+@type_check_only
+class Handler(Protocol):
+    """What the native session asks Python while the program runs, by these names.
+
+    `magpy.capture.python.callbacks.Handler` answers.  Every method is called with events paused
+    (`pause`).  An exception drops the capture (`Session.failure`) and does not reach the program,
+    except out of those that make a call or an operation for it: `call`, `tracked_call`,
+    `array_call`, `array_operation`.  A result that is not described is not looked at.
+
+    `op` is CPython's number of the operator: NB_* of a binary operation (Include/opcode.h), Py_LT
+    and the following of a comparison, the session's own of a unary one.  A tracked value is one
+    that was given to `Session.track`.
+    """
+
+    # Calls of C functions.
+    def classify(self, f: Any, /) -> int:
+        """The verdict on a C callable (`magpy.models.callables.Leaf`); asked once for each."""
+    def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """Performs a call whose verdict is HANDLER.
+
+        Returns:
+            Its result; ABSENT leaves the call to the probe, which watches what runs below it;
+            NotImplemented leaves it to the probe unwatched, and `effect_done` follows.
+        """
+    def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """Performs a call that is given tracked values, or leaves it, as `call` does."""
+    def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """Performs a call that is given tensors; ABSENT leaves it to the probe."""
+    def array_operation(self, kind: str, op: int, a: Any, b: Any, /) -> Any:
+        """Applies an operator ("binary" or "compare") to a tensor and what may be an array.
+
+        Returns:
+            The result; ABSENT leaves it to the interpreter.
+        """
+    def c_result(
+        self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, /
+    ) -> None:
+        """A C function has returned tensors."""
+    def effect_done(self, result: Any, /) -> Any:
+        """A call for its effect is over, which `call` left to the probe, or `warns` to its caller.
+
+        Args:
+            result: its result; ABSENT if it raised.
+
+        Returns:
+            What the program gets in its place; ABSENT if it gets the result itself.
+        """
+    def below(self, function: Any, given: tuple[Any, ...], /) -> None:
+        """A Python function starts where events are paused (see the function `below`)."""
+    def warns(self, message: Any, watched: bool, /) -> bool:
+        """A warning is about to be shown, `watched` from a C function that the program called.
+
+        Returns:
+            Whether showing it is an effect of its own: `effect_done` follows.
+        """
+    def warning_raised(self, f: Any, /) -> None:
+        """A C callable, or an operation on this value, raises a warning as an error."""
+    def signalled(self, function: Any, number: int, /) -> bool:
+        """A function is called like the handler of this signal; whether it is the handler."""
+
+    # Values that differ from call to call.
+    def rely_on(self, v: Any, /) -> None:
+        """A tracked value is about to be looked at where that cannot be redone."""
+    def truth(self, v: Any, /) -> None:
+        """The truth of a tracked value decides a jump."""
+    def same_number(self, a: Any, b: Any, /) -> bool:
+        """Whether two numbers, one of them tracked, are one object to the program (`is`)."""
+    def counter(self, holder: Any, key: Any, value: Any, /) -> Any:
+        """A number that is an input is read; `key` is None in a cell.
+
+        Returns:
+            An equal number, an object of its own, which the program gets.
+        """
+    def inherits(self, cls: type, name: str, /) -> None:
+        """A number that is an input is found through a class."""
+    def contains(self, container: Any, item: Any, /) -> bool:
+        """`item in container` with a tracked item; whether the answer is all that counts."""
+    def compare_items(self, a: Any, b: Any, /) -> bool:
+        """Two tuples or lists with tracked items are tested for equality; whether that is all."""
+    def binary(self, op: int, a: Any, b: Any, result: Any, /) -> Any:
+        """A binary operation with a tracked operand gave `result`; what the program gets."""
+    def compare(self, op: int, a: Any, b: Any, result: Any, /) -> Any:
+        """A comparison with a tracked operand gave `result`; what the program gets."""
+    def unary(self, op: int, a: Any, b: None, result: Any, /) -> Any:
+        """A unary operation on a tracked value gave `result`; what the program gets."""
+    def item(self, op: int, obj: Any, key: Any, result: Any, /) -> Any:
+        """`obj[key]`, one of them tracked, gave `result`; what the program gets."""
+    def item_store(self, op: int, obj: Any, key: Any, value: Any, /) -> Any:
+        """`obj[key] = value` is about to be done in a tracked object; `del` if value is ABSENT.
+
+        `stored_in` or `store_raised` follows.
+        """
+    def attribute(self, op: int, obj: Any, name: str, value: Any, /) -> Any:
+        """`obj.name` of a tracked object was read."""
+    def attribute_store(self, op: int, obj: Any, name: str, value: Any, /) -> Any:
+        """`obj.name = value` is about to be done; `stored_in` or `store_raised` follows."""
+    def stored_in(self, obj: Any, /) -> None:
+        """The store in a tracked object that was told of last has been made."""
+    def store_raised(self, obj: Any, late: bool, /) -> None:
+        """It has raised; with `late`, it may have stored something before."""
+    def format(self, conversion: int, value: Any, spec: Any, result: Any, /) -> Any:
+        """A tracked value was formatted in an f-string; what the program gets."""
+    def join(self, op: int, parts: Any, unused: None, result: Any, /) -> Any:
+        """The parts of an f-string, some tracked, were joined; what the program gets."""
+
+    # Objects, classes and frames.
+    def touch(self, obj: Any, deep: bool, /) -> None:
+        """An object from outside that is no plain container is looked into as a whole by C code.
+
+        Asked once for each; `deep`: what it holds is looked into as well.
+        """
+    def held(self, obj: Any, /) -> None:
+        """An object of C from outside is reached that holds others which nothing else tells of."""
+    def without_attributes(self, obj: Any, /) -> None:
+        """An attribute is looked for in an object that has no dict of attributes yet."""
+    def plain_name(self, holder: Any, name: str, /) -> None:
+        """C code that takes an object for a mapping finds something that cannot be called there."""
+    def tensor_store(self, tensor: Any, name: str, /) -> None:
+        """An attribute that torch keeps of a tensor is about to be assigned."""
+    def deleted(self, cls: type, name: str, /) -> None:
+        """An attribute of a class is about to be deleted."""
+    def matched(self, cls: type, /) -> None:
+        """A pattern asks whether objects of a class are sequences or mappings."""
+    def module_made(self, module: Any, /) -> None:
+        """A module has been made."""
+    def finalizable(self, obj: Any, /) -> None:
+        """The program has made an object that runs code when it dies."""
+    def finalized(self, obj: Any, /) -> None:
+        """The code of such an object runs."""
+    def entered(self, manager: Any, /) -> None:
+        """A `with` block is about to be entered."""
+    def handles(self, error: BaseException | None, /) -> None:
+        """The program asks which exception is being handled: this one."""
+    def caller_read(self, frame: Any, /) -> None:
+        """The program looks at a frame that was there before the run."""
+    def refuse(self, reason: str, /) -> None:
+        """The session has seen what has no place in an entry."""
+
 @final
 class Session:
-    """The native side of one capture; `magpy.capture.session` owns it."""
+    """The native side of one capture: watches a call, and keeps the log of what it read and wrote.
 
+    An object is *outside* if it was there before the run and the run has reached it.  Of outside
+    objects the session keeps how they were when the run first looked at them.
+
+    Args:
+        handler: answers while the program runs; `clear` lets go of it.
+    """
+
+    def __new__(cls, handler: Handler) -> Session: ...
+    def run(self, f: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any], /) -> _R:
+        """Calls `f(*args, **kwargs)`, watched; what they are is outside.
+
+        Raises:
+            RuntimeError: a run is watched on this thread already.
+        """
+    def log(self, start: int = 0, /) -> list[tuple[str, Any, Any, Any]]:
+        """The log from an event on: (kind, object, key or name or None, value or ABSENT).
+
+        The kinds are `kKindNames` in csrc/interp/session_impl.h.
+        """
+    def is_outside(self, object: object, /) -> bool:
+        """Whether an object was there before the run, and the run has reached it."""
+    def made(self, object: object, /) -> bool:
+        """Whether the run has made an instance, a class, or a dict as the namespace of a module."""
+    def reach(self, object: object, /) -> None:
+        """An object comes from outside: from here on it counts as outside."""
+    def touch(self, object: object, /) -> None:
+        """All that an outside object holds, to any depth, must be what it was."""
+    def compare(self, obj: object, /) -> None:
+        """What an outside container holds must be what it was, and not what its items hold."""
+    def attr_read(self, obj: object, name: str, value: object, /) -> None:
+        """An attribute was read, and gave this value."""
+    def containers(self) -> list[tuple[Any, Any, bool, int]]:
+        """The outside containers that were written, or read as a whole.
+
+        Returns:
+            (container, its content at the start, whether it was read as a whole, how many items
+            were appended to a deque that was not).
+        """
+    def written_cells(self) -> list[tuple[CellType, Any]]:
+        """The outside cells that were written, with their content before or ABSENT."""
+    def track(self, value: object, var: int, /) -> None:
+        """This very object differs from call to call: it is a variable of the record."""
+    def tracked(self, value: object, /) -> int | None:
+        """The variable of a tracked object, by its identity; None if it is not tracked."""
+    def rely_on(self, value: object, /) -> None:
+        """Asks `Handler.rely_on` for each tracked object that is found in a value."""
+    def vary(self, holder: object, key: object, /) -> None:
+        """The number at a place is an input: reading it asks `Handler.counter`.
+
+        Args:
+            holder: a container, a class or a cell, held by the caller until the run ends.
+            key: where in it; anything for a cell.
+        """
+    def clear(self) -> None:
+        """Lets go of everything, and of the handler."""
+    #: Whether the garbage collector runs after the call: it rests while the call is watched.
     collecting: bool
-
-    def __new__(cls, owner: Any) -> Session: ...
-    def run(self, *args: Any) -> Any: ...
-    def log(self, start: int = 0) -> Any: ...
-    def is_outside(self, object: object, /) -> bool: ...
-    def reach(self, object: object, /) -> Any: ...
-    def touch(self, object: object, /) -> Any: ...
-    def made(self, object: object, /) -> Any: ...
-    def attr_read(self, *args: Any) -> Any: ...
-    def containers(self) -> Any: ...
-    def written_cells(self) -> Any: ...
-    def clear(self) -> None: ...
-    def rely_on(self, value: Any, /) -> None: ...
-    def track(self, *args: Any) -> Any: ...
-    def tracked(self, *args: Any) -> Any: ...
-    def compare(self, obj: object, /) -> None: ...
-    def vary(self, holder: object, key: object, /) -> None: ...
     @property
-    def failure(self) -> Any: ...
+    def failure(self) -> tuple[str, BaseException | str | None] | None:
+        """The stage at which the capture was dropped, and why; None if it was not."""
     @property
-    def events(self) -> Any: ...
+    def events(self) -> int:
+        """How many events there were: those that are no reads or writes count, too."""
 
 def below(on: bool) -> bool: ...
 def hold_signals() -> None: ...
@@ -331,3 +510,4 @@ probe_touch_unpack: Any
 probe_touch_with: Any
 probe_truth: Any
 probe_unary: Any
+probe_unsupported: Any

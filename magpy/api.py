@@ -149,7 +149,13 @@ def find(c: Any) -> Any:
 
 
 def stats(c: Any) -> Stats:
-    """What a compiled callable did so far.
+    """What a compiled callable did so far: `stats(c).hits`, `stats(c)["hits"]`, `dict(stats(c))`.
+
+    Args:
+        c: what `magpy.compile` returned.
+
+    Returns:
+        The figures as they are now; `magpy.api.Stats` describes each.
 
     Raises:
         TypeError: `c` was not made by `magpy.compile`.
@@ -160,7 +166,11 @@ def stats(c: Any) -> Stats:
 
 
 def reset(c: Any = None) -> None:
-    """Drops the entries of `c`, or of every compiled callable."""
+    """Drops the entries of `c`, or of every compiled callable, and what `stats` counted.
+
+    Raises:
+        TypeError: `c` was not made by `magpy.compile`.
+    """
     if c is None:
         runtime.reset_all()
     else:

@@ -14,6 +14,8 @@ from magpy import _interp, backends
 from magpy.capture import session
 from magpy.errors import Refusal
 from magpy.guards import draw as reference_graph
+from magpy.guards import words
+from magpy.guards.analysis import analyze
 from magpy.runtime import entry as entries
 from magpy.runtime import module as modules
 
@@ -28,7 +30,8 @@ class Explanation:
         value: what the call returned (None when it raised).
         operations: tensor operations in the operator graph.
         segments: graphs in the entry.
-        guards: the checks that must hold before the entry is used.
+        guards: the checks that must hold before the entry is used, as they are run.
+        guard_summary: the same in words: what is asked of the arguments, of `self`, of globals.
         mock: the generated function that redoes the call.
         graphs: the code of each segment.
         events: what the program was seen to do.
@@ -41,6 +44,7 @@ class Explanation:
     operations: int = 0
     segments: int = 0
     guards: list[str] = field(default_factory=list)
+    guard_summary: str = ""
     mock: str = ""
     graphs: list[str] = field(default_factory=list)
     events: int = 0
@@ -59,8 +63,7 @@ class Explanation:
             f"{self.reference_graph.number_of_edges()} reads that reached them",
             "",
             f"guards ({len(self.guards)}):",
-            *(f"  {g}" for g in self.guards[:60]),
-            *([f"  ... and {len(self.guards) - 60} more"] if len(self.guards) > 60 else []),
+            *(f"  {line}" for line in self.guard_summary.splitlines()),
             "",
             *(
                 f"graph {i}:\n" + "\n".join(f"  {line}" for line in g.strip().splitlines()[:80])
@@ -133,7 +136,9 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         return Explanation(False, str(outcome.refusal), outcome.value)
     capture = outcome.capture
     try:
-        _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS)
+        analysis = analyze(capture)
+        _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS, analysis)
+        assert info.program is not None
     except Refusal as r:
         return Explanation(False, str(r), outcome.value)
     return Explanation(
@@ -142,9 +147,10 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         operations=info.nodes,
         segments=len(info.segments),
         guards=info.guard.describe(),
+        guard_summary=words.summary(capture.f, info.program),
         mock=info.text,
         graphs=[s.graph.code for s in info.segments],
         events=capture.events,
-        reference_graph=reference_graph.build(capture),
+        reference_graph=reference_graph.picture(analysis.graph),
         modules=[s.graph for s in info.segments],
     )

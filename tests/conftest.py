@@ -5,10 +5,14 @@ Importing this must not import torch: the torch-free tests run where there is no
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 
 import pytest
+
+# The operations of every capture are checked after every pass, in processes of tests, too.
+os.environ.setdefault("MAGPY_VERIFY", "1")
 
 
 def pytest_addoption(parser):

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import inspect
 import logging
@@ -16,6 +17,7 @@ from torch import nn
 
 import magpy
 from magpy import api
+from magpy.errors import OptionError
 from magpy.runtime import compiled
 from tests.comparison import assert_same
 
@@ -542,6 +544,30 @@ def test_stats_count_misses_and_new_entries():
     assert stats.capture_seconds > 0
 
 
+def test_stats_are_a_mapping_too():
+    c = compile_eager(double)
+    c(X)
+    c(X)
+    stats = magpy.stats(c)
+    assert stats["hits"] == stats.hits == 1
+    assert dict(stats)["captures"] == 1
+    assert set(stats.keys()) == set(stats) == {f.name for f in dataclasses.fields(stats)}
+    assert "hits" in stats
+    assert "hit" not in stats
+    assert len(stats) == len(dict(stats))
+    assert magpy.stats(c) == stats
+    with pytest.raises(KeyError):
+        stats["hit"]
+    with pytest.raises(KeyError):
+        stats["keys"]
+
+
+def test_every_figure_of_stats_is_documented():
+    documented = inspect.getdoc(compiled.Stats)
+    for name in magpy.stats(compile_eager(double)):
+        assert f"\n    {name}: " in documented
+
+
 def test_reset_forgets_entries_and_counts():
     c = compile_eager(double)
     c(X)
@@ -635,6 +661,8 @@ def test_explain_prints_graph_and_draws(tmp_path):
     explanation = magpy.explain(net, X)
     text = str(explanation)
     assert "relu" in text
+    assert "self.scale is 2.0" in text
+    assert "x: class, dtype, device, shape" in text
     path = tmp_path / "graph.svg"
     explanation.draw(str(path))
     assert path.stat().st_size > 100
@@ -742,6 +770,32 @@ def test_logging_topics_print_guards_and_mock(monkeypatch, caplog):
     with caplog.at_level(logging.DEBUG, logger="magpy"):
         compile_eager(double)(X)
     assert "def " in caplog.text
+
+
+def test_captures_and_misses_are_logged_as_information(monkeypatch, caplog):
+    monkeypatch.setattr(magpy.config, "logs", frozenset({"capture", "miss"}))
+    c = compile_eager(double)
+    c(X, 2)
+    c(X, 3.5)
+    found = [r for r in caplog.records if r.name == "magpy"]
+    assert [r.levelname for r in found] == ["INFO"] * 3
+    assert "captured 1 operation" in found[0].getMessage()
+    assert "no entry holds" in found[1].getMessage()
+
+
+def test_a_topic_that_is_not_chosen_is_not_logged(monkeypatch, caplog):
+    monkeypatch.setattr(magpy.config, "logs", frozenset({"miss"}))
+    with caplog.at_level(logging.DEBUG, logger="magpy"):
+        compile_eager(double)(X)
+    assert [r for r in caplog.records if r.name == "magpy"] == []
+
+
+def test_an_unknown_log_topic_is_refused_with_the_known_ones():
+    assert magpy.config.log_topics(" guards, miss,") == {"guards", "miss"}
+    with pytest.raises(OptionError) as found:
+        magpy.config.log_topics("guards,misses")
+    assert "'misses'" in str(found.value)
+    assert all(topic in str(found.value) for topic in magpy.config.LOG_TOPICS)
 
 
 def test_capture_leaves_random_state_and_hooks_as_eager():

@@ -46,21 +46,23 @@ int on_dict_event(PyDict_WatchEvent, PyObject* dict, PyObject*, PyObject*) {
   auto it = dicts.find(dict);
   if (it == dicts.end() || !it->second.armed) return 0;
   it->second.armed = false;
-  for (const Subscriber& subscriber : it->second.subscribers) subscriber.anchors->mark_dirty(subscriber.index);
+  for (const Subscriber& subscriber : it->second.subscribers)
+    subscriber.anchors->mark_dirty(subscriber.index);
   return 0;
 }
 
-// Will the watcher hear of every change to `dict`?  An instance's __dict__ that shares the values inlined into the instance (3.13)
-// does not tell watchers of `instance.x = 1`.  Adding and removing a key gives it a table of its own, for good.
+// Will the watcher hear of every change to `dict`?  An instance's __dict__ that shares the values
+// inlined into the instance (3.13) does not tell watchers of `instance.x = 1`.  Adding and removing
+// a key gives it a table of its own, for good.
 bool make_watchable(PyObject* dict) {
 #if PY_VERSION_HEX >= 0x030D0000
   if (!((PyDictObject*)dict)->ma_values) return true;
-  PyObject* key = PyObject_CallNoArgs((PyObject*)&PyBaseObject_Type);
-  // A value that the cycle collector tracks, so that it tracks the dict too: until now the instance showed it the values.
-  PyObject* value = PyList_New(0);
-  bool done = key && value && PyDict_SetItem(dict, key, value) == 0 && PyDict_DelItem(dict, key) == 0;
-  Py_XDECREF(key);
-  Py_XDECREF(value);
+  const Ref key = Ref::steal(PyObject_CallNoArgs((PyObject*)&PyBaseObject_Type));
+  // A value that the cycle collector tracks, so that it tracks the dict too: until now the instance
+  // showed it the values.
+  const Ref value = Ref::steal(PyList_New(0));
+  bool done = key && value && PyDict_SetItem(dict, key.get(), value.get()) == 0 &&
+              PyDict_DelItem(dict, key.get()) == 0;
   if (!done) PyErr_Clear();
   return done && !((PyDictObject*)dict)->ma_values;
 #else
@@ -69,7 +71,8 @@ bool make_watchable(PyObject* dict) {
 #endif
 }
 
-// The id of the one watcher, or -1 when the interpreter has none left (then every check is precise).
+// The id of the one watcher, or -1 when the interpreter has none left (then every check is
+// precise).
 int watcher_id() {
   static int id = [] {
     int got = PyDict_AddWatcher(on_dict_event);
@@ -80,31 +83,28 @@ int watcher_id() {
 }
 #endif
 
-PyObject* format_change(const char* what, PyObject* name, PyObject* found, PyObject* expected) {
-  PyObject* name_text = PyUnicode_Check(name) ? Py_NewRef(name) : safe_text(name);
-  PyObject* found_text = safe_text(found);
-  PyObject* expected_text = safe_text(expected);
-  PyObject* text = nullptr;
-  if (name_text && found_text && expected_text) {
-    text = found == nullptr      ? PyUnicode_FromFormat("%s %U is missing (was %U)", what, name_text, expected_text)
-           : expected == nullptr ? PyUnicode_FromFormat("%s %U is now there: %U", what, name_text, found_text)
-           : PyUnicode_Compare(found_text, expected_text) == 0
-               ? PyUnicode_FromFormat("%s %U is another object (%U)", what, name_text, found_text)
-               : PyUnicode_FromFormat("%s %U is %U instead of %U", what, name_text, found_text, expected_text);
-  }
-  Py_XDECREF(name_text);
-  Py_XDECREF(found_text);
-  Py_XDECREF(expected_text);
-  if (!text) PyErr_Clear();
-  return text;
+Ref format_change(const char* what, PyObject* name, PyObject* found, PyObject* expected) {
+  const Ref name_text = PyUnicode_Check(name) ? Ref::borrow(name) : safe_text(name);
+  const Ref found_text = safe_text(found), expected_text = safe_text(expected);
+  if (!name_text || !found_text || !expected_text) return Ref();
+  PyObject *n = name_text.get(), *f = found_text.get(), *e = expected_text.get();
+  if (found == nullptr) return format_text("%s %U is missing (was %U)", what, n, e);
+  if (expected == nullptr) return format_text("%s %U is now there: %U", what, n, f);
+  if (PyUnicode_Compare(f, e) == 0) return format_text("%s %U is another object (%U)", what, n, f);
+  return format_text("%s %U is %U instead of %U", what, n, f, e);
 }
 
-bool fail(Failure* failure, const char* section, Py_ssize_t i, Py_ssize_t j, PyObject* text) {
+// Fills in `failure`; false.  `text` may be none, with an exception or without.
+bool fail(Failure* failure, const char* section, Py_ssize_t i, Py_ssize_t j, Ref text) {
   failure->section = section;
   failure->i = i;
   failure->j = j;
-  failure->text = text ? text : PyUnicode_FromString("changed");
-  if (!failure->text) PyErr_Clear();
+  failure->text = std::move(text);
+  if (!failure->text) {
+    PyErr_Clear();
+    failure->text = format_text("changed");
+    if (!failure->text) PyErr_Clear();
+  }
   return false;
 }
 
@@ -113,15 +113,16 @@ bool same_value(PyObject* found, PyObject* expected, bool leaf) {
   return found && expected && leaf && leaf_equal(found, expected);
 }
 
-PyObject* type_dict(PyTypeObject* type) {  // new reference
+Ref type_dict(PyTypeObject* type) {
 #if PY_VERSION_HEX >= 0x030C0000
-  return PyType_GetDict(type);
+  return Ref::steal(PyType_GetDict(type));
 #else
-  return Py_XNewRef(type->tp_dict);
+  return Ref::borrow(type->tp_dict);
 #endif
 }
 
-// What super(after, self).name finds for an instance of `type`; borrowed from the class that has it.
+// What super(after, self).name finds for an instance of `type`; borrowed from the class that has
+// it.
 PyObject* super_lookup(PyTypeObject* type, PyTypeObject* after, PyObject* name, Py_hash_t hash) {
   PyObject* mro = type->tp_mro;
   if (!mro) return nullptr;
@@ -130,21 +131,15 @@ PyObject* super_lookup(PyTypeObject* type, PyTypeObject* after, PyObject* name, 
   for (i++; i < n; i++) {
     PyObject* base = PyTuple_GET_ITEM(mro, i);
     if (!PyType_Check(base)) continue;
-    PyObject* dict = type_dict((PyTypeObject*)base);
-    if (!dict) {
-      PyErr_Clear();
-      continue;
-    }
-    PyObject* value = raw_dict_get(dict, name, hash);
-    Py_DECREF(dict);
-    if (value) return value;
+    const Ref dict = type_dict((PyTypeObject*)base);
+    if (PyObject* value = dict ? raw_dict_get(dict.get(), name, hash) : nullptr) return value;
   }
   return nullptr;
 }
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------------------------- cheap test
+// ---------------------------------------------------------------- cheap test
 
 #if MAGPY_DICT_WATCHERS
 
@@ -173,7 +168,9 @@ void Anchors::unwatch_dicts() {
     auto it = dicts.find(check.dict);
     if (it == dicts.end()) continue;
     auto& all = it->second.subscribers;
-    all.erase(std::remove_if(all.begin(), all.end(), [this](const Subscriber& s) { return s.anchors == this; }), all.end());
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [this](const Subscriber& s) { return s.anchors == this; }),
+              all.end());
     if (all.empty()) {
       dicts.erase(it);
       if (PyDict_Unwatch(watcher_id(), check.dict) < 0) PyErr_Clear();
@@ -213,11 +210,14 @@ bool Anchors::check_dicts_cheaply() {
 void Anchors::watch_dicts() {
   constexpr size_t kBlock = 64;
   // Blocks stay in the order of addresses; what is always checked precisely goes behind them.
-  size_t armed = std::stable_partition(dicts_.begin(), dicts_.end(), [](const DictCheck& check) { return !check.always; }) -
+  size_t armed = std::stable_partition(dicts_.begin(), dicts_.end(),
+                                       [](const DictCheck& check) { return !check.always; }) -
                  dicts_.begin();
-  for (const DictCheck& check : dicts_) versions_.push_back(&((PyDictObject*)check.dict)->ma_version_tag);
+  for (const DictCheck& check : dicts_)
+    versions_.push_back(&((PyDictObject*)check.dict)->ma_version_tag);
   expected_.assign(dicts_.size(), 0);
-  for (size_t begin = 0; begin < armed; begin += kBlock) blocks_.push_back({begin, std::min(armed, begin + kBlock), 0});
+  for (size_t begin = 0; begin < armed; begin += kBlock)
+    blocks_.push_back({begin, std::min(armed, begin + kBlock), 0});
 }
 
 void Anchors::unwatch_dicts() {}
@@ -240,7 +240,8 @@ bool Anchors::check_block(DictBlock& block) {
 }
 
 bool Anchors::check_dicts_cheaply() {
-  // No addition waits for another dict's version, and the versions are far apart in memory: that is what makes it fast.
+  // No addition waits for another dict's version, and the versions are far apart in memory: that is
+  // what makes it fast.
   const uint64_t* const* versions = versions_.data();
   size_t done = 0;
   for (DictBlock& block : blocks_) {
@@ -292,9 +293,11 @@ void Anchors::arm_set(SetCheck& check) {
   auto* set = (PySetObject*)check.set;
   check.places.clear();
   check.mask = -1;
-  // Only elements that are the very ones expected: those live as long as the guard, and nothing else has their addresses.
+  // Only elements that are the very ones expected: those live as long as the guard, and nothing
+  // else has their addresses.
   std::vector<PyObject*> expected;
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(check.items); k++) expected.push_back(PyTuple_GET_ITEM(check.items, k));
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(check.items); k++)
+    expected.push_back(PyTuple_GET_ITEM(check.items, k));
   std::sort(expected.begin(), expected.end());
   for (Py_ssize_t k = 0; k <= set->mask; k++) {
     PyObject* key = set->table[k].key;
@@ -312,7 +315,8 @@ bool Anchors::check_sets_cheaply() {
     if (set->mask == check.mask && set->used == (Py_ssize_t)check.places.size()) {
       const setentry* table = set->table;
       uintptr_t difference = 0;
-      for (const auto& [k, key] : check.places) difference |= (uintptr_t)table[k].key ^ (uintptr_t)key;
+      for (const auto& [k, key] : check.places)
+        difference |= (uintptr_t)table[k].key ^ (uintptr_t)key;
       if (!difference) continue;
     }
     if (!check_set(check, nullptr)) return false;
@@ -343,8 +347,10 @@ void Anchors::arm_attr(AttrCheck& check) {
 
 bool Anchors::check_attrs_cheaply() {
   for (AttrCheck& check : attrs_) {
-    // A slot with nothing in it may still be None to whoever asks: what is not the expected object is left to the full check.
-    if (check.tag && Py_TYPE(check.object) == check.type && check.type->tp_version_tag == check.tag) {
+    // A slot with nothing in it may still be None to whoever asks: what is not the expected object
+    // is left to the full check.
+    if (check.tag && Py_TYPE(check.object) == check.type &&
+        check.type->tp_version_tag == check.tag) {
       PyObject* found = *check.slot;
       if (found ? same_value(found, check.value, check.leaf) : !check.value) continue;
     }
@@ -382,19 +388,15 @@ bool Anchors::explain(Failure* failure) {
   auto all = [](const auto& checks, auto&& holds) {
     return std::all_of(checks.begin(), checks.end(), holds);
   };
-  // Dicts and objects were sorted by address; report the failure that comes first in the caller's order.
+  // Dicts and objects were sorted by address; report the failure that comes first in the caller's
+  // order.
   Failure first;
   for (const DictCheck& check : dicts_) {
     Failure here;
     if (check_dict(check, &here)) continue;
-    if (!first.section || here.i < first.i) {
-      Py_XDECREF(first.text);
-      first = here;
-    } else {
-      Py_XDECREF(here.text);
-    }
+    if (!first.section || here.i < first.i) first = std::move(here);
   }
-  if (first.section) return *failure = first, false;
+  if (first.section) return *failure = std::move(first), false;
   if (!all(types_, [&](const auto& c) { return check_type(c, failure); })) return false;
   if (!all(objects_, [&](const auto& c) { return check_object(c, failure); })) return false;
   if (!all(lists_, [&](const auto& c) { return check_list(c, failure); })) return false;
@@ -403,28 +405,31 @@ bool Anchors::explain(Failure* failure) {
   if (!all(sets_, [&](const auto& c) { return check_set(c, failure); })) return false;
   if (!all(deques_, [&](const auto& c) { return check_deque(c, failure); })) return false;
   if (state_ && !tensor_api()->state_matches(state_)) {
-    return fail(failure, "state", 0, -1, tensor_api()->state_difference(state_));
+    return fail(failure, "state", 0, -1, Ref::steal(tensor_api()->state_difference(state_)));
   }
   if (pack_) {
     Py_ssize_t i = tensor_api()->check_pack(pack_);
-    if (i >= 0) return fail(failure, "tensors", i, -1, tensor_api()->difference(metas_[i], tensors_[i]));
+    if (i >= 0)
+      return fail(failure, "tensors", i, -1,
+                  Ref::steal(tensor_api()->difference(metas_[i], tensors_[i])));
   }
   if (!all(attrs_, [&](const auto& c) { return check_attr(c, failure); })) return false;
   return all(redos_, [&](const auto& c) { return check_redo(c, failure); });
 }
 
-// ---------------------------------------------------------------------------------------------------------------- precise checks
+// ---------------------------------------------------------------- precise checks
 
 bool Anchors::check_dict(const DictCheck& check, Failure* failure) const {
   for (const KeyCheck& item : check.items) {
     PyObject* found = raw_dict_get(check.dict, item.key, item.hash);
     if (same_value(found, item.value, item.leaf)) continue;
-    return failure && fail(failure, "dicts", item.i, item.j, format_change("key", item.key, found, item.value));
+    return failure && fail(failure, "dicts", item.i, item.j,
+                           format_change("key", item.key, found, item.value));
   }
   if (check.keys && !raw_dict_keys_equal(check.dict, check.keys)) {
     return failure && fail(failure, "dict_keys", check.keys_i, -1,
-                           PyUnicode_FromFormat("the keys or their order changed (%zd now, %zd before)",
-                                                PyDict_GET_SIZE(check.dict), PyTuple_GET_SIZE(check.keys)));
+                           format_text("the keys or their order changed (%zd now, %zd before)",
+                                       PyDict_GET_SIZE(check.dict), PyTuple_GET_SIZE(check.keys)));
   }
   return true;
 }
@@ -432,18 +437,20 @@ bool Anchors::check_dict(const DictCheck& check, Failure* failure) const {
 bool Anchors::check_type(const TypeCheck& check, Failure* failure) const {
   if (check.type->tp_mro != check.mro) {
     return failure && fail(failure, "types", check.names.empty() ? -1 : check.names[0].i, -1,
-                           PyUnicode_FromFormat("the bases of class %s changed", check.type->tp_name));
+                           format_text("the bases of class %s changed", check.type->tp_name));
   }
   for (const KeyCheck& item : check.names) {
     PyObject* found = _PyType_Lookup(check.type, item.key);
     if (same_value(found, item.value, true)) continue;
-    return failure && fail(failure, "types", item.i, item.j, format_change("class attribute", item.key, found, item.value));
+    return failure && fail(failure, "types", item.i, item.j,
+                           format_change("class attribute", item.key, found, item.value));
   }
   for (const TypeCheck::Super& super : check.supers) {
     PyObject* found = super_lookup(check.type, super.after, super.check.key, super.check.hash);
     if (same_value(found, super.check.value, true)) continue;
-    return failure && fail(failure, "supers", super.check.i, -1,
-                           format_change("inherited attribute", super.check.key, found, super.check.value));
+    return failure &&
+           fail(failure, "supers", super.check.i, -1,
+                format_change("inherited attribute", super.check.key, found, super.check.value));
   }
   return true;
 }
@@ -451,11 +458,12 @@ bool Anchors::check_type(const TypeCheck& check, Failure* failure) const {
 bool Anchors::check_object(const ObjectCheck& check, Failure* failure) const {
   if (Py_TYPE(check.object) != check.type) {
     return failure && fail(failure, "objtypes", check.type_i, -1,
-                           PyUnicode_FromFormat("the class is %s instead of %s", Py_TYPE(check.object)->tp_name,
-                                                check.type->tp_name));
+                           format_text("the class is %s instead of %s",
+                                       Py_TYPE(check.object)->tp_name, check.type->tp_name));
   }
   if (check.dict && *check.dict_slot != check.dict) {
-    return failure && fail(failure, "inst_dicts", check.dict_i, -1, PyUnicode_FromString("__dict__ was replaced"));
+    return failure &&
+           fail(failure, "inst_dicts", check.dict_i, -1, format_text("__dict__ was replaced"));
   }
   return true;
 }
@@ -464,40 +472,41 @@ bool Anchors::check_list(const ItemsCheck& check, Failure* failure) const {
   Py_ssize_t n = PyTuple_GET_SIZE(check.items);
   if (PyList_GET_SIZE(check.container) != n) {
     return failure && fail(failure, "lists", check.i, -1,
-                           PyUnicode_FromFormat("the length is %zd instead of %zd", PyList_GET_SIZE(check.container), n));
+                           format_text("the length is %zd instead of %zd",
+                                       PyList_GET_SIZE(check.container), n));
   }
   PyObject** now = ((PyListObject*)check.container)->ob_item;
   PyObject** then = ((PyTupleObject*)check.items)->ob_item;
   for (Py_ssize_t j = 0; j < n; j++) {
     if (same_value(now[j], then[j], true)) continue;
     if (!failure) return false;
-    PyObject* index = PyLong_FromSsize_t(j);
-    fail(failure, "lists", check.i, j, index ? format_change("item", index, now[j], then[j]) : nullptr);
-    Py_XDECREF(index);
-    return false;
+    const Ref index = Ref::steal(PyLong_FromSsize_t(j));
+    return fail(failure, "lists", check.i, j,
+                index ? format_change("item", index.get(), now[j], then[j]) : Ref());
   }
   return true;
 }
 
 bool Anchors::check_set(const SetCheck& check, Failure* failure) const {
   if (set_gives(check.set, check.items)) return true;
-  return failure && fail(failure, "sets", check.i, -1, PyUnicode_FromString("the elements of the set changed"));
+  return failure &&
+         fail(failure, "sets", check.i, -1, format_text("the elements of the set changed"));
 }
 
 bool Anchors::check_deque(const ItemsCheck& check, Failure* failure) const {
   PySequenceMethods* methods = deque_type()->tp_as_sequence;
   Py_ssize_t n = methods->sq_length(check.container);
   if (n != PyTuple_GET_SIZE(check.items)) {
-    return failure && fail(failure, "deques", check.i, -1,
-                           PyUnicode_FromFormat("the length is %zd instead of %zd", n, PyTuple_GET_SIZE(check.items)));
+    return failure &&
+           fail(failure, "deques", check.i, -1,
+                format_text("the length is %zd instead of %zd", n, PyTuple_GET_SIZE(check.items)));
   }
   for (Py_ssize_t j = 0; j < n; j++) {
-    PyObject* found = methods->sq_item(check.container, j);
+    const Ref found = Ref::steal(methods->sq_item(check.container, j));
     if (!found) PyErr_Clear();
-    bool same = same_value(found, PyTuple_GET_ITEM(check.items, j), true);
-    Py_XDECREF(found);
-    if (!same) {
-      return failure && fail(failure, "deques", check.i, j, PyUnicode_FromFormat("item %zd is another object", j));
+    if (!same_value(found.get(), PyTuple_GET_ITEM(check.items, j), true)) {
+      return failure &&
+             fail(failure, "deques", check.i, j, format_text("item %zd is another object", j));
     }
   }
   return true;
@@ -507,15 +516,16 @@ bool Anchors::check_cell(const CellCheck& check, Failure* failure) const {
   PyObject* found = PyCell_GET(check.cell);
   if (same_value(found, check.value, check.leaf)) return true;
   if (!failure) return false;
-  PyObject* name = PyUnicode_FromString("of the closure");
-  fail(failure, "cells", check.i, -1, name ? format_change("variable", name, found, check.value) : nullptr);
-  Py_XDECREF(name);
-  return false;
+  const Ref name = format_text("of the closure");
+  return fail(failure, "cells", check.i, -1,
+              name ? format_change("variable", name.get(), found, check.value) : Ref());
 }
 
 bool Anchors::check_function(const FunctionCheck& check, Failure* failure) const {
   const PyFunctionObject* f = check.function;
-  auto same = [](PyObject* found, PyObject* expected) { return expected == nullptr || (found ? found : Py_None) == expected; };
+  auto same = [](PyObject* found, PyObject* expected) {
+    return expected == nullptr || (found ? found : Py_None) == expected;
+  };
   const char* what = nullptr;
   if (!same(f->func_code, check.code)) {
     what = "code";
@@ -526,67 +536,63 @@ bool Anchors::check_function(const FunctionCheck& check, Failure* failure) const
   }
   if (!what) return true;
   return failure && fail(failure, "funcs", check.i, -1,
-                         PyUnicode_FromFormat("the %s of function %U changed", what, f->func_qualname));
+                         format_text("the %s of function %U changed", what, f->func_qualname));
 }
 
 bool Anchors::check_attr(const AttrCheck& check, Failure* failure) const {
-  PyObject* found = PyObject_GetAttr(check.object, check.name);
+  const Ref found = Ref::steal(PyObject_GetAttr(check.object, check.name));
   if (!found) PyErr_Clear();
-  bool same = same_value(found, check.value, check.leaf);
-  if (!same && failure) fail(failure, "attrs", check.i, -1, format_change("attribute", check.name, found, check.value));
-  Py_XDECREF(found);
-  return same;
+  if (same_value(found.get(), check.value, check.leaf)) return true;
+  return failure && fail(failure, "attrs", check.i, -1,
+                         format_change("attribute", check.name, found.get(), check.value));
 }
 
 bool Anchors::check_redo(const RedoCheck& check, Failure* failure) const {
   SignalHold signals;
-  PyObject* found = PyObject_Call(check.callable, check.args, nullptr);
+  const Ref found = Ref::steal(PyObject_Call(check.callable, check.args, nullptr));
   if (!found) PyErr_Clear();
-  bool same = found && same_value(found, check.expected, check.leaf);
-  if (!same && failure) {
-    PyObject* name = safe_text(check.callable);
-    fail(failure, "redo", check.i, -1, name ? format_change("the result of", name, found, check.expected) : nullptr);
-    Py_XDECREF(name);
-  }
-  Py_XDECREF(found);
-  return same;
+  if (found && same_value(found.get(), check.expected, check.leaf)) return true;
+  if (!failure) return false;
+  const Ref name = safe_text(check.callable);
+  Ref text = name ? format_change("the result of", name.get(), found.get(), check.expected) : Ref();
+  return fail(failure, "redo", check.i, -1, std::move(text));
 }
 
-// ---------------------------------------------------------------------------------------------------------------- the rest
+// ---------------------------------------------------------------- the rest
 
 int Anchors::describe(PyObject* lines) {
-  auto add = [lines](PyObject* text) {
-    int status = text ? PyList_Append(lines, text) : -1;
-    Py_XDECREF(text);
-    return status;
+  auto add = [lines](const Ref& text) { return text ? PyList_Append(lines, text.get()) : -1; };
+  auto counted = [&](const char* what, size_t n) {
+    return n ? add(format_text("%s: %zu", what, n)) : 0;
   };
-  auto counted = [&](const char* what, size_t n) { return n ? add(PyUnicode_FromFormat("%s: %zu", what, n)) : 0; };
   for (const DictCheck& check : dicts_) {
     for (const KeyCheck& item : check.items) {
-      PyObject *key = safe_text(item.key), *value = safe_text(item.value);
-      int status = key && value ? add(PyUnicode_FromFormat("dict %p: %U is %U", check.dict, key, value)) : -1;
-      Py_XDECREF(key);
-      Py_XDECREF(value);
-      if (status < 0) return -1;
+      const Ref key = safe_text(item.key), value = safe_text(item.value);
+      if (!key || !value ||
+          add(format_text("dict %p: %U is %U", check.dict, key.get(), value.get())) < 0)
+        return -1;
     }
-    if (check.keys && add(PyUnicode_FromFormat("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0) return -1;
+    if (check.keys &&
+        add(format_text("dict %p: %zd keys", check.dict, PyTuple_GET_SIZE(check.keys))) < 0)
+      return -1;
   }
   for (const TypeCheck& check : types_) {
     for (const KeyCheck& item : check.names) {
-      PyObject* value = safe_text(item.value);
-      int status = value ? add(PyUnicode_FromFormat("class %s: %U is %U", check.type->tp_name, item.key, value)) : -1;
-      Py_XDECREF(value);
-      if (status < 0) return -1;
+      const Ref value = safe_text(item.value);
+      if (!value ||
+          add(format_text("class %s: %U is %U", check.type->tp_name, item.key, value.get())) < 0)
+        return -1;
     }
     if (counted("inherited attributes", check.supers.size()) < 0) return -1;
   }
-  if (counted("objects of the same class", objects_.size()) < 0 || counted("lists", lists_.size()) < 0 ||
-      counted("sets", sets_.size()) < 0 || counted("deques", deques_.size()) < 0 || counted("cells", cells_.size()) < 0 ||
+  if (counted("objects of the same class", objects_.size()) < 0 ||
+      counted("lists", lists_.size()) < 0 || counted("sets", sets_.size()) < 0 ||
+      counted("deques", deques_.size()) < 0 || counted("cells", cells_.size()) < 0 ||
       counted("functions", functions_.size()) < 0 || counted("attributes", attrs_.size()) < 0 ||
       counted("calls redone", redos_.size()) < 0 || counted("tensors", tensors_.size()) < 0) {
     return -1;
   }
-  return state_ ? add(PyUnicode_FromString("the state of torch")) : 0;
+  return state_ ? add(format_text("the state of torch")) : 0;
 }
 
 int Anchors::traverse(visitproc visit, void* arg) {
@@ -615,9 +621,7 @@ void Anchors::release() {
   redos_.clear();
   tensors_.clear();
   metas_.clear();
-  std::vector<PyObject*> refs;
-  refs.swap(refs_);
-  for (PyObject* object : refs) Py_DECREF(object);
+  refs_.clear();
 }
 
 }  // namespace magpy

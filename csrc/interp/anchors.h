@@ -1,22 +1,25 @@
-// The anchored half of a guard: long-lived objects that must be what they were, and the cheap test that they are.
+// The anchored half of a guard: long-lived objects that must be what they were, and the cheap test
+// that they are.
 //
-// Owns: the anchored objects (strong references, visited by the guard's GC functions), the precise checks of what was read of them,
-// the stamps that let a call skip those checks.  Does not own: relative checks (guards), what makes a tensor unchanged (tensor_api.h).
-// Called only by guards, with the GIL held.
+// Owns: the anchored objects (strong references, visited by the guard's GC functions), the precise
+// checks of what was read of them, the stamps that let a call skip those checks.  Does not own:
+// relative checks (guards), what makes a tensor unchanged (tensor_api.h). Called only by guards,
+// with the GIL held.
 //
 // NOTE: [Cheap test]
-// Dicts.  CPython 3.11 gives every dict a version out of one counter that only grows, so that a change of a dict makes its version
-// larger: the sum of the versions of some dicts is what it was only if each of them is.  A block of dicts is one addition each and
-// one comparison.  On 3.12+ a dict watcher puts the dict on its guards' dirty lists, and a guard looks only at whether its list is
-// empty.  Watchers are told before the change and no Python code runs in between.
-// Slots.  An attribute that a member descriptor of C reads is a word of the object, as long as its class stays as it is.
-// Sets.  Elements stay where they are in a table of the same size; a set with as many elements that has each of them at its place
-// is the same set.
-// Objects.  Nothing tells of `object.__class__ = other` or of another __dict__: two words of each object are compared, blocks of
-// objects at a time.
-// Classes.  tp_version_tag on every version: it is set to 0 when the class or a base changes and a new one is never reused; when
-// CPython stops handing out tags (they can run out) the tag stays 0, which never counts as unchanged.
-// After a cheap test fails, only the objects that failed it are checked precisely, and are re-armed if they still hold.
+// Dicts.  CPython 3.11 gives every dict a version out of one counter that only grows, so that a
+// change of a dict makes its version larger: the sum of the versions of some dicts is what it was
+// only if each of them is.  A block of dicts is one addition each and one comparison.  On 3.12+ a
+// dict watcher puts the dict on its guards' dirty lists, and a guard looks only at whether its list
+// is empty.  Watchers are told before the change and no Python code runs in between. Slots.  An
+// attribute that a member descriptor of C reads is a word of the object, as long as its class stays
+// as it is. Sets.  Elements stay where they are in a table of the same size; a set with as many
+// elements that has each of them at its place is the same set. Objects.  Nothing tells of
+// `object.__class__ = other` or of another __dict__: two words of each object are compared, blocks
+// of objects at a time. Classes.  tp_version_tag on every version: it is set to 0 when the class or
+// a base changes and a new one is never reused; when CPython stops handing out tags (they can run
+// out) the tag stays 0, which never counts as unchanged. After a cheap test fails, only the objects
+// that failed it are checked precisely, and are re-armed if they still hold.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -26,16 +29,19 @@
 #include <utility>
 #include <vector>
 
+#include "ref.h"
+
 namespace magpy {
 
 // Why a check failed, filled in only when a message is wanted.
 struct Failure {
   const char* section = nullptr;
   Py_ssize_t i = -1, j = -1;
-  PyObject* text = nullptr;  // owned by whoever made the Failure
+  Ref text;
 };
 
-// Sentinel: the key, attribute or cell content must be missing.  Immortal for the life of the process.
+// Sentinel: the key, attribute or cell content must be missing.  Immortal for the life of the
+// process.
 extern PyObject* absent;
 
 class Anchors {
@@ -87,7 +93,8 @@ class Anchors {
     };
     std::vector<Super> supers;
   };
-  // 3.11: the dicts [begin, end), whose versions had this sum when each was checked precisely; 0: not armed.
+  // 3.11: the dicts [begin, end), whose versions had this sum when each was checked precisely; 0:
+  // not armed.
   struct DictBlock {
     size_t begin, end;
     uint64_t sum;
@@ -148,10 +155,7 @@ class Anchors {
 
   DictCheck& dict_check(PyObject* dict);
   TypeCheck& type_check(PyTypeObject* type);
-  void keep(PyObject* object) {
-    Py_INCREF(object);
-    refs_.push_back(object);
-  }
+  void keep(PyObject* object) { refs_.add(object); }
 
   // Precise checks; a null failure means that no text is wanted.
   bool check_dict(const DictCheck& check, Failure* failure) const;
@@ -176,13 +180,14 @@ class Anchors {
   void watch_dicts();
   void unwatch_dicts();
 
-  std::vector<PyObject*> refs_;  // every strong reference
+  RefList refs_;  // every strong reference
   std::vector<DictCheck> dicts_;
-  // 3.11, the first two parallel to dicts_; what no version can vouch for stands last, outside the blocks.
+  // 3.11, the first two parallel to dicts_; what no version can vouch for stands last, outside the
+  // blocks.
   std::vector<const uint64_t*> versions_;
   std::vector<uint64_t> expected_;
   std::vector<DictBlock> blocks_;
-  std::vector<uint32_t> dirty_;      // 3.12+: indices into dicts_
+  std::vector<uint32_t> dirty_;  // 3.12+: indices into dicts_
   bool watched_ = false;
   std::vector<TypeCheck> types_;
   std::vector<ObjectCheck> objects_;

@@ -27,7 +27,8 @@ PyObject* or_null(PyObject* value) { return value == absent ? nullptr : value; }
 }  // namespace
 
 Anchors::DictCheck& Anchors::dict_check(PyObject* dict) {
-  for (size_t k = dicts_.size(); k-- > 0 && dicts_.size() - k < 8;) {  // records of one dict mostly come together
+  for (size_t k = dicts_.size();
+       k-- > 0 && dicts_.size() - k < 8;) {  // records of one dict mostly come together
     if (dicts_[k].dict == dict) return dicts_[k];
   }
   keep(dict);
@@ -51,60 +52,54 @@ Anchors::TypeCheck& Anchors::type_check(PyTypeObject* type) {
 int Anchors::add_dict_record(PyObject* record, Py_ssize_t i) {
   PyObject *dict, *items;
   if (!PyArg_ParseTuple(record, "O!O:dicts", &PyDict_Type, &dict, &items)) return -1;
-  PyObject* fast = PySequence_Fast(items, "the keys of a dict anchor must be a sequence");
+  const Ref fast =
+      Ref::steal(PySequence_Fast(items, "the keys of a dict anchor must be a sequence"));
   if (!fast) return -1;
   DictCheck& check = dict_check(dict);
-  int status = 0;
-  for (Py_ssize_t j = 0; status == 0 && j < PySequence_Fast_GET_SIZE(fast); j++) {
+  for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(fast.get()); j++) {
     PyObject *key, *value, *mode;
     bool leaf = false;
-    PyObject* item = PySequence_Fast_GET_ITEM(fast, j);
-    if (!PyArg_ParseTuple(item, "OOO:dicts", &key, &value, &mode) || parse_mode(mode, &leaf) < 0) {
-      status = -1;
-      break;
-    }
+    PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), j);
+    if (!PyArg_ParseTuple(item, "OOO:dicts", &key, &value, &mode) || parse_mode(mode, &leaf) < 0)
+      return -1;
     Py_hash_t hash = key_hash(key);
-    if (hash == -1) {
-      status = -1;
-      break;
-    }
+    if (hash == -1) return -1;
     keep(key);
     keep(value);
     check.items.push_back({key, or_null(value), hash, leaf, i, j});
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Anchors::add_type_record(PyObject* record, Py_ssize_t i) {
   PyObject *type, *names;
   if (!PyArg_ParseTuple(record, "O!O:types", &PyType_Type, &type, &names)) return -1;
-  PyObject* fast = PySequence_Fast(names, "the names of a class anchor must be a sequence");
+  const Ref fast =
+      Ref::steal(PySequence_Fast(names, "the names of a class anchor must be a sequence"));
   if (!fast) return -1;
   TypeCheck& check = type_check((PyTypeObject*)type);
-  int status = 0;
-  for (Py_ssize_t j = 0; status == 0 && j < PySequence_Fast_GET_SIZE(fast); j++) {
+  for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(fast.get()); j++) {
     PyObject *name, *value;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, j), "UO:types", &name, &value)) {
-      status = -1;
-      break;
-    }
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast.get(), j), "UO:types", &name, &value))
+      return -1;
     keep(name);
     keep(value);
     check.names.push_back({name, or_null(value), PyObject_Hash(name), true, i, j});
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Anchors::add_super_record(PyObject* record, Py_ssize_t i) {
   PyObject *type, *after, *name, *value;
-  if (!PyArg_ParseTuple(record, "O!O!UO:supers", &PyType_Type, &type, &PyType_Type, &after, &name, &value)) return -1;
+  if (!PyArg_ParseTuple(record, "O!O!UO:supers", &PyType_Type, &type, &PyType_Type, &after, &name,
+                        &value))
+    return -1;
   TypeCheck& check = type_check((PyTypeObject*)type);
   keep(after);
   keep(name);
   keep(value);
-  check.supers.push_back({(PyTypeObject*)after, {name, or_null(value), PyObject_Hash(name), true, i, -1}});
+  check.supers.push_back(
+      {(PyTypeObject*)after, {name, or_null(value), PyObject_Hash(name), true, i, -1}});
   return 0;
 }
 
@@ -183,7 +178,9 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
     return 0;
   }
   if (is("cells")) {
-    if (!PyArg_ParseTuple(record, "O!OO:cells", &PyCell_Type, &a, &b, &c) || parse_mode(c, &leaf) < 0) return -1;
+    if (!PyArg_ParseTuple(record, "O!OO:cells", &PyCell_Type, &a, &b, &c) ||
+        parse_mode(c, &leaf) < 0)
+      return -1;
     keep(a);
     keep(b);
     cells_.push_back({a, or_null(b), leaf, i});
@@ -204,13 +201,16 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
     return add_object(a, nullptr, b, i);
   }
   if (is("attrs")) {
-    if (!PyArg_ParseTuple(record, "OUOO:attrs", &a, &b, &c, &d) || parse_mode(d, &leaf) < 0) return -1;
+    if (!PyArg_ParseTuple(record, "OUOO:attrs", &a, &b, &c, &d) || parse_mode(d, &leaf) < 0)
+      return -1;
     for (PyObject* object : {a, b, c}) keep(object);
     attrs_.push_back({a, b, or_null(c), leaf, i});
     return 0;
   }
   if (is("redo")) {
-    if (!PyArg_ParseTuple(record, "OO!OO:redo", &a, &PyTuple_Type, &b, &c, &d) || parse_mode(d, &leaf) < 0) return -1;
+    if (!PyArg_ParseTuple(record, "OO!OO:redo", &a, &PyTuple_Type, &b, &c, &d) ||
+        parse_mode(d, &leaf) < 0)
+      return -1;
     for (PyObject* object : {a, b, c}) keep(object);
     redos_.push_back({a, b, c, leaf, i});
     return 0;
@@ -220,20 +220,17 @@ int Anchors::add_one(const char* name, PyObject* record, Py_ssize_t i) {
 }
 
 int Anchors::add_section(const char* name, PyObject* list) {
-  PyObject* fast = PySequence_Fast(list, "an anchor section must be a list");
+  const Ref fast = Ref::steal(PySequence_Fast(list, "an anchor section must be a list"));
   if (!fast) return -1;
-  int status = 0;
-  for (Py_ssize_t i = 0; status == 0 && i < PySequence_Fast_GET_SIZE(fast); i++) {
-    PyObject* record = PySequence_Fast_GET_ITEM(fast, i);
-    if (!PyTuple_Check(record)) {
-      PyErr_Format(PyExc_TypeError, "%s: a record must be a tuple, not %.100s", name, Py_TYPE(record)->tp_name);
-      status = -1;
-    } else {
-      status = add_one(name, record, i);
-    }
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); i++) {
+    PyObject* record = PySequence_Fast_GET_ITEM(fast.get(), i);
+    if (!PyTuple_Check(record))
+      return PyErr_Format(PyExc_TypeError, "%s: a record must be a tuple, not %.100s", name,
+                          Py_TYPE(record)->tp_name),
+             -1;
+    if (add_one(name, record, i) < 0) return -1;
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Anchors::build(PyObject* anchors) {
@@ -245,7 +242,8 @@ int Anchors::build(PyObject* anchors) {
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "anchor sections are named by str");
       return -1;
     }
-    if ((std::strcmp(text, "state") == 0 ? add_state(list) : add_section(text, list)) < 0) return -1;
+    if ((std::strcmp(text, "state") == 0 ? add_state(list) : add_section(text, list)) < 0)
+      return -1;
   }
   return finish();
 }
@@ -255,16 +253,21 @@ int Anchors::finish() {
     pack_ = tensor_api()->pack(tensors_.data(), metas_.data(), (Py_ssize_t)tensors_.size());
     if (!pack_) return PyErr_SetString(PyExc_ValueError, "tensors: not a tensor"), -1;
   }
-  // By address, so that neighbours share cache lines and pages; the records know their place in the argument.
-  std::sort(dicts_.begin(), dicts_.end(), [](const DictCheck& a, const DictCheck& b) { return a.dict < b.dict; });
-  std::sort(objects_.begin(), objects_.end(), [](const ObjectCheck& a, const ObjectCheck& b) { return a.object < b.object; });
+  // By address, so that neighbours share cache lines and pages; the records know their place in the
+  // argument.
+  std::sort(dicts_.begin(), dicts_.end(),
+            [](const DictCheck& a, const DictCheck& b) { return a.dict < b.dict; });
+  std::sort(objects_.begin(), objects_.end(),
+            [](const ObjectCheck& a, const ObjectCheck& b) { return a.object < b.object; });
   size_t out = 0;
   for (const ObjectCheck& check : objects_) {
     ObjectCheck* last = out ? &objects_[out - 1] : nullptr;
     auto agree = [](const void* a, const void* b) { return !a || !b || a == b; };
-    if (last && last->object == check.object && agree(last->type, check.type) && agree(last->dict, check.dict)) {
+    if (last && last->object == check.object && agree(last->type, check.type) &&
+        agree(last->dict, check.dict)) {
       // The place in the caller's order is that of the first record.
-      if (check.type && (!last->type || check.type_i < last->type_i)) last->type = check.type, last->type_i = check.type_i;
+      if (check.type && (!last->type || check.type_i < last->type_i))
+        last->type = check.type, last->type_i = check.type_i;
       if (check.dict && (!last->dict || check.dict_i < last->dict_i)) {
         last->dict = check.dict, last->dict_slot = check.dict_slot, last->dict_i = check.dict_i;
       }
@@ -274,7 +277,8 @@ int Anchors::finish() {
   }
   objects_.resize(out, ObjectCheck{});
   for (auto& check : objects_) {
-    // A comparison without a branch for what is not compared: read some word that is its own expectation.
+    // A comparison without a branch for what is not compared: read some word that is its own
+    // expectation.
     if (!check.type) check.type = Py_TYPE(check.object);
     if (!check.dict) check.dict_slot = &check.dict;
   }

@@ -2,6 +2,7 @@
 #include "callers.h"
 
 #include "compat.h"
+#include "errors.h"
 
 namespace magpy {
 namespace {
@@ -11,11 +12,8 @@ thread_local compat::Frame* tls_outer = nullptr;  // the innermost caller of the
 bool of_magpy(compat::Frame* frame) {
   if (!compat::is_python_frame(frame)) return true;
   static PyObject* const key = PyUnicode_InternFromString("__name__");
-  PyObject* name = frame->f_globals != nullptr ? PyDict_GetItemWithError(frame->f_globals, key) : nullptr;
-  if (name == nullptr || !PyUnicode_Check(name)) {
-    PyErr_Clear();
-    return false;
-  }
+  PyObject* name = frame->f_globals != nullptr ? item_or_null(frame->f_globals, key) : nullptr;
+  if (name == nullptr || !PyUnicode_Check(name)) return false;
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) {
     PyErr_Clear();
@@ -37,7 +35,9 @@ compat::Frame* leave_out(PyThreadState* thread) {
 }  // namespace
 
 CallerScope::CallerScope()
-    : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)), outer_before_(tls_outer) {
+    : thread_(PyThreadState_Get()),
+      current_(compat::current_frame(thread_)),
+      outer_before_(tls_outer) {
   tls_outer = leave_out(thread_);
 }
 
@@ -46,9 +46,14 @@ CallerScope::~CallerScope() {
   tls_outer = static_cast<compat::Frame*>(outer_before_);
 }
 
-ProgramScope::ProgramScope() : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)) { leave_out(thread_); }
+ProgramScope::ProgramScope()
+    : thread_(PyThreadState_Get()), current_(compat::current_frame(thread_)) {
+  leave_out(thread_);
+}
 
-ProgramScope::~ProgramScope() { compat::set_current_frame(thread_, static_cast<compat::Frame*>(current_)); }
+ProgramScope::~ProgramScope() {
+  compat::set_current_frame(thread_, static_cast<compat::Frame*>(current_));
+}
 
 bool is_caller(PyObject* frame) {
   for (compat::Frame* f = tls_outer; f != nullptr; f = f->previous)

@@ -1,8 +1,9 @@
 // The callers of a watched run: frames that were there before it.
 //
-// Owns: taking magpy's own frames out of the chain while the program runs, so that `sys._getframe(1)`, warnings and tracebacks
-// show the program's caller; telling whether a frame object is a caller's.  Does not own: what follows when the program looks at
-// one (session_events.cpp).  Called by session.cpp around a run, and by the events.
+// Owns: taking magpy's own frames out of the chain while the program runs, so that
+// `sys._getframe(1)`, warnings and tracebacks show the program's caller; telling whether a frame
+// object is a caller's.  Does not own: what follows when the program looks at one
+// (session_events.cpp).  Called by session.cpp around a run, and by the events.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -10,7 +11,8 @@
 
 namespace magpy {
 
-// While it lives, the thread's current frame is the innermost one that is not magpy's.  The GIL is held at both ends.
+// While it lives, the thread's current frame is the innermost one that is not magpy's.  The GIL is
+// held at both ends.
 class CallerScope {
  public:
   CallerScope();

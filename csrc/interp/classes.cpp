@@ -18,9 +18,11 @@ PyObject* py_c_base(PyObject*, PyObject* arg) {
 
 // 1, 0, or -1 with an exception.
 int is_subtype(PyTypeObject* type, PyObject* classes) {
-  if (PyType_Check(classes)) return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(classes));
+  if (PyType_Check(classes))
+    return PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(classes));
   if (!PyTuple_Check(classes)) {
-    PyErr_Format(PyExc_TypeError, "is_instance() needs a class or a tuple of classes, not %.100s", Py_TYPE(classes)->tp_name);
+    PyErr_Format(PyExc_TypeError, "is_instance() needs a class or a tuple of classes, not %.100s",
+                 Py_TYPE(classes)->tp_name);
     return -1;
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
@@ -41,9 +43,8 @@ PyObject* py_is_instance(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* py_own_dict(PyObject*, PyObject* v) {
   if (PyType_Check(v)) Py_RETURN_NONE;
-  PyObject* dict = dict_as_it_is(v);
-  if (dict != nullptr && PyDict_CheckExact(dict)) return dict;
-  Py_XDECREF(dict);
+  Ref dict = dict_as_it_is(v);
+  if (dict && PyDict_CheckExact(dict.get())) return dict.release();
   Py_RETURN_NONE;
 }
 
@@ -61,28 +62,34 @@ PyObject* py_referent(PyObject*, PyObject* v) {
 
 // The functions that a module was made with, whatever stands at their names now.
 PyObject* py_functions_of(PyObject*, PyObject* module) {
-  if (!PyModule_Check(module)) return PyErr_Format(PyExc_TypeError, "a module is expected, not %s", Py_TYPE(module)->tp_name);
+  if (!PyModule_Check(module))
+    return PyErr_Format(PyExc_TypeError, "a module is expected, not %s", Py_TYPE(module)->tp_name);
   PyModuleDef* def = PyModule_GetDef(module);
   if (def == nullptr && PyErr_Occurred()) return nullptr;
-  PyObject* found = PyDict_New();
-  PyObject* name = found ? PyModule_GetNameObject(module) : nullptr;
-  for (PyMethodDef* m = def ? def->m_methods : nullptr; name != nullptr && m != nullptr && m->ml_name != nullptr; ++m) {
-    PyObject* f = PyCFunction_NewEx(m, module, name);
-    if (f == nullptr || PyDict_SetItemString(found, m->ml_name, f) < 0) Py_CLEAR(name);
-    Py_XDECREF(f);
+  Ref found = Ref::steal(PyDict_New());
+  const Ref name = Ref::steal(found ? PyModule_GetNameObject(module) : nullptr);
+  if (!name) return nullptr;
+  for (PyMethodDef* m = def ? def->m_methods : nullptr; m != nullptr && m->ml_name != nullptr;
+       ++m) {
+    const Ref f = Ref::steal(PyCFunction_NewEx(m, module, name.get()));
+    if (!f || PyDict_SetItemString(found.get(), m->ml_name, f.get()) < 0) return nullptr;
   }
-  if (name == nullptr) Py_CLEAR(found);
-  Py_XDECREF(name);
-  return found;
+  return found.release();
 }
 
 PyMethodDef functions[] = {
-    {"functions_of", py_functions_of, METH_O, "The C functions that a module was made with, by name."},
-    {"own_dict", py_own_dict, METH_O, "own_dict(object) -> the dict of its attributes, or None: no property of that name is asked"},
-    {"referent", py_referent, METH_O, "referent(object) -> what a weak reference or a weak proxy refers to, or None"},
-    {"is_instance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(py_is_instance)), METH_FASTCALL,
-     "is_instance(object, class or tuple of classes) -> bool: by its type alone, which no code of the program tells"},
-    {"c_base", py_c_base, METH_O, "c_base(cls) -> the nearest class written in C along the chain of `__base__`"},
+    {"functions_of", py_functions_of, METH_O,
+     "The C functions that a module was made with, by name."},
+    {"own_dict", py_own_dict, METH_O,
+     "own_dict(object) -> the dict of its attributes, or None: no property of that name is asked"},
+    {"referent", py_referent, METH_O,
+     "referent(object) -> what a weak reference or a weak proxy refers to, or None"},
+    {"is_instance", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(py_is_instance)),
+     METH_FASTCALL,
+     "is_instance(object, class or tuple of classes) -> bool: by its type alone, which no code of "
+     "the program tells"},
+    {"c_base", py_c_base, METH_O,
+     "c_base(cls) -> the nearest class written in C along the chain of `__base__`"},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -95,9 +102,8 @@ PyTypeObject* c_base(PyTypeObject* type) {
 
 PyTypeObject* deque_type() {
   static PyTypeObject* type = [] {
-    PyObject* module = PyImport_ImportModule("collections");
-    PyObject* found = module ? PyObject_GetAttrString(module, "deque") : nullptr;
-    Py_XDECREF(module);
+    const Ref module = Ref::steal(PyImport_ImportModule("collections"));
+    PyObject* found = module ? PyObject_GetAttrString(module.get(), "deque") : nullptr;
     if (!found) PyErr_Clear();
     return reinterpret_cast<PyTypeObject*>(found);
   }();
@@ -105,12 +111,14 @@ PyTypeObject* deque_type() {
 }
 
 int init_classes(PyObject* module) {
-  PyObject* made = PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "_");
-  if (made == nullptr) return -1;
-  g_python_dealloc = reinterpret_cast<PyTypeObject*>(made)->tp_dealloc;
-  Py_DECREF(made);
-  // Now: later the code that runs may have builtins of its own, without `__import__` (those of a named tuple have none).
-  if (deque_type() == nullptr) return PyErr_SetString(PyExc_ImportError, "magpy: collections.deque is missing"), -1;
+  const Ref made =
+      Ref::steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}", "_"));
+  if (!made) return -1;
+  g_python_dealloc = reinterpret_cast<PyTypeObject*>(made.get())->tp_dealloc;
+  // Now: later the code that runs may have builtins of its own, without `__import__` (those of a
+  // named tuple have none).
+  if (deque_type() == nullptr)
+    return PyErr_SetString(PyExc_ImportError, "magpy: collections.deque is missing"), -1;
   return PyModule_AddFunctions(module, functions);
 }
 

@@ -1,8 +1,8 @@
 // What Python cannot say about classes and modules.
 //
-// Owns: telling classes written in C from those that a class statement made, finding one that has no name in C, and the functions that a
-// module was made with.  Does not own: what follows from it.  Called by
-// the session, and by magpy/capture/opaque.py through `c_base`.
+// Owns: telling classes written in C from those that a class statement made, finding one that has
+// no name in C, and the functions that a module was made with.  Does not own: what follows from it.
+// Called by the session, and by magpy/objects/c_state.py through `c_base`.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

@@ -1,8 +1,8 @@
 // What differs between CPython 3.11, 3.12 and 3.13 inside the interpreter.
 //
-// Owns: the only includes of CPython's internal headers, and small accessors with one meaning on every version.  Does not own:
-// any policy; its users, frame_eval.cpp, probes.cpp and callers.cpp, hold that.  What differs in the instruction set lives in
-// magpy/capture/opcodes.py.
+// Owns: the only includes of CPython's internal headers, and small accessors with one meaning on
+// every version.  Does not own: any policy; its users, frame_eval.cpp, probes.cpp and callers.cpp,
+// hold that.  What differs in the instruction set lives in magpy/instrument/opcodes.py.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -27,7 +27,8 @@ namespace magpy::compat {
 
 using Frame = _PyInterpreterFrame;
 
-// Handlers of signals run on the main thread only. Makes it none until it is given back; 0 on another thread.  With the GIL.
+// Handlers of signals run on the main thread only. Makes it none until it is given back; 0 on
+// another thread.  With the GIL.
 inline unsigned long take_main_thread() {
   const unsigned long here = PyThread_get_thread_ident();
   if (_PyRuntime.main_thread != here) return 0;
@@ -38,15 +39,21 @@ inline void give_main_thread(unsigned long thread) { _PyRuntime.main_thread = th
 
 // Whether a signal has come for which no handler has run yet.
 #if PY_VERSION_HEX >= 0x030D0000
-inline bool signals_came() { return __atomic_load_n(&_PyRuntime.signals.is_tripped, __ATOMIC_RELAXED) != 0; }
+inline bool signals_came() {
+  return __atomic_load_n(&_PyRuntime.signals.is_tripped, __ATOMIC_RELAXED) != 0;
+}
 #else
-inline bool signals_came() { return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) != 0; }
+inline bool signals_came() {
+  return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) != 0;
+}
 #endif
 
 #if PY_VERSION_HEX >= 0x030D0000
 inline Frame* current_frame(PyThreadState* ts) { return ts->current_frame; }
 inline void set_current_frame(PyThreadState* ts, Frame* f) { ts->current_frame = f; }
-inline PyCodeObject* frame_code(Frame* f) { return reinterpret_cast<PyCodeObject*>(f->f_executable); }
+inline PyCodeObject* frame_code(Frame* f) {
+  return reinterpret_cast<PyCodeObject*>(f->f_executable);
+}
 inline PyObject* frame_func(Frame* f) { return f->f_funcobj; }
 #elif PY_VERSION_HEX >= 0x030C0000
 inline Frame* current_frame(PyThreadState* ts) { return ts->cframe->current_frame; }
@@ -60,18 +67,20 @@ inline PyCodeObject* frame_code(Frame* f) { return f->f_code; }
 inline PyObject* frame_func(Frame* f) { return reinterpret_cast<PyObject*>(f->f_func); }
 #endif
 
-// False for the frames without code of the program that the interpreter pushes when C calls Python (3.12 and later).
+// False for the frames without code of the program that the interpreter pushes when C calls Python
+// (3.12 and later).
 #if PY_VERSION_HEX >= 0x030C0000
 inline bool is_python_frame(Frame* f) { return f->owner != FRAME_OWNED_BY_CSTACK; }
 #else
 inline bool is_python_frame(Frame*) { return true; }
 #endif
 
-// True for a frame that lives in a generator, coroutine or asynchronous generator: it is being resumed.
+// True for a frame that lives in a generator, coroutine or asynchronous generator: it is being
+// resumed.
 inline bool is_generator_frame(Frame* f) { return f->owner == FRAME_OWNED_BY_GENERATOR; }
 
-// Steals nothing: takes its own reference to `code`, drops the frame's to the old one, and makes the frame start at the first
-// instruction of `code`.  Only for a frame that has not run yet.
+// Steals nothing: takes its own reference to `code`, drops the frame's to the old one, and makes
+// the frame start at the first instruction of `code`.  Only for a frame that has not run yet.
 inline void frame_set_code(Frame* f, PyCodeObject* code) {
   Py_INCREF(code);
 #if PY_VERSION_HEX >= 0x030D0000
@@ -105,15 +114,18 @@ inline void raise_stacksize(PyCodeObject* code, int stacksize) {
 #endif
 }
 
-// Runs `eval` on a copy of `frame` that has `slots` data-stack slots and starts at the first instruction of `code`.  For the
-// rare frame that cannot grow in place.  Afterwards `frame` is as `eval` would have left it.  MemoryError leaves it untouched
-// and returns false.
+// Runs `eval` on a copy of `frame` that has `slots` data-stack slots and starts at the first
+// instruction of `code`.  For the rare frame that cannot grow in place.  Afterwards `frame` is as
+// `eval` would have left it.  MemoryError leaves it untouched and returns false.
 template <class Eval>
-inline bool run_relocated(PyThreadState* ts, Frame* frame, PyCodeObject* code, Py_ssize_t slots, PyObject** result, Eval eval) {
-  const size_t used = sizeof(PyObject*) * (FRAME_SPECIALS_SIZE + static_cast<size_t>(code->co_nlocalsplus));
+inline bool run_relocated(PyThreadState* ts, Frame* frame, PyCodeObject* code, Py_ssize_t slots,
+                          PyObject** result, Eval eval) {
+  const size_t used =
+      sizeof(PyObject*) * (FRAME_SPECIALS_SIZE + static_cast<size_t>(code->co_nlocalsplus));
 #if PY_VERSION_HEX >= 0x030C0000
-  // The evaluation pops the frame it was given.  A frame at the start of a chunk takes its chunk with it, so the copy gets a
-  // chunk of its own, from the allocator that the interpreter gives it back to.
+  // The evaluation pops the frame it was given.  A frame at the start of a chunk takes its chunk
+  // with it, so the copy gets a chunk of its own, from the allocator that the interpreter gives it
+  // back to.
   PyObjectArenaAllocator arena;
   PyObject_GetArenaAllocator(&arena);
   const size_t bytes = sizeof(PyObject*) * (static_cast<size_t>(slots) + 2048);
@@ -150,7 +162,9 @@ inline bool run_relocated(PyThreadState* ts, Frame* frame, PyCodeObject* code, P
 
 // CPython 3.12 renamed these; the old names are deprecated macros there.
 #if PY_VERSION_HEX >= 0x030C0000
-inline Py_ssize_t request_code_extra(freefunc free) { return PyUnstable_Eval_RequestCodeExtraIndex(free); }
+inline Py_ssize_t request_code_extra(freefunc free) {
+  return PyUnstable_Eval_RequestCodeExtraIndex(free);
+}
 inline int code_get_extra(PyCodeObject* code, Py_ssize_t index, void** out) {
   return PyUnstable_Code_GetExtra(reinterpret_cast<PyObject*>(code), index, out);
 }
@@ -176,7 +190,8 @@ inline PyObject* type_dict(PyTypeObject* type) {
 #endif
 }
 
-// Gives (sign +1) or takes back (sign -1) recursion room, so that magpy's own Python code can run just below the limit.
+// Gives (sign +1) or takes back (sign -1) recursion room, so that magpy's own Python code can run
+// just below the limit.
 inline void recursion_credit(PyThreadState* ts, int sign) {
   constexpr int kRoom = 200;
 #if PY_VERSION_HEX >= 0x030C0000
@@ -187,11 +202,14 @@ inline void recursion_credit(PyThreadState* ts, int sign) {
 #endif
 }
 
-// While it lives, the evaluation of a frame in a C call of its own does not count as C recursion.  3.11 has one limit for both.
+// While it lives, the evaluation of a frame in a C call of its own does not count as C
+// recursion.  3.11 has one limit for both.
 class CRecursionCredit {
  public:
 #if PY_VERSION_HEX >= 0x030C0000
-  explicit CRecursionCredit(PyThreadState* ts) : ts_(ts) { ts_->c_recursion_remaining += kPerFrame; }
+  explicit CRecursionCredit(PyThreadState* ts) : ts_(ts) {
+    ts_->c_recursion_remaining += kPerFrame;
+  }
   ~CRecursionCredit() { ts_->c_recursion_remaining -= kPerFrame; }
 
  private:
@@ -206,7 +224,8 @@ class CRecursionCredit {
 class CRecursionLimit {
  public:
 #if PY_VERSION_HEX >= 0x030C0000
-  explicit CRecursionLimit(PyThreadState* ts) : ts_(ts), taken_(ts->c_recursion_remaining > kLeft ? ts->c_recursion_remaining - kLeft : 0) {
+  explicit CRecursionLimit(PyThreadState* ts)
+      : ts_(ts), taken_(ts->c_recursion_remaining > kLeft ? ts->c_recursion_remaining - kLeft : 0) {
     ts_->c_recursion_remaining -= taken_;
   }
   ~CRecursionLimit() { ts_->c_recursion_remaining += taken_; }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <structmember.h>
 
+#include "errors.h"
 #include "frame_eval.h"
 #include "guards.h"
 #include "session.h"
@@ -16,16 +17,14 @@ namespace {
 // What a mock returns to say "not this entry after all", and `on_miss` to say "run it eagerly".
 PyObject* miss = nullptr;
 
-// What a mock or `on_miss` returns for an exception to be raised with the traceback that it has, or that `finish` gives it: the frame of
-// the mock would keep what the program has let go.
+// What a mock or `on_miss` returns for an exception to be raised with the traceback that it has, or
+// that `finish` gives it: the frame of the mock would keep what the program has let go.
 struct RaiseObject {
-  PyObject_HEAD
-  PyObject *exception, *finish;
+  PyObject_HEAD PyObject *exception, *finish;
 };
 
 struct EntryObject {
-  PyObject_HEAD
-  GuardObject* guard;
+  PyObject_HEAD GuardObject* guard;
   PyObject* mock;
   PyObject* tag;
   long long hits;
@@ -33,8 +32,7 @@ struct EntryObject {
 };
 
 struct CompiledObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* wrapped;
   PyObject* on_miss;
   PyObject* entries;  // list of Entry
@@ -45,17 +43,18 @@ struct CompiledObject {
   char plain;
 };
 
-// ---------------------------------------------------------------------------------------------------------------- Entry
+// ---------------------------------------------------------------- Entry
 
 PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"guard", "mock", "needs_memo", "tag", nullptr};
   PyObject *guard, *mock, *tag = Py_None;
   int needs_memo = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|pO:Entry", const_cast<char**>(names), &Guard_Type, &guard, &mock,
-                                   &needs_memo, &tag)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|pO:Entry", const_cast<char**>(names),
+                                   &Guard_Type, &guard, &mock, &needs_memo, &tag)) {
     return nullptr;
   }
-  if (!PyCallable_Check(mock)) return PyErr_SetString(PyExc_TypeError, "the mock function must be callable"), nullptr;
+  if (!PyCallable_Check(mock))
+    return PyErr_SetString(PyExc_TypeError, "the mock function must be callable"), nullptr;
   auto* self = (EntryObject*)type->tp_alloc(type, 0);
   if (!self) return nullptr;
   self->guard = (GuardObject*)Py_NewRef(guard);
@@ -90,22 +89,28 @@ void entry_dealloc(PyObject* object) {
 
 PyMemberDef entry_members[] = {
     {"guard", T_OBJECT_EX, offsetof(EntryObject, guard), READONLY, "the Guard"},
-    {"mock", T_OBJECT_EX, offsetof(EntryObject, mock), READONLY, "the function that stands in for the program"},
-    {"tag", T_OBJECT, offsetof(EntryObject, tag), 0, "whatever the maker of the entry wants to find again"},
+    {"mock", T_OBJECT_EX, offsetof(EntryObject, mock), READONLY,
+     "the function that stands in for the program"},
+    {"tag", T_OBJECT, offsetof(EntryObject, tag), 0,
+     "whatever the maker of the entry wants to find again"},
     {"hits", T_LONGLONG, offsetof(EntryObject, hits), 0, "how many calls this entry answered"},
-    {"needs_memo", T_BOOL, offsetof(EntryObject, needs_memo), READONLY, "does the mock take a dict before the arguments?"},
+    {"needs_memo", T_BOOL, offsetof(EntryObject, needs_memo), READONLY,
+     "does the mock take a dict before the arguments?"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
-// ---------------------------------------------------------------------------------------------------------------- Raise
+// ---------------------------------------------------------------- Raise
 
 PyTypeObject Raise_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyObject* raise_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"", "finish", nullptr};
   PyObject *exception, *finish = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:Raise", const_cast<char**>(names), &exception, &finish)) return nullptr;
-  if (!PyExceptionInstance_Check(exception)) return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:Raise", const_cast<char**>(names), &exception,
+                                   &finish))
+    return nullptr;
+  if (!PyExceptionInstance_Check(exception))
+    return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
   auto* self = (RaiseObject*)type->tp_alloc(type, 0);
   if (!self) return nullptr;
   self->exception = Py_NewRef(exception);
@@ -123,7 +128,9 @@ PyObject* raise_take(PyObject* object, PyObject*) {
   auto* self = (RaiseObject*)object;
   PyObject* exception = self->exception;
   self->exception = nullptr;
-  return exception ? exception : (PyErr_SetString(PyExc_RuntimeError, "the exception was taken before"), nullptr);
+  return exception
+             ? exception
+             : (PyErr_SetString(PyExc_RuntimeError, "the exception was taken before"), nullptr);
 }
 
 PyMethodDef raise_methods[] = {
@@ -134,21 +141,24 @@ PyMethodDef raise_methods[] = {
 // `result`, or nullptr with the exception set that it stands for.  Steals `result`.
 PyObject* returned_or_raised(PyObject* result) {
   if (!result || !Py_IS_TYPE(result, &Raise_Type)) return result;
+  Ref raised = Ref::steal(result);
   PyObject* finish = ((RaiseObject*)result)->finish;
-  PyObject* exception = finish == Py_None ? raise_take(result, nullptr) : PyObject_CallOneArg(finish, result);
-  Py_DECREF(result);
-  if (exception && !PyExceptionInstance_Check(exception)) {
-    Py_DECREF(exception);
+  Ref exception = Ref::steal(finish == Py_None ? raise_take(result, nullptr)
+                                               : PyObject_CallOneArg(finish, result));
+  raised.reset();
+  if (!exception) return nullptr;
+  if (!PyExceptionInstance_Check(exception.get()))
     return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
-  }
-  if (exception) PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)), exception, PyException_GetTraceback(exception));
+  PyObject* value = exception.release();
+  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(value)), value, PyException_GetTraceback(value));
   return nullptr;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- the call
+// ---------------------------------------------------------------- the call
 
 // mock(memo, *args, **kwargs) without building a tuple.
-PyObject* call_with_memo(PyObject* mock, PyObject* memo, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+PyObject* call_with_memo(PyObject* mock, PyObject* memo, PyObject* const* args, size_t nargsf,
+                         PyObject* kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {
     auto** with_memo = const_cast<PyObject**>(args) - 1;
@@ -176,107 +186,101 @@ PyObject* call_with_memo(PyObject* mock, PyObject* memo, PyObject* const* args, 
 // Puts `entry`, found at `index` or wherever it is by now, first; the others keep their order.
 void move_to_front(PyObject* entries, Py_ssize_t index, PyObject* entry) {
   PyObject** items = ((PyListObject*)entries)->ob_item;
-  if (index < PyList_GET_SIZE(entries) && items[index] == entry) std::rotate(items, items + index, items + index + 1);
+  if (index < PyList_GET_SIZE(entries) && items[index] == entry)
+    std::rotate(items, items + index, items + index + 1);
 }
 
-PyObject* call_on_miss(CompiledObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
-  PyObject* positional = PyTuple_New(npos);
-  PyObject* keywords = PyDict_New();
-  PyObject* result = nullptr;
-  bool complete = positional && keywords;
-  for (Py_ssize_t i = 0; complete && i < npos; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+PyObject* call_on_miss(CompiledObject* self, PyObject* const* args, Py_ssize_t npos,
+                       PyObject* kwnames) {
+  const Ref positional = Ref::steal(PyTuple_New(npos)), keywords = Ref::steal(PyDict_New());
+  if (!positional || !keywords) return nullptr;
+  for (Py_ssize_t i = 0; i < npos; i++) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
   Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  for (Py_ssize_t i = 0; complete && i < nkw; i++) {
-    complete = PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) == 0;
+  for (Py_ssize_t i = 0; i < nkw; i++) {
+    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0)
+      return nullptr;
   }
-  if (complete) {
-    PyObject* values[] = {nullptr, (PyObject*)self, positional, keywords};
-    PyObject* on_miss = Py_NewRef(self->on_miss);
-    result = PyObject_Vectorcall(on_miss, values + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-    Py_DECREF(on_miss);
-  }
-  Py_XDECREF(positional);
-  Py_XDECREF(keywords);
-  return result;
+  PyObject* values[] = {nullptr, (PyObject*)self, positional.get(), keywords.get()};
+  const Ref on_miss = Ref::borrow(self->on_miss);
+  return PyObject_Vectorcall(on_miss.get(), values + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                             nullptr);
 }
 
-PyObject* call_wrapped(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  PyObject* wrapped = Py_NewRef(self->wrapped);
-  PyObject* result = PyObject_Vectorcall(wrapped, args, nargsf, kwnames);
-  Py_DECREF(wrapped);
-  return result;
+PyObject* call_wrapped(CompiledObject* self, PyObject* const* args, size_t nargsf,
+                       PyObject* kwnames) {
+  const Ref wrapped = Ref::borrow(self->wrapped);
+  return PyObject_Vectorcall(wrapped.get(), args, nargsf, kwnames);
 }
 
-// While it lives TorchDynamo, if it evaluates this thread's frames (torch.compile around what magpy compiled), lets them be: it
-// would compile mock code, and magpy itself.
+// While it lives TorchDynamo, if it evaluates this thread's frames (torch.compile around what magpy
+// compiled), lets them be: it would compile mock code, and magpy itself.
 class DynamoOff {
  public:
   DynamoOff() {
     if (!foreign_evaluator()) return;
     PyObject* modules = PyImport_GetModuleDict();
-    PyObject* module = modules ? PyDict_GetItemString(modules, "torch._C._dynamo.eval_frame") : nullptr;
-    set_ = module ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr;
-    before_ = set_ ? PyObject_CallOneArg(set_, Py_None) : nullptr;
+    PyObject* module =
+        modules ? PyDict_GetItemString(modules, "torch._C._dynamo.eval_frame") : nullptr;
+    set_ = Ref::steal(module ? PyObject_GetAttrString(module, "set_eval_frame") : nullptr);
+    before_ = Ref::steal(set_ ? PyObject_CallOneArg(set_.get(), Py_None) : nullptr);
     PyErr_Clear();
   }
   ~DynamoOff() {
-    if (before_ != nullptr) {
-      PyObject *type, *value, *traceback;
-      PyErr_Fetch(&type, &value, &traceback);
-      Py_XDECREF(PyObject_CallOneArg(set_, before_));
-      PyErr_Restore(type, value, traceback);
-      Py_DECREF(before_);
-    }
-    Py_XDECREF(set_);
+    if (!before_) return;
+    ErrorGuard error;
+    Ref::steal(PyObject_CallOneArg(set_.get(), before_.get()));
   }
   DynamoOff(const DynamoOff&) = delete;
   DynamoOff& operator=(const DynamoOff&) = delete;
 
  private:
-  PyObject* set_ = nullptr;
-  PyObject* before_ = nullptr;
+  Ref set_, before_;
 };
+
+// Whether an entry answers the call: *result is new then, or nullptr with an exception set.
+bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+              PyObject** result) {
+  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in
+  // use.
+  const Ref held = Ref::borrow(self->entries);
+  PyObject* entries = held.get();
+  Ref memo;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
+    if (!Py_IS_TYPE(PyList_GET_ITEM(entries, i), &Entry_Type)) continue;
+    const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
+    auto* entry = (EntryObject*)item.get();
+    if (!Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) continue;
+    if (!entry->needs_memo) {
+      *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
+    } else {
+      if (!memo) memo = Ref::steal(PyDict_New());
+      *result = memo ? call_with_memo(entry->mock, memo.get(), args, nargsf, kwnames) : nullptr;
+    }
+    if (*result == miss) {
+      Py_DECREF(*result);
+      continue;
+    }
+    self->hits++;
+    entry->hits++;
+    if (i > 0) move_to_front(entries, i, item.get());
+    return true;
+  }
+  return false;
+}
 
 // What an entry or a capture gives, an exception included; MISS where the call is to run eagerly.
 PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   DynamoOff off;
-  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in use.
-  PyObject* entries = Py_NewRef(self->entries);
-  PyObject* memo = nullptr;
   PyObject* result = nullptr;
-  bool done = false;
-  for (Py_ssize_t i = 0; !done && i < PyList_GET_SIZE(entries); i++) {
-    PyObject* item = PyList_GET_ITEM(entries, i);
-    if (!Py_IS_TYPE(item, &Entry_Type)) continue;
-    Py_INCREF(item);
-    auto* entry = (EntryObject*)item;
-    if (Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) {
-      if (!entry->needs_memo) {
-        result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
-      } else if (memo || (memo = PyDict_New())) {
-        result = call_with_memo(entry->mock, memo, args, nargsf, kwnames);
-      }
-      if (result == miss) {
-        Py_CLEAR(result);
-      } else {
-        done = true;
-        self->hits++;
-        entry->hits++;
-        if (i > 0) move_to_front(entries, i, item);
-      }
-    }
-    Py_DECREF(item);
-  }
-  Py_DECREF(entries);
-  Py_XDECREF(memo);
-  if (done) return returned_or_raised(result);
+  if (answered(self, args, nargsf, kwnames, &result)) return returned_or_raised(result);
   self->misses++;
-  result = call_on_miss(self, args, npos, kwnames);
+  result = call_on_miss(self, args, PyVectorcall_NARGS(nargsf), kwnames);
   return result == miss ? result : returned_or_raised(result);
 }
 
-PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf,
+                              PyObject* kwnames) {
   auto* self = (CompiledObject*)object;
   // Within a capture this call is a part of the outer one, and is not counted.
   if (tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
@@ -288,26 +292,26 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
   return call_wrapped(self, args, nargsf, kwnames);
 }
 
-// ---------------------------------------------------------------------------------------------------------------- Compiled
+// ---------------------------------------------------------------- Compiled
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"wrapped", "on_miss", nullptr};
   PyObject *wrapped, *on_miss;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Compiled", const_cast<char**>(names), &wrapped, &on_miss)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Compiled", const_cast<char**>(names), &wrapped,
+                                   &on_miss))
+    return nullptr;
   for (PyObject* callable : {wrapped, on_miss}) {
-    if (!PyCallable_Check(callable)) return PyErr_Format(PyExc_TypeError, "%R is not callable", callable), nullptr;
+    if (!PyCallable_Check(callable))
+      return PyErr_Format(PyExc_TypeError, "%R is not callable", callable), nullptr;
   }
-  PyObject* entries = PyList_New(0);
+  Ref entries = Ref::steal(PyList_New(0));
   if (!entries) return nullptr;
   auto* self = (CompiledObject*)type->tp_alloc(type, 0);
-  if (!self) {
-    Py_DECREF(entries);
-    return nullptr;
-  }
+  if (!self) return nullptr;
   self->vectorcall = compiled_vectorcall;
   self->wrapped = Py_NewRef(wrapped);
   self->on_miss = Py_NewRef(on_miss);
-  self->entries = entries;
+  self->entries = entries.release();
   self->options = Py_NewRef(Py_None);
   self->owner = Py_NewRef(Py_None);
   return (PyObject*)self;
@@ -325,8 +329,10 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
 
 int compiled_clear(PyObject* object) {
   auto* self = (CompiledObject*)object;
-  // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone gives a TypeError there.
-  for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner}) {
+  // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone
+  // gives a TypeError there.
+  for (PyObject** field :
+       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner}) {
     PyObject* old = *field;
     *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
     if (!*field) {
@@ -343,7 +349,9 @@ void compiled_dealloc(PyObject* object) {
   auto* self = (CompiledObject*)object;
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
-  for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner}) Py_CLEAR(*field);
+  for (PyObject** field :
+       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner})
+    Py_CLEAR(*field);
   Py_TYPE(object)->tp_free(object);
 }
 
@@ -359,15 +367,17 @@ PyObject* compiled_descr_get(PyObject* object, PyObject* instance, PyObject* own
   PyObject* wrapped = ((CompiledObject*)object)->wrapped;
   if (!instance || instance == Py_None) return Py_NewRef(object);
   if (PyFunction_Check(wrapped)) return PyMethod_New(object, instance);
-  // What does not bind by itself (a builtin, an instance with __call__) does not start to when it is compiled.
+  // What does not bind by itself (a builtin, an instance with __call__) does not start to when it
+  // is compiled.
   descrgetfunc get = Py_TYPE(wrapped)->tp_descr_get;
   if (!get) return Py_NewRef(object);
-  PyObject* bound = get(wrapped, instance, owner);
+  Ref bound = Ref::steal(get(wrapped, instance, owner));
   if (!bound) return nullptr;
-  bool is_self = bound == wrapped;
-  bool is_method = PyMethod_Check(bound) && PyMethod_GET_FUNCTION(bound) == wrapped && PyMethod_GET_SELF(bound) == instance;
-  if (!is_self && !is_method) return bound;  // bound in its own way: that runs eagerly
-  Py_DECREF(bound);
+  const bool is_self = bound.get() == wrapped;
+  const bool is_method = PyMethod_Check(bound.get()) &&
+                         PyMethod_GET_FUNCTION(bound.get()) == wrapped &&
+                         PyMethod_GET_SELF(bound.get()) == instance;
+  if (!is_self && !is_method) return bound.release();  // bound in its own way: that runs eagerly
   return is_self ? Py_NewRef(object) : PyMethod_New(object, instance);
 }
 
@@ -384,7 +394,8 @@ PyObject* compiled_getattro(PyObject* object, PyObject* name) {
   PyObject* wrapped = ((CompiledObject*)object)->wrapped;
   if (is_own(name)) return PyObject_GenericGetAttr(object, name);
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
-    // isinstance(c, types.FunctionType) answers as for the function; other callables keep their class to themselves.
+    // isinstance(c, types.FunctionType) answers as for the function; other callables keep their
+    // class to themselves.
     return Py_NewRef((PyObject*)(PyFunction_Check(wrapped) ? Py_TYPE(wrapped) : Py_TYPE(object)));
   }
   return PyObject_GetAttr(wrapped, name);
@@ -396,17 +407,17 @@ int compiled_setattro(PyObject* object, PyObject* name, PyObject* value) {
 }
 
 PyObject* compiled_reduce(PyObject* object, PyObject*) {
-  PyObject* module = PyImport_ImportModule("magpy.runtime.pickling");
-  if (!module) return nullptr;
-  PyObject* result = PyObject_CallMethod(module, "reduce", "O", object);
-  Py_DECREF(module);
-  return result;
+  const Ref module = Ref::steal(PyImport_ImportModule("magpy.runtime.pickling"));
+  return module ? PyObject_CallMethod(module.get(), "reduce", "O", object) : nullptr;
 }
 
-PyObject* get_entries(PyObject* object, void*) { return Py_NewRef(((CompiledObject*)object)->entries); }
+PyObject* get_entries(PyObject* object, void*) {
+  return Py_NewRef(((CompiledObject*)object)->entries);
+}
 
 int set_entries(PyObject* object, PyObject* value, void*) {
-  if (!value || !PyList_Check(value)) return PyErr_SetString(PyExc_TypeError, "entries must be a list"), -1;
+  if (!value || !PyList_Check(value))
+    return PyErr_SetString(PyExc_TypeError, "entries must be a list"), -1;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); i++) {
     if (!Py_IS_TYPE(PyList_GET_ITEM(value, i), &Entry_Type)) {
       return PyErr_SetString(PyExc_TypeError, "entries must be a list of Entry"), -1;
@@ -418,17 +429,23 @@ int set_entries(PyObject* object, PyObject* value, void*) {
   return 0;
 }
 
-PyObject* get_wrapped(PyObject* object, void*) { return Py_NewRef(((CompiledObject*)object)->wrapped); }
+PyObject* get_wrapped(PyObject* object, void*) {
+  return Py_NewRef(((CompiledObject*)object)->wrapped);
+}
 
 // Named apart from what people put on functions: `f.calls += 1` is the function's own.
 PyMemberDef compiled_members[] = {
-    {"_magpy_on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY, "called when no entry holds"},
+    {"_magpy_on_miss", T_OBJECT_EX, offsetof(CompiledObject, on_miss), READONLY,
+     "called when no entry holds"},
     {"_magpy_options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
-    {"_magpy_owner", T_OBJECT, offsetof(CompiledObject, owner), 0, "the module whose forward this is, or None"},
+    {"_magpy_owner", T_OBJECT, offsetof(CompiledObject, owner), 0,
+     "the module whose forward this is, or None"},
     {"_magpy_hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},
-    {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0, "calls that went to on_miss"},
+    {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0,
+     "calls that went to on_miss"},
     {"_magpy_calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
-    {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0, "call the wrapped function and nothing else"},
+    {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0,
+     "call the wrapped function and nothing else"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -440,7 +457,8 @@ PyGetSetDef compiled_getset[] = {
 };
 
 PyMethodDef compiled_methods[] = {
-    {"__reduce__", compiled_reduce, METH_NOARGS, "Pickles and copies through magpy.runtime.pickling.reduce(self)."},
+    {"__reduce__", compiled_reduce, METH_NOARGS,
+     "Pickles and copies through magpy.runtime.pickling.reduce(self)."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -449,10 +467,8 @@ int collect_own_names() {
   own_names = PySet_New(nullptr);
   if (!own_names) return -1;
   auto add = [](const char* name) {
-    PyObject* text = PyUnicode_InternFromString(name);
-    int status = text ? PySet_Add(own_names, text) : -1;
-    Py_XDECREF(text);
-    return status;
+    const Ref text = Ref::steal(PyUnicode_InternFromString(name));
+    return text ? PySet_Add(own_names, text.get()) : -1;
   };
   for (const PyMemberDef* member = compiled_members; member->name; member++) {
     if (add(member->name) < 0) return -1;
@@ -460,52 +476,51 @@ int collect_own_names() {
   for (const PyGetSetDef* getset = compiled_getset; getset->name; getset++) {
     if (add(getset->name) < 0) return -1;
   }
-  for (const char* name : {"__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__", "__ne__",
-                           "__getattribute__", "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
+  for (const char* name :
+       {"__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__",
+        "__ne__", "__getattribute__", "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
     if (add(name) < 0) return -1;
   }
   return 0;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- ModuleCall
+// ---------------------------------------------------------------- ModuleCall
 
-// The `__call__` in the class of a compiled module: calls the Compiled that the module has in a slot of its own, without a frame.
-// Bound like a function.
+// The `__call__` in the class of a compiled module: calls the Compiled that the module has in a
+// slot of its own, without a frame. Bound like a function.
 constexpr const char* kModuleSlot = "__magpy_callable__";
 
 struct ModuleCallObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* slot;  // kModuleSlot
   PyObject* dict;
 };
 
-// The module's class may be another than the one that the compiled module's was made for. False with an exception set.
+// The module's class may be another than the one that the compiled module's was made for. False
+// with an exception set.
 bool follows_module(PyObject* module, PyObject* compiled) {
   PyObject* bases = Py_TYPE(module)->tp_bases;
   if (!Py_IS_TYPE(compiled, &Compiled_Type) || !bases || PyTuple_GET_SIZE(bases) == 0) return true;
   PyObject* cls = PyTuple_GET_ITEM(bases, PyTuple_GET_SIZE(bases) - 1);
   if (cls == (PyObject*)Py_TYPE(((CompiledObject*)compiled)->wrapped)) return true;
-  PyObject* found = PyObject_GetAttrString(module, "__class__");
-  Py_XDECREF(found);
-  return found != nullptr;
+  return static_cast<bool>(Ref::steal(PyObject_GetAttrString(module, "__class__")));
 }
 
 PyObject* module_call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  if (npos < 1) return PyErr_SetString(PyExc_TypeError, "__call__() needs a compiled module"), nullptr;
+  if (npos < 1)
+    return PyErr_SetString(PyExc_TypeError, "__call__() needs a compiled module"), nullptr;
   // Whatever the module's class has to say about attributes.
-  PyObject* compiled = PyObject_GenericGetAttr(args[0], ((ModuleCallObject*)object)->slot);
-  if (!compiled) return nullptr;
-  PyObject* result = nullptr;
-  if (follows_module(args[0], compiled)) result = PyObject_Vectorcall(compiled, args + 1, npos - 1, kwnames);
-  Py_DECREF(compiled);
-  return result;
+  const Ref compiled =
+      Ref::steal(PyObject_GenericGetAttr(args[0], ((ModuleCallObject*)object)->slot));
+  if (!compiled || !follows_module(args[0], compiled.get())) return nullptr;
+  return PyObject_Vectorcall(compiled.get(), args + 1, npos - 1, kwnames);
 }
 
 PyObject* module_call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":ModuleCall", const_cast<char**>(names))) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":ModuleCall", const_cast<char**>(names)))
+    return nullptr;
   auto* self = (ModuleCallObject*)type->tp_alloc(type, 0);
   if (!self) return nullptr;
   self->vectorcall = module_call;
@@ -554,11 +569,14 @@ PyObject* compiled_behind(PyObject* object) {
   if (Py_IS_TYPE(object, &Compiled_Type)) return ((CompiledObject*)object)->wrapped;
   // Whatever `__call__` is: one in Python may come here through super().
   static PyObject* slot = PyUnicode_InternFromString(kModuleSlot);
-  if (!slot || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) || !_PyType_Lookup(Py_TYPE(object), slot)) return nullptr;
-  PyObject* compiled = PyObject_GenericGetAttr(object, slot);
+  if (!slot || !PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_HEAPTYPE) ||
+      !_PyType_Lookup(Py_TYPE(object), slot))
+    return nullptr;
+  const Ref compiled = Ref::steal(PyObject_GenericGetAttr(object, slot));
   if (!compiled) PyErr_Clear();
-  Py_XDECREF(compiled);  // held by the module's slot
-  return compiled && Py_IS_TYPE(compiled, &Compiled_Type) ? compiled : nullptr;
+  return compiled && Py_IS_TYPE(compiled.get(), &Compiled_Type)
+             ? compiled.get()
+             : nullptr;  // held by the module's slot
 }
 
 int init_dispatch(PyObject* module) {
@@ -566,12 +584,14 @@ int init_dispatch(PyObject* module) {
   Miss_Type.tp_basicsize = sizeof(PyObject);
   Miss_Type.tp_flags = Py_TPFLAGS_DEFAULT;
   Miss_Type.tp_repr = miss_repr;
-  Miss_Type.tp_doc = "The type of MISS: what a mock returns when a value it computed went another way.";
+  Miss_Type.tp_doc =
+      "The type of MISS: what a mock returns when a value it computed went another way.";
 
   Raise_Type.tp_name = "magpy._interp.Raise";
   Raise_Type.tp_basicsize = sizeof(RaiseObject);
   Raise_Type.tp_flags = Py_TPFLAGS_DEFAULT;
-  Raise_Type.tp_doc = "Raise(exception, finish=None): what a mock returns for an exception to be raised.";
+  Raise_Type.tp_doc =
+      "Raise(exception, finish=None): what a mock returns for an exception to be raised.";
   Raise_Type.tp_new = raise_new;
   Raise_Type.tp_dealloc = raise_dealloc;
   Raise_Type.tp_methods = raise_methods;
@@ -607,7 +627,8 @@ int init_dispatch(PyObject* module) {
 
   ModuleCall_Type.tp_name = "magpy._interp.ModuleCall";
   ModuleCall_Type.tp_basicsize = sizeof(ModuleCallObject);
-  ModuleCall_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+  ModuleCall_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                             Py_TPFLAGS_METHOD_DESCRIPTOR;
   ModuleCall_Type.tp_doc = "The __call__ of compiled modules.";
   ModuleCall_Type.tp_vectorcall_offset = offsetof(ModuleCallObject, vectorcall);
   ModuleCall_Type.tp_call = PyVectorcall_Call;
@@ -619,7 +640,8 @@ int init_dispatch(PyObject* module) {
   ModuleCall_Type.tp_dictoffset = offsetof(ModuleCallObject, dict);
   ModuleCall_Type.tp_getset = module_call_getset;
 
-  for (PyTypeObject* type : {&Miss_Type, &Raise_Type, &Entry_Type, &Compiled_Type, &ModuleCall_Type}) {
+  for (PyTypeObject* type :
+       {&Miss_Type, &Raise_Type, &Entry_Type, &Compiled_Type, &ModuleCall_Type}) {
     if (PyType_Ready(type) < 0) return -1;
   }
   if (collect_own_names() < 0) return -1;

@@ -13,8 +13,7 @@
 namespace magpy {
 
 struct GuardObject {
-  PyObject_HEAD
-  bool dead;  // cleared by the cycle collector
+  PyObject_HEAD bool dead;  // cleared by the cycle collector
   Program* program;
   Anchors* anchors;
 };
@@ -43,8 +42,9 @@ PyObject* guard_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Py_ssize_t npos;
   int nregs;
   PyObject *kwnames, *checks, *anchors;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nO!iOO!:Guard", const_cast<char**>(names), &npos, &PyTuple_Type, &kwnames,
-                                   &nregs, &checks, &PyDict_Type, &anchors)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nO!iOO!:Guard", const_cast<char**>(names), &npos,
+                                   &PyTuple_Type, &kwnames, &nregs, &checks, &PyDict_Type,
+                                   &anchors)) {
     return nullptr;
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kwnames); i++) {
@@ -53,30 +53,24 @@ PyObject* guard_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     }
   }
   if (npos < 0) return PyErr_SetString(PyExc_ValueError, "npos must not be negative"), nullptr;
-  auto* self = (GuardObject*)type->tp_alloc(type, 0);
-  if (!self) return nullptr;
-  self->dead = false;
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* self = (GuardObject*)made.get();
   self->program = new (std::nothrow) Program();
   self->anchors = new (std::nothrow) Anchors();
-  PyObject* fast = self->program && self->anchors ? PySequence_Fast(checks, "checks must be a sequence") : PyErr_NoMemory();
-  if (!fast) {
-    Py_DECREF(self);
-    return nullptr;
-  }
+  if (!self->program || !self->anchors) return PyErr_NoMemory();
+  const Ref fast = Ref::steal(PySequence_Fast(checks, "checks must be a sequence"));
+  if (!fast) return nullptr;
   Program& program = *self->program;
-  Py_INCREF(kwnames);
-  program.refs.push_back(kwnames);
+  program.refs.add(kwnames);
   program.kwnames = kwnames;
   program.npos = npos;
   program.narguments = (int)(npos + PyTuple_GET_SIZE(kwnames));
-  int status = build_program(program, nregs, PySequence_Fast_ITEMS(fast), PySequence_Fast_GET_SIZE(fast));
-  Py_DECREF(fast);
-  if (status == 0) status = self->anchors->build(anchors);
-  if (status < 0) {
-    Py_DECREF(self);
+  if (build_program(program, nregs, PySequence_Fast_ITEMS(fast.get()),
+                    PySequence_Fast_GET_SIZE(fast.get())) < 0)
     return nullptr;
-  }
-  return (PyObject*)self;
+  if (self->anchors->build(anchors) < 0) return nullptr;
+  return made.release();
 }
 
 int guard_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -91,10 +85,8 @@ int guard_clear(PyObject* object) {
   auto* self = (GuardObject*)object;
   self->dead = true;
   if (self->program) {
-    std::vector<PyObject*> refs;
-    refs.swap(self->program->refs);
     self->program->ops.clear();
-    for (PyObject* ref : refs) Py_DECREF(ref);
+    self->program->refs.clear();
   }
   if (self->anchors) self->anchors->release();
   return 0;
@@ -113,20 +105,20 @@ void guard_dealloc(PyObject* object) {
 struct Call {
   std::vector<PyObject*> values;
   Py_ssize_t npos = 0;
-  PyObject* kwnames = nullptr;
-  ~Call() { Py_XDECREF(kwnames); }
+  Ref kwnames;
 
   int parse(PyObject* args, PyObject* kwargs) {
     npos = PyTuple_GET_SIZE(args);
     for (Py_ssize_t i = 0; i < npos; i++) values.push_back(PyTuple_GET_ITEM(args, i));
     if (kwargs == Py_None) return 0;
-    if (!PyDict_Check(kwargs)) return PyErr_SetString(PyExc_TypeError, "kwargs must be a dict or None"), -1;
-    kwnames = PyTuple_New(PyDict_GET_SIZE(kwargs));
+    if (!PyDict_Check(kwargs))
+      return PyErr_SetString(PyExc_TypeError, "kwargs must be a dict or None"), -1;
+    kwnames = Ref::steal(PyTuple_New(PyDict_GET_SIZE(kwargs)));
     if (!kwnames) return -1;
     PyObject *key, *value;
     Py_ssize_t pos = 0, i = 0;
     while (PyDict_Next(kwargs, &pos, &key, &value)) {
-      PyTuple_SET_ITEM(kwnames, i++, Py_NewRef(key));
+      PyTuple_SET_ITEM(kwnames.get(), i++, Py_NewRef(key));
       values.push_back(value);
     }
     return 0;
@@ -136,26 +128,28 @@ struct Call {
 PyObject* guard_check(PyObject* self, PyObject* args) {
   PyObject *positional, *keywords = Py_None;
   Call call;
-  if (!PyArg_ParseTuple(args, "O!|O:check", &PyTuple_Type, &positional, &keywords) || call.parse(positional, keywords) < 0) {
+  if (!PyArg_ParseTuple(args, "O!|O:check", &PyTuple_Type, &positional, &keywords) ||
+      call.parse(positional, keywords) < 0) {
     return nullptr;
   }
-  return PyBool_FromLong(Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames, false));
+  return PyBool_FromLong(
+      Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames.get(), false));
 }
 
-PyObject* explanation(const Failure& failure) {
-  PyObject* text = failure.text ? failure.text : PyUnicode_FromString("changed");
-  if (!text) return nullptr;
-  PyObject* result = std::strcmp(failure.section, "checks") == 0
-                         ? Py_BuildValue("(nN)", failure.i, text)
-                         : Py_BuildValue("((snn)N)", failure.section, failure.i, failure.j, text);
-  return result;
+PyObject* explanation(Failure failure) {
+  if (!failure.text) failure.text = format_text("changed");
+  if (!failure.text) return nullptr;
+  PyObject* text = failure.text.get();
+  if (std::strcmp(failure.section, "checks") == 0) return Py_BuildValue("(nO)", failure.i, text);
+  return Py_BuildValue("((snn)O)", failure.section, failure.i, failure.j, text);
 }
 
 PyObject* guard_explain(PyObject* object, PyObject* args) {
   auto* self = (GuardObject*)object;
   PyObject *positional, *keywords = Py_None;
   Call call;
-  if (!PyArg_ParseTuple(args, "O!|O:explain", &PyTuple_Type, &positional, &keywords) || call.parse(positional, keywords) < 0) {
+  if (!PyArg_ParseTuple(args, "O!|O:explain", &PyTuple_Type, &positional, &keywords) ||
+      call.parse(positional, keywords) < 0) {
     return nullptr;
   }
   Failure failure;
@@ -164,46 +158,40 @@ PyObject* guard_explain(PyObject* object, PyObject* args) {
     failure.section = "dead";
   } else if (call.npos != program.npos) {
     failure.section = "args";
-    failure.text = PyUnicode_FromFormat("%zd positional arguments instead of %zd", call.npos, program.npos);
-  } else if (!kwnames_match(program.kwnames, call.kwnames)) {
+    failure.text = format_text("%zd positional arguments instead of %zd", call.npos, program.npos);
+  } else if (!kwnames_match(program.kwnames, call.kwnames.get())) {
     failure.section = "args";
-    PyObject *found = call.kwnames ? safe_text(call.kwnames) : PyUnicode_FromString("()"), *expected = safe_text(program.kwnames);
-    if (found && expected) failure.text = PyUnicode_FromFormat("keyword arguments %U instead of %U", found, expected);
-    Py_XDECREF(found);
-    Py_XDECREF(expected);
-  } else if (self->anchors->explain(&failure) && run_program(program, call.values.data(), program.ops.size(), &failure)) {
+    const Ref found = call.kwnames ? safe_text(call.kwnames.get()) : format_text("()"),
+              expected = safe_text(program.kwnames);
+    if (found && expected)
+      failure.text = format_text("keyword arguments %U instead of %U", found.get(), expected.get());
+  } else if (self->anchors->explain(&failure) &&
+             run_program(program, call.values.data(), program.ops.size(), &failure)) {
     Py_RETURN_NONE;
   }
-  return explanation(failure);
+  return explanation(std::move(failure));
 }
 
-PyObject* op_text(const Op& op) {
-  PyObject* text = PyUnicode_FromFormat("%s", op_name(op.code));
+Ref op_text(const Op& op) {
+  Ref text = format_text("%s", op_name(op.code));
   for (Py_ssize_t i = 1; text && i < PyTuple_GET_SIZE(op.source); i++) {
-    PyObject* part = safe_text(PyTuple_GET_ITEM(op.source, i));
-    PyObject* joined = part ? PyUnicode_FromFormat("%U %U", text, part) : nullptr;
-    Py_XDECREF(part);
-    Py_DECREF(text);
-    text = joined;
+    const Ref part = safe_text(PyTuple_GET_ITEM(op.source, i));
+    text = part ? format_text("%U %U", text.get(), part.get()) : Ref();
   }
   return text;
 }
 
 PyObject* guard_describe(PyObject* object, PyObject*) {
   auto* self = (GuardObject*)object;
-  PyObject* lines = PyList_New(0);
+  Ref lines = Ref::steal(PyList_New(0));
   if (!lines) return nullptr;
-  int status = self->anchors->describe(lines);
+  int status = self->anchors->describe(lines.get());
   for (size_t i = 0; status == 0 && i < self->program->ops.size(); i++) {
-    PyObject* text = op_text(self->program->ops[i]);
-    status = text ? PyList_Append(lines, text) : -1;
-    Py_XDECREF(text);
+    const Ref text = op_text(self->program->ops[i]);
+    status = text ? PyList_Append(lines.get(), text.get()) : -1;
   }
-  if (status < 0) {
-    if (!PyErr_Occurred()) PyErr_NoMemory();
-    Py_CLEAR(lines);
-  }
-  return lines;
+  if (status < 0) return PyErr_Occurred() ? nullptr : PyErr_NoMemory();
+  return lines.release();
 }
 
 PyObject* py_add_leaf_type(PyObject*, PyObject* type) {
@@ -219,15 +207,18 @@ PyObject* py_leaf_equal(PyObject*, PyObject* args) {
 }
 
 PyMethodDef guard_methods[] = {
-    {"check", guard_check, METH_VARARGS, "check(args, kwargs=None) -> bool: does every check hold for this call?"},
-    {"explain", guard_explain, METH_VARARGS, "explain(args, kwargs=None): None, or which check fails first and why."},
+    {"check", guard_check, METH_VARARGS,
+     "check(args, kwargs=None) -> bool: does every check hold for this call?"},
+    {"explain", guard_explain, METH_VARARGS,
+     "explain(args, kwargs=None): None, or which check fails first and why."},
     {"describe", guard_describe, METH_NOARGS, "describe() -> list[str]: a line for each check."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMethodDef module_methods[] = {
     {"set_tensor_api", set_tensor_api, METH_O, "Installs the capsule magpy._tensor._api."},
-    {"add_leaf_type", py_add_leaf_type, METH_O, "Makes a class whose == is harmless C code compare by value."},
+    {"add_leaf_type", py_add_leaf_type, METH_O,
+     "Makes a class whose == is harmless C code compare by value."},
     {"leaf_equal", py_leaf_equal, METH_VARARGS, "Are these the same object, or equal leaves?"},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -240,11 +231,12 @@ PyTypeObject Absent_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyTypeObject Guard_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, bool among_others) {
+bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
+                 bool among_others) {
   const Program& program = *guard->program;
   if (guard->dead || !arguments_match(program, npos, kwnames)) return false;
-  // Entries mostly differ in what they were given: that is found out before everything anchored is looked at.  The checks run again
-  // after it, since what it runs may change anything.
+  // Entries mostly differ in what they were given: that is found out before everything anchored is
+  // looked at.  The checks run again after it, since what it runs may change anything.
   if (among_others && !run_program(program, args, program.harmless, nullptr)) return false;
   if (!guard->anchors->check()) return false;
   return run_program(program, args, program.ops.size(), nullptr);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,35 +17,32 @@
 namespace magpy {
 namespace {
 
-// The beginnings of CPython's iterators (Python/bltinmodule.c, Modules/itertoolsmodule.c), the same on 3.11 to 3.13.
+// The beginnings of CPython's iterators (Python/bltinmodule.c, Modules/itertoolsmodule.c), the same
+// on 3.11 to 3.13.
 struct MapObject {
-  PyObject_HEAD
-  PyObject* iterators;
+  PyObject_HEAD PyObject* iterators;
   PyObject* function;
 };
 struct FilterObject {  // filterfalse, takewhile, dropwhile and starmap begin like it
-  PyObject_HEAD
-  PyObject* function;
+  PyObject_HEAD PyObject* function;
   PyObject* iterator;
 };
 struct AccumulateObject {
-  PyObject_HEAD
-  PyObject* total;
+  PyObject_HEAD PyObject* total;
   PyObject* iterator;
   PyObject* function;
 };
 struct GroupbyObject {
-  PyObject_HEAD
-  PyObject* iterator;
+  PyObject_HEAD PyObject* iterator;
   PyObject* function;
 };
 struct GrouperObject {
-  PyObject_HEAD
-  PyObject* groupby;
+  PyObject_HEAD PyObject* groupby;
   PyObject* target;
 };
 
-// Where an iterator has the function that it calls with the values.  The function may be missing (NULL, None).
+// Where an iterator has the function that it calls with the values.  The function may be missing
+// (NULL, None).
 enum class Calls : unsigned char { kNothing, kMap, kFilter, kAccumulate, kGroupby, kGrouper };
 
 // How an iterator treats what it is given.
@@ -84,8 +82,7 @@ PyObject** function_of(Calls calls, PyObject* iterator) {
 
 // Stands in for such a function, so that its calls are reported like those of the program.
 struct Reported {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* function;  // owned
 };
 
@@ -94,64 +91,66 @@ void reported_dealloc(PyObject* self) {
   PyObject_Free(self);
 }
 
-PyObject* reported_repr(PyObject* self) { return PyObject_Repr(reinterpret_cast<Reported*>(self)->function); }
+PyObject* reported_repr(PyObject* self) {
+  return PyObject_Repr(reinterpret_cast<Reported*>(self)->function);
+}
 
 PyTypeObject reported_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyObject* reported_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   PyObject* function = reinterpret_cast<Reported*>(self)->function;
   if (!active()) return PyObject_Vectorcall(function, args, nargsf, kwnames);
-  const unsigned char to_c = tls_c_call;
-  tls_c_call = kPassedOn;
-  PyObject* result = probed_vectorcall(function, args, nargsf, kwnames);
-  tls_c_call = to_c;
+  const unsigned char to_c = ToCScope::now();
+  PyObject* result;
+  {
+    ToCScope given(kPassedOn, to_c);
+    result = probed_vectorcall(function, args, nargsf, kwnames);
+  }
   // It takes the place of a frame: its result goes to C code too.
   const ToC use = use_of_given(to_c, false);
   if (result != nullptr && active() && use != kPassedOn) on_value_to_c(result, use);
   return result;
 }
 
-// What C code shall call instead of `f`, new, or nullptr when that is `f` itself, or with an exception.
-PyObject* reported(PyObject* f) {
-  if (Py_IS_TYPE(f, &reported_type) || !PyCallable_Check(f) || runs_python(f)) return nullptr;
+// What C code shall call instead of `f`, or none when that is `f` itself, or with an exception.
+Ref reported(PyObject* f) {
+  if (Py_IS_TYPE(f, &reported_type) || !PyCallable_Check(f) || runs_python(f)) return Ref();
   auto* r = PyObject_New(Reported, &reported_type);
-  if (r == nullptr) return nullptr;
+  if (r == nullptr) return Ref();
   r->vectorcall = reported_call;
   r->function = Py_NewRef(f);
-  return reinterpret_cast<PyObject*>(r);
+  return Ref::steal(reinterpret_cast<PyObject*>(r));
 }
 
 // ---- advancing an iterator ----
 
 PyObject* advance(const Watched& w, PyObject* iterator) {
   if (!active()) return w.original(iterator);
-  const unsigned char to_c = tls_c_call;
+  const unsigned char to_c = ToCScope::now();
   PyObject** place = function_of(w.manner.calls, iterator);
   PyObject* function = place == nullptr || *place == Py_None ? nullptr : *place;
   const unsigned char use = function != nullptr ? w.manner.with : w.manner.without;
   // What it holds may have come there after it was made.
   if (use & (kComputed | kIterated)) on_advanced(iterator);
   // What whoever asks this iterator does with its values, and what it does itself.
-  tls_c_call = (to_c & (kComputed | kIterated)) | use;
-  PyObject* instead = function == nullptr ? nullptr : reported(function);
-  if (instead == nullptr && PyErr_Occurred()) {
-    tls_c_call = to_c;
-    return nullptr;
+  std::optional<ToCScope> given(std::in_place, (to_c & (kComputed | kIterated)) | use, to_c);
+  const Ref instead = function == nullptr ? Ref() : reported(function);
+  if (!instead && function != nullptr && PyErr_Occurred()) return nullptr;
+  // Only meanwhile: the iterator is the program's, which may look at it.  Its own reference to the
+  // function is ours till then.
+  Ref function_held;
+  if (instead) {
+    function_held = Ref::steal(function);
+    *place = Py_NewRef(instead.get());
   }
-  // Only meanwhile: the iterator is the program's, which may look at it.
-  if (instead != nullptr) *place = Py_NewRef(instead);
   PyObject* value = w.original(iterator);
-  if (instead != nullptr) {
-    if (*place == instead) {
-      *place = function;
-      Py_DECREF(instead);
-    } else {  // the iterator has let go of it
-      Py_DECREF(function);
-    }
-    Py_DECREF(instead);
+  if (instead && *place == instead.get()) {  // else the iterator has let go of it
+    *place = function_held.release();
+    Py_DECREF(instead.get());
   }
-  tls_c_call = to_c;
-  if (value != nullptr && active() && !watch_if_iterator(value)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
+  given.reset();
+  if (value != nullptr && active() && !watch_if_iterator(value))
+    on_uninstrumented(nullptr, "there are too many kinds of iterators");
   return value;
 }
 
@@ -169,23 +168,24 @@ constexpr std::array<iternextfunc, kMost> stand_ins = all_next(std::make_index_s
 // In the class and in those that inherit it from there, which have copies.
 void exchange(PyTypeObject* type, iternextfunc from, iternextfunc to, int depth = 0) {
   if (type->tp_iternext == from) type->tp_iternext = to;
-  PyObject* below = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__", "O", type);
-  if (below == nullptr) {
-    PyErr_Clear();
-    return;
-  }
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(below) && depth < 50; ++i)
-    exchange(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below, i)), from, to, depth + 1);
-  Py_DECREF(below);
+  const Ref below = Ref::steal(
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__", "O", type));
+  if (!below) return PyErr_Clear();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(below.get()) && depth < 50; ++i)
+    exchange(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below.get(), i)), from, to, depth + 1);
 }
 
-// The type whose C function advances the objects of `type`; nullptr where Python does, or nothing: classes have a function then too.
+// The type whose C function advances the objects of `type`; nullptr where Python does, or nothing:
+// classes have a function then too.
 PyTypeObject* written_in_c(PyTypeObject* type) {
   static PyObject* str_next = PyUnicode_InternFromString("__next__");
-  PyObject* found = str_next == nullptr || type->tp_iternext == nullptr ? nullptr : _PyType_Lookup(type, str_next);
+  PyObject* found = str_next == nullptr || type->tp_iternext == nullptr
+                        ? nullptr
+                        : _PyType_Lookup(type, str_next);
   if (found == nullptr || !Py_IS_TYPE(found, &PyWrapperDescr_Type)) return nullptr;
   auto* descr = reinterpret_cast<PyWrapperDescrObject*>(found);
-  return descr->d_wrapped == reinterpret_cast<void*>(type->tp_iternext) ? PyDescr_TYPE(descr) : nullptr;
+  return descr->d_wrapped == reinterpret_cast<void*>(type->tp_iternext) ? PyDescr_TYPE(descr)
+                                                                        : nullptr;
 }
 
 bool add(PyTypeObject* type, Manner manner) {
@@ -201,15 +201,16 @@ constexpr Manner kUnknown = {Calls::kNothing, kComputed, kComputed};
 
 // Those of itertools that pass on what they are given, or look at it when they are made.
 bool passes_on(const char* name) {
-  for (const char* other : {"islice", "cycle", "zip_longest", "_tee", "pairwise", "batched", "count", "repeat", "product",
-                            "combinations", "combinations_with_replacement", "permutations"})
+  for (const char* other :
+       {"islice", "cycle", "zip_longest", "_tee", "pairwise", "batched", "count", "repeat",
+        "product", "combinations", "combinations_with_replacement", "permutations"})
     if (strcmp(name, other) == 0) return true;
   return false;
 }
 
 int add_itertools() {
-  PyObject* itertools = PyImport_ImportModule("itertools");
-  if (itertools == nullptr) return -1;
+  const Ref itertools = Ref::steal(PyImport_ImportModule("itertools"));
+  if (!itertools) return -1;
   static const struct {
     const char* name;
     Manner manner;
@@ -225,7 +226,7 @@ int add_itertools() {
   };
   PyObject *name, *value;
   Py_ssize_t pos = 0;
-  while (PyDict_Next(PyModule_GetDict(itertools), &pos, &name, &value)) {
+  while (PyDict_Next(PyModule_GetDict(itertools.get()), &pos, &name, &value)) {
     auto* type = reinterpret_cast<PyTypeObject*>(value);
     if (!PyType_Check(value) || written_in_c(type) != type) continue;
     const char* text = PyUnicode_AsUTF8(name);
@@ -236,18 +237,19 @@ int add_itertools() {
       if (strcmp(text, k.name) == 0) manner = k.manner;
     if (!add(type, manner)) break;
   }
-  Py_DECREF(itertools);
   return 0;
 }
 
-// The name of a C function that calls a function which it is given, and does not keep it; or nullptr.
+// The name of a C function that calls a function which it is given, and does not keep it; or
+// nullptr.
 const char* caller_name(PyObject* f) {
   static constexpr struct {
     const char* home;  // its module; of a method: the type
     const char* name;
-  } known[] = {{"builtins", "sorted"},      {"builtins", "min"},      {"builtins", "max"},      {"_functools", "reduce"},
-               {"_bisect", "bisect_left"},  {"_bisect", "bisect_right"}, {"_bisect", "insort_left"}, {"_bisect", "insort_right"},
-               {"list", "sort"},            {"re.Pattern", "sub"},    {"re.Pattern", "subn"}};
+  } known[] = {{"builtins", "sorted"},     {"builtins", "min"},         {"builtins", "max"},
+               {"_functools", "reduce"},   {"_bisect", "bisect_left"},  {"_bisect", "bisect_right"},
+               {"_bisect", "insort_left"}, {"_bisect", "insort_right"}, {"list", "sort"},
+               {"re.Pattern", "sub"},      {"re.Pattern", "subn"}};
   const PyMethodDef* definition = nullptr;
   const char* home = nullptr;
   if (PyCFunction_Check(f)) {
@@ -297,8 +299,10 @@ bool watch_if_iterator(PyObject* object) {
   }
   PyTypeObject* owner = written_in_c(type);
   if (owner == nullptr) return true;
-  // The interpreter's other iterators pass on what they are given, and so do those of itertools that init has left out.
-  if (strchr(owner->tp_name, '.') == nullptr || strncmp(owner->tp_name, "itertools.", 10) == 0) return true;
+  // The interpreter's other iterators pass on what they are given, and so do those of itertools
+  // that init has left out.
+  if (strchr(owner->tp_name, '.') == nullptr || strncmp(owner->tp_name, "itertools.", 10) == 0)
+    return true;
   return add(owner, kUnknown);
 }
 
@@ -307,7 +311,8 @@ bool runs_python(PyObject* f) {
   for (int depth = 0; depth < 20; ++depth) {
     if (PyFunction_Check(f)) return true;
     PyTypeObject* type = Py_TYPE(f);
-    if (PyMethod_Check(f) || (g_partial_type != nullptr && type == g_partial_type) || type == &Compiled_Type) {
+    if (PyMethod_Check(f) || (g_partial_type != nullptr && type == g_partial_type) ||
+        type == &Compiled_Type) {
       const Bound bound = bound_parts(f);
       f = PyMethod_Check(f) ? bound.parts[1] : bound.parts[0];
       if (f == nullptr) return false;
@@ -328,21 +333,21 @@ bool runs_python(PyObject* f) {
 PyObject* call_reporting(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   const char* name = active() ? caller_name(f) : nullptr;
   if (name == nullptr) return PyObject_Vectorcall(f, args, nargsf, kwnames);
-  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf), nkw = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf),
+                   nkw = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
   // Other functions are given theirs by the name `key`.
   const Py_ssize_t first = strcmp(name, "reduce") == 0 ? 1 : strncmp(name, "sub", 3) == 0 ? 2 : 0;
-  std::vector<PyObject*> given(args, args + npos + nkw), made;
+  std::vector<PyObject*> given(args, args + npos + nkw);
+  std::vector<Ref> made;
   for (Py_ssize_t i = 0; i < npos + nkw; ++i) {
     if (i >= first && i < npos) continue;
-    PyObject* instead = reported(given[i]);
-    if (instead == nullptr && PyErr_Occurred()) break;
-    if (instead == nullptr) continue;
-    given[i] = instead;
-    made.push_back(instead);
+    Ref instead = reported(given[i]);
+    if (!instead && PyErr_Occurred()) return nullptr;
+    if (!instead) continue;
+    given[i] = instead.get();
+    made.push_back(std::move(instead));
   }
-  PyObject* result = PyErr_Occurred() ? nullptr : PyObject_Vectorcall(f, given.data(), npos, kwnames);
-  for (PyObject* instead : made) Py_DECREF(instead);
-  return result;
+  return PyObject_Vectorcall(f, given.data(), npos, kwnames);
 }
 
 bool calls_its_argument(PyObject* f) { return caller_name(f) != nullptr; }
@@ -350,7 +355,8 @@ bool calls_its_argument(PyObject* f) { return caller_name(f) != nullptr; }
 int init_iterators(PyObject*) {
   reported_type.tp_name = "magpy._interp.Reported";
   reported_type.tp_basicsize = sizeof(Reported);
-  reported_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  reported_type.tp_flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   reported_type.tp_vectorcall_offset = offsetof(Reported, vectorcall);
   reported_type.tp_call = PyVectorcall_Call;
   reported_type.tp_dealloc = reported_dealloc;

@@ -1,14 +1,17 @@
 // See leaf.h.
 #include "leaf.h"
 
+#include <cstdarg>
 #include <cstring>
 #include <vector>
 
 #include "classes.h"
 
 #if PY_VERSION_HEX >= 0x030D0000
-// Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal header.
-extern "C" PyAPI_FUNC(int) _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
+// Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal
+// header.
+extern "C" PyAPI_FUNC(int)
+    _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
 #endif
 
 namespace magpy {
@@ -34,7 +37,8 @@ bool is_plain_tuple(PyTypeObject* type) {
   if (type == &PyTuple_Type) return true;
   if (!PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return false;
   return type->tp_dictoffset == 0 && type->tp_basicsize == PyTuple_Type.tp_basicsize &&
-         type->tp_itemsize == PyTuple_Type.tp_itemsize && !(type->tp_flags & Py_TPFLAGS_MANAGED_DICT);
+         type->tp_itemsize == PyTuple_Type.tp_itemsize &&
+         !(type->tp_flags & Py_TPFLAGS_MANAGED_DICT);
 }
 
 // Tensors made of a NaN have its sign and payload.
@@ -49,13 +53,10 @@ bool richcompare_equal(PyObject* a, PyObject* b) {
 bool equal(PyObject* a, PyObject* b, int depth);
 
 bool attribute_equal(PyObject* a, PyObject* b, const char* name, int depth) {
-  PyObject* x = PyObject_GetAttrString(a, name);
-  PyObject* y = x ? PyObject_GetAttrString(b, name) : nullptr;
-  bool result = y != nullptr && equal(x, y, depth);
+  const Ref x = Ref::steal(PyObject_GetAttrString(a, name));
+  const Ref y = Ref::steal(x ? PyObject_GetAttrString(b, name) : nullptr);
   if (!y) PyErr_Clear();
-  Py_XDECREF(x);
-  Py_XDECREF(y);
-  return result;
+  return y && equal(x.get(), y.get(), depth);
 }
 
 struct SetItem {
@@ -63,7 +64,8 @@ struct SetItem {
   Py_hash_t hash;
 };
 
-// Equal sets may iterate in different orders, as they were filled; what a program computes may follow it.
+// Equal sets may iterate in different orders, as they were filled; what a program computes may
+// follow it.
 bool set_equal_at(PyObject* a, PyObject* b, int depth) {
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
   Py_ssize_t pos_a = 0, pos_b = 0;
@@ -79,7 +81,8 @@ bool equal(PyObject* a, PyObject* b, int depth) {
   if (a == b) return true;
   PyTypeObject* type = Py_TYPE(a);
   if (type != Py_TYPE(b) || depth > kMaxDepth) return false;
-  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type) return richcompare_equal(a, b);
+  if (type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBytes_Type)
+    return richcompare_equal(a, b);
   if (type == &PyFloat_Type) return same_double(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
   if (type == &PyComplex_Type) {
     Py_complex x = ((PyComplexObject*)a)->cval, y = ((PyComplexObject*)b)->cval;
@@ -96,7 +99,8 @@ bool equal(PyObject* a, PyObject* b, int depth) {
   if (type == &PyFrozenSet_Type) return set_equal_at(a, b, depth + 1);
   if (type == &PySlice_Type) {
     auto *x = (PySliceObject*)a, *y = (PySliceObject*)b;
-    return equal(x->start, y->start, depth + 1) && equal(x->stop, y->stop, depth + 1) && equal(x->step, y->step, depth + 1);
+    return equal(x->start, y->start, depth + 1) && equal(x->stop, y->stop, depth + 1) &&
+           equal(x->step, y->step, depth + 1);
   }
   if (type == &PyRange_Type) {
     return attribute_equal(a, b, "start", depth + 1) && attribute_equal(a, b, "stop", depth + 1) &&
@@ -107,8 +111,9 @@ bool equal(PyObject* a, PyObject* b, int depth) {
 
 bool deep_leaf(PyObject* value, int depth) {
   PyTypeObject* type = Py_TYPE(value);
-  if (value == Py_None || value == Py_Ellipsis || value == Py_NotImplemented || type == &PyBool_Type || type == &PyLong_Type ||
-      type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyFloat_Type || type == &PyComplex_Type ||
+  if (value == Py_None || value == Py_Ellipsis || value == Py_NotImplemented ||
+      type == &PyBool_Type || type == &PyLong_Type || type == &PyUnicode_Type ||
+      type == &PyBytes_Type || type == &PyFloat_Type || type == &PyComplex_Type ||
       type == &PyRange_Type || is_value_type(type)) {
     return true;
   }
@@ -129,7 +134,8 @@ bool deep_leaf(PyObject* value, int depth) {
   }
   if (type == &PySlice_Type) {
     auto* x = (PySliceObject*)value;
-    return deep_leaf(x->start, depth + 1) && deep_leaf(x->stop, depth + 1) && deep_leaf(x->step, depth + 1);
+    return deep_leaf(x->start, depth + 1) && deep_leaf(x->stop, depth + 1) &&
+           deep_leaf(x->step, depth + 1);
   }
   return false;
 }
@@ -148,20 +154,19 @@ bool set_gives(PyObject* set, PyObject* expected) {
   return true;
 }
 
-PyObject* set_elements(PyObject* set) {
-  PyObject* elements = PyTuple_New(PySet_GET_SIZE(set));
+Ref set_elements(PyObject* set) {
+  Ref elements = Ref::steal(PyTuple_New(PySet_GET_SIZE(set)));
   Py_ssize_t pos = 0, i = 0;
   SetItem x;
-  while (elements && _PySet_NextEntry(set, &pos, &x.item, &x.hash)) PyTuple_SET_ITEM(elements, i++, Py_NewRef(x.item));
+  while (elements && _PySet_NextEntry(set, &pos, &x.item, &x.hash))
+    PyTuple_SET_ITEM(elements.get(), i++, Py_NewRef(x.item));
   return elements;
 }
 
-PyObject* elements(PyObject* container) {
+Ref elements(PyObject* container) {
   if (PyAnySet_Check(container)) return set_elements(container);
-  PyObject* iterator = deque_type()->tp_iter(container);
-  PyObject* found = iterator == nullptr ? nullptr : PySequence_Tuple(iterator);
-  Py_XDECREF(iterator);
-  return found;
+  const Ref iterator = Ref::steal(deque_type()->tp_iter(container));
+  return Ref::steal(iterator ? PySequence_Tuple(iterator.get()) : nullptr);
 }
 
 bool is_deep_leaf(PyObject* value) { return deep_leaf(value, 0); }
@@ -187,38 +192,48 @@ const char* type_name(PyObject* value) {
   return dot ? dot + 1 : name;
 }
 
-PyObject* safe_text(PyObject* value) {
-  PyObject* text = nullptr;
+// New, or nullptr with an exception set.
+static PyObject* new_text(PyObject* value) {
   if (!value) {
-    text = PyUnicode_FromString("nothing");
+    return PyUnicode_FromString("nothing");
   } else if (is_deep_leaf(value) && (!PyTuple_Check(value) || PyTuple_CheckExact(value))) {
-    PyObject* repr = PyObject_Repr(value);
+    Ref repr = Ref::steal(PyObject_Repr(value));
     constexpr Py_ssize_t kLongest = 200;
-    if (repr && PyUnicode_GET_LENGTH(repr) > kLongest) {
-      PyObject* head = PyUnicode_Substring(repr, 0, kLongest);
-      text = head ? PyUnicode_FromFormat("%U...", head) : nullptr;
-      Py_XDECREF(head);
-      Py_DECREF(repr);
-    } else {
-      text = repr;
+    if (repr && PyUnicode_GET_LENGTH(repr.get()) > kLongest) {
+      const Ref head = Ref::steal(PyUnicode_Substring(repr.get(), 0, kLongest));
+      return head ? PyUnicode_FromFormat("%U...", head.get()) : nullptr;
     }
+    return repr.release();
   } else if (PyType_Check(value)) {
-    text = PyUnicode_FromFormat("class %s", ((PyTypeObject*)value)->tp_name);
+    return PyUnicode_FromFormat("class %s", ((PyTypeObject*)value)->tp_name);
   } else if (PyFunction_Check(value)) {
-    text = PyUnicode_FromFormat("function %U", ((PyFunctionObject*)value)->func_qualname);
+    return PyUnicode_FromFormat("function %U", ((PyFunctionObject*)value)->func_qualname);
   } else if (PyCFunction_Check(value)) {
-    text = PyUnicode_FromFormat("builtin %s", ((PyCFunctionObject*)value)->m_ml->ml_name);
-  } else if (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) || PyAnySet_Check(value)) {
+    return PyUnicode_FromFormat("builtin %s", ((PyCFunctionObject*)value)->m_ml->ml_name);
+  } else if (PyList_Check(value) || PyTuple_Check(value) || PyDict_Check(value) ||
+             PyAnySet_Check(value)) {
     Py_ssize_t n = PyDict_Check(value)     ? PyDict_GET_SIZE(value)
                    : PyAnySet_Check(value) ? PySet_GET_SIZE(value)
                                            : Py_SIZE(value);
-    text = PyUnicode_FromFormat("a %s of %zd", type_name(value), n);
+    return PyUnicode_FromFormat("a %s of %zd", type_name(value), n);
   } else {
-    text = PyUnicode_FromFormat("a %s object", type_name(value));
+    return PyUnicode_FromFormat("a %s object", type_name(value));
   }
+}
+
+Ref format_text(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  Ref text = Ref::steal(PyUnicode_FromFormatV(format, args));
+  va_end(args);
+  return text;
+}
+
+Ref safe_text(PyObject* value) {
+  Ref text = Ref::steal(new_text(value));
   if (!text) {
     PyErr_Clear();
-    text = PyUnicode_FromString("?");
+    text = Ref::steal(PyUnicode_FromString("?"));
     if (!text) PyErr_Clear();
   }
   return text;
@@ -232,9 +247,11 @@ bool runs_code(PyObject* key) {
     }
     return false;
   }
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return type == &PyFrozenSet_Type && !is_deep_leaf(key);
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    return type == &PyFrozenSet_Type && !is_deep_leaf(key);
   if (is_tensor(key)) return false;
-  static PyObject* const names[] = {PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__hash__")};
+  static PyObject* const names[] = {PyUnicode_InternFromString("__eq__"),
+                                    PyUnicode_InternFromString("__hash__")};
   for (PyObject* name : names) {
     PyObject* own = _PyType_Lookup(type, name);
     if (own != nullptr && PyFunction_Check(own)) return true;
@@ -244,16 +261,16 @@ bool runs_code(PyObject* key) {
 
 Py_hash_t key_hash(PyObject* key) { return runs_code(key) ? 0 : PyObject_Hash(key); }
 
-PyObject* dict_as_it_is(PyObject* object) {
+Ref dict_as_it_is(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  PyObject* dict;
+  Ref dict;
   if (!PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT) && type->tp_dictoffset != 0) {
     PyObject** slot = _PyObject_GetDictPtr(object);
-    dict = slot == nullptr || *slot == nullptr ? PyDict_New() : Py_NewRef(*slot);
+    dict = slot == nullptr || *slot == nullptr ? Ref::steal(PyDict_New()) : Ref::borrow(*slot);
   } else {
-    dict = PyObject_GenericGetDict(object, nullptr);
+    dict = Ref::steal(PyObject_GenericGetDict(object, nullptr));
   }
-  if (dict == nullptr) PyErr_Clear();
+  if (!dict) PyErr_Clear();
   return dict;
 }
 
@@ -274,26 +291,22 @@ bool raw_dict_keys_equal(PyObject* dict, PyObject* keys) {
   Py_ssize_t n = PyTuple_GET_SIZE(keys);
   if (PyDict_GET_SIZE(dict) != n) return false;
   if (PyODict_Check(dict) && n > 1) {
-    // An OrderedDict keeps its order outside the dict.  Its own iterator is C code, whatever a subclass overrides.
-    PyObject* it = PyODict_Type.tp_iter(dict);
-    if (!it) {
-      PyErr_Clear();
-      return false;
-    }
+    // An OrderedDict keeps its order outside the dict.  Its own iterator is C code, whatever a
+    // subclass overrides.
+    const Ref it = Ref::steal(PyODict_Type.tp_iter(dict));
+    if (!it) return PyErr_Clear(), false;
     Py_ssize_t i = 0;
     bool same = true;
     while (same) {
-      PyObject* key = PyIter_Next(it);
+      const Ref key = Ref::steal(PyIter_Next(it.get()));
       if (!key) break;
-      same = i < n && leaf_equal(key, PyTuple_GET_ITEM(keys, i));
+      same = i < n && leaf_equal(key.get(), PyTuple_GET_ITEM(keys, i));
       i++;
-      Py_DECREF(key);
     }
     if (PyErr_Occurred()) {
       PyErr_Clear();
       same = false;
     }
-    Py_DECREF(it);
     return same && i == n;
   }
   Py_ssize_t pos = 0, i = 0;

@@ -28,12 +28,16 @@ struct Known {
   Looks looks;
 };
 
-constexpr Look kKept = Look::kKept, kItself = Look::kItself, kPairs = Look::kPairs, kAll = Look::kAll;
+constexpr Look kKept = Look::kKept, kItself = Look::kItself, kPairs = Look::kPairs,
+               kAll = Look::kAll;
 
 constexpr Known kFunctions[] = {
     {"builtins", "len", When::kAlways, {kAll, kKept, false}},
     {"builtins", "next", When::kAlways, {kAll, kKept, true}},
-    {"builtins", "iter", When::kOneGiven, {kAll, kKept, false}},  // with two it compares what a function gives
+    {"builtins",
+     "iter",
+     When::kOneGiven,
+     {kAll, kKept, false}},  // with two it compares what a function gives
     {"builtins", "sorted", When::kKeyedOrEntries, {kAll, kItself, false}},
     {"builtins", "min", When::kKeyedOrEntries, {kAll, kItself, false}},
     {"builtins", "max", When::kKeyedOrEntries, {kAll, kItself, false}},
@@ -63,16 +67,23 @@ constexpr Known kTypes[] = {
 
 // Of dicts, lists and deques.  What they are given chooses among their elements.
 constexpr Known kMethods[] = {
-    {"", "items", When::kAlways, {kKept, kAll, false}},    {"", "values", When::kAlways, {kKept, kAll, false}},
-    {"", "keys", When::kAlways, {kKept, kAll, false}},     {"", "copy", When::kAlways, {kKept, kAll, false}},
-    {"", "pop", When::kAlways, {kKept, kAll, false}},      {"", "popleft", When::kAlways, {kKept, kAll, false}},
-    {"", "popitem", When::kAlways, {kKept, kAll, false}},  {"", "reverse", When::kAlways, {kKept, kAll, false}},
+    {"", "items", When::kAlways, {kKept, kAll, false}},
+    {"", "values", When::kAlways, {kKept, kAll, false}},
+    {"", "keys", When::kAlways, {kKept, kAll, false}},
+    {"", "copy", When::kAlways, {kKept, kAll, false}},
+    {"", "pop", When::kAlways, {kKept, kAll, false}},
+    {"", "popleft", When::kAlways, {kKept, kAll, false}},
+    {"", "popitem", When::kAlways, {kKept, kAll, false}},
+    {"", "reverse", When::kAlways, {kKept, kAll, false}},
     {"", "sort", When::kKeyed, {kItself, kAll, false}},
 };
 
-bool is_python(PyObject* f) { return PyFunction_Check(f) || (PyMethod_Check(f) && PyFunction_Check(PyMethod_GET_FUNCTION(f))); }
+bool is_python(PyObject* f) {
+  return PyFunction_Check(f) || (PyMethod_Check(f) && PyFunction_Check(PyMethod_GET_FUNCTION(f)));
+}
 
-// Entries of a dict whose keys run no code and differ: which of two is the smaller one is asked of the keys alone.
+// Entries of a dict whose keys run no code and differ: which of two is the smaller one is asked of
+// the keys alone.
 bool are_entries(PyObject* v) {
   if (!PyDictItems_Check(v)) return false;
   std::vector<PyObject*> held;
@@ -90,19 +101,23 @@ bool holds(When when, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames)
   if (when == When::kOneGiven) return npos == 1;
   if (when == When::kCallsPython) return npos > 0 && is_python(args[0]);
   for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "key") == 0) return is_python(args[npos + i]);
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "key") == 0)
+      return is_python(args[npos + i]);
   return when == When::kKeyedOrEntries && npos == 1 && are_entries(args[0]);
 }
 
 bool is_home(PyObject* module, const char* home) {
-  return module != nullptr && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, home) == 0;
+  return module != nullptr && PyUnicode_Check(module) &&
+         PyUnicode_CompareWithASCIIString(module, home) == 0;
 }
 
 // `tp_name` of a type written in C: the module and the name, or the name alone for a builtin.
 bool is_type(const char* found, const Known& known) {
   const char* dot = std::strrchr(found, '.');
-  if (dot == nullptr) return std::strcmp(known.home, "builtins") == 0 && std::strcmp(found, known.name) == 0;
-  return std::strncmp(found, known.home, dot - found) == 0 && known.home[dot - found] == '\0' && std::strcmp(dot + 1, known.name) == 0;
+  if (dot == nullptr)
+    return std::strcmp(known.home, "builtins") == 0 && std::strcmp(found, known.name) == 0;
+  return std::strncmp(found, known.home, dot - found) == 0 && known.home[dot - found] == '\0' &&
+         std::strcmp(dot + 1, known.name) == 0;
 }
 
 }  // namespace
@@ -112,7 +127,8 @@ Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kw
     auto* type = reinterpret_cast<PyTypeObject*>(f);
     if (c_base(type) != type) return kEverything;  // a class of Python's
     for (const Known& known : kTypes)
-      if (is_type(type->tp_name, known) && holds(known.when, args, npos, kwnames)) return known.looks;
+      if (is_type(type->tp_name, known) && holds(known.when, args, npos, kwnames))
+        return known.looks;
     return kEverything;
   }
   if (!PyCFunction_Check(f)) return kEverything;
@@ -120,11 +136,13 @@ Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kw
   if (PyObject* self = bound_self(f); self != nullptr) {
     if (!PyDict_Check(self) && !PyList_Check(self) && !is_deque(self)) return kEverything;
     for (const Known& known : kMethods)
-      if (std::strcmp(name, known.name) == 0 && holds(known.when, args, npos, kwnames)) return known.looks;
+      if (std::strcmp(name, known.name) == 0 && holds(known.when, args, npos, kwnames))
+        return known.looks;
     return kEverything;
   }
   for (const Known& known : kFunctions)
-    if (std::strcmp(name, known.name) == 0 && is_home(reinterpret_cast<PyCFunctionObject*>(f)->m_module, known.home) &&
+    if (std::strcmp(name, known.name) == 0 &&
+        is_home(reinterpret_cast<PyCFunctionObject*>(f)->m_module, known.home) &&
         holds(known.when, args, npos, kwnames))
       return known.looks;
   return kEverything;
@@ -154,7 +172,9 @@ bool look_for_key(Session* s, PyObject* dict, PyObject* key) {
   return can_search(s, dict, key);
 }
 
-bool can_search(Session* s, PyObject* dict, PyObject* key) { return plain_key(key) && !compares_by_code(s, dict); }
+bool can_search(Session* s, PyObject* dict, PyObject* key) {
+  return plain_key(key) && !compares_by_code(s, dict);
+}
 
 bool compares_by_code(Session* s, PyObject* dict) { return seen(s, kSnap, dict, compared()); }
 

@@ -1,10 +1,14 @@
-// The extension module magpy._interp: everything native that deals with the interpreter and not with torch.
+// The extension module magpy._interp: everything native that deals with the interpreter and not
+// with torch.
 //
-// Owns: the module object and the order in which the parts add their functions to it.  Does not own: any of the functions;
-// each part has an `init_*` in its own header's contract.  Called by the import system only.  The parts are declared weak, so
-// that the module can be built (and a part tested) while another part's file is absent.
+// Owns: the module object and the order in which the parts add their functions to it.  Does not
+// own: any of the functions; each part has an `init_*` in its own header's contract.  Called by the
+// import system only.  The parts are declared weak, so that the module can be built (and a part
+// tested) while another part's file is absent.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+#include "ref.h"
 
 namespace magpy {
 
@@ -33,17 +37,15 @@ PyModuleDef module_def = {
 }  // namespace
 
 PyMODINIT_FUNC PyInit__interp() {
-  PyObject* module = PyModule_Create(&module_def);
-  if (module == nullptr) return nullptr;
+  magpy::Ref module = magpy::Ref::steal(PyModule_Create(&module_def));
+  if (!module) return nullptr;
   using Part = int (*)(PyObject*);
   // The session first: the others report to it.
-  const Part parts[] = {magpy::init_classes, magpy::init_signals, magpy::init_session, magpy::init_iterators, magpy::init_frame_eval,
-                        magpy::init_probes,  magpy::init_guards,  magpy::init_dispatch};
+  const Part parts[] = {magpy::init_classes,   magpy::init_signals,    magpy::init_session,
+                        magpy::init_iterators, magpy::init_frame_eval, magpy::init_probes,
+                        magpy::init_guards,    magpy::init_dispatch};
   for (Part part : parts) {
-    if (part != nullptr && part(module) < 0) {
-      Py_DECREF(module);
-      return nullptr;
-    }
+    if (part != nullptr && part(module.get()) < 0) return nullptr;
   }
-  return module;
+  return module.release();
 }

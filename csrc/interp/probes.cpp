@@ -1,9 +1,11 @@
-// See probes.h.  Every probe is called by twins only, with arguments that magpy/capture/instrument.py put
-// on the stack; so the number and the types of the arguments are not checked again.  The order of the arguments is the one that
-// a single SWAP below the operands gives: for operands [a, b, c] on the stack (c on top) a probe is called with (b, c, a).
+// See probes.h.  Every probe is called by twins only, with arguments that
+// magpy/instrument/rewrite.py put on the stack; so the number and the types of the arguments are
+// not checked again.  The order of the arguments is the one that a single SWAP below the operands
+// gives: for operands [a, b, c] on the stack (c on top) a probe is called with (b, c, a).
 #include "probes.h"
 
 #include "compat.h"
+#include "errors.h"
 #include "frame_eval.h"
 #include "iterators.h"
 #include "session.h"
@@ -21,7 +23,8 @@ compat::Frame* caller() { return compat::current_frame(PyThreadState_Get()); }
 
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames);
 
-// The getter of a property, called like any other function, and what stands in for it where it has no such attribute.
+// The getter of a property, called like any other function, and what stands in for it where it has
+// no such attribute.
 PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
   PyObject* value = call(getter, &obj, 1, 0, nullptr);
   if (value != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
@@ -31,25 +34,21 @@ PyObject* call_getter(PyObject* getter, PyObject* obj, PyObject* name) {
   if (f == nullptr) return nullptr;
   PyErr_Clear();
   descrgetfunc bind = Py_TYPE(f)->tp_descr_get;
-  f = bind != nullptr ? bind(f, obj, reinterpret_cast<PyObject*>(t)) : Py_NewRef(f);
-  if (f == nullptr) return nullptr;
-  value = call(f, &name, 1, 0, nullptr);
-  Py_DECREF(f);
-  return value;
+  const Ref bound =
+      bind != nullptr ? Ref::steal(bind(f, obj, reinterpret_cast<PyObject*>(t))) : Ref::borrow(f);
+  return bound ? call(bound.get(), &name, 1, 0, nullptr) : nullptr;
 }
 
-// Whether the load of an attribute has shown what the object has: other exceptions are raised by frames, or by C code that looks it up.
+// Whether the load of an attribute has shown what the object has: other exceptions are raised by
+// frames, or by C code that looks it up.
 bool tells(PyObject* obj, PyObject* value) {
   return value != nullptr || PyErr_ExceptionMatches(PyExc_AttributeError) || is_looked_up_by_c(obj);
 }
 
 PyObject* attr_load(PyObject* obj, PyObject* name) {
-  PyObject* getter = active() ? on_getter(obj, name) : nullptr;
-  if (getter != nullptr) {
-    PyObject* value = call_getter(getter, obj, name);
-    if (active() && tells(obj, value)) value = on_attr_load(obj, name, value, getter);
-    Py_DECREF(getter);
-    return value;
+  if (const Ref getter = active() ? on_getter(obj, name) : Ref()) {
+    PyObject* value = call_getter(getter.get(), obj, name);
+    return active() && tells(obj, value) ? on_attr_load(obj, name, value, getter.get()) : value;
   }
   PyObject* value = PyObject_GetAttr(obj, name);
   if (active() && tells(obj, value)) return on_attr_load(obj, name, value);
@@ -110,7 +109,8 @@ PyObject* probe_name_access(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     PyObject* locals = caller()->f_locals;
     if (locals != nullptr) on_name_access(locals, a[0]);
-    const bool local = locals != nullptr && PyDict_CheckExact(locals) && PyDict_Contains(locals, a[0]) != 0;
+    const bool local =
+        locals != nullptr && PyDict_CheckExact(locals) && PyDict_Contains(locals, a[0]) != 0;
     if (!local) on_global_access(caller()->f_globals, caller()->f_builtins, a[0]);
   }
   Py_RETURN_NONE;
@@ -122,10 +122,8 @@ PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
     compat::Frame* f = caller();
     // Looking into a mapping of the program's own class again could be noticed.
     bool global = f->f_locals == nullptr || f->f_locals == f->f_globals;
-    if (!global && PyDict_CheckExact(f->f_locals)) {
-      global = PyDict_GetItemWithError(f->f_locals, a[1]) == nullptr;
-      PyErr_Clear();
-    }
+    if (!global && PyDict_CheckExact(f->f_locals))
+      global = item_or_null(f->f_locals, a[1]) == nullptr;
     if (global) return on_global_load(f->f_globals, f->f_builtins, a[1], Py_NewRef(a[0]));
   }
   return Py_NewRef(a[0]);
@@ -134,9 +132,8 @@ PyObject* probe_name_load(PyObject*, Args a, size_t, PyObject*) {
 // (cell)
 PyObject* probe_cell_load(PyObject*, Args a, size_t, PyObject*) {
   if (active() && PyCell_Check(a[0])) {
-    PyObject* value = PyCell_Get(a[0]);
-    on_cell_load(a[0], value);
-    Py_XDECREF(value);
+    const Ref value = Ref::steal(PyCell_Get(a[0]));
+    on_cell_load(a[0], value.get());
   }
   Py_RETURN_NONE;
 }
@@ -151,9 +148,11 @@ PyObject* probe_cell_store(PyObject*, Args a, size_t, PyObject*) {
 
 PyObject* item_load(PyObject* obj, PyObject* key) {
   if (!active()) return PyObject_GetItem(obj, key);
-  on_item_load_pre(obj, key);
-  PyObject* value = PyObject_GetItem(obj, key);
-  tls_c_call = kPassedOn;
+  PyObject* value;
+  {
+    ToCScope given(on_item_load_pre(obj, key));
+    value = PyObject_GetItem(obj, key);
+  }
   if (!active()) return value;
   if (value == nullptr) on_raised(obj, key);
   PyObject* given = on_item_load(obj, key, value);
@@ -161,14 +160,18 @@ PyObject* item_load(PyObject* obj, PyObject* key) {
 }
 
 PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
-  const bool reported = active();
-  bool told = false;
-  if (reported) {
-    on_item_store(obj, key, value);
-    told = take_store_told();
+  auto store = [=] {
+    return none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value)
+                                         : PyObject_DelItem(obj, key));
+  };
+  if (!active()) return store();
+  const ToC use = on_item_store(obj, key, value);
+  const bool told = take_store_told();
+  PyObject* done;
+  {
+    ToCScope given(use);
+    done = store();
   }
-  PyObject* done = none_or_null(value != nullptr ? PyObject_SetItem(obj, key, value) : PyObject_DelItem(obj, key));
-  if (reported) tls_c_call = kPassedOn;
   if (told) on_store_done(obj, done != nullptr);
   return done;
 }
@@ -176,34 +179,34 @@ PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
 // (key, obj)
 PyObject* probe_item_load(PyObject*, Args a, size_t, PyObject*) { return item_load(a[1], a[0]); }
 // (obj, key, value)
-PyObject* probe_item_store(PyObject*, Args a, size_t, PyObject*) { return item_store(a[0], a[1], a[2]); }
+PyObject* probe_item_store(PyObject*, Args a, size_t, PyObject*) {
+  return item_store(a[0], a[1], a[2]);
+}
 // (key, obj)
-PyObject* probe_item_delete(PyObject*, Args a, size_t, PyObject*) { return item_store(a[1], a[0], nullptr); }
+PyObject* probe_item_delete(PyObject*, Args a, size_t, PyObject*) {
+  return item_store(a[1], a[0], nullptr);
+}
 
 // (start, stop, obj)
 PyObject* probe_slice_load(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* slice = PySlice_New(a[0], a[1], nullptr);
-  if (slice == nullptr) return nullptr;
-  PyObject* value = item_load(a[2], slice);
-  Py_DECREF(slice);
-  return value;
+  const Ref slice = Ref::steal(PySlice_New(a[0], a[1], nullptr));
+  return slice ? item_load(a[2], slice.get()) : nullptr;
 }
 
 // (obj, start, stop, value)
 PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* slice = PySlice_New(a[1], a[2], nullptr);
-  if (slice == nullptr) return nullptr;
-  PyObject* done = item_store(a[0], slice, a[3]);
-  Py_DECREF(slice);
-  return done;
+  const Ref slice = Ref::steal(PySlice_New(a[1], a[2], nullptr));
+  return slice ? item_store(a[0], slice.get(), a[3]) : nullptr;
 }
 
 // (container, item, invert)
 PyObject* probe_contains(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_contains_pre(a[0], a[1]);
-  tls_c_call = kComputed;
-  int outcome = PySequence_Contains(a[0], a[1]);
-  tls_c_call = kPassedOn;
+  int outcome;
+  {
+    ToCScope given(kComputed);
+    outcome = PySequence_Contains(a[0], a[1]);
+  }
   if (outcome < 0) return nullptr;
   if (active()) on_contains(a[0], a[1], outcome);
   return PyBool_FromLong(outcome ^ as_int(a[2]));
@@ -216,25 +219,45 @@ PyObject* inplace_power(PyObject* x, PyObject* y) { return PyNumber_InPlacePower
 
 // Indexed by CPython's NB_* numbers, which are the same on 3.11 to 3.13.
 constexpr binaryfunc kBinary[] = {
-    PyNumber_Add,           PyNumber_And,           PyNumber_FloorDivide,
-    PyNumber_Lshift,        PyNumber_MatrixMultiply, PyNumber_Multiply,
-    PyNumber_Remainder,     PyNumber_Or,            power,
-    PyNumber_Rshift,        PyNumber_Subtract,      PyNumber_TrueDivide,
-    PyNumber_Xor,           PyNumber_InPlaceAdd,    PyNumber_InPlaceAnd,
-    PyNumber_InPlaceFloorDivide, PyNumber_InPlaceLshift, PyNumber_InPlaceMatrixMultiply,
-    PyNumber_InPlaceMultiply, PyNumber_InPlaceRemainder, PyNumber_InPlaceOr,
-    inplace_power,          PyNumber_InPlaceRshift, PyNumber_InPlaceSubtract,
-    PyNumber_InPlaceTrueDivide, PyNumber_InPlaceXor,
+    PyNumber_Add,
+    PyNumber_And,
+    PyNumber_FloorDivide,
+    PyNumber_Lshift,
+    PyNumber_MatrixMultiply,
+    PyNumber_Multiply,
+    PyNumber_Remainder,
+    PyNumber_Or,
+    power,
+    PyNumber_Rshift,
+    PyNumber_Subtract,
+    PyNumber_TrueDivide,
+    PyNumber_Xor,
+    PyNumber_InPlaceAdd,
+    PyNumber_InPlaceAnd,
+    PyNumber_InPlaceFloorDivide,
+    PyNumber_InPlaceLshift,
+    PyNumber_InPlaceMatrixMultiply,
+    PyNumber_InPlaceMultiply,
+    PyNumber_InPlaceRemainder,
+    PyNumber_InPlaceOr,
+    inplace_power,
+    PyNumber_InPlaceRshift,
+    PyNumber_InPlaceSubtract,
+    PyNumber_InPlaceTrueDivide,
+    PyNumber_InPlaceXor,
 };
 
 // (b, a, op)
 PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
-  PyObject* result = nullptr;
-  if (on_binary_pre(op, a[1], a[0], &result)) return result;
-  result = kBinary[op](a[1], a[0]);
-  tls_c_call = kPassedOn;
+  const Before before = on_binary_pre(op, a[1], a[0]);
+  if (before.performed) return before.result;
+  PyObject* result;
+  {
+    ToCScope given(before.use);
+    result = kBinary[op](a[1], a[0]);
+  }
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
   return on_binary(op, a[1], a[0], result);
@@ -244,10 +267,13 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
 PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
-  PyObject* result = nullptr;
-  if (on_compare_pre(op, a[1], a[0], &result)) return result;
-  result = PyObject_RichCompare(a[1], a[0], op);
-  tls_c_call = kPassedOn;
+  const Before before = on_compare_pre(op, a[1], a[0]);
+  if (before.performed) return before.result;
+  PyObject* result;
+  {
+    ToCScope given(before.use);
+    result = PyObject_RichCompare(a[1], a[0], op);
+  }
   if (!active()) return result;
   if (result == nullptr) on_raised(a[1], a[0]);
   return on_compare(op, a[1], a[0], result);
@@ -256,8 +282,10 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
 // (b, a, invert)
 PyObject* probe_identity(PyObject*, Args a, size_t, PyObject*) {
   bool same = a[0] == a[1];
-  const bool followed = PyLong_CheckExact(a[0]) || PyFloat_CheckExact(a[0]) || PyUnicode_CheckExact(a[0]);
-  if (!same && followed && Py_TYPE(a[0]) == Py_TYPE(a[1]) && active()) same = on_identity(a[1], a[0]);
+  const bool followed =
+      PyLong_CheckExact(a[0]) || PyFloat_CheckExact(a[0]) || PyUnicode_CheckExact(a[0]);
+  if (!same && followed && Py_TYPE(a[0]) == Py_TYPE(a[1]) && active())
+    same = on_identity(a[1], a[0]);
   return PyBool_FromLong(same != (as_int(a[2]) != 0));
 }
 
@@ -295,66 +323,67 @@ PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   return Py_NewRef(a[0]);
 }
 
-// An attribute that a class pattern asks for, once; nullptr without an exception: there is none.
-PyObject* matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
+// An attribute that a class pattern asks for, once; none without an exception: there is none.
+Ref matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
   const int again = PySet_Contains(seen, name);
   if (again != 0 || PySet_Add(seen, name) < 0) {
-    if (again > 0) PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R", type->tp_name, name);
-    return nullptr;
+    if (again > 0)
+      PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
+                   type->tp_name, name);
+    return Ref();
   }
-  PyObject* value = attr_load(subject, name);
-  if (value == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  Ref value = Ref::steal(attr_load(subject, name));
+  if (!value && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
   return value;
 }
 
-// The names that a class gives its positional patterns; for some of C, which give none, `itself` is set.  nullptr with an exception.
-PyObject* match_args_of(PyTypeObject* type, bool& itself) {
+// The names that a class gives its positional patterns; for some of C, which give none, `itself` is
+// set.  None with an exception.
+Ref match_args_of(PyTypeObject* type, bool& itself) {
   static PyObject* name = PyUnicode_InternFromString("__match_args__");
-  PyObject* found = attr_load(reinterpret_cast<PyObject*>(type), name);
-  if (found == nullptr) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+  Ref found = Ref::steal(attr_load(reinterpret_cast<PyObject*>(type), name));
+  if (!found) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Ref();
     PyErr_Clear();
     itself = PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
-    return PyTuple_New(0);
+    return Ref::steal(PyTuple_New(0));
   }
-  if (!PyTuple_CheckExact(found)) {
-    PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name, Py_TYPE(found)->tp_name);
-    Py_CLEAR(found);
-  }
-  return found;
+  if (PyTuple_CheckExact(found.get())) return found;
+  PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name,
+               Py_TYPE(found.get())->tp_name);
+  return Ref();
 }
 
-// Appends what the positional patterns are matched with.  False: they do not match, or an exception is set.
-bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen, PyObject* values) {
+// Appends what the positional patterns are matched with.  False: they do not match, or an exception
+// is set.
+bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen,
+                      PyObject* values) {
   bool itself = false;
-  PyObject* names = match_args_of(type, itself);
-  if (names == nullptr) return false;
-  const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names);
-  bool good = n <= allowed;
-  if (!good) {
-    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)", type->tp_name, allowed,
-                 allowed == 1 ? "" : "s", n);
-  } else if (itself) {
-    good = PyList_Append(values, subject) == 0;
-  } else {
-    for (Py_ssize_t i = 0; good && i < n; ++i) {
-      PyObject* name = PyTuple_GET_ITEM(names, i);
-      PyObject* value = nullptr;
-      if (PyUnicode_CheckExact(name)) {
-        value = matched_attr(subject, type, name, seen);
-      } else {
-        PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)", Py_TYPE(name)->tp_name);
-      }
-      good = value != nullptr && PyList_Append(values, value) == 0;
-      Py_XDECREF(value);
-    }
+  const Ref names = match_args_of(type, itself);
+  if (!names) return false;
+  const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names.get());
+  if (n > allowed) {
+    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)",
+                 type->tp_name, allowed, allowed == 1 ? "" : "s", n);
+    return false;
   }
-  Py_DECREF(names);
-  return good;
+  if (itself) return PyList_Append(values, subject) == 0;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(names.get(), i);
+    if (!PyUnicode_CheckExact(name)) {
+      PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)",
+                   Py_TYPE(name)->tp_name);
+      return false;
+    }
+    const Ref value = matched_attr(subject, type, name, seen);
+    if (!value || PyList_Append(values, value.get()) < 0) return false;
+  }
+  return true;
 }
 
-// (type, names, subject, how many positional patterns): a tuple of what the patterns of a class pattern are matched with, or None.
-// MATCH_CLASS, which reads the attributes where nobody sees it (match_class in CPython's ceval.c).
+// (type, names, subject, how many positional patterns): a tuple of what the patterns of a class
+// pattern are matched with, or None. MATCH_CLASS, which reads the attributes where nobody sees it
+// (match_class in CPython's ceval.c).
 PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   PyObject *cls = a[0], *names = a[1], *subject = a[2];
   if (active()) on_touch(subject, Touch::kMatch);
@@ -362,56 +391,43 @@ PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
   const int is = PyObject_IsInstance(subject, cls);
   if (is <= 0) return none_or_null(is);
-  PyObject *seen = PySet_New(nullptr), *values = PyList_New(0), *result = nullptr;
+  const Ref seen = Ref::steal(PySet_New(nullptr)), values = Ref::steal(PyList_New(0));
   const Py_ssize_t n = PyLong_AsSsize_t(a[3]);
-  bool good = seen != nullptr && values != nullptr && (n == 0 || match_positional(subject, type, n, seen, values));
+  bool good =
+      seen && values && (n == 0 || match_positional(subject, type, n, seen.get(), values.get()));
   for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen);
-    good = value != nullptr && PyList_Append(values, value) == 0;
-    Py_XDECREF(value);
+    const Ref value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen.get());
+    good = value && PyList_Append(values.get(), value.get()) == 0;
   }
-  if (good) {
-    result = PyList_AsTuple(values);
-  } else if (!PyErr_Occurred()) {
-    result = Py_NewRef(Py_None);
-  }
-  Py_XDECREF(seen);
-  Py_XDECREF(values);
-  return result;
+  if (good) return PyList_AsTuple(values.get());
+  return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
 }
 
-// What a mapping has under the keys of a pattern.  nullptr without an exception: not all of them.
-PyObject* matched_items(PyObject* subject, PyObject* keys) {
+// What a mapping has under the keys of a pattern.  None without an exception: not all of them.
+Ref matched_items(PyObject* subject, PyObject* keys) {
   static PyObject* const name = PyUnicode_InternFromString("get");
   const Py_ssize_t n = PyTuple_GET_SIZE(keys);
-  // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own call of it.
+  // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own
+  // call of it.
   const bool plain = PyDict_CheckExact(subject);
-  PyObject* seen = PySet_New(nullptr);
-  PyObject* absent = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
-  PyObject* values = PyTuple_New(n);
-  PyObject* get = seen == nullptr || absent == nullptr || values == nullptr ? nullptr
-                  : plain                                                   ? PyObject_GetAttr(subject, name)
-                                                                            : attr_load(subject, name);
-  bool good = get != nullptr;
-  for (Py_ssize_t i = 0; good && i < n; ++i) {
+  const Ref seen = Ref::steal(PySet_New(nullptr));
+  const Ref absent =
+      Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  Ref values = Ref::steal(PyTuple_New(n));
+  if (!seen || !absent || !values) return Ref();
+  const Ref get = Ref::steal(plain ? PyObject_GetAttr(subject, name) : attr_load(subject, name));
+  if (!get) return Ref();
+  for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);
-    const int again = PySet_Contains(seen, key);
-    good = again == 0 && PySet_Add(seen, key) == 0;
+    const int again = PySet_Contains(seen.get(), key);
     if (again > 0) PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
-    if (!good) break;
-    PyObject* given[] = {key, absent};
-    PyObject* value = plain ? PyObject_Vectorcall(get, given, 2, nullptr) : call(get, given, 2, 0, nullptr);
-    good = value != nullptr && value != absent;
-    if (good) {
-      PyTuple_SET_ITEM(values, i, value);
-    } else {
-      Py_XDECREF(value);
-    }
+    if (again != 0 || PySet_Add(seen.get(), key) < 0) return Ref();
+    PyObject* given[] = {key, absent.get()};
+    Ref value = Ref::steal(plain ? PyObject_Vectorcall(get.get(), given, 2, nullptr)
+                                 : call(get.get(), given, 2, 0, nullptr));
+    if (!value || value.get() == absent.get()) return Ref();
+    PyTuple_SET_ITEM(values.get(), i, value.release());
   }
-  if (!good) Py_CLEAR(values);
-  Py_XDECREF(get);
-  Py_XDECREF(absent);
-  Py_XDECREF(seen);
   return values;
 }
 
@@ -420,15 +436,15 @@ PyObject* matched_items(PyObject* subject, PyObject* keys) {
 PyObject* probe_match_keys(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[1], Touch::kMatch);
   if (PyTuple_GET_SIZE(a[0]) == 0) return PyTuple_New(0);
-  PyObject* values = matched_items(a[1], a[0]);
-  return values != nullptr ? values : none_or_null(PyErr_Occurred() ? -1 : 0);
+  Ref values = matched_items(a[1], a[0]);
+  return values ? values.release() : none_or_null(PyErr_Occurred() ? -1 : 0);
 }
 
 // (mapping): a dict display or a call takes over its items; gives it back.
 PyObject* probe_merge(PyObject*, Args a, size_t, PyObject*) {
   if (active()) {
     on_touch(a[0], Touch::kExtend);
-    tls_c_call = kComputed;
+    ToCScope::set(kComputed);
   }
   return Py_NewRef(a[0]);
 }
@@ -439,17 +455,28 @@ PyObject* probe_handled(PyObject*, Args, size_t, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// (anything): the items are taken over.
-PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
-  tls_c_call = kPassedOn;
+// (reason): no probe reports what the instruction after it does, and the session that runs it is
+// refused.
+PyObject* probe_unsupported(PyObject*, Args a, size_t, PyObject*) {
+  if (active()) {
+    const char* reason = PyUnicode_AsUTF8(a[0]);
+    if (reason == nullptr) return nullptr;
+    on_uninstrumented(nullptr, reason);
+  }
   Py_RETURN_NONE;
 }
 
-// Holds an iterator between probe_iter and the GET_ITER after it, whose iter() gives that very iterator.  GET_ITER stays in the
-// twin because a debugger that moves a frame to another line finds the loops by it.
+// (anything): the items are taken over.
+PyObject* probe_merged(PyObject*, Args, size_t, PyObject*) {
+  ToCScope::set(kPassedOn);
+  Py_RETURN_NONE;
+}
+
+// Holds an iterator between probe_iter and the GET_ITER after it, whose iter() gives that very
+// iterator.  GET_ITER stays in the twin because a debugger that moves a frame to another line finds
+// the loops by it.
 struct IteratorBox {
-  PyObject_HEAD
-  PyObject* iterator;  // owned; taken by iter()
+  PyObject_HEAD PyObject* iterator;  // owned; taken by iter()
 };
 
 void iterator_box_dealloc(PyObject* self) {
@@ -469,15 +496,12 @@ PyTypeObject iterator_box_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 // (obj)
 PyObject* probe_iter(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], Touch::kIter);
-  PyObject* iterator = PyObject_GetIter(a[0]);
-  if (iterator == nullptr) return nullptr;
-  if (active()) on_iter(a[0], iterator);
+  Ref iterator = Ref::steal(PyObject_GetIter(a[0]));
+  if (!iterator) return nullptr;
+  if (active()) on_iter(a[0], iterator.get());
   auto* box = PyObject_New(IteratorBox, &iterator_box_type);
-  if (box == nullptr) {
-    Py_DECREF(iterator);
-    return nullptr;
-  }
-  box->iterator = iterator;
+  if (box == nullptr) return nullptr;
+  box->iterator = iterator.release();
   return reinterpret_cast<PyObject*>(box);
 }
 
@@ -491,14 +515,19 @@ PyObject* probe_next(PyObject*, Args a, size_t, PyObject*) {
 
 // After a call: the frames below it were seen only if nobody took the hook away.
 void check_hook() {
-  if (active() && !hook_in_charge()) on_uninstrumented(compat::frame_code(caller()), "another frame-evaluation hook replaced magpy's");
+  if (active() && !hook_in_charge())
+    on_uninstrumented(compat::frame_code(caller()),
+                      "another frame-evaluation hook replaced magpy's");
 }
 
 PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* kwnames) {
   if (!active()) return PyObject_Vectorcall(f, args, npos | flag, kwnames);
-  PyObject* result = nullptr;
-  if (!on_call_pre(f, args, npos, kwnames, &result)) result = call_reporting(f, args, npos | flag, kwnames);
-  tls_c_call = kPassedOn;
+  const Before before = on_call_pre(f, args, npos, kwnames);
+  PyObject* result = before.result;
+  if (!before.performed) {
+    ToCScope given(before.use);
+    result = call_reporting(f, args, npos | flag, kwnames);
+  }
   check_hook();
   if (!active()) return result;
   if (result != nullptr) return on_call(f, args, npos, kwnames, result);
@@ -506,25 +535,28 @@ PyObject* call(PyObject* f, Args args, Py_ssize_t npos, size_t flag, PyObject* k
   return nullptr;
 }
 
-// Calls a Python function with items[1:] and lets its frame take the arguments over, as the interpreter's own call does: what
-// the callee drops dies then, not when the call returns.  items[0] is the function.
+// Calls a Python function with items[1:] and lets its frame take the arguments over, as the
+// interpreter's own call does: what the callee drops dies then, not when the call returns. items[0]
+// is the function.
 PyObject* call_function(PyObject** items, Py_ssize_t npos, PyObject* kwnames) {
-  Handover handover = {items[0], items + 1, npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
+  Handover handover = {items[0], items + 1,
+                       npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames))};
   Handover* outer = tls_handover;
   tls_handover = &handover;
-  PyObject* f = Py_NewRef(items[0]);
-  PyObject* result = PyObject_Vectorcall(f, items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  const Ref f = Ref::borrow(items[0]);
+  PyObject* result =
+      PyObject_Vectorcall(f.get(), items + 1, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   tls_handover = outer;
   check_hook();
   // Where it raises, it may not have taken its arguments: then no frame tells of it.
-  if (result == nullptr && active()) on_call_raised(f, nullptr, 0, nullptr);
-  Py_DECREF(f);
+  if (result == nullptr && active()) on_call_raised(f.get(), nullptr, 0, nullptr);
   return result;
 }
 
-// The operands of a call as the interpreter lays them out on the stack, taken by BUILD_TUPLE: two slots, of which one may be
-// NULL, then the arguments.  The tuple is ours alone and must be invisible to the collector: it may hold NULL, and a callee may
-// borrow the slot before its first argument.
+// The operands of a call as the interpreter lays them out on the stack, taken by BUILD_TUPLE: two
+// slots, of which one may be NULL, then the arguments.  The tuple is ours alone and must be
+// invisible to the collector: it may hold NULL, and a callee may borrow the slot before its first
+// argument.
 PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
   if (PyObject_GC_IsTracked(packed)) PyObject_GC_UnTrack(packed);
   PyObject** item = &PyTuple_GET_ITEM(packed, 0);
@@ -538,13 +570,17 @@ PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
   PyObject* f = item[0];
   PyObject** args = item + (item[1] != nullptr ? 1 : 2);
   if (item[1] != nullptr) ++nargs;
-  const bool method = Py_IS_TYPE(f, &PyMethod_Type) && item[1] == nullptr && PyFunction_Check(PyMethod_GET_FUNCTION(f));
-  if (!method && !PyFunction_Check(f)) return call(f, args, nargs, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  const bool method = Py_IS_TYPE(f, &PyMethod_Type) && item[1] == nullptr &&
+                      PyFunction_Check(PyMethod_GET_FUNCTION(f));
+  if (!method && !PyFunction_Check(f))
+    return call(f, args, nargs, PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  ToC use = kPassedOn;
   if (active()) {
-    PyObject* result = nullptr;
-    if (on_call_pre(f, args, nargs, kwnames, &result)) {
-      if (!active()) return result;
-      if (result != nullptr) return on_call(f, args, nargs, kwnames, result);
+    const Before before = on_call_pre(f, args, nargs, kwnames);
+    use = before.use;
+    if (before.performed) {
+      if (!active()) return before.result;
+      if (before.result != nullptr) return on_call(f, args, nargs, kwnames, before.result);
       on_call_raised(f, args, nargs, kwnames);
       return nullptr;
     }
@@ -561,12 +597,15 @@ PyObject* call_packed(PyObject* packed, PyObject* kwnames, Py_ssize_t nitems) {
     item[0] = nullptr;
     ++item;
   }
+  if (use == kPassedOn) return call_function(item, nargs, kwnames);
+  ToCScope given(use);
   return call_function(item, nargs, kwnames);
 }
 
 // (packed) or (packed, kwnames)
 PyObject* probe_call(PyObject*, Args a, size_t nargsf, PyObject*) {
-  return call_packed(a[0], PyVectorcall_NARGS(nargsf) == 2 ? a[1] : nullptr, PyTuple_GET_SIZE(a[0]));
+  return call_packed(a[0], PyVectorcall_NARGS(nargsf) == 2 ? a[1] : nullptr,
+                     PyTuple_GET_SIZE(a[0]));
 }
 
 // (packed): the last item is kwnames.
@@ -581,14 +620,12 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t npos = PyTuple_GET_SIZE(args);
   const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
   // Keeps what is reported alive whatever the callee does to its arguments.
-  PyObject* flat = PyTuple_New(npos + nkw);
-  PyObject* kwnames = nkw > 0 ? PyTuple_New(nkw) : nullptr;
-  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) {
-    Py_XDECREF(flat);
-    Py_XDECREF(kwnames);
-    return nullptr;
-  }
-  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw)),
+            holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
+  PyObject *flat = holds_flat.get(), *kwnames = holds_names.get();
+  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) return nullptr;
+  for (Py_ssize_t i = 0; i < npos; ++i)
+    PyTuple_SET_ITEM(flat, i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
   bool strings = true;
   PyObject *key, *value;
   Py_ssize_t pos = 0;
@@ -603,9 +640,13 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
     // The callee refuses it, or (none known) takes it in its own way.
     result = PyObject_Call(f, args, kwargs);
   } else {
-    if (!on_call_pre(f, items, npos, kwnames, &result))
-      result = calls_its_argument(f) ? call_reporting(f, items, npos, kwnames) : PyObject_Call(f, args, kwargs);
-    tls_c_call = kPassedOn;
+    const Before before = on_call_pre(f, items, npos, kwnames);
+    result = before.result;
+    if (!before.performed) {
+      ToCScope given(before.use);
+      result = calls_its_argument(f) ? call_reporting(f, items, npos, kwnames)
+                                     : PyObject_Call(f, args, kwargs);
+    }
     check_hook();
     if (active()) {
       if (result != nullptr) {
@@ -615,26 +656,23 @@ PyObject* call_flat(PyObject* f, PyObject* args, PyObject* kwargs) {
       }
     }
   }
-  Py_DECREF(flat);
-  Py_XDECREF(kwnames);
   return result;
 }
 
 #if PY_VERSION_HEX >= 0x030C0000
-// f(*args, **kwargs) of a Python function whose keys are strings: since 3.12 the frame takes the arguments over, as in a plain
-// call.  Takes `args` and `kwargs` from `packed` as soon as they are laid out.
+// f(*args, **kwargs) of a Python function whose keys are strings: since 3.12 the frame takes the
+// arguments over, as in a plain call.  Takes `args` and `kwargs` from `packed` as soon as they are
+// laid out.
 PyObject* call_function_ex(PyObject* packed, PyObject* f, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t npos = PyTuple_GET_SIZE(args);
   const Py_ssize_t nkw = kwargs == nullptr ? 0 : PyDict_GET_SIZE(kwargs);
-  PyObject* flat = PyTuple_New(npos + nkw + 2);
-  PyObject* kwnames = nkw > 0 ? PyTuple_New(nkw) : nullptr;
-  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) {
-    Py_XDECREF(flat);
-    Py_XDECREF(kwnames);
-    return nullptr;
-  }
+  const Ref holds_flat = Ref::steal(PyTuple_New(npos + nkw + 2)),
+            holds_names = Ref::steal(nkw > 0 ? PyTuple_New(nkw) : nullptr);
+  PyObject *flat = holds_flat.get(), *kwnames = holds_names.get();
+  if (flat == nullptr || (nkw > 0 && kwnames == nullptr)) return nullptr;
   PyTuple_SET_ITEM(flat, 0, Py_NewRef(f));
-  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(flat, 2 + i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+  for (Py_ssize_t i = 0; i < npos; ++i)
+    PyTuple_SET_ITEM(flat, 2 + i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
   PyObject *key, *value;
   Py_ssize_t pos = 0;
   for (Py_ssize_t i = 0; i < nkw && PyDict_Next(kwargs, &pos, &key, &value); ++i) {
@@ -642,10 +680,7 @@ PyObject* call_function_ex(PyObject* packed, PyObject* f, PyObject* args, PyObje
     PyTuple_SET_ITEM(flat, 2 + npos + i, Py_NewRef(value));
   }
   for (Py_ssize_t i = 2; i < PyTuple_GET_SIZE(packed); ++i) Py_CLEAR(PyTuple_GET_ITEM(packed, i));
-  PyObject* result = call_packed(flat, kwnames, npos + nkw + 2);
-  Py_DECREF(flat);
-  Py_XDECREF(kwnames);
-  return result;
+  return call_packed(flat, kwnames, npos + nkw + 2);
 }
 
 bool string_keys(PyObject* dict) {
@@ -672,12 +707,10 @@ PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
   if (!PyTuple_CheckExact(given)) {
     if (active()) on_touch(given, Touch::kExtend);
     if (Py_TYPE(given)->tp_iter == nullptr && !PySequence_Check(given)) {
-      PyObject* name = _PyObject_FunctionStr(f);
-      if (name != nullptr) {
-        PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s", name, Py_TYPE(given)->tp_name);
-        Py_DECREF(name);
-      }
-      return nullptr;
+      const Ref name = Ref::steal(_PyObject_FunctionStr(f));
+      if (!name) return nullptr;
+      return PyErr_Format(PyExc_TypeError, "%U argument after * must be an iterable, not %.200s",
+                          name.get(), Py_TYPE(given)->tp_name);
     }
     PyObject* args = PySequence_Tuple(given);
     if (args == nullptr) return nullptr;
@@ -691,14 +724,13 @@ PyObject* probe_call_ex(PyObject*, Args a, size_t, PyObject*) {
   return call_flat(f, given, kwargs);
 }
 
-// (class, self, super, name, explicit): super().name of 3.12+, with `explicit` when the program wrote super(class, self).
+// (class, self, super, name, explicit): super().name of 3.12+, with `explicit` when the program
+// wrote super(class, self).
 PyObject* probe_super_attr(PyObject*, Args a, size_t, PyObject*) {
   PyObject* pair[] = {nullptr, a[0], a[1]};
-  PyObject* super = call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  if (super == nullptr) return nullptr;
-  PyObject* value = attr_load(super, a[3]);
-  Py_DECREF(super);
-  return value;
+  const Ref super = Ref::steal(
+      call(a[2], pair + 1, a[4] == Py_True ? 2 : 0, PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  return super ? attr_load(super.get(), a[3]) : nullptr;
 }
 
 // ---- displays ----
@@ -711,22 +743,23 @@ PyObject* probe_hashed(PyObject*, Args a, size_t, PyObject*) {
 
 // (elements)
 PyObject* probe_build_set(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* set = PySet_New(nullptr);
-  for (Py_ssize_t i = 0; set != nullptr && i < PyTuple_GET_SIZE(a[0]); ++i) {
+  Ref set = Ref::steal(PySet_New(nullptr));
+  for (Py_ssize_t i = 0; set && i < PyTuple_GET_SIZE(a[0]); ++i) {
     if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
-    if (PySet_Add(set, PyTuple_GET_ITEM(a[0], i)) < 0) Py_CLEAR(set);
+    if (PySet_Add(set.get(), PyTuple_GET_ITEM(a[0], i)) < 0) return nullptr;
   }
-  return set;
+  return set.release();
 }
 
 // (keys and values in turn)
 PyObject* probe_build_map(PyObject*, Args a, size_t, PyObject*) {
-  PyObject* dict = PyDict_New();
-  for (Py_ssize_t i = 0; dict != nullptr && i + 1 < PyTuple_GET_SIZE(a[0]); i += 2) {
+  Ref dict = Ref::steal(PyDict_New());
+  for (Py_ssize_t i = 0; dict && i + 1 < PyTuple_GET_SIZE(a[0]); i += 2) {
     if (active()) on_hashed(PyTuple_GET_ITEM(a[0], i));
-    if (PyDict_SetItem(dict, PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0) Py_CLEAR(dict);
+    if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(a[0], i), PyTuple_GET_ITEM(a[0], i + 1)) < 0)
+      return nullptr;
   }
-  return dict;
+  return dict.release();
 }
 
 // (iterable, set): gives the set back.
@@ -735,12 +768,10 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
     on_touch(a[0], Touch::kExtend);
     on_hashed(a[0]);
   }
-  tls_c_call = kComputed;
-  PyObject* done = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]);
-  tls_c_call = kPassedOn;
-  if (done == nullptr) return nullptr;
-  Py_DECREF(done);
-  return Py_NewRef(a[1]);
+  ToCScope given(kComputed);
+  const Ref done = Ref::steal(
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PySet_Type), "update", "OO", a[1], a[0]));
+  return done ? Py_NewRef(a[1]) : nullptr;
 }
 
 // ---- text ----
@@ -748,9 +779,11 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
 // FORMAT_VALUE's and CONVERT_VALUE's.
 enum Conversion : int { kNone = 0, kStr = 1, kRepr = 2, kAscii = 3 };
 
-// Whether a text is what a method of the program answers, as it is: what other objects make of it is computed.
+// Whether a text is what a method of the program answers, as it is: what other objects make of it
+// is computed.
 bool text_in_python(PyObject* value, int conversion) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"), PyUnicode_InternFromString("__str__"),
+  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"),
+                                    PyUnicode_InternFromString("__str__"),
                                     PyUnicode_InternFromString("__repr__")};
   if (conversion == kAscii) return false;
   // Each of object's own asks the next one.
@@ -762,57 +795,54 @@ bool text_in_python(PyObject* value, int conversion) {
   return false;
 }
 
-PyObject* convert(PyObject* value, int conversion) {
-  const bool reported = active();
-  if (reported && conversion != kNone) tls_c_call = text_in_python(value, conversion) ? kPassedOn : kComputed;
-  PyObject* result = nullptr;
+PyObject* converted(PyObject* value, int conversion) {
   switch (conversion) {
-    case kStr: result = PyObject_Str(value); break;
-    case kRepr: result = PyObject_Repr(value); break;
-    case kAscii: result = PyObject_ASCII(value); break;
+    case kStr: return PyObject_Str(value);
+    case kRepr: return PyObject_Repr(value);
+    case kAscii: return PyObject_ASCII(value);
     default: return Py_NewRef(value);
   }
-  if (reported) tls_c_call = kPassedOn;
-  return result;
+}
+
+PyObject* convert(PyObject* value, int conversion) {
+  if (conversion == kNone || !active()) return converted(value, conversion);
+  ToCScope given(text_in_python(value, conversion) ? kPassedOn : kComputed);
+  return converted(value, conversion);
 }
 
 PyObject* format_object(PyObject* value, PyObject* spec) {
   if (!active()) return PyObject_Format(value, spec);
-  tls_c_call = text_in_python(value, kNone) ? kPassedOn : kComputed;
-  PyObject* text = PyObject_Format(value, spec);
-  tls_c_call = kPassedOn;
-  return text;
+  ToCScope given(text_in_python(value, kNone) ? kPassedOn : kComputed);
+  return PyObject_Format(value, spec);
 }
 
 PyObject* format(PyObject* value, PyObject* spec, int conversion) {
   if (active()) on_touch(value, Touch::kFormat);
-  PyObject* result = convert(value, conversion);
-  if (result == nullptr) return nullptr;
-  if (spec != nullptr && result != value && active()) {
+  Ref result = Ref::steal(convert(value, conversion));
+  if (!result) return nullptr;
+  if (spec != nullptr && result.get() != value && active()) {
     // Two steps: what the conversion gave is formatted.
-    result = on_format(value, nullptr, conversion, result);
-    PyObject* text = format_object(result, spec);
-    if (text == nullptr && active()) on_raised(result, spec);
-    if (text != nullptr && active()) text = on_format(result, spec, 0, text);
-    Py_DECREF(result);
-    return text;
+    result = Ref::steal(on_format(value, nullptr, conversion, result.release()));
+    PyObject* text = format_object(result.get(), spec);
+    if (text == nullptr && active()) on_raised(result.get(), spec);
+    return text != nullptr && active() ? on_format(result.get(), spec, 0, text) : text;
   }
-  if (spec != nullptr || !PyUnicode_CheckExact(result)) {
-    PyObject* text = format_object(result, spec);
-    Py_DECREF(result);
-    if (text == nullptr) {
-      if (active()) on_raised(value, spec);
-      return nullptr;
-    }
-    result = text;
+  if (spec != nullptr || !PyUnicode_CheckExact(result.get())) {
+    result = Ref::steal(format_object(result.get(), spec));
+    if (!result && active()) on_raised(value, spec);
+    if (!result) return nullptr;
   }
-  return active() ? on_format(value, spec, conversion, result) : result;
+  return active() ? on_format(value, spec, conversion, result.release()) : result.release();
 }
 
 // (value, conversion)
-PyObject* probe_format(PyObject*, Args a, size_t, PyObject*) { return format(a[0], nullptr, as_int(a[1])); }
+PyObject* probe_format(PyObject*, Args a, size_t, PyObject*) {
+  return format(a[0], nullptr, as_int(a[1]));
+}
 // (spec, value, conversion)
-PyObject* probe_format_spec(PyObject*, Args a, size_t, PyObject*) { return format(a[1], a[0], as_int(a[2])); }
+PyObject* probe_format_spec(PyObject*, Args a, size_t, PyObject*) {
+  return format(a[1], a[0], as_int(a[2]));
+}
 
 // (value, conversion): only the conversion (3.13).
 PyObject* probe_convert(PyObject*, Args a, size_t, PyObject*) {
@@ -856,15 +886,16 @@ PyObject* probe_import_from(PyObject*, Args a, size_t, PyObject*) {
 
 // ---- the probes as objects ----
 
-// A callable of its own type and not a builtin function: the interpreter then neither counts it against the recursion limit nor
-// tells a profiler about it.
+// A callable of its own type and not a builtin function: the interpreter then neither counts it
+// against the recursion limit nor tells a profiler about it.
 struct Probe {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   const char* name;
 };
 
-PyObject* probe_repr(PyObject* self) { return PyUnicode_FromFormat("<magpy %s>", reinterpret_cast<Probe*>(self)->name); }
+PyObject* probe_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<magpy %s>", reinterpret_cast<Probe*>(self)->name);
+}
 
 PyTypeObject probe_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
@@ -873,9 +904,7 @@ int add_probe(PyObject* module, const char* name, vectorcallfunc function) {
   if (probe == nullptr) return -1;
   probe->vectorcall = function;
   probe->name = name;
-  int err = PyModule_AddObjectRef(module, name, reinterpret_cast<PyObject*>(probe));
-  Py_DECREF(probe);
-  return err;
+  return PyModule_AddObjectRef(module, name, Ref::steal(reinterpret_cast<PyObject*>(probe)).get());
 }
 
 struct {
@@ -912,6 +941,7 @@ struct {
     {"probe_match_keys", probe_match_keys},
     {"probe_merge", probe_merge},
     {"probe_handled", probe_handled},
+    {"probe_unsupported", probe_unsupported},
     {"probe_merged", probe_merged},
     {"probe_iter", probe_iter},
     {"probe_next", probe_next},
@@ -937,16 +967,20 @@ struct {
 
 thread_local Handover* tls_handover = nullptr;
 
-PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs) { return call_flat(f, args, kwargs); }
+PyObject* probed_call(PyObject* f, PyObject* args, PyObject* kwargs) {
+  return call_flat(f, args, kwargs);
+}
 
 PyObject* probed_vectorcall(PyObject* f, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  return call(f, args, PyVectorcall_NARGS(nargsf), nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  return call(f, args, PyVectorcall_NARGS(nargsf), nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET,
+              kwnames);
 }
 
 int init_probes(PyObject* module) {
   probe_type.tp_name = "magpy._interp.Probe";
   probe_type.tp_basicsize = sizeof(Probe);
-  probe_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  probe_type.tp_flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   probe_type.tp_vectorcall_offset = offsetof(Probe, vectorcall);
   probe_type.tp_call = PyVectorcall_Call;
   probe_type.tp_repr = probe_repr;

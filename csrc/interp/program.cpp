@@ -21,7 +21,8 @@ bool is_deque(PyObject* object) {
 
 // The length as C sees it, whatever __len__ a subclass has; -1 for what has none.
 Py_ssize_t raw_length(PyObject* object) {
-  if (PyList_Check(object) || PyTuple_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) {
+  if (PyList_Check(object) || PyTuple_Check(object) || PyBytes_Check(object) ||
+      PyByteArray_Check(object)) {
     return Py_SIZE(object);
   }
   if (PyDict_Check(object)) return PyDict_GET_SIZE(object);
@@ -40,12 +41,16 @@ class Frame {
     for (int i = program_.narguments; i < program_.nregisters; i++) Py_XDECREF(registers_[i]);
   }
 
-  PyObject* get(int operand) const { return operand >= 0 ? registers_[operand] : program_.constants[~operand]; }
+  PyObject* get(int operand) const {
+    return operand >= 0 ? registers_[operand] : program_.constants[~operand];
+  }
   void set_borrowed(int dst, PyObject* value) {
     if (program_.owns) Py_INCREF(value);
     registers_[dst] = value;
   }
-  void set_owned(int dst, PyObject* value) { registers_[dst] = value; }  // only in programs that own
+  void set_owned(int dst, Ref value) {
+    registers_[dst] = value.release();
+  }  // only in programs that own
 
  private:
   const Program& program_;
@@ -102,11 +107,19 @@ bool run_py(const Op& op, const Frame& frame) {
   std::vector<PyObject*> args(op.operands.size() + 1);
   for (size_t i = 0; i < op.operands.size(); i++) args[i + 1] = frame.get(op.operands[i]);
   SignalHold signals;  // what a handler raises is no answer
-  PyObject* result = PyObject_Vectorcall(op.x, args.data() + 1, op.operands.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  const size_t nargsf = op.operands.size() | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  const Ref result = Ref::steal(PyObject_Vectorcall(op.x, args.data() + 1, nargsf, nullptr));
   if (!result) PyErr_Clear();
-  bool holds = result == Py_True;
-  Py_XDECREF(result);
-  return holds;
+  return result.get() == Py_True;
+}
+
+bool load(Frame& frame, int dst, Ref owned) {
+  if (!owned) {
+    PyErr_Clear();
+    return false;
+  }
+  frame.set_owned(dst, std::move(owned));
+  return true;
 }
 
 bool run_deque(const Op& op, Frame& frame, PyObject* object) {
@@ -114,12 +127,7 @@ bool run_deque(const Op& op, Frame& frame, PyObject* object) {
   PySequenceMethods* methods = deque_type()->tp_as_sequence;
   if (methods->sq_length(object) != op.n) return false;
   for (Py_ssize_t i = 0; i < op.n; i++) {
-    PyObject* item = methods->sq_item(object, i);
-    if (!item) {
-      PyErr_Clear();
-      return false;
-    }
-    frame.set_owned(op.dst + (int)i, item);
+    if (!load(frame, op.dst + (int)i, Ref::steal(methods->sq_item(object, i)))) return false;
   }
   return true;
 }
@@ -140,23 +148,10 @@ bool run_item(const Op& op, Frame& frame, PyObject* object) {
 }
 
 bool run_attr_absent(const Op& op, PyObject* object) {
-  PyObject* value = PyObject_GetAttr(object, op.x);
-  if (!value) {
-    bool missing = PyErr_ExceptionMatches(PyExc_AttributeError);
-    PyErr_Clear();
-    return missing;
-  }
-  Py_DECREF(value);
-  return false;
-}
-
-bool load(Frame& frame, int dst, PyObject* owned) {
-  if (!owned) {
-    PyErr_Clear();
-    return false;
-  }
-  frame.set_owned(dst, owned);
-  return true;
+  if (Ref::steal(PyObject_GetAttr(object, op.x))) return false;
+  const bool missing = PyErr_ExceptionMatches(PyExc_AttributeError);
+  PyErr_Clear();
+  return missing;
 }
 
 bool run(const Op& op, Frame& frame) {
@@ -177,13 +172,12 @@ bool run(const Op& op, Frame& frame) {
     case Code::kDictAbsent: return PyDict_Check(object) && !raw_dict_get(object, op.x, op.hash);
     case Code::kDictKeys: return PyDict_Check(object) && raw_dict_keys_equal(object, op.x);
     case Code::kInstDict: {
-      PyObject* dict = dict_as_it_is(object);
-      if (dict && !PyDict_Check(dict)) Py_CLEAR(dict);
-      return load(frame, op.dst, dict);
+      Ref dict = dict_as_it_is(object);
+      return dict && PyDict_Check(dict.get()) && load(frame, op.dst, std::move(dict));
     }
-    case Code::kAttr: return load(frame, op.dst, PyObject_GetAttr(object, op.x));
+    case Code::kAttr: return load(frame, op.dst, Ref::steal(PyObject_GetAttr(object, op.x)));
     case Code::kAttrAbsent: return run_attr_absent(op, object);
-    case Code::kGradient: return load(frame, op.dst, tensor_api()->gradient(object));
+    case Code::kGradient: return load(frame, op.dst, Ref::steal(tensor_api()->gradient(object)));
     case Code::kLen: return raw_length(object) == op.n;
     case Code::kItem: return run_item(op, frame, object);
     case Code::kSet: return PyAnySet_Check(object) && set_gives(object, op.x);
@@ -198,7 +192,9 @@ bool run(const Op& op, Frame& frame) {
     case Code::kFunc: {
       if (!PyFunction_Check(object)) return false;
       auto* f = (PyFunctionObject*)object;
-      auto same = [](PyObject* found, PyObject* expected) { return (found ? found : Py_None) == expected; };
+      auto same = [](PyObject* found, PyObject* expected) {
+        return (found ? found : Py_None) == expected;
+      };
       return f->func_code == op.x && same(f->func_defaults, op.y) && same(f->func_kwdefaults, op.z);
     }
     case Code::kMethod:
@@ -213,71 +209,67 @@ bool run(const Op& op, Frame& frame) {
   return false;
 }
 
-// What is wrong, in words, after `op` failed.  A new str, or nullptr without an exception.
-PyObject* failure_text(const Op& op, const Frame& frame) {
+// What is wrong, in words, after `op` failed, or none with an exception set.
+Ref described(const Op& op, const Frame& frame) {
   PyObject* object = frame.get(op.operand);
-  PyObject* text = nullptr;
   switch (op.code) {
     case Code::kType:
-      text = PyUnicode_FromFormat("type %s instead of %s", Py_TYPE(object)->tp_name, ((PyTypeObject*)op.x)->tp_name);
-      break;
+      return format_text("type %s instead of %s", Py_TYPE(object)->tp_name,
+                         ((PyTypeObject*)op.x)->tp_name);
     case Code::kSmallInt: {
-      PyObject* found = safe_text(object);
-      if (found) text = PyUnicode_FromFormat("%U instead of an integer of 48 bits", found);
-      Py_XDECREF(found);
-      break;
+      const Ref found = safe_text(object);
+      return found ? format_text("%U instead of an integer of 48 bits", found.get()) : Ref();
     }
     case Code::kIs:
     case Code::kLeaf: {
-      PyObject *found = safe_text(object), *expected = safe_text(op.x);
-      if (found && expected) {
-        text = PyUnicode_Compare(found, expected) == 0 ? PyUnicode_FromFormat("another object (%U)", found)
-                                                       : PyUnicode_FromFormat("%U instead of %U", found, expected);
-      }
-      Py_XDECREF(found);
-      Py_XDECREF(expected);
-      break;
+      const Ref found = safe_text(object), expected = safe_text(op.x);
+      if (!found || !expected) return Ref();
+      if (PyUnicode_Compare(found.get(), expected.get()) == 0)
+        return format_text("another object (%U)", found.get());
+      return format_text("%U instead of %U", found.get(), expected.get());
     }
-    case Code::kSame: text = PyUnicode_FromString("no longer the same object"); break;
-    case Code::kDistinct: text = PyUnicode_FromString("the same object twice"); break;
+    case Code::kSame: return format_text("no longer the same object");
+    case Code::kDistinct: return format_text("the same object twice");
     case Code::kDictGet:
     case Code::kDictAbsent: {
-      PyObject* key = safe_text(op.x);
-      if (key) text = PyUnicode_FromFormat(op.code == Code::kDictGet ? "key %U is missing" : "key %U is now there", key);
-      Py_XDECREF(key);
-      break;
+      const Ref key = safe_text(op.x);
+      if (!key) return Ref();
+      return format_text(op.code == Code::kDictGet ? "key %U is missing" : "key %U is now there",
+                         key.get());
     }
-    case Code::kDictKeys: text = PyUnicode_FromString("other keys, or in another order"); break;
-    case Code::kInstDict: text = PyUnicode_FromString("no __dict__"); break;
-    case Code::kAttr: text = PyUnicode_FromFormat("attribute %U is missing", op.x); break;
-    case Code::kAttrAbsent: text = PyUnicode_FromFormat("attribute %U is now there", op.x); break;
-    case Code::kLen: text = PyUnicode_FromFormat("length %zd instead of %zd", raw_length(object), op.n); break;
-    case Code::kItem: text = PyUnicode_FromFormat("no item %zd", op.n); break;
-    case Code::kSet: text = PyUnicode_FromString("other elements in the set"); break;
-    case Code::kDeque: text = PyUnicode_FromFormat("length %zd instead of %zd", raw_length(object), op.n); break;
-    case Code::kCell: text = PyUnicode_FromString("the closure variable is empty"); break;
-    case Code::kCellEmpty: text = PyUnicode_FromString("the closure variable is no longer empty"); break;
-    case Code::kFunc: text = PyUnicode_FromString("another function"); break;
-    case Code::kMethod: text = PyUnicode_FromString("not a bound method"); break;
-    case Code::kTensor: text = tensor_api()->difference(op.x, object); break;
-    case Code::kGradient: text = PyUnicode_FromString("not a tensor"); break;
-    case Code::kOverlap: text = PyUnicode_FromString("tensors share memory in another way"); break;
+    case Code::kDictKeys: return format_text("other keys, or in another order");
+    case Code::kInstDict: return format_text("no __dict__");
+    case Code::kAttr: return format_text("attribute %U is missing", op.x);
+    case Code::kAttrAbsent: return format_text("attribute %U is now there", op.x);
+    case Code::kLen: return format_text("length %zd instead of %zd", raw_length(object), op.n);
+    case Code::kItem: return format_text("no item %zd", op.n);
+    case Code::kSet: return format_text("other elements in the set");
+    case Code::kDeque: return format_text("length %zd instead of %zd", raw_length(object), op.n);
+    case Code::kCell: return format_text("the closure variable is empty");
+    case Code::kCellEmpty: return format_text("the closure variable is no longer empty");
+    case Code::kFunc: return format_text("another function");
+    case Code::kMethod: return format_text("not a bound method");
+    case Code::kTensor: return Ref::steal(tensor_api()->difference(op.x, object));
+    case Code::kGradient: return format_text("not a tensor");
+    case Code::kOverlap: return format_text("tensors share memory in another way");
     case Code::kPy: {
-      PyObject* name = safe_text(op.x);
-      if (name) text = PyUnicode_FromFormat("%U did not return True", name);
-      Py_XDECREF(name);
-      break;
+      const Ref name = safe_text(op.x);
+      return name ? format_text("%U did not return True", name.get()) : Ref();
     }
   }
+  return Ref();
+}
+
+// What is wrong, in words, after `op` failed; none, without an exception, where memory is gone.
+Ref failure_text(const Op& op, const Frame& frame) {
+  Ref text = described(op, frame);
   if (!text) {
     PyErr_Clear();
-    text = PyUnicode_FromString(op_name(op.code));
+    text = format_text("%s", op_name(op.code));
     if (!text) PyErr_Clear();
   }
   return text;
 }
-
-// Runs the first `n` relative checks.  With `failure`, says which one failed.
 
 }  // namespace
 

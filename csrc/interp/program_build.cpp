@@ -18,14 +18,30 @@ struct OpName {
 };
 
 constexpr OpName kOps[] = {
-    {"type", Code::kType, 3},        {"small_int", Code::kSmallInt, 2}, {"is", Code::kIs, 3},          {"leaf", Code::kLeaf, 3},
-    {"same", Code::kSame, 3},        {"distinct", Code::kDistinct, 3}, {"dict_get", Code::kDictGet, 4},
-    {"dict_absent", Code::kDictAbsent, 3}, {"dict_keys", Code::kDictKeys, 3}, {"inst_dict", Code::kInstDict, 3},
-    {"attr", Code::kAttr, 4},        {"attr_absent", Code::kAttrAbsent, 3}, {"len", Code::kLen, 3},
-    {"item", Code::kItem, 4},        {"set", Code::kSet, 3},        {"deque", Code::kDeque, 4},
-    {"cell", Code::kCell, 3},        {"cell_empty", Code::kCellEmpty, 2}, {"func", Code::kFunc, 5},
-    {"method", Code::kMethod, 4},    {"tensor", Code::kTensor, 3},  {"overlap", Code::kOverlap, 4},
-    {"gradient", Code::kGradient, 3}, {"py", Code::kPy, 3},
+    {"type", Code::kType, 3},
+    {"small_int", Code::kSmallInt, 2},
+    {"is", Code::kIs, 3},
+    {"leaf", Code::kLeaf, 3},
+    {"same", Code::kSame, 3},
+    {"distinct", Code::kDistinct, 3},
+    {"dict_get", Code::kDictGet, 4},
+    {"dict_absent", Code::kDictAbsent, 3},
+    {"dict_keys", Code::kDictKeys, 3},
+    {"inst_dict", Code::kInstDict, 3},
+    {"attr", Code::kAttr, 4},
+    {"attr_absent", Code::kAttrAbsent, 3},
+    {"len", Code::kLen, 3},
+    {"item", Code::kItem, 4},
+    {"set", Code::kSet, 3},
+    {"deque", Code::kDeque, 4},
+    {"cell", Code::kCell, 3},
+    {"cell_empty", Code::kCellEmpty, 2},
+    {"func", Code::kFunc, 5},
+    {"method", Code::kMethod, 4},
+    {"tensor", Code::kTensor, 3},
+    {"overlap", Code::kOverlap, 4},
+    {"gradient", Code::kGradient, 3},
+    {"py", Code::kPy, 3},
 };
 
 // No code of the user's classes can run, and nothing is made.
@@ -52,7 +68,8 @@ class Builder {
   int add(PyObject* source);
   int finish() {
     program_.nregisters = (int)written_.size();
-    auto first = std::find_if_not(program_.ops.begin(), program_.ops.end(), [](const Op& op) { return only_looks(op.code); });
+    auto first = std::find_if_not(program_.ops.begin(), program_.ops.end(),
+                                  [](const Op& op) { return only_looks(op.code); });
     program_.harmless = first - program_.ops.begin();
     return 0;
   }
@@ -86,11 +103,13 @@ int Builder::operand(PyObject* value, int* out) {
     *out = ~(int)(program_.constants.size() - 1);
     return 0;
   }
-  return PyErr_Format(PyExc_TypeError, "an operand is a register or ('a', object), not %R", value), -1;
+  return PyErr_Format(PyExc_TypeError, "an operand is a register or ('a', object), not %R", value),
+         -1;
 }
 
 int Builder::operand_list(PyObject* values, std::vector<int>* out) {
-  if (!PyTuple_Check(values)) return PyErr_SetString(PyExc_TypeError, "a tuple of operands is needed"), -1;
+  if (!PyTuple_Check(values))
+    return PyErr_SetString(PyExc_TypeError, "a tuple of operands is needed"), -1;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); i++) {
     int index = 0;
     if (operand(PyTuple_GET_ITEM(values, i), &index) < 0) return -1;
@@ -103,12 +122,14 @@ int Builder::destination(PyObject* value, int* out, Py_ssize_t count) {
   long index = PyLong_Check(value) ? PyLong_AsLong(value) : -1;
   constexpr long kMost = 1 << 20;
   if (index < program_.narguments || index + count > kMost) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%R is not a register for a temporary", value);
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_ValueError, "%R is not a register for a temporary", value);
     return -1;
   }
   if ((size_t)(index + count) > written_.size()) written_.resize(index + count, false);
   for (Py_ssize_t i = 0; i < count; i++) {
-    if (written_[index + i]) return PyErr_Format(PyExc_ValueError, "register %ld is written twice", index + (long)i), -1;
+    if (written_[index + i])
+      return PyErr_Format(PyExc_ValueError, "register %ld is written twice", index + (long)i), -1;
     written_[index + i] = true;
   }
   *out = (int)index;
@@ -130,45 +151,37 @@ int Builder::size(PyObject* value, Py_ssize_t* out) {
 
 int Builder::fill_overlap(Op& op, PyObject* pairs) {
   size_t n = op.operands.size();
-  PyObject* fast = PySequence_Fast(pairs, "overlap: pairs must be a sequence");
+  const Ref fast = Ref::steal(PySequence_Fast(pairs, "overlap: pairs must be a sequence"));
   if (!fast) return -1;
-  if (PySequence_Fast_GET_SIZE(fast)) op.pairs.assign(n * n, Overlap::kNone);
-  int status = 0;
-  for (Py_ssize_t k = 0; status == 0 && k < PySequence_Fast_GET_SIZE(fast); k++) {
+  if (PySequence_Fast_GET_SIZE(fast.get())) op.pairs.assign(n * n, Overlap::kNone);
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(fast.get()); k++) {
     Py_ssize_t i, j;
     int how;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast, k), "nni:overlap", &i, &j, &how)) {
-      status = -1;
-    } else if (i < 0 || j < 0 || (size_t)i >= n || (size_t)j >= n || i == j) {
-      PyErr_SetString(PyExc_ValueError, "overlap: no such pair");
-      status = -1;
-    } else if (how < (int)Overlap::kSome || how > (int)Overlap::kFromStartOfTwo) {
-      PyErr_SetString(PyExc_ValueError, "overlap: 1 to 4 is needed");
-      status = -1;
-    } else {
-      op.pairs[std::min(i, j) * n + std::max(i, j)] = (Overlap)how;
-    }
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(fast.get(), k), "nni:overlap", &i, &j, &how))
+      return -1;
+    if (i < 0 || j < 0 || (size_t)i >= n || (size_t)j >= n || i == j)
+      return PyErr_SetString(PyExc_ValueError, "overlap: no such pair"), -1;
+    if (how < (int)Overlap::kSome || how > (int)Overlap::kFromStartOfTwo)
+      return PyErr_SetString(PyExc_ValueError, "overlap: 1 to 4 is needed"), -1;
+    op.pairs[std::min(i, j) * n + std::max(i, j)] = (Overlap)how;
   }
-  Py_DECREF(fast);
-  return status;
+  return 0;
 }
 
 int Builder::fill(Op& op, PyObject* const* args) {
   switch (op.code) {
     case Code::kType:
       return operand(args[0], &op.operand) < 0 ? -1 : expect(args[1], &PyType_Type, &op.x);
-    case Code::kSmallInt:
-      return operand(args[0], &op.operand);
+    case Code::kSmallInt: return operand(args[0], &op.operand);
     case Code::kIs:
-    case Code::kLeaf:
-      op.x = args[1];
-      return operand(args[0], &op.operand);
-    case Code::kSame:
-      return operand(args[0], &op.operand) < 0 ? -1 : operand(args[1], &op.second);
+    case Code::kLeaf: op.x = args[1]; return operand(args[0], &op.operand);
+    case Code::kSame: return operand(args[0], &op.operand) < 0 ? -1 : operand(args[1], &op.second);
     case Code::kDistinct: {
       if (operand_list(args[0], &op.operands) < 0) return -1;
-      if (!PyTuple_Check(args[1])) return PyErr_SetString(PyExc_TypeError, "distinct: a tuple of objects is needed"), -1;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); i++) op.objects.push_back(PyTuple_GET_ITEM(args[1], i));
+      if (!PyTuple_Check(args[1]))
+        return PyErr_SetString(PyExc_TypeError, "distinct: a tuple of objects is needed"), -1;
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); i++)
+        op.objects.push_back(PyTuple_GET_ITEM(args[1], i));
       std::sort(op.objects.begin(), op.objects.end());
       return 0;
     }
@@ -195,12 +208,12 @@ int Builder::fill(Op& op, PyObject* const* args) {
       return operand(args[1], &op.operand) < 0 ? -1 : destination(args[0], &op.dst);
     case Code::kAttr:
       program_.owns = true;
-      if (operand(args[1], &op.operand) < 0 || expect(args[2], &PyUnicode_Type, &op.x) < 0) return -1;
+      if (operand(args[1], &op.operand) < 0 || expect(args[2], &PyUnicode_Type, &op.x) < 0)
+        return -1;
       return destination(args[0], &op.dst);
     case Code::kAttrAbsent:
       return operand(args[0], &op.operand) < 0 ? -1 : expect(args[1], &PyUnicode_Type, &op.x);
-    case Code::kLen:
-      return operand(args[0], &op.operand) < 0 ? -1 : size(args[1], &op.n);
+    case Code::kLen: return operand(args[0], &op.operand) < 0 ? -1 : size(args[1], &op.n);
     case Code::kItem:
       if (operand(args[1], &op.operand) < 0 || size(args[2], &op.n) < 0) return -1;
       return destination(args[0], &op.dst);
@@ -208,10 +221,8 @@ int Builder::fill(Op& op, PyObject* const* args) {
       program_.owns = true;
       if (operand(args[1], &op.operand) < 0 || size(args[2], &op.n) < 0) return -1;
       return op.n == 0 ? 0 : destination(args[0], &op.dst, op.n);
-    case Code::kCell:
-      return operand(args[1], &op.operand) < 0 ? -1 : destination(args[0], &op.dst);
-    case Code::kCellEmpty:
-      return operand(args[0], &op.operand);
+    case Code::kCell: return operand(args[1], &op.operand) < 0 ? -1 : destination(args[0], &op.dst);
+    case Code::kCellEmpty: return operand(args[0], &op.operand);
     case Code::kFunc:
       op.x = args[1];
       op.y = args[2];
@@ -242,19 +253,22 @@ int Builder::fill(Op& op, PyObject* const* args) {
 }
 
 int Builder::add(PyObject* source) {
-  PyObject* name = PyTuple_Check(source) && PyTuple_GET_SIZE(source) ? PyTuple_GET_ITEM(source, 0) : nullptr;
+  PyObject* name =
+      PyTuple_Check(source) && PyTuple_GET_SIZE(source) ? PyTuple_GET_ITEM(source, 0) : nullptr;
   const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
   if (!text) {
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a check is a tuple that begins with its name, not %R", source);
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_TypeError, "a check is a tuple that begins with its name, not %R", source);
     return -1;
   }
   for (const OpName& entry : kOps) {
     if (std::strcmp(entry.name, text) != 0) continue;
     if (PyTuple_GET_SIZE(source) != entry.size) {
-      return PyErr_Format(PyExc_ValueError, "%s takes %zd values: %R", text, entry.size - 1, source), -1;
+      return PyErr_Format(PyExc_ValueError, "%s takes %zd values: %R", text, entry.size - 1,
+                          source),
+             -1;
     }
-    Py_INCREF(source);
-    program_.refs.push_back(source);
+    program_.refs.add(source);
     Op op;
     op.code = entry.code;
     op.source = source;

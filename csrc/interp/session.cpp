@@ -1,8 +1,9 @@
 // The capture session: `_interp.Session` and the functions of the module that configure it.
 //
-// Owns: the life of a session, running a program under it, and what Python reads of it afterwards.  Does not own: what is noted
-// of outside objects (session_state.cpp), which events lead to that (session_events.cpp), nor the meaning of the log
-// (magpy/refgraph analyses it after the run).  Called by magpy/capture/session.py.
+// Owns: the life of a session, running a program under it, and what Python reads of it afterwards.
+// Does not own: what is noted of outside objects (session_state.cpp), which events lead to that
+// (session_events.cpp), nor the meaning of the log (magpy/guards analyses it after the run).
+// Called by magpy/capture/session.py.
 
 #include "callers.h"
 #include "dispatch.h"
@@ -15,7 +16,6 @@ namespace magpy {
 thread_local Session* tls_session = nullptr;
 thread_local int tls_pause = 0;
 thread_local bool tls_below = false;
-thread_local unsigned char tls_c_call = kPassedOn;
 
 namespace {
 
@@ -30,115 +30,50 @@ bool have_absent() {
 PyObject* session_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* handler;
   static const char* names[] = {"handler", nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &handler)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &handler))
+    return nullptr;
   if (!have_absent()) return nullptr;
-  auto* s = reinterpret_cast<Session*>(type->tp_alloc(type, 0));
+  auto* s = static_cast<Session*>(type->tp_alloc(type, 0));
   if (s == nullptr) return nullptr;
-  s->handler = Py_NewRef(handler);
-  s->outside = new std::unordered_map<PyObject*, bool>();
-  s->log = new std::vector<Event>();
-  s->seen = new std::unordered_set<Triple, TripleHash>();
-  s->containers = new std::unordered_map<PyObject*, Container>();
-  s->cells = new std::unordered_map<PyObject*, PyObject*>();
-  s->written_cells = new std::unordered_set<PyObject*>();
-  s->counter_cells = new std::unordered_set<PyObject*>();
-  s->numbered = new std::unordered_set<PyObject*>();
-  s->varying = new std::unordered_set<Triple, TripleHash>();
-  s->made = new std::unordered_set<PyObject*>();
-  s->spaces = new std::unordered_set<PyObject*>();
-  s->tracked = new std::unordered_map<PyObject*, long>();
-  s->outside->reserve(2048);
-  s->seen->reserve(8192);
-  s->log->reserve(8192);
-  return reinterpret_cast<PyObject*>(s);
+  new (static_cast<Held*>(s)) Held();
+  s->handler = Ref::borrow(handler);
+  s->outside.reserve(2048);
+  s->seen.reserve(8192);
+  s->log.reserve(8192);
+  return s;
 }
 
 int session_traverse(Session* s, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(s));
-  Py_VISIT(s->handler);
-  Py_VISIT(s->failure);
-  Py_VISIT(s->replaced);
-  for (auto& [o, _] : *s->outside) Py_VISIT(o);
-  for (auto& e : *s->log) {
-    Py_VISIT(e.obj);
-    Py_VISIT(e.key);
-    Py_VISIT(e.value);
-  }
-  for (auto& [o, c] : *s->containers) {
-    Py_VISIT(c.pre);
-    Py_VISIT(c.order);
-  }
-  for (auto& [o, _] : *s->tracked) Py_VISIT(o);
-  for (PyObject* o : *s->spaces) Py_VISIT(o);
-  if (s->classes != nullptr)
-    for (auto& [o, _] : *s->classes) Py_VISIT(o);
-  for (auto& [o, v] : *s->cells) {
+  for (const Ref* ref : {&s->handler, &s->failure, &s->replaced}) Py_VISIT(ref->get());
+  for (PyObject* o : s->outside) Py_VISIT(o);
+  for (const Event& e : s->log)
+    for (const Ref* ref : {&e.obj, &e.key, &e.value}) Py_VISIT(ref->get());
+  for (const auto& [o, c] : s->containers)
+    for (const Ref* ref : {&c.pre, &c.order}) Py_VISIT(ref->get());
+  for (const auto& [o, _] : s->tracked) Py_VISIT(o);
+  for (PyObject* o : s->spaces) Py_VISIT(o);
+  if (s->classes)
+    for (const auto& [o, _] : *s->classes) Py_VISIT(o);
+  for (const auto& [o, v] : s->cells) {
     Py_VISIT(o);
-    Py_VISIT(v);
+    Py_VISIT(v.get());
   }
   return 0;
 }
 
 int session_clear(Session* s) {
-  Py_CLEAR(s->handler);
-  Py_CLEAR(s->failure);
-  Py_CLEAR(s->replaced);
-  // Dropping a reference can run code that looks at this session: empty the tables first.
-  std::vector<PyObject*> drop;
-  for (auto& [o, _] : *s->outside) drop.push_back(o);
-  for (auto& e : *s->log) {
-    drop.push_back(e.obj);
-    drop.push_back(e.key);
-    drop.push_back(e.value);
-  }
-  for (auto& [o, c] : *s->containers) {
-    drop.push_back(c.pre);
-    drop.push_back(c.order);
-  }
-  for (auto& [o, _] : *s->tracked) drop.push_back(o);
-  s->tracked->clear();
-  for (PyObject* o : *s->spaces) drop.push_back(o);
-  s->spaces->clear();
-  if (s->classes != nullptr) {
-    for (auto& [o, _] : *s->classes) drop.push_back(o);
-    delete s->classes;
-    s->classes = nullptr;
-  }
-  for (auto& [o, v] : *s->cells) {
-    drop.push_back(o);
-    drop.push_back(v);
-  }
-  s->outside->clear();
-  s->log->clear();
-  s->containers->clear();
-  s->cells->clear();
-  s->seen->clear();
-  s->written_cells->clear();
-  s->counter_cells->clear();
-  s->numbered->clear();
-  s->varying->clear();
-  s->made->clear();
-  for (PyObject* o : drop) Py_XDECREF(o);
+  // Dropping a reference can run code that looks at this session: it finds it empty.
+  const Held before = std::exchange(static_cast<Held&>(*s), Held());
   return 0;
 }
 
 void session_dealloc(Session* s) {
   PyObject_GC_UnTrack(s);
   session_clear(s);
-  delete s->outside;
-  delete s->log;
-  delete s->seen;
-  delete s->containers;
-  delete s->cells;
-  delete s->written_cells;
-  delete s->counter_cells;
-  delete s->numbered;
-  delete s->varying;
-  delete s->made;
-  delete s->spaces;
-  delete s->tracked;
+  static_cast<Held*>(s)->~Held();
   PyTypeObject* t = Py_TYPE(s);
-  t->tp_free(reinterpret_cast<PyObject*>(s));
+  t->tp_free(s);
   Py_DECREF(t);
 }
 
@@ -169,13 +104,15 @@ PyObject* session_run(Session* s, PyObject* args) {
     read_type(s, f);
     if (is_heap(Py_TYPE(f))) read_type_attr(s, Py_TYPE(f), g_str_call, call);
   }
-  // A collection would run finalizers and weak reference callbacks of objects that have nothing to do with this call, watched.
+  // A collection would run finalizers and weak reference callbacks of objects that have nothing to
+  // do with this call, watched.
   s->collecting = PyGC_Disable();
   PyObject* r;
   {
     SignalsLetIn now;
     CallerScope callers;
-    // A partial, a cache, a scripted function: what is known of it when the program calls it is known here too.
+    // A partial, a cache, a scripted function: what is known of it when the program calls it is
+    // known here too.
     r = of_c ? probed_call(f, pos, kw) : PyObject_Call(f, pos, kw);
   }
   if (s->collecting) PyGC_Enable();
@@ -188,27 +125,27 @@ PyObject* session_run(Session* s, PyObject* args) {
 }
 
 PyObject* session_log(Session* s, PyObject* args) {
-  Py_ssize_t start = 0, size = static_cast<Py_ssize_t>(s->log->size());
+  Py_ssize_t start = 0, size = static_cast<Py_ssize_t>(s->log.size());
   if (!PyArg_ParseTuple(args, "|n", &start)) return nullptr;
   start = start < 0 ? 0 : start > size ? size : start;
-  PyObject* list = PyList_New(size - start);
-  if (list == nullptr) return nullptr;
+  Ref list = Ref::steal(PyList_New(size - start));
+  if (!list) return nullptr;
   static PyObject* names[sizeof(kKindNames) / sizeof(kKindNames[0])];
-  Py_ssize_t i = 0;
-  for (Py_ssize_t from = start; from < size; from++) {
-    auto& e = (*s->log)[static_cast<size_t>(from)];
+  for (Py_ssize_t i = 0; i < size - start; ++i) {
+    const Event& e = s->log[static_cast<size_t>(start + i)];
     if (names[e.kind] == nullptr) names[e.kind] = PyUnicode_InternFromString(kKindNames[e.kind]);
-    PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj, e.key ? e.key : Py_None, e.value ? e.value : Py_None);
-    if (t == nullptr) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-    PyList_SET_ITEM(list, i++, t);
+    if (names[e.kind] == nullptr) return nullptr;
+    PyObject* t = PyTuple_Pack(4, names[e.kind], e.obj.get(), e.key ? e.key.get() : Py_None,
+                               e.value ? e.value.get() : Py_None);
+    if (t == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), i, t);
   }
-  return list;
+  return list.release();
 }
 
-PyObject* session_is_outside(Session* s, PyObject* o) { return PyBool_FromLong(outside_object(s, o)); }
+PyObject* session_is_outside(Session* s, PyObject* o) {
+  return PyBool_FromLong(outside_object(s, o));
+}
 
 PyObject* session_reach(Session* s, PyObject* o) {
   reach(s, o);
@@ -235,80 +172,76 @@ PyObject* session_track(Session* s, PyObject* args) {
   PyObject* o;
   long var;
   if (!PyArg_ParseTuple(args, "Ol", &o, &var)) return nullptr;
-  if (s->tracked->emplace(o, var).second) Py_INCREF(o);
+  s->tracked.add(o, var);
   Py_RETURN_NONE;
 }
 
-// vary(holder, key): the number at a key of a dict, in a class, or in a cell (whatever the key), is an input.  One in a list or a deque is
-// tracked already.  The caller holds both until the run ends.
+// vary(holder, key): the number at a key of a dict, in a class, or in a cell (whatever the key), is
+// an input.  One in a list or a deque is tracked already.  The caller holds both until the run
+// ends.
 PyObject* session_vary(Session* s, PyObject* args) {
   PyObject *holder, *key;
   if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
-  if (PyList_Check(holder) || is_deque(holder) || PyDict_Check(holder)) s->numbered->insert(holder);
+  if (PyList_Check(holder) || is_deque(holder) || PyDict_Check(holder)) s->numbered.insert(holder);
   if (!PyList_Check(holder) && !is_deque(holder))
-    s->varying->insert(place_of_number(holder, PyCell_Check(holder) ? nullptr : key));
+    s->varying.insert(place_of_number(holder, PyCell_Check(holder) ? nullptr : key));
   Py_RETURN_NONE;
 }
 
 PyObject* session_tracked(Session* s, PyObject* o) {
-  auto it = s->tracked->find(o);
-  if (it == s->tracked->end()) Py_RETURN_NONE;
+  auto it = s->tracked.find(o);
+  if (it == s->tracked.end()) Py_RETURN_NONE;
   return PyLong_FromLong(it->second);
 }
 
 PyObject* session_made(Session* s, PyObject* o) {
   if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
   if (PyDict_Check(o)) return PyBool_FromLong(made_space(s, o));
-  return PyBool_FromLong(s->made->count(o) != 0);
+  return PyBool_FromLong(s->made.count(o) != 0);
 }
 
-// [(container, content before, read as a whole, appended to a deque that was not)] of the outside containers that were written or
-// read as a whole.
+// [(container, content before, read as a whole, appended to a deque that was not)] of the outside
+// containers that were written or read as a whole.
 PyObject* session_containers(Session* s, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (auto& [o, c] : *s->containers) {
-    if (c.pre == nullptr) continue;
-    PyObject* t = Py_BuildValue("(OOOn)", o, c.pre, c.whole ? Py_True : Py_False, c.whole ? 0 : c.appended);
-    if (list == nullptr || t == nullptr || PyList_Append(list, t) < 0) {
-      Py_XDECREF(t);
-      Py_XDECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(t);
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list) return nullptr;
+  for (auto& [o, c] : s->containers) {
+    if (!c.pre) continue;
+    const Py_ssize_t appended = c.whole ? 0 : c.appended;
+    const Ref t =
+        Ref::steal(Py_BuildValue("(OOOn)", o, c.pre.get(), c.whole ? Py_True : Py_False, appended));
+    if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
   }
-  return list;
+  return list.release();
 }
 
 // [(cell, content before or ABSENT)] of the outside cells that were written.
 PyObject* session_cells(Session* s, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (PyObject* cell : *s->written_cells) {
-    PyObject* old = s->cells->at(cell);
-    PyObject* t = PyTuple_Pack(2, cell, old ? old : g_absent);
-    if (list == nullptr || t == nullptr || PyList_Append(list, t) < 0) {
-      Py_XDECREF(t);
-      Py_XDECREF(list);
-      return nullptr;
-    }
-    Py_DECREF(t);
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list) return nullptr;
+  for (PyObject* cell : s->written_cells) {
+    const Ref& old = s->cells.find(cell)->second;
+    const Ref t = Ref::steal(PyTuple_Pack(2, cell, old ? old.get() : g_absent));
+    if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
   }
-  return list;
+  return list.release();
 }
 
 PyObject* session_attr_read(Session* s, PyObject* args) {
   PyObject *obj, *name, *value;
   if (!PyArg_ParseTuple(args, "OUO", &obj, &name, &value)) return nullptr;
-  Py_INCREF(name);
-  PyUnicode_InternInPlace(&name);
-  attr_load(s, obj, name, value);
-  Py_CLEAR(s->replaced);  // who reads finds the number that is an input in its place
-  Py_DECREF(name);
+  const Ref interned = intern(name);
+  attr_load(s, obj, interned.get(), value);
+  s->replaced.reset();  // who reads finds the number that is an input in its place
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;
 }
 
-PyObject* session_failure(Session* s, void*) { return Py_NewRef(s->failure ? s->failure : Py_None); }
-// Whether the collector runs after the call: it rests while the call is watched, whatever the program says.
+PyObject* session_failure(Session* s, void*) {
+  return Py_NewRef(s->failure ? s->failure.get() : Py_None);
+}
+// Whether the collector runs after the call: it rests while the call is watched, whatever the
+// program says.
 PyObject* session_collecting(Session* s, void*) { return PyBool_FromLong(s->collecting); }
 int session_set_collecting(Session* s, PyObject* v, void*) {
   int on = v != nullptr ? PyObject_IsTrue(v) : -1;
@@ -336,13 +269,15 @@ PyMethodDef session_methods[] = {
     {"clear", reinterpret_cast<PyCFunction>(+[](Session* s, PyObject*) -> PyObject* {
        session_clear(s);
        Py_RETURN_NONE;
-     }), METH_NOARGS, nullptr},
+     }),
+     METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef session_getset[] = {
     {"failure", reinterpret_cast<getter>(session_failure), nullptr, nullptr, nullptr},
     {"events", reinterpret_cast<getter>(session_events), nullptr, nullptr, nullptr},
-    {"collecting", reinterpret_cast<getter>(session_collecting), reinterpret_cast<setter>(session_set_collecting), nullptr, nullptr},
+    {"collecting", reinterpret_cast<getter>(session_collecting),
+     reinterpret_cast<setter>(session_set_collecting), nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot session_slots[] = {
@@ -354,7 +289,8 @@ PyType_Slot session_slots[] = {
     {Py_tp_getset, session_getset},
     {0, nullptr},
 };
-PyType_Spec session_spec = {"magpy._interp.Session", sizeof(Session), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
+PyType_Spec session_spec = {"magpy._interp.Session", sizeof(Session), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, session_slots};
 
 PyObject* py_pause(PyObject*, PyObject*) {
   hold_signals();
@@ -366,7 +302,8 @@ PyObject* py_resume(PyObject*, PyObject*) {
   release_signals();
   Py_RETURN_NONE;
 }
-// below(on): whether the handler wants to know of Python functions that start while events are paused; returns what it was.
+// below(on): whether the handler wants to know of Python functions that start while events are
+// paused; returns what it was.
 PyObject* py_below(PyObject*, PyObject* on) {
   const bool before = tls_below;
   tls_below = on == Py_True && tls_session != nullptr;
@@ -378,14 +315,13 @@ PyObject* py_watched(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
   int pause = tls_pause;
   tls_pause = 0;
-  tls_c_call = kComputed;  // what runs below f gives its results to f
   PyObject* r;
   {
+    ToCScope given(kComputed, ToCScope::now());  // what runs below f gives its results to f
     SignalsLetIn now;
     ProgramScope program;
     r = PyObject_Call(f, pos, kw);
   }
-  tls_c_call = kPassedOn;
   tls_pause = pause;
   return r;
 }
@@ -397,6 +333,7 @@ PyObject* py_call(PyObject*, PyObject* args) {
   tls_pause = 0;
   PyObject* r;
   {
+    ToCScope given(kPassedOn, ToCScope::now());
     SignalsLetIn now;
     ProgramScope program;
     r = probed_call(f, pos, kw);
@@ -404,22 +341,24 @@ PyObject* py_call(PyObject*, PyObject* args) {
   tls_pause = pause;
   return r;
 }
-PyObject* py_session_active(PyObject*, PyObject*) { return PyBool_FromLong(tls_session != nullptr); }
+PyObject* py_session_active(PyObject*, PyObject*) {
+  return PyBool_FromLong(tls_session != nullptr);
+}
+// Each is held from here on.
+void set_type(PyTypeObject*& place, PyObject* type) {
+  auto* held = type == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
+  Py_XSETREF(place, held);
+}
 PyObject* py_set_types(PyObject*, PyObject* args) {
   PyObject *tensor, *deque, *partial, *name_space, *defaultdict;
-  if (!PyArg_ParseTuple(args, "OO!O!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial, &PyType_Type, &name_space,
-                        &PyType_Type, &defaultdict))
+  if (!PyArg_ParseTuple(args, "OO!O!O!O!", &tensor, &PyType_Type, &deque, &PyType_Type, &partial,
+                        &PyType_Type, &name_space, &PyType_Type, &defaultdict))
     return nullptr;
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_tensor_type));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_deque_type));
-  g_tensor_type = tensor == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(tensor));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_partial_type));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_namespace_type));
-  g_deque_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(deque));
-  g_partial_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(partial));
-  g_namespace_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(name_space));
-  Py_XDECREF(reinterpret_cast<PyObject*>(g_defaultdict_type));
-  g_defaultdict_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(defaultdict));
+  set_type(g_tensor_type, tensor);
+  set_type(g_deque_type, deque);
+  set_type(g_partial_type, partial);
+  set_type(g_namespace_type, name_space);
+  set_type(g_defaultdict_type, defaultdict);
   Py_RETURN_NONE;
 }
 PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
@@ -439,29 +378,24 @@ PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
 PyObject* py_add_counters(PyObject*, PyObject* args) {
   PyObject *code, *names;
   if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &names)) return nullptr;
-  PyObject* list = PySequence_List(names);
-  if (list == nullptr) return nullptr;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
-    PyObject* name = Py_NewRef(PyList_GET_ITEM(list, i));
-    if (PyUnicode_CheckExact(name)) {
-      PyUnicode_InternInPlace(&name);
-      auto* as_code = reinterpret_cast<PyCodeObject*>(code);
-      if (g_counters.insert(counter_key(as_code, name)).second) {
-        Py_INCREF(as_code->co_filename);
-        Py_INCREF(name);
-      }
-    }
-    Py_DECREF(name);
+  const Ref list = Ref::steal(PySequence_List(names));
+  if (!list) return nullptr;
+  auto* as_code = reinterpret_cast<PyCodeObject*>(code);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    if (!PyUnicode_CheckExact(PyList_GET_ITEM(list.get(), i))) continue;
+    const Ref name = intern(PyList_GET_ITEM(list.get(), i));
+    if (!g_counters.insert(counter_key(as_code, name.get())).second) continue;
+    Py_INCREF(as_code->co_filename);
+    Py_INCREF(name.get());
   }
-  Py_DECREF(list);
   Py_RETURN_NONE;
 }
 PyObject* py_forget_leaves(PyObject*, PyObject*) {
   g_leaves.clear();
   Py_RETURN_NONE;
 }
-// fresh(v): an object equal to v that nothing else refers to, so that its identity says where it came from.  The interpreter
-// shares small ints; the copy made here is not the shared one.
+// fresh(v): an object equal to v that nothing else refers to, so that its identity says where it
+// came from.  The interpreter shares small ints; the copy made here is not the shared one.
 PyObject* py_fresh(PyObject*, PyObject* v) {
   if (PyFloat_CheckExact(v)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(v));
   if (PyComplex_CheckExact(v)) return PyComplex_FromCComplex(PyComplex_AsCComplex(v));
@@ -473,9 +407,13 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
       size_t bits = _PyLong_NumBits(v);
       std::vector<unsigned char> bytes(bits / 8 + 2);
 #if PY_VERSION_HEX >= 0x030D0000
-      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1, 1) < 0) return nullptr;
+      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1,
+                              1) < 0)
+        return nullptr;
 #else
-      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1, 1) < 0) return nullptr;
+      if (_PyLong_AsByteArray(reinterpret_cast<PyLongObject*>(v), bytes.data(), bytes.size(), 1,
+                              1) < 0)
+        return nullptr;
 #endif
       return _PyLong_FromByteArray(bytes.data(), bytes.size(), 1, 1);
     }
@@ -484,7 +422,8 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
     auto magnitude = static_cast<digit>(value < 0 ? -value : value);
 #if PY_VERSION_HEX >= 0x030C0000
     copy->long_value.ob_digit[0] = magnitude;
-    copy->long_value.lv_tag = value == 0 ? 1 : (static_cast<uintptr_t>(1) << 3) | (value < 0 ? 2 : 0);
+    copy->long_value.lv_tag =
+        value == 0 ? 1 : (static_cast<uintptr_t>(1) << 3) | (value < 0 ? 2 : 0);
 #else
     copy->ob_digit[0] = magnitude;
     Py_SET_SIZE(copy, value == 0 ? 0 : (value < 0 ? -1 : 1));
@@ -492,9 +431,10 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
     return reinterpret_cast<PyObject*>(copy);
   }
   if (PyUnicode_CheckExact(v) && PyUnicode_GET_LENGTH(v) > 0) {
-    PyObject* copy = PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v));
-    if (copy == nullptr || PyUnicode_CopyCharacters(copy, 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0) return nullptr;
-    return copy;
+    Ref copy = Ref::steal(PyUnicode_New(PyUnicode_GET_LENGTH(v), PyUnicode_MAX_CHAR_VALUE(v)));
+    if (!copy || PyUnicode_CopyCharacters(copy.get(), 0, v, 0, PyUnicode_GET_LENGTH(v)) < 0)
+      return nullptr;
+    return copy.release();
   }
   return Py_NewRef(v);
 }
@@ -511,17 +451,24 @@ PyObject* py_type_lookup(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"pause", py_pause, METH_NOARGS, "Stops events on this thread until resume()."},
     {"resume", py_resume, METH_NOARGS, nullptr},
-    {"below", py_below, METH_O, "below(on): whether the session wants to know of Python functions that start while events are paused."},
+    {"below", py_below, METH_O,
+     "below(on): whether the session wants to know of Python functions that start while events are "
+     "paused."},
     {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs): calls f with events on."},
-    {"call", py_call, METH_VARARGS, "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
+    {"call", py_call, METH_VARARGS,
+     "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
-    {"set_types", py_set_types, METH_VARARGS, "set_types(Tensor or None, deque, partial, SimpleNamespace, defaultdict)."},
+    {"set_types", py_set_types, METH_VARARGS,
+     "set_types(Tensor or None, deque, partial, SimpleNamespace, defaultdict)."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
-    {"add_counters", py_add_counters, METH_VARARGS, "add_counters(code, names): names that the code both reads and stores."},
+    {"add_counters", py_add_counters, METH_VARARGS,
+     "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
     {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
-    {"is_caller", py_is_caller, METH_O, "Whether a frame was there before the run that this thread watches."},
-    {"type_lookup", py_type_lookup, METH_VARARGS, "The raw class attribute along the MRO, or ABSENT."},
+    {"is_caller", py_is_caller, METH_O,
+     "Whether a frame was there before the run that this thread watches."},
+    {"type_lookup", py_type_lookup, METH_VARARGS,
+     "The raw class attribute along the MRO, or ABSENT."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -538,11 +485,9 @@ int init_session(PyObject* module) {
   g_str_get = PyUnicode_InternFromString("__get__");
   g_str_set = PyUnicode_InternFromString("__set__");
   g_module = module;
-  PyObject* wrapper = PyObject_GetAttrString(Py_None, "__str__");
-  if (wrapper == nullptr) return -1;
-  g_method_wrapper_type = Py_TYPE(wrapper);
-  Py_INCREF(g_method_wrapper_type);
-  Py_DECREF(wrapper);
+  const Ref wrapper = Ref::steal(PyObject_GetAttrString(Py_None, "__str__"));
+  if (!wrapper) return -1;
+  set_type(g_method_wrapper_type, reinterpret_cast<PyObject*>(Py_TYPE(wrapper.get())));
   g_session_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&session_spec));
   if (g_session_type == nullptr || PyModule_AddType(module, g_session_type) < 0) return -1;
   return PyModule_AddFunctions(module, functions);

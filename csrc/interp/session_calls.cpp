@@ -1,7 +1,8 @@
 // What the probes report of calls: what the session does before and after a C function runs.
 //
-// Owns: on_call_pre, on_call and on_call_raised of session.h, and the cache of verdicts on C functions.  Does not own: the verdicts
-// (magpy/capture/leaves.py) nor the operations on outside objects (session_state.cpp).  Called by the probes with the GIL held.
+// Owns: on_call_pre, on_call and on_call_raised of session.h, and the cache of verdicts on C
+// functions.  Does not own: the verdicts (magpy/models/callables.py) nor the operations on outside
+// objects (session_state.cpp).  Called by the probes with the GIL held.
 
 #include <cstring>
 
@@ -15,9 +16,11 @@ namespace magpy {
 
 namespace {
 
-// A slot of a type: which slot, all types share the description of that, and the C function that fills it.
+// A slot of a type: which slot, all types share the description of that, and the C function that
+// fills it.
 void* slot_key(PyWrapperDescrObject* descr) {
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(descr->d_base) * 0x9E3779B97F4A7C15ull ^
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(descr->d_base) *
+                                     0x9E3779B97F4A7C15ull ^
                                  reinterpret_cast<uintptr_t>(descr->d_wrapped));
 }
 
@@ -37,7 +40,8 @@ uint8_t classify(Session* s, PyObject* f) {
   bool cache = true;
   if (PyCFunction_Check(f)) {
     key = reinterpret_cast<PyCFunctionObject*>(f)->m_ml;
-    // pybind functions share nothing but live as long as their module: a static method table outlives everything.
+    // pybind functions share nothing but live as long as their module: a static method table
+    // outlives everything.
     if (t != &PyCFunction_Type && t != &PyCMethod_Type) key = f;
     PyObject* self = reinterpret_cast<PyCFunctionObject*>(f)->m_self;
     if (self != nullptr && !PyModule_Check(self) && PyCapsule_CheckExact(self)) cache = false;
@@ -70,10 +74,9 @@ uint8_t classify(Session* s, PyObject* f) {
     // Without a C constructor only frames run, and those are watched.
     if (is_heap(as_type) && as_type->tp_new == PyBaseObject_Type.tp_new) return kLeafFrame;
   }
-  PyObject* r = ask(s, "classify", f);
-  if (r == nullptr) return kLeafPure;
-  long v = PyLong_AsLong(r);
-  Py_DECREF(r);
+  const Ref r = ask(s, "classify", f);
+  if (!r) return kLeafPure;
+  const long v = PyLong_AsLong(r.get());
   if (v < 0) {
     fail(s, "classify");
     return kLeafPure;
@@ -90,23 +93,22 @@ bool asks_class(PyObject* f, Py_ssize_t npos) {
   return is_builtin(f, "isinstance");
 }
 
-PyObject* make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** kwargs) {
-  PyObject* tuple = PyTuple_New(npos);
-  if (tuple == nullptr) return nullptr;
-  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
-  *kwargs = PyDict_New();
-  if (*kwargs == nullptr) {
-    Py_DECREF(tuple);
-    return nullptr;
-  }
-  Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+// The arguments of a call as a Python function takes them; false with an exception set where they
+// could not be made.
+struct Arguments {
+  Ref args, kwargs;
+  explicit operator bool() const { return args && kwargs; }
+};
+
+Arguments make_args(PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+  Arguments made{Ref::steal(PyTuple_New(npos)), Ref::steal(PyDict_New())};
+  if (!made) return made;
+  for (Py_ssize_t i = 0; i < npos; ++i) PyTuple_SET_ITEM(made.args.get(), i, Py_NewRef(args[i]));
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   for (Py_ssize_t i = 0; i < nkw; ++i)
-    if (PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0) {
-      Py_DECREF(tuple);
-      Py_CLEAR(*kwargs);
-      return nullptr;
-    }
-  return tuple;
+    if (PyDict_SetItem(made.kwargs.get(), PyTuple_GET_ITEM(kwnames, i), args[npos + i]) < 0)
+      return {};
+  return made;
 }
 
 bool has_tensor(PyObject* root) {
@@ -123,7 +125,8 @@ bool has_tensor(PyObject* root) {
   for (size_t at = 0; at < todo.size() && !found; ++at) {
     auto [v, depth] = todo[at];
     if (PyTuple_Check(v) || PyList_Check(v)) {
-      for (Py_ssize_t i = 0; !found && i < PySequence_Fast_GET_SIZE(v); ++i) look(PySequence_Fast_GET_ITEM(v, i), depth + 1);
+      for (Py_ssize_t i = 0; !found && i < PySequence_Fast_GET_SIZE(v); ++i)
+        look(PySequence_Fast_GET_ITEM(v, i), depth + 1);
     } else if (PyDict_Check(v)) {
       PyObject *k, *x;
       Py_ssize_t pos = 0;
@@ -133,65 +136,58 @@ bool has_tensor(PyObject* root) {
   return found;
 }
 
-// Gives a call to a method of the handler; false when it could not be given.  *result is new, or nullptr with an exception.
-bool handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
-                   PyObject** result) {
-  PyObject* kwargs = nullptr;
-  PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
-  if (tuple == nullptr) {
-    ErrorGuard error;
+// Gives a call to a method of the handler, which performs it or answers with a sentinel; not
+// performed when it could not be given.
+Before handler_calls(Session* s, const char* method, PyObject* f, PyObject* const* args,
+                     Py_ssize_t npos, PyObject* kwnames) {
+  const Arguments made = make_args(args, npos, kwnames);
+  if (!made) {
     fail(s, "call");
-    return false;
+    return {};
   }
-  {
-    PauseGuard pause;
-    *result = PyObject_CallMethod(s->handler, method, "OOO", f, tuple, kwargs);
-  }
-  Py_DECREF(tuple);
-  Py_DECREF(kwargs);
-  return true;
+  PauseGuard pause;
+  return {
+      PyObject_CallMethod(s->handler.get(), method, "OOO", f, made.args.get(), made.kwargs.get()),
+      true, kPassedOn};
 }
 
-// A C function is called with tensors.  True when the handler performed the call: it takes their data.
-bool array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
-  PyObject* r = nullptr;
-  if (!handler_calls(s, "array_call", f, args, npos, kwnames, &r)) return false;
-  if (r == g_absent) {
-    Py_DECREF(r);
-    return false;
-  }
-  *result = r;
-  return true;
+// A C function is called with tensors.  Performed where the handler performed the call: it takes
+// their data.
+Before array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
+                  PyObject* kwnames) {
+  const Before before = handler_calls(s, "array_call", f, args, npos, kwnames);
+  if (before.result != g_absent) return before;
+  Py_DECREF(before.result);
+  return {};
 }
 
 // setattr(object, name, value) or, with value == nullptr, delattr(object, name).
 void store_attribute(Session* s, PyObject* object, PyObject* name, PyObject* value) {
   rely_on(s, name);  // the interpreter takes an equal string in its place
-  name = Py_NewRef(name);
-  PyUnicode_InternInPlace(&name);
-  attr_store(s, object, name, value);
-  Py_DECREF(name);
+  const Ref interned = intern(name);
+  attr_store(s, object, interned.get(), value);
 }
 
 // Whether a function of this name, a method or its descriptor, is called.
 bool is_named(PyObject* f, const char* name) {
-  if (Py_IS_TYPE(f, &PyMethodDescr_Type)) return std::strcmp(reinterpret_cast<PyMethodDescrObject*>(f)->d_method->ml_name, name) == 0;
+  if (Py_IS_TYPE(f, &PyMethodDescr_Type))
+    return std::strcmp(reinterpret_cast<PyMethodDescrObject*>(f)->d_method->ml_name, name) == 0;
   return is_builtin(f, name);
 }
 
-// Whether what this does to an outside deque is the same whatever the deque holds, and can be told when all is over.
+// Whether what this does to an outside deque is the same whatever the deque holds, and can be told
+// when all is over.
 bool takes_blindly(Session* s, PyObject* deque, PyObject* f, Py_ssize_t npos) {
   if (is_named(f, "append") && npos == 1) {
     if (!ensure_pre(s, deque)) return false;
-    ++(*s->containers)[deque].appended;
+    ++s->containers[deque].appended;
     return true;
   }
   if (!is_named(f, "extend")) return false;
   PauseGuard pause;
-  PyObject* most = PyObject_GetAttrString(deque, "maxlen");
-  if (most == nullptr) PyErr_Clear();
-  Py_XDECREF(most);
-  return most == Py_None;
+  const Ref most = Ref::steal(PyObject_GetAttrString(deque, "maxlen"));
+  if (!most) fail(s, "maxlen");
+  return most.get() == Py_None;
 }
 
 // dict.setdefault(key[, default]): a read and, where nothing is there, a store.
@@ -202,12 +198,14 @@ void read_or_store(Session* s, PyObject* dict, PyObject* const* rest, Py_ssize_t
     return;
   }
   if (now == nullptr || !counter_read(s, dict, rest[0], now)) read_dict(s, dict, rest[0], now);
-  Py_CLEAR(s->replaced);  // the call gives it
+  s->replaced.reset();  // the call gives it
   if (now == nullptr) dict_store(s, dict, rest[0], nrest > 1 ? rest[1] : Py_None);
 }
 
-// dict.update(other, name=value, ...): stores, each under a key of its own.  False if that cannot be told.
-bool store_each(Session* s, PyObject* dict, PyObject* const* given, Py_ssize_t npos, PyObject* kwnames) {
+// dict.update(other, name=value, ...): stores, each under a key of its own.  False if that cannot
+// be told.
+bool store_each(Session* s, PyObject* dict, PyObject* const* given, Py_ssize_t npos,
+                PyObject* kwnames) {
   if (npos > 1 || (npos == 1 && !PyDict_CheckExact(given[0]))) return false;
   PyObject *k, *v;
   Py_ssize_t pos = 0;
@@ -230,26 +228,27 @@ bool store_each(Session* s, PyObject* dict, PyObject* const* given, Py_ssize_t n
   return true;
 }
 
-// A container takes over what it is given.
-void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, PyObject* const* given, Py_ssize_t npos,
-                    PyObject* kwnames) {
+// A container takes over what it is given, and does that with it.
+ToC store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container,
+                   PyObject* const* given, Py_ssize_t npos, PyObject* kwnames) {
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  tls_c_call = kComputed;
-  if (container != nullptr && PyDict_Check(container) && leaf == kLeafBlind && store_each(s, container, given, npos, kwnames)) return;
+  if (container != nullptr && PyDict_Check(container) && leaf == kLeafBlind &&
+      store_each(s, container, given, npos, kwnames))
+    return kComputed;
   const bool is_list = container != nullptr && PyList_Check(container);
   const bool in_order = is_list || (container != nullptr && is_deque(container));
   if (container != nullptr && known_outside(s, container) && is_container(container)) {
     // Only a list and a deque take new elements without looking at the old ones.
-    if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 && look_for_key(s, container, given[0]))
+    if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 &&
+        look_for_key(s, container, given[0]))
       dict_store(s, container, given[0], given[1]);
     else if (is_list || (in_order && takes_blindly(s, container, f, npos)))
       ensure_pre(s, container);
     else
       touch(s, container, false);
   }
-  // A dict and a set look for each element among those that they have.
-  tls_c_call = in_order ? kPassedOn : kComputed;
-  // What is appended is one element; what a list is extended with may make its elements anew, as a text does.
+  // What is appended is one element; what a list is extended with may make its elements anew, as a
+  // text does.
   const bool whole = is_list ? !is_named(f, "extend") : in_order && is_named(f, "append");
   for (Py_ssize_t i = 0; i < npos + nkw; ++i)
     if (whole || (is_list && passes_elements_on(s, given[i])))
@@ -258,18 +257,20 @@ void store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container, 
       touch_pairs(s, given[i]);
     else
       touch(s, given[i], false);
+  // A dict and a set look for each element among those that they have.
+  return in_order ? kPassedOn : kComputed;
 }
 
 // A class is made of what a dict holds, and of what its `__slots__` name.
 void touch_namespace(Session* s, PyObject* space) {
   touch(s, space, false);
   static PyObject* const slots = PyUnicode_InternFromString("__slots__");
-  PyObject* named = PyDict_Check(space) ? PyDict_GetItemWithError(space, slots) : nullptr;
+  PyObject* named = PyDict_Check(space) ? item_or_null(space, slots) : nullptr;
   if (named != nullptr) touch(s, named, true);
-  PyErr_Clear();
 }
 
-// What wraps a function and takes over what that is called (`functools_wraps` and `property_init_impl` in CPython).
+// What wraps a function and takes over what that is called (`functools_wraps` and
+// `property_init_impl` in CPython).
 bool takes_over_names(PyObject* f) {
   if (!PyType_Check(f)) return false;
   for (PyTypeObject* t : {&PyProperty_Type, &PyStaticMethod_Type, &PyClassMethod_Type})
@@ -280,35 +281,37 @@ bool takes_over_names(PyObject* f) {
 void names_taken_over(Session* s, PyObject* function) {
   if (!PyFunction_Check(function)) return;
   static PyObject* const names[] = {
-      PyUnicode_InternFromString("__module__"), PyUnicode_InternFromString("__name__"), PyUnicode_InternFromString("__qualname__"),
-      PyUnicode_InternFromString("__doc__"),    PyUnicode_InternFromString("__annotations__")};
+      PyUnicode_InternFromString("__module__"), PyUnicode_InternFromString("__name__"),
+      PyUnicode_InternFromString("__qualname__"), PyUnicode_InternFromString("__doc__"),
+      PyUnicode_InternFromString("__annotations__")};
   for (PyObject* name : names) {
-    PyObject* value = PyObject_GetAttr(function, name);
-    if (value == nullptr) PyErr_Clear();
-    attr_load(s, function, name, value);
-    Py_CLEAR(s->replaced);
-    Py_XDECREF(value);
+    const Ref value = Ref::steal(PyObject_GetAttr(function, name));
+    if (!value) not_there(s, "names");
+    attr_load(s, function, name, value.get());
+    s->replaced.reset();
   }
-  PyObject* own = PyObject_GenericGetDict(function, nullptr);
-  if (own == nullptr) PyErr_Clear();
-  if (own != nullptr && known_outside(s, function)) {
-    reach(s, own);
-    touch(s, own, false);
+  const Ref own = Ref::steal(PyObject_GenericGetDict(function, nullptr));
+  if (!own) return fail(s, "names");
+  if (known_outside(s, function)) {
+    reach(s, own.get());
+    touch(s, own.get(), false);
   }
-  Py_XDECREF(own);
 }
 
 // A function that asks for classes, or computes from plain values.
-void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, Py_ssize_t nkw) {
+void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
+                    Py_ssize_t nkw) {
   if (npos > 0 && asks_class(f, npos)) {
     read_type(s, args[0]);
     if (npos == 2) read_classes(s, args[1], false);
   } else if (is_builtin(f, "issubclass") && npos == 2) {
     read_bases(s, args[0]);
     read_classes(s, args[1], false);
-  } else if (npos > 0 && f == reinterpret_cast<PyObject*>(g_partial_type) && PyObject_TypeCheck(args[0], g_partial_type)) {
+  } else if (npos > 0 && f == reinterpret_cast<PyObject*>(g_partial_type) &&
+             PyObject_TypeCheck(args[0], g_partial_type)) {
     touch(s, args[0], false);  // its parts are taken over, and what its keywords are
-    if (PyObject* keywords = bound_parts(args[0]).parts[2]; keywords != nullptr) touch(s, keywords, false);
+    if (PyObject* keywords = bound_parts(args[0]).parts[2]; keywords != nullptr)
+      touch(s, keywords, false);
   } else {
     if (f == reinterpret_cast<PyObject*>(&PyType_Type) && npos == 3) touch_namespace(s, args[2]);
     if (takes_over_names(f) && npos > 0) names_taken_over(s, args[0]);
@@ -319,11 +322,11 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
   }
 }
 
-// A function that looks into what it is given.
-void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+// A function that looks into what it is given, and does that with it.
+ToC touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos,
+                    PyObject* kwnames) {
   const Py_ssize_t n = npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   const Looks looks = looks_of(f, args, npos, kwnames);
-  tls_c_call = looks.on ? kPassedOn : kComputed;
   callables_given(s, f, self, args, n);
   if (self != nullptr && looks.own == Look::kKept)
     touch_kept(s, self, false);
@@ -338,10 +341,13 @@ void touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* a
     else
       touch(s, args[i], looks.given == Look::kAll || looks.given == Look::kKept || !holds);
   }
+  return looks.on ? kPassedOn : kComputed;
 }
 
-// A C function is about to be called, with `self` behind it or nullptr, which the handler has no part in.
-void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+// A C function is about to be called, with `self` behind it or nullptr, which the handler has no
+// part in.  What it does with what frames give it.
+ToC before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject* const* args,
+                Py_ssize_t npos, PyObject* kwnames) {
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   // Normal form: first = receiver or first argument.
   PyObject* first = self ? self : (npos > 0 ? args[0] : nullptr);
@@ -350,15 +356,18 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
   switch (leaf) {
     case kLeafPure: read_arguments(s, f, args, npos, nkw); break;
     case kLeafTouch:
-    case kLeafTorch: touch_arguments(s, f, self, args, npos, kwnames); break;
+    case kLeafTorch: return touch_arguments(s, f, self, args, npos, kwnames);
     case kLeafSetattr:
-      if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], rest[1]);
+      if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0]))
+        store_attribute(s, first, rest[0], rest[1]);
       break;
     case kLeafDelattr:
-      if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0])) store_attribute(s, first, rest[0], nullptr);
+      if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0]))
+        store_attribute(s, first, rest[0], nullptr);
       break;
     case kLeafGetattr:
-      if (first != nullptr && nrest >= 1 && PyUnicode_CheckExact(rest[0])) reach_descriptor(s, first, rest[0]);
+      if (first != nullptr && nrest >= 1 && PyUnicode_CheckExact(rest[0]))
+        reach_descriptor(s, first, rest[0]);
       break;
     case kLeafDictGet:
       if (first == nullptr || !PyDict_Check(first) || nrest < 1) break;
@@ -368,21 +377,42 @@ void before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject
         touch(s, first, false);
       break;
     case kLeafDictDefault:
-      if (first != nullptr && PyDict_Check(first) && nkw == 0 && (nrest == 1 || nrest == 2) && plain_key(rest[0])) {
-        if (known_outside(s, first) && look_for_key(s, first, rest[0])) read_or_store(s, first, rest, nrest);
+      if (first != nullptr && PyDict_Check(first) && nkw == 0 && (nrest == 1 || nrest == 2) &&
+          plain_key(rest[0])) {
+        if (known_outside(s, first) && look_for_key(s, first, rest[0]))
+          read_or_store(s, first, rest, nrest);
         rely_on(s, rest[0]);
         break;
       }
-      touch_arguments(s, f, self, args, npos, kwnames);
-      break;
+      return touch_arguments(s, f, self, args, npos, kwnames);
     case kLeafDictSet:
-    case kLeafBlind: store_elements(s, leaf, f, first, rest, nrest, kwnames); break;
+    case kLeafBlind: return store_elements(s, leaf, f, first, rest, nrest, kwnames);
     default: break;
   }
+  return kPassedOn;
+}
+
+// A call of which the handler wants to know what it has done, and below which nothing is watched.
+PyObject* call_for_effect(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
+                          PyObject* kwnames) {
+  PauseGuard pause;
+  PyObject* r;
+  {
+    SignalsLetIn now;
+    tls_below = true;
+    r = PyObject_Vectorcall(f, args, npos, kwnames);
+    tls_below = false;
+  }
+  ErrorGuard error;
+  SignalHold signals;
+  Ref done = ask(s, "effect_done", r ? r : g_absent);
+  if (r != nullptr && done && done.get() != g_absent) Py_SETREF(r, done.release());
+  return r;
 }
 
 // A method made of something else than a Python function calls that with its receiver in front.
-std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py_ssize_t npos,
+                                     PyObject* kwnames) {
   std::vector<PyObject*> all{PyMethod_GET_SELF(method)};
   all.insert(all.end(), args, args + npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
   return all;
@@ -390,16 +420,16 @@ std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py
 
 }  // namespace
 
-bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject** result) {
+Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   Session* s = tls_session;
   ++s->events;
-  if (PyFunction_Check(f) && g_leaf_code.empty()) return false;
+  if (PyFunction_Check(f) && g_leaf_code.empty()) return {};
   if (Py_TYPE(f)->tp_call == nullptr) {
     // The interpreter says that it cannot be called, as its class stands.
     ErrorGuard error;
     read_type(s, f);
     if (is_heap(Py_TYPE(f))) read_type_attr(s, Py_TYPE(f), g_str_call, nullptr);
-    return false;
+    return {};
   }
   {
     ErrorGuard error;
@@ -412,10 +442,10 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
   }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
-    return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
+    return on_call_pre(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames);
   }
   if (Py_IS_TYPE(f, &ModuleCall_Type) && npos > 0 && compiled_behind(args[0]) != nullptr)
-    return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames, result);
+    return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames);
   uint8_t leaf;
   PyObject* self = nullptr;
   bool use_handler = false;
@@ -441,60 +471,51 @@ bool on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* 
       read_type_attr(s, t, g_str_call, _PyType_Lookup(t, g_str_call));
     }
     // A function that looks at no element is not slower for what has many.
-    const bool shallow = leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
-    for (Py_ssize_t i = 0; leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
+    const bool shallow =
+        leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
+    for (Py_ssize_t i = 0;
+         leaf == kLeafTouch && self == nullptr && i < npos + nkw && !takes_tensors; ++i)
       takes_tensors = shallow ? is_tensor(args[i]) : has_tensor(args[i]);
   }
-  if (takes_tensors && array_call(s, f, args, npos, kwnames, result)) return true;
+  if (takes_tensors)
+    if (const Before before = array_call(s, f, args, npos, kwnames); before.performed)
+      return before;
   {
     ErrorGuard error;
-    if (!s->tracked->empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
+    if (!s->tracked.empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
-      const bool keeps = leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
+      const bool keeps =
+          leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
         any = keeps && passes_elements_on(s, args[i]) ? false : has_tracked(s, args[i]);
-      // What stores its arguments without looking at them keeps their identity, which is how they are known.
-      if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr) use_handler = true;
+      // What stores its arguments without looking at them keeps their identity, which is how they
+      // are known.
+      if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr)
+        use_handler = true;
     }
     if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
-      before_leaf(s, leaf, f, self, args, npos, kwnames);
-      return false;
+      return {nullptr, false, before_leaf(s, leaf, f, self, args, npos, kwnames)};
     }
     if (!use_handler && leaf == kLeafFrame) {
       // The dispatcher calls it directly.
       behind = compiled_behind(f);
     }
   }
-  if (leaf == kLeafFrame && !use_handler) return behind != nullptr && on_call_pre(behind, args, npos, kwnames, result);
-  // The handler performs the call itself, or leaves it to us by answering with the sentinel; with NotImplemented it
-  // leaves a call for its effect to us, below which nothing is watched, and which finds the program's own frame.
-  PyObject* r = nullptr;
-  if (!handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames, &r)) return false;
-  if (r == g_absent) {
-    Py_DECREF(r);
-    tls_c_call = use_handler && !looks_of(f, args, npos, kwnames).on ? kComputed : kPassedOn;
-    return false;
+  if (leaf == kLeafFrame && !use_handler)
+    return behind != nullptr ? on_call_pre(behind, args, npos, kwnames) : Before{};
+  // The handler performs the call itself, or leaves it to us by answering with the sentinel; with
+  // NotImplemented it leaves a call for its effect to us, below which nothing is watched, and which
+  // finds the program's own frame.
+  const Before before =
+      handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames);
+  if (before.result == g_absent) {
+    Py_DECREF(before.result);
+    return {nullptr, false,
+            use_handler && !looks_of(f, args, npos, kwnames).on ? kComputed : kPassedOn};
   }
-  if (r == Py_NotImplemented) {
-    Py_DECREF(r);
-    PauseGuard pause;
-    {
-      SignalsLetIn now;
-      tls_below = true;
-      r = PyObject_Vectorcall(f, args, npos, kwnames);
-      tls_below = false;
-    }
-    ErrorGuard error;
-    SignalHold signals;
-    PyObject* done = PyObject_CallMethod(s->handler, "effect_done", "O", r ? r : g_absent);
-    if (done == nullptr) fail(s, "effect_done");
-    if (r == nullptr || done == nullptr || done == g_absent)
-      Py_XDECREF(done);
-    else
-      Py_SETREF(r, done);
-  }
-  *result = r;
-  return true;
+  if (before.result != Py_NotImplemented) return before;
+  Py_DECREF(before.result);
+  return {call_for_effect(s, f, args, npos, kwnames), true, kPassedOn};
 }
 
 void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
@@ -503,49 +524,35 @@ void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
   PauseGuard pause;  // in a call done as a whole, events are on
   SignalHold signals;
   tls_below = false;
-  PyObject* values = PyTuple_New(0);
-  PyObject* list = PyList_New(0);
-  bool ok = values != nullptr && list != nullptr;
-  for (Py_ssize_t i = 0; i < n && ok; ++i) ok = given[i] == nullptr || PyList_Append(list, given[i]) == 0;
-  Py_XSETREF(values, ok ? PyList_AsTuple(list) : nullptr);
-  Py_XDECREF(list);
-  PyObject* r = values != nullptr ? PyObject_CallMethod(s->handler, "below", "OO", func, values) : nullptr;
-  Py_XDECREF(values);
-  if (r == nullptr) fail(s, "below");
-  Py_XDECREF(r);
+  const Ref list = Ref::steal(PyList_New(0));
+  bool ok = static_cast<bool>(list);
+  for (Py_ssize_t i = 0; i < n && ok; ++i)
+    ok = given[i] == nullptr || PyList_Append(list.get(), given[i]) == 0;
+  const Ref values = Ref::steal(ok ? PyList_AsTuple(list.get()) : nullptr);
+  if (values)
+    ask(s, "below", func, values.get());
+  else
+    fail(s, "below");
   tls_below = true;
 }
 
 bool on_handler(PyObject* func, PyObject* number) {
   Session* s = tls_session;
   ErrorGuard error;
-  PauseGuard pause;
-  PyObject* r = PyObject_CallMethod(s->handler, "signalled", "OO", func, number);
-  if (r == nullptr) fail(s, "signalled");
-  const bool told = r == Py_True;
-  Py_XDECREF(r);
-  return told;
+  return ask(s, "signalled", func, number).get() == Py_True;
 }
 
 bool on_warning_begins(PyObject* message) {
   Session* s = tls_session;
   ErrorGuard error;
   PyObject* watched = active() ? Py_True : Py_False;
-  PauseGuard pause;
-  PyObject* r = PyObject_CallMethod(s->handler, "warns", "OO", message, watched);
-  if (r == nullptr) fail(s, "warns");
-  const bool told = r == Py_True;
-  Py_XDECREF(r);
-  return told;
+  return ask(s, "warns", message, watched).get() == Py_True;
 }
 
 void on_warning_ends(PyObject* result) {
   Session* s = tls_session;
   ErrorGuard error;
-  PauseGuard pause;
-  PyObject* r = PyObject_CallMethod(s->handler, "effect_done", "O", result != nullptr ? result : g_absent);
-  if (r == nullptr) fail(s, "effect_done");
-  Py_XDECREF(r);
+  ask(s, "effect_done", result != nullptr ? result : g_absent);
 }
 
 // Whether Python of the program's runs when an object dies, or what a weak reference leads to.
@@ -553,27 +560,35 @@ static bool dies_loudly(PyObject* v) {
   static PyObject* const str_del = PyUnicode_InternFromString("__del__");
   if (PyWeakref_Check(v)) return reinterpret_cast<PyWeakReference*>(v)->wr_callback != nullptr;
   PyTypeObject* t = Py_TYPE(v);
-  return is_heap(t) && t->tp_finalize != nullptr && str_del != nullptr && _PyType_Lookup(t, str_del) != nullptr;
+  return is_heap(t) && t->tp_finalize != nullptr && str_del != nullptr &&
+         _PyType_Lookup(t, str_del) != nullptr;
 }
 
-PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames, PyObject* result) {
+PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
+                  PyObject* result) {
   Session* s = tls_session;
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
     return on_call(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);
   }
   if (PyFunction_Check(f) || PyMethod_Check(f)) return result;
-  if (Py_IS_TYPE(f, &Compiled_Type)) return on_call(compiled_behind(f), args, npos, kwnames, result);
+  if (Py_IS_TYPE(f, &Compiled_Type))
+    return on_call(compiled_behind(f), args, npos, kwnames, result);
   ErrorGuard error;
   AfterGuard after(s);
   uint8_t leaf = classify(s, f);
   if (result != nullptr && PyFrame_Check(result)) read_frame(s, result);
-  if (result != nullptr && PyType_Check(result) && makes_class(f, npos)) read_held_by_class(s, reinterpret_cast<PyTypeObject*>(result));
-  if (result != nullptr && dies_loudly(result) && !known_outside(s, result)) Py_XDECREF(ask(s, "finalizable", result));
-  if (result != nullptr && PyModule_Check(result) && PyType_Check(f)) Py_XDECREF(ask(s, "module_made", result));
+  if (result != nullptr && PyType_Check(result) && makes_class(f, npos))
+    read_held_by_class(s, reinterpret_cast<PyTypeObject*>(result));
+  if (result != nullptr && dies_loudly(result) && !known_outside(s, result))
+    ask(s, "finalizable", result);
+  if (result != nullptr && PyModule_Check(result) && PyType_Check(f)) ask(s, "module_made", result);
   if (result != nullptr) descriptor_gave(s, f, args, npos, result);
-  if (result != nullptr && PyFunction_Check(result) && f == reinterpret_cast<PyObject*>(&PyFunction_Type)) on_make_function(result);
-  if (result != nullptr && !watch_if_iterator(result)) on_uninstrumented(nullptr, "there are too many kinds of iterators");
+  if (result != nullptr && PyFunction_Check(result) &&
+      f == reinterpret_cast<PyObject*>(&PyFunction_Type))
+    on_make_function(result);
+  if (result != nullptr && !watch_if_iterator(result))
+    on_uninstrumented(nullptr, "there are too many kinds of iterators");
   if (PyType_Check(f) && reinterpret_cast<PyTypeObject*>(f)->tp_iternext != nullptr) {
     // It calls what it is given later, where nobody is told that the call raised.
     for (Py_ssize_t i = 0; i < npos; ++i)
@@ -588,33 +603,29 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
     if (first == nullptr || nrest < 1) return result;
     if (leaf == kLeafGetattr) {
       if (!PyUnicode_Check(rest[0])) return result;
-      PyObject* name = Py_NewRef(rest[0]);
-      PyUnicode_InternInPlace(&name);
-      // What is told is the attribute itself: hasattr answers a bool, getattr may answer the default.
+      const Ref interned = intern(rest[0]);
+      PyObject* name = interned.get();
+      // What is told is the attribute itself: hasattr answers a bool, getattr may answer the
+      // default.
       PauseGuard pause;
       PyTypeObject* t = Py_TYPE(first);
-      PyObject* v = nullptr;
-      bool generic = t->tp_getattro == PyObject_GenericGetAttr ||
-                     (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
-                     (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
-                      PyDict_GetItemWithError(PyModule_GetDict(first), g_str_getattr) == nullptr);
+      bool generic =
+          t->tp_getattro == PyObject_GenericGetAttr ||
+          (PyType_Check(first) && t->tp_getattro == PyType_Type.tp_getattro && !is_heap(t)) ||
+          (PyModule_Check(first) && t->tp_getattro == PyModule_Type.tp_getattro &&
+           PyDict_GetItemWithError(PyModule_GetDict(first), g_str_getattr) == nullptr);
       PyObject* descr = _PyType_Lookup(t, name);
       bool runs_code = descr != nullptr && Py_TYPE(descr)->tp_descr_get != nullptr &&
                        (Py_TYPE(descr) == &PyProperty_Type || is_heap(Py_TYPE(descr)));
-      if (generic && !runs_code && !is_tensor(first)) {
-        v = PyObject_GetAttr(first, name);
-        if (v == nullptr) PyErr_Clear();
-      } else {
-        v = Py_NewRef(result);
-      }
-      attr_load(s, first, name, v);
-      if (s->replaced != nullptr && v != result) {
+      const bool again = generic && !runs_code && !is_tensor(first);
+      const Ref v = again ? Ref::steal(PyObject_GetAttr(first, name)) : Ref::borrow(result);
+      if (!v) not_there(s, "getattr");
+      attr_load(s, first, name, v.get());
+      if (s->replaced && v.get() != result) {
         // Something else was given than what is there.
-        rely_on(s, s->replaced);
-        Py_CLEAR(s->replaced);
+        rely_on(s, s->replaced.get());
+        s->replaced.reset();
       }
-      Py_XDECREF(v);
-      Py_DECREF(name);
       return take_replaced(s, result);
     } else if (PyDict_Check(first) && known_outside(s, first) && can_search(s, first, rest[0])) {
       PyObject* found = PyDict_GetItemWithError(first, rest[0]);
@@ -625,37 +636,30 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
     return result;
   }
   if (leaf == kLeafHandler || leaf == kLeafDictDefault) return result;
-  if (result != Py_None && has_tensor(result) && !(PyType_Check(f) && leaf == kLeafTouch && !is_tensor(result))) {
-    PyObject* kwargs = nullptr;
-    PyObject* tuple = make_args(args, npos, kwnames, &kwargs);
-    PyObject* r = nullptr;
-    if (tuple != nullptr) {
-      PauseGuard pause;
-      r = PyObject_CallMethod(s->handler, "c_result", "OOOO", f, tuple, kwargs, result);
-    }
-    Py_XDECREF(tuple);
-    Py_XDECREF(kwargs);
-    if (r == nullptr) fail(s, "c_result");
-    Py_XDECREF(r);
+  if (result != Py_None && has_tensor(result) &&
+      !(PyType_Check(f) && leaf == kLeafTouch && !is_tensor(result))) {
+    const Arguments made = make_args(args, npos, kwnames);
+    if (made)
+      ask(s, "c_result", f, made.args.get(), made.kwargs.get(), result);
+    else
+      fail(s, "c_result");
   }
   return result;
 }
 
-// A TypeError of a call: where a Python function did not take its arguments it has no frame that tells of it.
+// A TypeError of a call: where a Python function did not take its arguments it has no frame that
+// tells of it.
 static void may_not_be_entered(Session* s, PyObject* f, int depth = 0) {
   if (depth > 8) return;
   if (PyFunction_Check(f)) return read_function(s, reinterpret_cast<PyFunctionObject*>(f));
   if (PyMethod_Check(f)) return may_not_be_entered(s, PyMethod_GET_FUNCTION(f), depth + 1);
-  if (PyObject* inner = inner_function(f)) {
-    may_not_be_entered(s, inner, depth + 1);
-    Py_DECREF(inner);
-    return;
-  }
+  if (const Ref inner = inner_function(f)) return may_not_be_entered(s, inner.get(), depth + 1);
   if (g_partial_type != nullptr && PyObject_TypeCheck(f, g_partial_type)) {
     if (PyObject* inner = bound_parts(f).parts[0]) may_not_be_entered(s, inner, depth + 1);
     return;
   }
-  static PyObject* const names[] = {PyUnicode_InternFromString("__call__"), PyUnicode_InternFromString("__new__"),
+  static PyObject* const names[] = {PyUnicode_InternFromString("__call__"),
+                                    PyUnicode_InternFromString("__new__"),
                                     PyUnicode_InternFromString("__init__")};
   auto* t = Py_TYPE(f);
   PyObject* called = is_heap(t) ? _PyType_Lookup(t, names[0]) : nullptr;
@@ -675,7 +679,8 @@ void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObjec
     if (!PyFunction_Check(f)) {
       const Py_ssize_t n = npos + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
       for (Py_ssize_t i = 0; i < n; ++i)  // C code may have called what it was given
-        if (args[i] != nullptr && Py_TYPE(args[i])->tp_call != nullptr) may_not_be_entered(s, args[i]);
+        if (args[i] != nullptr && Py_TYPE(args[i])->tp_call != nullptr)
+          may_not_be_entered(s, args[i]);
     }
   }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
@@ -686,12 +691,10 @@ void on_call_raised(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObjec
   const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
   ErrorGuard error;
   AfterGuard after(s);
-  if (warning) Py_XDECREF(ask(s, "warning_raised", f));
+  if (warning) ask(s, "warning_raised", f);
   if (classify(s, f) == kLeafGetattr && npos >= 2 && PyUnicode_Check(args[1])) {
-    PyObject* name = Py_NewRef(args[1]);
-    PyUnicode_InternInPlace(&name);
-    attr_load(s, args[0], name, nullptr);
-    Py_DECREF(name);
+    const Ref name = intern(args[1]);
+    attr_load(s, args[0], name.get(), nullptr);
   }
 }
 

@@ -1,7 +1,9 @@
-// What the probes report: each operation of the program, before or after it, in terms of outside objects.
+// What the probes report: each operation of the program, before or after it, in terms of outside
+// objects.
 //
-// Owns: the on_* functions of session.h but those for calls (session_calls.cpp).  Does not own: the operations on outside objects
-// (session_state.cpp).  Called by the probes and the frame-evaluation hook with the GIL held.
+// Owns: the on_* functions of session.h but those for calls (session_calls.cpp).  Does not own: the
+// operations on outside objects (session_state.cpp).  Called by the probes and the frame-evaluation
+// hook with the GIL held.
 
 #include <cstring>
 
@@ -15,7 +17,8 @@ namespace magpy {
 
 namespace {
 
-// What is taken apart, and put together, without a look at its elements, which stay the same objects.
+// What is taken apart, and put together, without a look at its elements, which stay the same
+// objects.
 bool is_sequence(PyObject* v) { return PyTuple_Check(v) || PyList_Check(v); }
 
 // Two operands are about to be combined or, which looks into them, compared.
@@ -38,18 +41,20 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
   if (!tracked(s, b)) touch(s, b, deep);
 }
 
-// An object written in C whose operations may ask methods of the program and compute with what they answer.  Lists take over
-// what they are given.
+// An object written in C whose operations may ask methods of the program and compute with what they
+// answer.  Lists take over what they are given.
 bool computes(PyObject* o) {
-  if (is_leaf(o) || is_tensor(o) || PyList_Check(o) || PyTuple_Check(o) || is_deque(o)) return false;
+  if (is_leaf(o) || is_tensor(o) || PyList_Check(o) || PyTuple_Check(o) || is_deque(o))
+    return false;
   return PyDict_Check(o) || c_base(Py_TYPE(o)) == Py_TYPE(o);
 }
 
 // Whether the answer of a comparison is what a method of the program answers, as it is.
 bool compares_in_python(PyObject* o, int op) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("__lt__"), PyUnicode_InternFromString("__le__"),
-                                    PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__ne__"),
-                                    PyUnicode_InternFromString("__gt__"), PyUnicode_InternFromString("__ge__")};
+  static PyObject* const names[] = {
+      PyUnicode_InternFromString("__lt__"), PyUnicode_InternFromString("__le__"),
+      PyUnicode_InternFromString("__eq__"), PyUnicode_InternFromString("__ne__"),
+      PyUnicode_InternFromString("__gt__"), PyUnicode_InternFromString("__ge__")};
   if (is_leaf(o) || is_tensor(o)) return true;
   PyObject* found = names[op] == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(o), names[op]);
   return found != nullptr && PyFunction_Check(found);
@@ -58,19 +63,22 @@ bool compares_in_python(PyObject* o, int op) {
 // What came of two operands is tracked when one of them is.  Tensor operations are the recorder's.
 PyObject* operated(const char* method, int op, PyObject* a, PyObject* b, PyObject* result) {
   Session* s = tls_session;
-  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b)) return result;
+  if (result == nullptr || !(tracked(s, a) || tracked(s, b)) || is_tensor(a) || is_tensor(b))
+    return result;
   return derive(s, method, op, a, b, result);
 }
 
 }  // namespace
 
-// Whether an object's class has this very function for the attributes of others (`__get__ = fetch`).
+// Whether an object's class has this very function for the attributes of others (`__get__ =
+// fetch`).
 static bool works_as_descriptor(PyFunctionObject* func, PyObject* object) {
   static PyObject* const str_delete = PyUnicode_InternFromString("__delete__");
   PyTypeObject* t = Py_TYPE(object);
   if (!is_heap(t)) return false;
   for (PyObject* name : {g_str_get, g_str_set, str_delete})
-    if (name != nullptr && _PyType_Lookup(t, name) == reinterpret_cast<PyObject*>(func)) return true;
+    if (name != nullptr && _PyType_Lookup(t, name) == reinterpret_cast<PyObject*>(func))
+      return true;
   return false;
 }
 
@@ -80,80 +88,87 @@ void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   ErrorGuard error;
   static PyObject* const str_del = PyUnicode_InternFromString("__del__");
   if (first_arg != nullptr &&
-      (reinterpret_cast<PyCodeObject*>(func->func_code)->co_name == str_del || PyWeakref_CheckRefExact(first_arg)))
-    Py_XDECREF(ask(s, "finalized", first_arg));
+      (reinterpret_cast<PyCodeObject*>(func->func_code)->co_name == str_del ||
+       PyWeakref_CheckRefExact(first_arg)))
+    ask(s, "finalized", first_arg);
   if (first_arg != nullptr && !PyLong_CheckExact(first_arg)) {
     method_origin(s, func, first_arg);
     // A descriptor stands in a class: its own state is read before the attribute that it makes is.
-    if (works_as_descriptor(func, first_arg) && !held_by_made_class(s, first_arg)) reach(s, first_arg);
+    if (works_as_descriptor(func, first_arg) && !held_by_made_class(s, first_arg))
+      reach(s, first_arg);
   }
   read_function(s, func);
 }
 
 void read_function(Session* s, PyFunctionObject* func) {
   auto* f = reinterpret_cast<PyObject*>(func);
-  if (s->made->find(f) != s->made->end() || made_space(s, func->func_globals)) return;
+  if (s->made.find(f) != s->made.end() || made_space(s, func->func_globals)) return;
   if (!first_time(s, kFunc, f, nullptr)) return;
   // What the run has put there is its own, and nothing that guards could look at.
   static PyObject* const str_code = PyUnicode_InternFromString("__code__");
   static PyObject* const str_defaults = PyUnicode_InternFromString("__defaults__");
   static PyObject* const str_kwdefaults = PyUnicode_InternFromString("__kwdefaults__");
-  const bool own_defaults = written(s, f, str_defaults), own_kwdefaults = written(s, f, str_kwdefaults);
+  const bool own_defaults = written(s, f, str_defaults),
+             own_kwdefaults = written(s, f, str_kwdefaults);
   PyObject *none = Py_None, *absent = g_absent;
-  PyObject* state = PyTuple_Pack(3, written(s, f, str_code) ? absent : func->func_code,
-                                 own_defaults          ? absent
-                                 : func->func_defaults ? func->func_defaults
-                                                       : none,
-                                 own_kwdefaults          ? absent
-                                 : func->func_kwdefaults ? func->func_kwdefaults
-                                                         : none);
-  if (state == nullptr) {
-    fail(s, "frame");
-    return;
-  }
-  emit(s, kFunc, f, nullptr, state);
-  Py_DECREF(state);
-  if (s->outside->emplace(func->func_globals, true).second) Py_INCREF(func->func_globals);
+  PyObject* defaults = own_defaults ? absent : func->func_defaults ? func->func_defaults : none;
+  PyObject* kwdefaults = own_kwdefaults          ? absent
+                         : func->func_kwdefaults ? func->func_kwdefaults
+                                                 : none;
+  PyObject* code_read = written(s, f, str_code) ? absent : func->func_code;
+  const Ref state = Ref::steal(PyTuple_Pack(3, code_read, defaults, kwdefaults));
+  if (!state) return fail(s, "frame");
+  emit(s, kFunc, f, nullptr, state.get());
+  s->outside.add(func->func_globals);
   if (!own_defaults) reach(s, func->func_defaults);
   if (!own_kwdefaults && func->func_kwdefaults != nullptr) {
     PyObject *k, *v;
     Py_ssize_t pos = 0;
     while (PyDict_Next(func->func_kwdefaults, &pos, &k, &v)) reach(s, v);
-    if (s->outside->emplace(func->func_kwdefaults, true).second) Py_INCREF(func->func_kwdefaults);
+    s->outside.add(func->func_kwdefaults);
     touch(s, func->func_kwdefaults, false);
   }
   if (func->func_closure != nullptr)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(func->func_closure); ++i) {
       PyObject* cell = PyTuple_GET_ITEM(func->func_closure, i);
-      if (s->cells->emplace(cell, nullptr).second) Py_INCREF(cell);
+      s->cells.add(cell);
       // A function that the program makes may share it: then it is this very cell.
-      if (s->outside->emplace(cell, true).second) Py_INCREF(cell);
+      s->outside.add(cell);
       PyObject* names = reinterpret_cast<PyCodeObject*>(func->func_code)->co_localsplusnames;
       Py_ssize_t n = PyTuple_GET_SIZE(names) - PyTuple_GET_SIZE(func->func_closure) + i;
       // The names of free variables stand last.
       auto* code = reinterpret_cast<PyCodeObject*>(func->func_code);
-      if (n >= 0 && g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
-        s->counter_cells->insert(cell);
+      if (n >= 0 &&
+          g_counters.find(counter_key(code, PyTuple_GET_ITEM(names, n))) != g_counters.end())
+        s->counter_cells.insert(cell);
     }
 }
 
 void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  if (s->tracked.empty()) return;
   if (!tracked(s, value)) {
     // `dir` sorts what it is given.
     static PyObject* const str_dir = PyUnicode_InternFromString("__dir__");
     ErrorGuard error;
-    if ((PyList_Check(value) || PyTuple_Check(value)) && str_dir != nullptr && _PyType_Lookup(self, str_dir) == func)
+    if ((PyList_Check(value) || PyTuple_Check(value)) && str_dir != nullptr &&
+        _PyType_Lookup(self, str_dir) == func)
       rely_on(s, value);
     return;
   }
   // Slots whose answer the interpreter computes with, wherever they are called from.
   static PyObject* const slots[] = {
-      PyUnicode_InternFromString("__index__"), PyUnicode_InternFromString("__len__"),         PyUnicode_InternFromString("__bool__"),
-      PyUnicode_InternFromString("__hash__"),  PyUnicode_InternFromString("__length_hint__"), PyUnicode_InternFromString("__float__"),
-      PyUnicode_InternFromString("__complex__"), PyUnicode_InternFromString("__contains__"),  PyUnicode_InternFromString("__eq__"),
-      PyUnicode_InternFromString("__instancecheck__"), PyUnicode_InternFromString("__subclasscheck__"),
+      PyUnicode_InternFromString("__index__"),
+      PyUnicode_InternFromString("__len__"),
+      PyUnicode_InternFromString("__bool__"),
+      PyUnicode_InternFromString("__hash__"),
+      PyUnicode_InternFromString("__length_hint__"),
+      PyUnicode_InternFromString("__float__"),
+      PyUnicode_InternFromString("__complex__"),
+      PyUnicode_InternFromString("__contains__"),
+      PyUnicode_InternFromString("__eq__"),
+      PyUnicode_InternFromString("__instancecheck__"),
+      PyUnicode_InternFromString("__subclasscheck__"),
   };
   ErrorGuard error;
   for (PyObject* name : slots)
@@ -165,14 +180,14 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value) {
 
 void on_hashed(PyObject* key) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  if (s->tracked.empty()) return;
   ErrorGuard error;
   rely_on(s, key);
 }
 
 void on_advanced(PyObject* iterator) {
   Session* s = tls_session;
-  if (s->tracked->empty()) return;
+  if (s->tracked.empty()) return;
   // Nothing has changed since it was last advanced, by the same C function.
   if (s->advanced == iterator && s->advanced_at == s->events) return;
   s->advanced = iterator;
@@ -182,26 +197,26 @@ void on_advanced(PyObject* iterator) {
 }
 
 void on_value_to_c(PyObject* value, ToC use) {
-  if (is_leaf(value) && (use != kComputed || tls_session->tracked->empty())) return;
+  if (is_leaf(value) && (use != kComputed || tls_session->tracked.empty())) return;
   ErrorGuard error;
   touch(tls_session, value, use == kComputed);
 }
 
 void on_uninstrumented(PyCodeObject* code, const char* why) {
   Session* s = tls_session;
-  if (s == nullptr || s->failure != nullptr) return;
+  if (s == nullptr || s->failure) return;
   ErrorGuard error;
-  s->failure = Py_BuildValue("(ss)", "instrument", why);
-  if (s->failure == nullptr) PyErr_Clear();
+  s->failure = Ref::steal(Py_BuildValue("(ss)", "instrument", why));
+  if (!s->failure) PyErr_Clear();
   (void)code;
 }
 
-PyObject* on_getter(PyObject* obj, PyObject* name) {
+Ref on_getter(PyObject* obj, PyObject* name) {
   const bool of_class = PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj));
-  if (!is_heap(Py_TYPE(obj)) && !of_class) return nullptr;
+  if (!is_heap(Py_TYPE(obj)) && !of_class) return Ref();
   ErrorGuard error;
   reach_descriptor(tls_session, obj, name);
-  if (!is_heap(Py_TYPE(obj))) return nullptr;
+  if (!is_heap(Py_TYPE(obj))) return Ref();
   return getter_to_call(tls_session, obj, name);
 }
 
@@ -217,11 +232,11 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
   AfterGuard after(tls_session);
   tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
-    PyObject* r = derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value));
-    Py_XDECREF(r);
+    Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
     return value;
   }
-  if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value)) read_frame(tls_session, value);
+  if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value))
+    read_frame(tls_session, value);
   attr_load(tls_session, obj, name, value);
   tls_session->getter = nullptr;
   return take_replaced(tls_session, value);
@@ -239,17 +254,17 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   ++s->events;
   ErrorGuard error;
   const bool own = made_space(s, globals);
-  if (!own && s->outside->emplace(globals, true).second) Py_INCREF(globals);
-  PyObject* in_globals = PyDict_GetItemWithError(globals, name);
+  if (!own) s->outside.add(globals);
+  PyObject* in_globals = item_or_null(globals, name);
   if (!own) {
-    if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value)) return take_replaced(s, value);
+    if (in_globals != nullptr && in_globals == value && counter_read(s, globals, name, value))
+      return take_replaced(s, value);
     read_dict(s, globals, name, in_globals);
   }
   if (in_globals == nullptr && builtins != nullptr && PyDict_Check(builtins)) {
-    if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+    s->outside.add(builtins);
     read_dict(s, builtins, name, value);
   }
-  PyErr_Clear();
   return value;
 }
 
@@ -257,12 +272,11 @@ void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
   Session* s = tls_session;
   ErrorGuard error;
   if (!PyDict_CheckExact(globals) || !PyDict_Check(builtins)) return;
-  if (PyDict_GetItemWithError(globals, name) != nullptr || PyDict_GetItemWithError(builtins, name) != nullptr) return;
-  PyErr_Clear();
+  if (item_or_null(globals, name) != nullptr || item_or_null(builtins, name) != nullptr) return;
   ++s->events;
   for (PyObject* d : {globals, builtins}) {
     if (made_space(s, d)) continue;
-    if (s->outside->emplace(d, true).second) Py_INCREF(d);
+    s->outside.add(d);
     read_dict(s, d, name, nullptr);
   }
 }
@@ -272,8 +286,7 @@ void on_import_access(PyObject* module, PyObject* name) {
   Session* s = tls_session;
   ErrorGuard error;
   PyObject* d = PyModule_GetDict(module);
-  if (PyDict_GetItemWithError(d, name) != nullptr) return;
-  PyErr_Clear();
+  if (item_or_null(d, name) != nullptr) return;
   ++s->events;
   attr_load(s, module, name, nullptr);
 }
@@ -283,7 +296,7 @@ void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   ++s->events;
   if (made_space(s, globals)) return;
   ErrorGuard error;
-  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  s->outside.add(globals);
   dict_store(s, globals, name, value);
 }
 
@@ -300,15 +313,15 @@ void on_name_access(PyObject* locals, PyObject* name) {
 void on_cell_load(PyObject* cell, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
-  auto it = s->cells->find(cell);
-  if (it == s->cells->end() || s->written_cells->count(cell) != 0) return;
+  auto it = s->cells.find(cell);
+  if (it == s->cells.end() || s->written_cells.count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
   ErrorGuard error;
-  if (may_count(value) && (s->counter_cells->count(cell) != 0 || s->varying->count(place_of_number(cell, nullptr)) != 0)) {
+  if (may_count(value) && (s->counter_cells.count(cell) != 0 ||
+                           s->varying.count(place_of_number(cell, nullptr)) != 0)) {
     PauseGuard pause;
-    PyObject* fresh = PyObject_CallMethod(s->handler, "counter", "OOO", cell, Py_None, value);
-    if (fresh == nullptr || PyCell_Set(cell, fresh) < 0) fail(s, "counter");
-    Py_XDECREF(fresh);
+    const Ref fresh = ask(s, "counter", cell, Py_None, value);
+    if (!fresh || PyCell_Set(cell, fresh.get()) < 0) fail(s, "counter");
     return;
   }
   emit(s, kCell, cell, nullptr, value);
@@ -318,9 +331,9 @@ void on_cell_load(PyObject* cell, PyObject* value) {
 void on_cell_store(PyObject* cell) {
   Session* s = tls_session;
   ++s->events;
-  auto it = s->cells->find(cell);
-  if (it == s->cells->end() || !s->written_cells->insert(cell).second) return;
-  it->second = Py_XNewRef(PyCell_GET(cell));
+  auto it = s->cells.find(cell);
+  if (it == s->cells.end() || !s->written_cells.insert(cell).second) return;
+  it->second = Ref::borrow(PyCell_GET(cell));
 }
 
 // An item is read or stored: a list and a deque look at none for that.
@@ -334,46 +347,46 @@ static void touch_items(Session* s, PyObject* obj) {
 // list[i]: whether no more than that element is looked at.
 static bool read_item(Session* s, PyObject* list, PyObject* key) {
   if (!PyList_CheckExact(list) || !PyLong_CheckExact(key) || !ensure_pre(s, list)) return false;
-  // Which element a place is, counted from the other end, follows from the length, which is then guarded.
-  if (s->numbered->count(list) != 0) return false;
-  const Container& c = s->containers->at(list);
+  // Which element a place is, counted from the other end, follows from the length, which is then
+  // guarded.
+  if (s->numbered.count(list) != 0) return false;
+  const Container& c = s->containers.at(list);
   if (c.whole) return false;
   int overflow = 0;
   const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow);
   // All that was done to it, as nobody looked into it, was to append.
-  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre), now = PyList_GET_SIZE(list), place = index < 0 ? now + index : index;
+  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre.get()), now = PyList_GET_SIZE(list),
+                   place = index < 0 ? now + index : index;
   if (overflow != 0 || place < 0 || place >= now) return false;
   // What was appended is found from the end, whatever was there before.
   if (place >= before) return index < 0;
-  PyObject* value = PyTuple_GET_ITEM(c.pre, place);
+  PyObject* value = PyTuple_GET_ITEM(c.pre.get(), place);
   const Py_ssize_t same = index < 0 ? place - before : place;
   if (!first_time(s, kListItem, list, reinterpret_cast<PyObject*>(same))) return true;
-  PyObject* number = PyLong_FromSsize_t(same);
-  if (number == nullptr) {
+  const Ref number = Ref::steal(PyLong_FromSsize_t(same));
+  if (!number) {
     fail(s, "list item");
     return true;
   }
-  emit(s, kListItem, list, number, value);
-  Py_DECREF(number);
+  emit(s, kListItem, list, number.get(), value);
   reach(s, value);
   return true;
 }
 
-// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's own method is watched.
+// obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's
+// own method is watched.
 static bool copies(PyObject* obj) {
   if (PyDict_Check(obj) || PyList_Check(obj) || is_deque(obj) || is_tensor(obj)) return false;
   return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
 }
 
-void on_item_load_pre(PyObject* obj, PyObject* key) {
-  Session* s = tls_session;
-  ++s->events;
-  if (!s->tracked->empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
+// What is read of obj and key before obj[key] is.
+static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
+  if (!s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
     // A tracked key chooses an element: the choice must be the same again.
     ErrorGuard error;
     rely_on(s, key);
   }
-  tls_c_call = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
   {
     ErrorGuard error;
     for (PyObject* v : {obj, key})
@@ -382,14 +395,16 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
       auto* slice = reinterpret_cast<PySliceObject*>(key);
       for (PyObject* v : {slice->start, slice->stop, slice->step}) read_protocols(s, Py_TYPE(v));
     }
-    if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj))) read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
+    if (PyType_Check(obj) && is_heap(reinterpret_cast<PyTypeObject*>(obj)))
+      read_protocols(s, reinterpret_cast<PyTypeObject*>(obj));
   }
   if (PyTuple_Check(obj) || is_leaf(obj)) return;
   ErrorGuard error;
   if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
     const bool outside = known_outside(s, obj);
-    const int there = (outside ? look_for_key(s, obj, key) : plain_key(key)) ? PyDict_Contains(obj, key) : 0;
+    const int there =
+        (outside ? look_for_key(s, obj, key) : plain_key(key)) ? PyDict_Contains(obj, key) : 0;
     if (there < 0) PyErr_Clear();
     if (there <= 0) {
       if (outside) reach(s, factory);
@@ -404,17 +419,25 @@ void on_item_load_pre(PyObject* obj, PyObject* key) {
     if (!PyDict_CheckExact(obj)) {
       ensure_pre(s, obj);
       if (can_ask) {
-        PyObject* now = PyDict_GetItemWithError(obj, key);
-        if (now == nullptr) PyErr_Clear();
+        PyObject* now = item_or_null(obj, key);
         // What is there may be a counter (`on_item_load`).
         static PyObject* const str_getitem = PyUnicode_InternFromString("__getitem__");
-        const bool plain = _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
+        const bool plain =
+            _PyType_Lookup(Py_TYPE(obj), str_getitem) == _PyType_Lookup(&PyDict_Type, str_getitem);
         if (!plain || !may_count(now) || has_tracked(s, key)) read_dict(s, obj, key, now);
       }
     }
     return;
   }
   if (!read_item(s, obj, key)) touch_items(s, obj);
+}
+
+ToC on_item_load_pre(PyObject* obj, PyObject* key) {
+  Session* s = tls_session;
+  ++s->events;
+  const ToC use = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
+  item_load_pre(s, obj, key);
+  return use;
 }
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
@@ -430,7 +453,8 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
     PyObject* now = result;
     const bool can_ask = can_search(s, obj, key);
     if (!PyDict_CheckExact(obj) && can_ask) now = PyDict_GetItemWithError(obj, key);
-    if (result != nullptr && now == result && !keyed && can_ask && counter_read(s, obj, key, result))
+    if (result != nullptr && now == result && !keyed && can_ask &&
+        counter_read(s, obj, key, result))
       return take_replaced(s, result);
     read_dict(s, obj, key, now);
   }
@@ -440,10 +464,8 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
 void on_handled() {
   Session* s = tls_session;
   ++s->events;
-  PyObject* error = PyErr_GetHandledException();
-  PyObject* r = ask(s, "handles", error == nullptr ? Py_None : error);
-  Py_XDECREF(r);
-  Py_XDECREF(error);
+  const Ref error = Ref::steal(PyErr_GetHandledException());
+  ask(s, "handles", error ? error.get() : Py_None);
 }
 
 // It looks into the value: what goes to several places at once, and all that an array is given.
@@ -452,21 +474,17 @@ static bool takes_apart(PyObject* obj, PyObject* key) {
   return copies(obj);
 }
 
-void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
-  Session* s = tls_session;
-  ++s->events;
-  s->store_told = false;
+// What is read and kept before obj[key] = value, or del obj[key], is done.
+static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* value) {
   if (!is_tensor(obj)) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(obj));
   }
-  tls_c_call = computes(obj) ? kComputed : kPassedOn;
-  if (!s->tracked->empty() && !is_tensor(obj)) {
+  if (!s->tracked.empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
       s->store_told = true;
-      PyObject* r = derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent));
-      Py_XDECREF(r);
+      Ref::steal(derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent)));
       return;
     }
     rely_on(s, key);
@@ -490,6 +508,15 @@ void on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   touch_items(s, obj);
 }
 
+ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
+  Session* s = tls_session;
+  ++s->events;
+  s->store_told = false;
+  const ToC use = computes(obj) ? kComputed : kPassedOn;
+  item_store_pre(s, obj, key, value);
+  return use;
+}
+
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   ++s->events;
@@ -497,15 +524,9 @@ void on_contains_pre(PyObject* c, PyObject* item) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(c));
   }
-  if (!s->tracked->empty() && !is_tensor(c)) {
+  if (!s->tracked.empty() && !is_tensor(c)) {
     ErrorGuard error;
-    bool answered = false;
-    if (tracked(s, item)) {
-      PyObject* r = ask(s, "contains", c, item);
-      answered = r == Py_True;
-      Py_XDECREF(r);
-    }
-    if (answered) {
+    if (tracked(s, item) && ask(s, "contains", c, item).get() == Py_True) {
       touch_kept(s, c, false);
     } else {
       rely_on(s, item);
@@ -520,12 +541,15 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   if (by_hash && outside) look_for_key(s, c, item);
   if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && outside) touch(s, c, is_deque(c));
   if (!outside && PyIter_Check(c)) touch_kept(s, c, true);  // it compares all that it gives
-  // What is in these is compared with the item one by one, and is known to be outside by now; a dict and a set look for its hash first.
-  for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i) touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
+  // What is in these is compared with the item one by one, and is known to be outside by now; a
+  // dict and a set look for its hash first.
+  for (Py_ssize_t i = 0; is_sequence(c) && i < PySequence_Fast_GET_SIZE(c); ++i)
+    touch_compared(s, PySequence_Fast_GET_ITEM(c, i));
   if (!PyDictValues_Check(c) && !PyDictItems_Check(c)) return;
-  PyObject* items = PySequence_List(c);
-  for (Py_ssize_t i = 0; items != nullptr && i < PyList_GET_SIZE(items); ++i) touch_compared(s, PyList_GET_ITEM(items, i));
-  Py_XDECREF(items);
+  const Ref items = Ref::steal(PySequence_List(c));
+  if (!items) return fail(s, "contains");
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i)
+    touch_compared(s, PyList_GET_ITEM(items.get(), i));
 }
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {
@@ -536,7 +560,7 @@ void on_contains(PyObject* c, PyObject* item, int outcome) {
   PyObject* found = PyDict_GetItemWithError(c, item);
   // That there is a number is part of the guard of one that is an input.
   if (found == nullptr || !counter_read(s, c, item, found)) read_dict(s, c, item, found);
-  Py_CLEAR(s->replaced);
+  s->replaced.reset();
 }
 
 void on_touch(PyObject* obj, Touch how) {
@@ -545,14 +569,18 @@ void on_touch(PyObject* obj, Touch how) {
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
   if (how == Touch::kMatch && is_heap(Py_TYPE(obj)) && !made_class(s, Py_TYPE(obj))) {
-    // Whether it is a sequence or a mapping is said by flags of its class, which registering it sets.
+    // Whether it is a sequence or a mapping is said by flags of its class, which registering it
+    // sets.
     auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(obj));
     static PyObject* const flags = PyUnicode_InternFromString("__flags__");
-    if (flags != nullptr && first_time(s, kAttrC, cls, flags)) Py_XDECREF(ask(s, "matched", cls));
+    if (flags != nullptr && first_time(s, kAttrC, cls, flags)) ask(s, "matched", cls);
   }
-  if (how == Touch::kWith) Py_XDECREF(ask(s, "entered", obj));
-  // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are passed on.
-  if (((how == Touch::kUnpack || how == Touch::kExtend) && (is_sequence(obj) || PyDict_CheckExact(obj))) || (how == Touch::kIter && passes_elements_on(s, obj)))
+  if (how == Touch::kWith) ask(s, "entered", obj);
+  // The keys of a dict, `**kwargs` too, were relied on when they were put there; its values are
+  // passed on.
+  if (((how == Touch::kUnpack || how == Touch::kExtend) &&
+       (is_sequence(obj) || PyDict_CheckExact(obj))) ||
+      (how == Touch::kIter && passes_elements_on(s, obj)))
     touch_kept(s, obj, false);
   else
     touch(s, obj, how == Touch::kCompare || how == Touch::kFormat);
@@ -563,8 +591,7 @@ void on_truth(PyObject* obj) {
   ++s->events;
   if (tracked(s, obj)) {
     ErrorGuard error;
-    PyObject* r = ask(s, "truth", obj);
-    Py_XDECREF(r);
+    ask(s, "truth", obj);
     return;
   }
   if (is_leaf(obj)) return;
@@ -572,67 +599,59 @@ void on_truth(PyObject* obj) {
   touch(s, obj, false);
 }
 
-// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody sees it.  True when the handler has
-// done it.
-static bool array_operation(const char* kind, int op, PyObject* a, PyObject* b, PyObject** result) {
-  if (is_tensor(a) == is_tensor(b)) return false;
+// A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody
+// sees it.  Performed where the handler has done it.
+static Before array_operation(const char* kind, int op, PyObject* a, PyObject* b) {
+  if (is_tensor(a) == is_tensor(b)) return {};
   PyObject* other = is_tensor(a) ? b : a;
-  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return false;
-  PyObject* r;
+  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return {};
+  Ref r;
   {
     PauseGuard pause;
-    r = PyObject_CallMethod(tls_session->handler, "array_operation", "siOO", kind, op, a, b);
+    r = Ref::steal(
+        PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b));
   }
-  if (r == g_absent) {
-    Py_DECREF(r);
-    return false;
-  }
-  *result = r;
-  return true;
+  if (r.get() == g_absent) return {};
+  return {r.release(), true, kPassedOn};
 }
 
-bool on_binary_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
+Before on_binary_pre(int op, PyObject* a, PyObject* b) {
   const bool text = PyUnicode_Check(a) || PyBytes_Check(a);
   operands_pre(a, b, text);
+  Before before = array_operation("binary", op, a, b);
   // Text formatting, a dict and an array compute with what methods of the program answer.
-  if (array_operation("binary", op, a, b, result)) return true;
-  tls_c_call = text || computes(a) || computes(b) ? kComputed : kPassedOn;
-  return false;
+  if (!before.performed && (text || computes(a) || computes(b))) before.use = kComputed;
+  return before;
 }
 
-bool on_compare_pre(int op, PyObject* a, PyObject* b, PyObject** result) {
+Before on_compare_pre(int op, PyObject* a, PyObject* b) {
   Session* s = tls_session;
   // Numbers of the run in tuples and lists are compared one by one, each with what it meets.
-  if ((op == Py_EQ || op == Py_NE) && ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
+  if ((op == Py_EQ || op == Py_NE) &&
+      ((PyTuple_Check(a) && PyTuple_Check(b)) || (PyList_Check(a) && PyList_Check(b))) &&
       (has_tracked(s, a) || has_tracked(s, b))) {
     ErrorGuard error;
-    PyObject* r = nullptr;
-    {
-      PauseGuard pause;
-      r = PyObject_CallMethod(s->handler, "compare_items", "OO", a, b);
-    }
-    if (r == nullptr) fail(s, "compare_items");
-    if (r == Py_True) {
+    if (ask(s, "compare_items", a, b).get() == Py_True) {
       ++s->events;
       touch_kept(s, a, true);
       touch_kept(s, b, true);
-    }
-    bool done = r == Py_True;
-    Py_XDECREF(r);
-    if (done) {
-      tls_c_call = kPassedOn;
-      return false;
+      return {};
     }
   }
   operands_pre(a, b, true);
-  if (array_operation("compare", op, a, b, result)) return true;
-  tls_c_call = compares_in_python(a, op) && compares_in_python(b, op) ? kPassedOn : kComputed;
-  return false;
+  Before before = array_operation("compare", op, a, b);
+  if (!before.performed && !(compares_in_python(a, op) && compares_in_python(b, op)))
+    before.use = kComputed;
+  return before;
 }
 
-PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("binary", op, a, b, result); }
+PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result) {
+  return operated("binary", op, a, b, result);
+}
 
-PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) { return operated("compare", op, a, b, result); }
+PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) {
+  return operated("compare", op, a, b, result);
+}
 
 bool on_identity(PyObject* a, PyObject* b) {
   Session* s = tls_session;
@@ -646,23 +665,21 @@ bool on_identity(PyObject* a, PyObject* b) {
   if (PyLong_CheckExact(a)) {
     int overflow = 0;
     const long value = PyLong_AsLongAndOverflow(a, &overflow);
-    if (overflow == 0 && value >= kFirst && value <= kLast) return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+    if (overflow == 0 && value >= kFirst && value <= kLast)
+      return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
   }
   if (a == b || Py_TYPE(a) != Py_TYPE(b)) return false;
   if (!PyFloat_CheckExact(a) && !PyLong_CheckExact(a) && !PyUnicode_CheckExact(a)) return false;
   // One number at two places has a copy for each, and so has a text.
-  PyObject* same = ask(s, "same_number", a, b);
-  const bool result = same == Py_True;
-  Py_XDECREF(same);
-  return result;
+  return ask(s, "same_number", a, b).get() == Py_True;
 }
 
 void on_raised(PyObject* a, PyObject* b) {
   Session* s = tls_session;
   const bool warning = PyErr_ExceptionMatches(PyExc_Warning) != 0;
-  if (s->tracked->empty() && !warning) return;
+  if (s->tracked.empty() && !warning) return;
   ErrorGuard error;
-  if (warning) Py_XDECREF(ask(s, "warning_raised", a));
+  if (warning) ask(s, "warning_raised", a);
   for (PyObject* v : {a, b})
     if (v != nullptr && !is_tensor(v)) rely_on(s, v);
 }
@@ -676,9 +693,13 @@ bool take_store_told() {
 void on_store_done(PyObject* obj, bool stored) {
   Session* s = tls_session;
   // numpy tells of arithmetic that fails when it has stored what came of it.
-  const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_Warning));
+  const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) ||
+                                PyErr_ExceptionMatches(PyExc_Warning));
   ErrorGuard error;
-  Py_XDECREF(stored ? ask(s, "stored_in", obj) : ask(s, "store_raised", obj, late ? Py_True : Py_False));
+  if (stored)
+    ask(s, "stored_in", obj);
+  else
+    ask(s, "store_raised", obj, late ? Py_True : Py_False);
 }
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
@@ -706,7 +727,7 @@ PyObject* on_next(PyObject* iterator, PyObject* value) {
 
 PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* result) {
   Session* s = tls_session;
-  if (result == nullptr || s->tracked->empty()) return result;
+  if (result == nullptr || s->tracked.empty()) return result;
   if (tracked(s, spec)) {
     ErrorGuard error;
     rely_on(s, spec);
@@ -716,37 +737,37 @@ PyObject* on_format(PyObject* value, PyObject* spec, int conversion, PyObject* r
 
 PyObject* on_build_string(PyObject* const* parts, Py_ssize_t n, PyObject* result) {
   Session* s = tls_session;
-  if (result == nullptr || s->tracked->empty()) return result;
+  if (result == nullptr || s->tracked.empty()) return result;
   bool any = false;
   for (Py_ssize_t i = 0; i < n; ++i) any = any || tracked(s, parts[i]);
   if (!any) return result;
-  PyObject* tuple = PyTuple_New(n);
-  if (tuple == nullptr) {
+  const Ref tuple = Ref::steal(PyTuple_New(n));
+  if (!tuple) {
     fail(s, "build_string");
     return result;
   }
-  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(parts[i]));
-  result = derive(s, "join", 0, tuple, nullptr, result);
-  Py_DECREF(tuple);
-  return result;
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(parts[i]));
+  return derive(s, "join", 0, tuple.get(), nullptr, result);
 }
 
 void on_make_function(PyObject* func) {
   Session* s = tls_session;
-  s->made->insert(func);
+  s->made.insert(func);
   // Its builtins are what its globals say now.
   static PyObject* const key = PyUnicode_InternFromString("__builtins__");
   PyObject* globals = reinterpret_cast<PyFunctionObject*>(func)->func_globals;
-  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals)) return;
+  if (key == nullptr || globals == nullptr || !PyDict_CheckExact(globals) || made_space(s, globals))
+    return;
   ErrorGuard error;
-  if (s->outside->emplace(globals, true).second) Py_INCREF(globals);
+  s->outside.add(globals);
   read_dict(s, globals, key, PyDict_GetItemWithError(globals, key));
 }
 
 void read_builtin(Session* s, PyObject* name) {
   PyObject* builtins = PyEval_GetBuiltins();
-  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins)) return;
-  if (s->outside->emplace(builtins, true).second) Py_INCREF(builtins);
+  if (builtins == nullptr || name == nullptr || !PyDict_Check(builtins) || made_space(s, builtins))
+    return;
+  s->outside.add(builtins);
   read_dict(s, builtins, name, PyDict_GetItemWithError(builtins, name));
 }
 
@@ -758,28 +779,23 @@ void on_import(PyObject* module, PyObject* name) {
   static PyObject* const importer = PyUnicode_InternFromString("__import__");
   read_builtin(s, importer);
   auto read = [&](PyObject* key) {
-    if (key == nullptr || PyDict_GetItemWithError(modules, key) != module) {
-      PyErr_Clear();
-      return false;
-    }
-    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    if (key == nullptr || item_or_null(modules, key) != module) return false;
+    s->outside.add(modules);
     read_dict(s, modules, key, module);
     return true;
   };
   // The outermost package of a dotted name; relative names are what the module says.
   Py_ssize_t dot = PyUnicode_FindChar(name, '.', 0, PyUnicode_GET_LENGTH(name), 1);
-  PyObject* first = dot > 0 ? PyUnicode_Substring(name, 0, dot) : nullptr;
-  PyObject* own = PyModule_Check(module) ? PyModule_GetNameObject(module) : nullptr;
+  const Ref first = Ref::steal(dot > 0 ? PyUnicode_Substring(name, 0, dot) : nullptr);
+  const Ref own = Ref::steal(PyModule_Check(module) ? PyModule_GetNameObject(module) : nullptr);
   bool known = read(name);
-  PyObject* whole = dot > 0 && !known ? PyDict_GetItemWithError(modules, name) : nullptr;
+  PyObject* whole = dot > 0 && !known ? item_or_null(modules, name) : nullptr;
   if (whole != nullptr) {
-    if (s->outside->emplace(modules, true).second) Py_INCREF(modules);
+    s->outside.add(modules);
     read_dict(s, modules, name, whole);
   }
-  known = known || read(first) || read(own);
-  Py_XDECREF(first);
-  Py_XDECREF(own);
-  PyErr_Clear();
+  known = known || read(first.get()) || read(own.get());
+  PyErr_Clear();  // a module without a name
   if (!known || !PyModule_Check(module)) reach(s, module);
 }
 

@@ -1,16 +1,21 @@
-// What the parts of the session share: its structures, the small tests on objects, and the operations on outside objects.
+// What the parts of the session share: its structures, the small tests on objects, and the
+// operations on outside objects.
 //
-// Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour beyond a few lines.  Included
-// by session.cpp (the Python type), session_state.cpp (outside objects), session_attributes.cpp (attributes and classes),
-// session_classes.cpp, session_slots.cpp (what C code calls in classes), session_events.cpp and session_calls.cpp (what the probes
-// report) only.
+// Owns: the layout of `_interp.Session` and the tables of the process.  Does not own: any behaviour
+// beyond a few lines.  Included by session.cpp (the Python type), session_state.cpp (outside
+// objects), session_attributes.cpp (attributes and classes), session_classes.cpp, session_slots.cpp
+// (what C code calls in classes), session_events.cpp and session_calls.cpp (what the probes report)
+// only.
 #pragma once
 
+#include "errors.h"
 #include "leaf.h"
+#include "ref.h"
 #include "session.h"
 #include "signals.h"
 
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -30,15 +35,17 @@ enum Kind : uint8_t {
   kWriteType,  // type, name, old value or ABSENT
   kObject,     // an outside object was reached
   kType,       // object, -, its class
-  kListItem,   // list, place (negative: from the end), the element there before the program wrote to it
-  kDictDel,    // dict, key that was deleted, what was there
+  kListItem,  // list, place (negative: from the end), the element there before the program wrote to
+              // it
+  kDictDel,   // dict, key that was deleted, what was there
   kProtocols,  // type, -, ((name, value or ABSENT), ..): its special methods
 };
-inline const char* const kKindNames[] = {"dict_key", "link_dict", "type_attr", "super",      "attr_c", "cell",
-                                  "func",     "snap",      "write_attr", "write_type", "object",     "type",
-                                  "list_item", "dict_del", "protocols"};
+inline const char* const kKindNames[] = {
+    "dict_key",   "link_dict",  "type_attr", "super", "attr_c",    "cell",     "func",     "snap",
+    "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols"};
 
-// What the session does around a call of something that is not a Python frame (magpy/capture/leaves.py mirrors the values).
+// What the session does around a call of something that is not a Python frame
+// (magpy/models/callables.py mirrors the values).
 enum Leaf : uint8_t {
   kLeafFrame = 0,
   kLeafTouch = 1,
@@ -54,8 +61,8 @@ enum Leaf : uint8_t {
   kLeafDictDefault = 11,
 };
 
-inline PyObject* g_module = nullptr;        // magpy._interp, borrowed: it is never unloaded
-inline PyObject* g_absent = nullptr;        // the ABSENT sentinel
+inline PyObject* g_module = nullptr;  // magpy._interp, borrowed: it is never unloaded
+inline PyObject* g_absent = nullptr;  // the ABSENT sentinel
 inline PyTypeObject* g_deque_type = nullptr;
 inline PyTypeObject* g_partial_type = nullptr;
 inline PyTypeObject* g_defaultdict_type = nullptr;
@@ -70,8 +77,10 @@ inline PyObject* g_str_delattr = nullptr;
 inline PyObject* g_str_call = nullptr;
 inline PyObject* g_str_get = nullptr;
 inline PyObject* g_str_set = nullptr;
-inline std::unordered_map<void*, uint8_t> g_leaves;        // verdicts on C callables, by what identifies them
-inline std::unordered_map<void*, uint8_t> g_leaf_code;     // Python code objects that are called as a whole (held)
+inline std::unordered_map<void*, uint8_t>
+    g_leaves;  // verdicts on C callables, by what identifies them
+inline std::unordered_map<void*, uint8_t>
+    g_leaf_code;  // Python code objects that are called as a whole (held)
 
 struct Triple {
   uintptr_t a, b;
@@ -86,30 +95,24 @@ struct TripleHash {
   }
 };
 
-// (file, line, name) of counters: names that the code which starts at that line both reads and stores.  The strings are held.
+// (file, line, name) of counters: names that the code which starts at that line both reads and
+// stores.  The strings are held.
 inline std::unordered_set<Triple, TripleHash> g_counters;
 
 struct Event {
-  PyObject* obj;
-  PyObject* key;
-  PyObject* value;
+  Ref obj;
+  Ref key;
+  Ref value;
   Kind kind;
 };
 
 struct Container {
-  PyObject* pre = nullptr;  // shallow copy from before the first write (or whole read)
-  PyObject* order = nullptr;  // of a set: its elements as they came when `pre` was copied, which may give them in another order
+  Ref pre;    // shallow copy from before the first write (or whole read)
+  Ref order;  // of a set: its elements as they came when `pre` was copied, which may give them in
+              // another order
   bool whole = false;
-  Py_ssize_t appended = 0;  // so many elements were appended, one at a time, to a deque that was not looked into
-};
-
-// Saves the exception that is set while the session looks at something, whatever happens in between.
-struct ErrorGuard {
-  PyObject *type, *value, *tb;
-  ErrorGuard() { PyErr_Fetch(&type, &value, &tb); }
-  ~ErrorGuard() { PyErr_Restore(type, value, tb); }
-  ErrorGuard(const ErrorGuard&) = delete;
-  ErrorGuard& operator=(const ErrorGuard&) = delete;
+  Py_ssize_t appended =
+      0;  // so many elements were appended, one at a time, to a deque that was not looked into
 };
 
 // The session's own code runs: nothing of it is watched, and no signal interrupts it.
@@ -121,15 +124,24 @@ struct PauseGuard {
 
 inline bool is_leaf(PyObject* v) {
   PyTypeObject* t = Py_TYPE(v);
-  return t == &PyLong_Type || t == &PyUnicode_Type || v == Py_None || t == &PyFloat_Type || t == &PyBool_Type ||
-         t == &PyBytes_Type || t == &PyComplex_Type || v == Py_Ellipsis || v == Py_NotImplemented || t == &PyRange_Type ||
-         t == &PyCode_Type || (t == &PySlice_Type && is_leaf(reinterpret_cast<PySliceObject*>(v)->start) &&
-                               is_leaf(reinterpret_cast<PySliceObject*>(v)->stop) && is_leaf(reinterpret_cast<PySliceObject*>(v)->step));
+  return t == &PyLong_Type || t == &PyUnicode_Type || v == Py_None || t == &PyFloat_Type ||
+         t == &PyBool_Type || t == &PyBytes_Type || t == &PyComplex_Type || v == Py_Ellipsis ||
+         v == Py_NotImplemented || t == &PyRange_Type || t == &PyCode_Type ||
+         (t == &PySlice_Type && is_leaf(reinterpret_cast<PySliceObject*>(v)->start) &&
+          is_leaf(reinterpret_cast<PySliceObject*>(v)->stop) &&
+          is_leaf(reinterpret_cast<PySliceObject*>(v)->step));
 }
 
-struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable since 3.0
-  PyObject_HEAD
-  PyWrapperDescrObject* descr;
+// The same text as the interpreter's own names: those are compared by their identity.
+inline Ref intern(PyObject* text) {
+  Ref name = Ref::borrow(text);
+  PyUnicode_InternInPlace(name.place());
+  return name;
+}
+
+struct WrapperObject {  // the layout of CPython's method-wrapper (Objects/descrobject.c), stable
+                        // since 3.0
+  PyObject_HEAD PyWrapperDescrObject* descr;
   PyObject* self;
 };
 
@@ -138,43 +150,53 @@ struct Bound {
   PyObject* parts[3];
 };
 Bound bound_parts(PyObject* f);
-// What a staticmethod or a classmethod holds, or nullptr; new.
-PyObject* inner_function(PyObject* f);
+// What a staticmethod or a classmethod holds, or none.
+Ref inner_function(PyObject* f);
 PyObject* bound_self(PyObject* f);
 
 inline bool is_heap(PyTypeObject* t) { return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0; }
 // A C function or a C method of that name, of whatever module.
 inline bool is_builtin(PyObject* f, const char* name) {
-  return PyCFunction_Check(f) && std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
+  return PyCFunction_Check(f) &&
+         std::strcmp(reinterpret_cast<PyCFunctionObject*>(f)->m_ml->ml_name, name) == 0;
 }
-inline bool is_deque(PyObject* v) { return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type); }
+inline bool is_deque(PyObject* v) {
+  return g_deque_type != nullptr && PyObject_TypeCheck(v, g_deque_type);
+}
 
-struct Session {
-  PyObject_HEAD
-  PyObject* handler;  // magpy.capture.handler.Handler
-  std::unordered_map<PyObject*, bool>* outside;  // strong references
-  std::vector<Event>* log;
-  std::unordered_set<Triple, TripleHash>* seen;
-  std::unordered_map<PyObject*, Container>* containers;  // keys are in `outside`
-  std::unordered_map<PyObject*, PyObject*>* cells;       // outside cells (strong) -> content before a write or nullptr
-  std::unordered_set<PyObject*>* written_cells;
-  std::unordered_set<PyObject*>* counter_cells;          // in `cells`
-  std::unordered_set<PyObject*>* numbered;               // containers in which numbers are inputs
-  std::unordered_set<Triple, TripleHash>* varying;       // (dict, key) and (cell, null) whose number differs from call to call
-  std::unordered_map<PyObject*, long>* tracked;          // values that differ from call to call (strong) -> variable
-  std::unordered_set<PyObject*>* made;                   // functions that the program made (addresses only)
-  // Strong references, nullptr until the program makes a class: those that there were by then (false), and its own (true).
-  std::unordered_map<PyObject*, bool>* classes;
-  std::unordered_set<PyObject*>* spaces;                 // dicts that the program made and runs code in (strong references)
-  PyObject* replaced;                                    // what a read of a counter gives instead, or nullptr
-  PyObject* failure;                                     // first internal failure, or nullptr
+// What a session holds of objects, all of which goes when the session is cleared.
+struct Held {
+  Ref handler;  // magpy.capture.python.callbacks.Handler
+  RefSet outside;
+  std::vector<Event> log;
+  std::unordered_set<Triple, TripleHash> seen;
+  std::unordered_map<PyObject*, Container> containers;  // keys are in `outside`
+  RefMap<Ref> cells;                                    // outside cells -> content before a write
+  std::unordered_set<PyObject*> written_cells;          // in `cells`
+  std::unordered_set<PyObject*> counter_cells;          // in `cells`
+  std::unordered_set<PyObject*> numbered;               // containers in which numbers are inputs
+  std::unordered_set<Triple, TripleHash>
+      varying;           // (dict, key) and (cell, null) whose number differs from call to call
+  RefMap<long> tracked;  // values that differ from call to call -> variable
+  std::unordered_set<PyObject*> made;  // functions that the program made (addresses only)
+  // None until the program makes a class: those that there were by then (false), and its own
+  // (true).
+  std::optional<RefMap<bool>> classes;
+  RefSet spaces;  // dicts that the program made and runs code in
+  Ref replaced;   // what a read of a counter gives instead
+  Ref failure;    // first internal failure
+};
+
+// A Python object whose C++ members session.cpp makes and destroys, in memory that the type's
+// allocator gives, all zero.
+struct Session : PyObject, Held {
   unsigned long long events;
-  bool store_told;  // the handler has noted the store in a tracked object that is about to be made
-  bool after;                                            // whether what is told of is over
-  PyObject* getter;                                      // of the property that is loaded, if a probe has called it; borrowed
-  PyObject* advanced;                                    // the iterator that was looked into last (address only), and when
+  bool store_told;   // the handler has noted the store in a tracked object that is about to be made
+  bool after;        // whether what is told of is over
+  PyObject* getter;  // of the property that is loaded, if a probe has called it; borrowed
+  PyObject* advanced;  // the iterator that was looked into last (address only), and when
   unsigned long long advanced_at;
-  int collecting;                                        // whether the collector runs after the call
+  int collecting;  // whether the collector runs after the call
 };
 
 // What is looked at for the first time has been used already.
@@ -187,22 +209,26 @@ struct AfterGuard {
   AfterGuard& operator=(const AfterGuard&) = delete;
 };
 
-inline bool known_outside(Session* s, PyObject* o) { return s->outside->find(o) != s->outside->end(); }
+inline bool known_outside(Session* s, PyObject* o) { return s->outside.has(o); }
 
 inline bool first_time(Session* s, Kind kind, PyObject* obj, PyObject* key) {
-  return s->seen->insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}).second;
+  return s->seen
+      .insert(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind})
+      .second;
 }
 
 inline bool seen(Session* s, Kind kind, PyObject* obj, PyObject* key) {
-  return s->seen->count(Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}) != 0;
+  return s->seen.count(
+             Triple{reinterpret_cast<uintptr_t>(obj), reinterpret_cast<uintptr_t>(key), kind}) != 0;
 }
 
 inline bool is_container(PyObject* o) {
-  return PyDict_Check(o) || PyList_Check(o) || PySet_Check(o) || PyByteArray_Check(o) || is_deque(o);
+  return PyDict_Check(o) || PyList_Check(o) || PySet_Check(o) || PyByteArray_Check(o) ||
+         is_deque(o);
 }
 
 inline bool tracked(Session* s, PyObject* o) {
-  return !s->tracked->empty() && o != nullptr && s->tracked->find(o) != s->tracked->end();
+  return !s->tracked.empty() && o != nullptr && s->tracked.has(o);
 }
 
 // ---------------------------------------------------------------- session_classes.cpp
@@ -212,12 +238,16 @@ bool makes_class(PyObject* f, Py_ssize_t npos);
 // Notes a dict of the run in which code is about to run, or a function is to run.
 void note_space(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
 // Whether the globals of a frame are a dict that the run has made.
-inline bool made_space(Session* s, PyObject* globals) { return !s->spaces->empty() && s->spaces->count(globals) != 0; }
+inline bool made_space(Session* s, PyObject* globals) {
+  return !s->spaces.empty() && s->spaces.has(globals);
+}
 // From here on classes of the run are told from those that there were.
 void watch_classes(Session* s);
-// A class, or each of a tuple of classes, is asked whether something is one of it, or is derived from.
+// A class, or each of a tuple of classes, is asked whether something is one of it, or is derived
+// from.
 void read_classes(Session* s, PyObject* classes, bool derived);
-// A class follows from what its bases, its metaclass and what it holds say (`__init_subclass__`, `__mro_entries__`, `__set_name__`).
+// A class follows from what its bases, its metaclass and what it holds say (`__init_subclass__`,
+// `__mro_entries__`, `__set_name__`).
 void read_parts_of_class(Session* s, PyObject* const* args, Py_ssize_t n);
 void read_held_by_class(Session* s, PyTypeObject* cls);
 // Whether the run has made this class.
@@ -226,16 +256,21 @@ bool made_class(Session* s, PyTypeObject* t);
 bool found_in_made_class(Session* s, PyTypeObject* t, PyObject* name);
 // Whether a class that the run has made has this among its attributes.
 bool held_by_made_class(Session* s, PyObject* o);
-// The classes from outside that a class of the run inherits from, in the order in which they are looked through (borrowed).
+// The classes from outside that a class of the run inherits from, in the order in which they are
+// looked through (borrowed).
 std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t);
 
 // ---------------------------------------------------------------- session_state.cpp
 
-// A key can be held in the log when it is nothing that the program made and eager would free or observe.
+// A key can be held in the log when it is nothing that the program made and eager would free or
+// observe.
 bool plain_key(PyObject* k);
 // The first internal failure is kept; an exception that is set is its reason.
 void fail(Session* s, const char* where);
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value);
+// An exception says that something is not there.  Where memory or the stack is gone, or somebody
+// interrupts, nothing is known: then the capture is dropped.
+void not_there(Session* s, const char* where);
 // Makes v an outside object.
 void reach(Session* s, PyObject* v, int depth = 0);
 // A function's code, defaults and closure count, as they do from when it is called.
@@ -244,24 +279,34 @@ void read_function(Session* s, PyFunctionObject* func);
 void read_builtin(Session* s, PyObject* name);
 // Keeps a shallow copy of an outside container, once.
 bool ensure_pre(Session* s, PyObject* o);
-// Asks the Python side; a failure there drops the capture.
-PyObject* ask(Session* s, const char* method, PyObject* a, PyObject* b = nullptr);
-// The tracked values in an argument, where a C function would find them; looks as far as C functions do.  With out == nullptr
-// it only tells whether there is one.
+// Asks the Python side, with events off; a failure there drops the capture, and gives none.
+Ref ask_all(Session* s, const char* method, PyObject* const* args, size_t n);
+template <class... Args>
+Ref ask(Session* s, const char* method, Args... args) {
+  PyObject* all[] = {args...};
+  return ask_all(s, method, all, sizeof...(args));
+}
+// The tracked values in an argument, where a C function would find them; looks as far as C
+// functions do.  With out == nullptr it only tells whether there is one.
 bool find_tracked(Session* s, PyObject* v, std::vector<PyObject*>* out);
-// Whether iterating over it gives its elements themselves and asks nothing of them: a tuple, a list, a dict, a view of one, an
-// iterator written in C (those that compute rely on what they hold when they are advanced, iterators.h).
+// Whether iterating over it gives its elements themselves and asks nothing of them: a tuple, a
+// list, a dict, a view of one, an iterator written in C (those that compute rely on what they hold
+// when they are advanced, iterators.h).
 bool passes_elements_on(Session* s, PyObject* v);
-inline bool has_tracked(Session* s, PyObject* v) { return !s->tracked->empty() && find_tracked(s, v, nullptr); }
+inline bool has_tracked(Session* s, PyObject* v) {
+  return !s->tracked.empty() && find_tracked(s, v, nullptr);
+}
 // For tp_traverse: appends a referent (borrowed) to a std::vector<PyObject*>.
 int collect_referent(PyObject* referent, void* todo);
 // From here on the run relies on the value being what it was.
 void rely_on(Session* s, PyObject* o);
 // A value came of an operation with tracked operands.  Steals result.
-PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b, PyObject* result);
+PyObject* derive(Session* s, const char* method, int op, PyObject* a, PyObject* b,
+                 PyObject* result);
 // An object is looked into as a whole; `deep`: so are the containers in it.
 void touch(Session* s, PyObject* o, bool deep);
-// The same for what passes its elements on without a look at them: they stay known by their identity.
+// The same for what passes its elements on without a look at them: they stay known by their
+// identity.
 void touch_kept(Session* s, PyObject* o, bool deep);
 // A dict is made of another, or of pairs, into which is looked.
 void touch_pairs(Session* s, PyObject* o);
@@ -291,7 +336,8 @@ inline Triple place_of_number(PyObject* holder, PyObject* key) {
 }
 // Whether the code that runs now is one that reads and stores this name.
 bool counts_here(PyObject* name);
-// The dict of an object from outside; nullptr if it has none, or has none yet and `is_read` alone, and tells of that.  Borrowed.
+// The dict of an object from outside; nullptr if it has none, or has none yet and `is_read` alone,
+// and tells of that.  Borrowed.
 PyObject* instance_dict(Session* s, PyObject* obj, bool is_read = true);
 // What identifies a counter: the code that both reads and stores the name.
 Triple counter_key(PyCodeObject* code, PyObject* name);
@@ -309,34 +355,41 @@ void read_mapping_names(Session* s, PyObject* o);
 void slot_found(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // What a callable that is no Python function does.
 uint8_t classify(Session* s, PyObject* f);
-// A C function that looks into what it is given, with `self` behind it or nullptr, is given callables, which it may call.
+// A C function that looks into what it is given, with `self` behind it or nullptr, is given
+// callables, which it may call.
 void callables_given(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t n);
 // The factory of a defaultdict, or nullptr.
 PyObject* factory_of(PyObject* dict);
 // C code may call it.
 void factory_used(Session* s, PyObject* factory);
-// An attribute is about to be asked for: a descriptor written in Python, in the class of the object or in the class that it is, is from
-// outside before its code runs.
+// An attribute is about to be asked for: a descriptor written in Python, in the class of the object
+// or in the class that it is, is from outside before its code runs.
 void reach_descriptor(Session* s, PyObject* obj, PyObject* name);
-// What a class of the program's has of C for all attributes (`__getattr__ = dict.__getitem__`), or nullptr; borrowed.
+// What a class of the program's has of C for all attributes (`__getattr__ = dict.__getitem__`), or
+// nullptr; borrowed.
 PyObject* hook_of_c(PyTypeObject* t, PyObject* name);
 // It has given an attribute, or nothing; it is about to store one, or to delete it.
-void attribute_read_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name, PyObject* value);
-void attribute_written_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name, PyObject* value);
+void attribute_read_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name,
+                         PyObject* value);
+void attribute_written_by_c(Session* s, PyObject* hook, PyObject* obj, PyObject* name,
+                            PyObject* value);
 // The `__getattr__` of a module (PEP 562) has been called.
 void module_hook_used(Session* s, PyObject* module, PyObject* hook);
-void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property, const char* which);
+void property_used(Session* s, PyTypeObject* t, PyObject* name, PyObject* property,
+                   const char* which);
 // Whether a property is that of a class written in C.
 bool is_c_property(PyTypeObject* t, PyObject* name, PyObject* property);
-// The getter that a probe is to call as the program's own call, or nullptr; new.
-PyObject* getter_to_call(Session* s, PyObject* obj, PyObject* name);
+// The getter that a probe is to call as the program's own call, or none.
+Ref getter_to_call(Session* s, PyObject* obj, PyObject* name);
 // A descriptor of C is called by itself: `Class.slot.__set__(object, value)`, and after `__get__`.
 void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos);
-void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* result);
+void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
+                     PyObject* result);
 // A key of an outside dict is stored, or deleted when value is nullptr.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value);
 bool may_count(PyObject* value);
-// The class attribute through which C code found this method: a frame that a slot, a property or a metaclass entered.
+// The class attribute through which C code found this method: a frame that a slot, a property or a
+// metaclass entered.
 void method_origin(Session* s, PyFunctionObject* func, PyObject* self);
 
 }  // namespace magpy

@@ -39,9 +39,11 @@ PyObject* py_let_signals_in(PyObject*, PyObject* f) {
 }
 
 PyMethodDef functions[] = {
-    {"hold_signals", py_hold_signals, METH_NOARGS, "No handler of a signal runs on this thread until release_signals()."},
+    {"hold_signals", py_hold_signals, METH_NOARGS,
+     "No handler of a signal runs on this thread until release_signals()."},
     {"release_signals", py_release_signals, METH_NOARGS, nullptr},
-    {"let_signals_in", py_let_signals_in, METH_O, "let_signals_in(f): calls f, and handlers run as ever."},
+    {"let_signals_in", py_let_signals_in, METH_O,
+     "let_signals_in(f): calls f, and handlers run as ever."},
     {nullptr, nullptr, 0, nullptr},
 };
 

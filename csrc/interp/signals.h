@@ -1,8 +1,10 @@
 // Signals that come while magpy's own code runs.
 //
-// Owns: putting off the program's handlers (https://docs.python.org/3/library/signal.html) until magpy is done. What a handler raises
-// leaves the program where the program runs, and is never taken for a failure of magpy's, or for a guard that does not hold. Does not
-// own: telling what a handler has raised elsewhere (magpy/signals.py). Called where magpy's Python is called from here.
+// Owns: putting off the program's handlers (https://docs.python.org/3/library/signal.html) until
+// magpy is done. What a handler raises leaves the program where the program runs, and is never
+// taken for a failure of magpy's, or for a guard that does not hold. Does not own: telling what a
+// handler has raised elsewhere (magpy/frames/signals.py). Called where magpy's Python is called
+// from here.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

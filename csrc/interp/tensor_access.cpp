@@ -13,7 +13,9 @@ int install(PyObject* capsule) {
   auto* found = (const TensorApi*)PyCapsule_GetPointer(capsule, kTensorApiName);
   if (!found) return -1;
   if (found->version != kTensorApiVersion) {
-    PyErr_Format(PyExc_ImportError, "magpy._tensor has version %d of the tensor table, magpy._interp needs %d; build both again",
+    PyErr_Format(PyExc_ImportError,
+                 "magpy._tensor has version %d of the tensor table, magpy._interp needs %d; build "
+                 "both again",
                  found->version, kTensorApiVersion);
     return -1;
   }
@@ -25,11 +27,9 @@ int install(PyObject* capsule) {
 
 const TensorApi* tensor_api() {
   if (table) return table;
-  PyObject* module = PyImport_ImportModule("magpy._tensor");
-  PyObject* capsule = module ? PyObject_GetAttrString(module, "_api") : nullptr;
-  Py_XDECREF(module);
-  if (capsule && install(capsule) < 0) table = nullptr;
-  Py_XDECREF(capsule);
+  const Ref module = Ref::steal(PyImport_ImportModule("magpy._tensor"));
+  const Ref capsule = Ref::steal(module ? PyObject_GetAttrString(module.get(), "_api") : nullptr);
+  if (capsule && install(capsule.get()) < 0) table = nullptr;
   return table;
 }
 

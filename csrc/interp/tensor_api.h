@@ -1,7 +1,8 @@
 // The table of C functions through which the torch-free extension reaches csrc/tensor.
 //
-// Owns: nothing but the layout of the table, which magpy._tensor fills in and offers as the capsule `magpy._tensor._api`, and which
-// guards read.  Both are built from one checkout; `version` guards against a stale build of one of them.
+// Owns: nothing but the layout of the table, which magpy._tensor fills in and offers as the capsule
+// `magpy._tensor._api`, and which guards read.  Both are built from one checkout; `version` guards
+// against a stale build of one of them.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -12,8 +13,9 @@ namespace magpy {
 constexpr int kTensorApiVersion = 6;
 constexpr const char* kTensorApiName = "magpy._tensor._api";
 
-// How the ranges of memory of two tensors intersect.  Where they start together, operations take the tensors for one; where they do
-// not, some raise (at::assert_no_partial_overlap), but only where one storage shows the memory of both; the last two are of two.
+// How the ranges of memory of two tensors intersect.  Where they start together, operations take
+// the tensors for one; where they do not, some raise (at::assert_no_partial_overlap), but only
+// where one storage shows the memory of both; the last two are of two.
 enum class Overlap : char { kNone, kSome, kFromStart, kSomeOfTwo, kFromStartOfTwo };
 
 // None of these raises.  Objects are borrowed.
@@ -35,7 +37,8 @@ struct TensorApi {
   bool (*apart)(PyObject* const* tensors, size_t m, size_t n);
   bool (*state_matches)(PyObject* state);
   PyObject* (*state_difference)(PyObject* state);
-  // A new reference to the gradient that has been accumulated in a tensor, or None; runs no __torch_function__ and does not warn.
+  // A new reference to the gradient that has been accumulated in a tensor, or None; runs no
+  // __torch_function__ and does not warn.
   PyObject* (*gradient)(PyObject* tensor);
 };
 

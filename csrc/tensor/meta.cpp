@@ -2,6 +2,7 @@
 #include "meta.h"
 
 #include "meta_impl.h"
+#include "ref.h"
 
 #include <c10/core/Layout.h>
 #include <torch/csrc/autograd/forward_grad.h>
@@ -32,7 +33,8 @@ const char* opaque_text(Opaque opaque) {
   return "";
 }
 
-// Which in-place operations autograd forbids follows from how the view was made, and from whether it is one of a leaf.
+// Which in-place operations autograd forbids follows from how the view was made, and from whether
+// it is one of a leaf.
 constexpr uint8_t kView = 1, kOfLeaf = 2, kMade = 4;
 
 uint8_t view_kind(const torch::autograd::DifferentiableViewMeta* view) {
@@ -48,15 +50,18 @@ Gradient gradient_of(const c10::TensorImpl* impl) {
   bool requires_grad = meta->requires_grad_ || has_function;
   if (!meta->is_view_) return {requires_grad, !has_function, 0};
   auto* view = static_cast<torch::autograd::DifferentiableViewMeta*>(meta);
-  // A view requires grad with its base, and is given its function when it is asked for it (VariableHooks::grad_fn in
-  // torch/csrc/autograd/variable.cpp).
+  // A view requires grad with its base, and is given its function when it is asked for it
+  // (VariableHooks::grad_fn in torch/csrc/autograd/variable.cpp).
   if (view->has_bw_view() && view->requires_grad()) {
     requires_grad = true;
-    has_function |= view->get_backward_view().base_.requires_grad() && impl->version_counter().enabled() &&
+    has_function |= view->get_backward_view().base_.requires_grad() &&
+                    impl->version_counter().enabled() &&
                     view->get_attr_version() != impl->version_counter().current_version();
   }
-  // One that does not require grad yet may do so once it is changed, if how it was made does not forbid that.
-  const bool plain = !view->has_bw_view() || view->get_creation_meta() == torch::autograd::CreationMeta::DEFAULT;
+  // One that does not require grad yet may do so once it is changed, if how it was made does not
+  // forbid that.
+  const bool plain =
+      !view->has_bw_view() || view->get_creation_meta() == torch::autograd::CreationMeta::DEFAULT;
   return {requires_grad, !has_function, requires_grad || !plain ? view_kind(view) : (uint8_t)0};
 }
 
@@ -70,15 +75,17 @@ Opaque opaque_of(const c10::TensorImpl* impl) {
   if (impl->has_symbolic_sizes_strides()) return Opaque::kSymbolic;
   auto keys = impl->key_set();
   if (keys.has(c10::DispatchKey::NestedTensor)) return Opaque::kNested;
-  if (keys.has(c10::DispatchKey::FuncTorchBatched) || keys.has(c10::DispatchKey::FuncTorchGradWrapper)) {
+  if (keys.has(c10::DispatchKey::FuncTorchBatched) ||
+      keys.has(c10::DispatchKey::FuncTorchGradWrapper)) {
     return Opaque::kFunctorch;
   }
   return has_forward_gradient(impl) ? Opaque::kForwardGradient : Opaque::kNo;
 }
 
-// For each dimension the one within it that makes its stride: strides[i] == sizes[k] * strides[k].  A tensor of other sizes that is
-// laid out in the same way has the strides that follow.
-std::vector<int> inner_dimensions(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+// For each dimension the one within it that makes its stride: strides[i] == sizes[k] * strides[k].
+// A tensor of other sizes that is laid out in the same way has the strides that follow.
+std::vector<int> inner_dimensions(const std::vector<int64_t>& sizes,
+                                  const std::vector<int64_t>& strides) {
   size_t n = strides.size();  // other layouts than strided have none
   std::vector<int> order(n), inner(n, -1);
   std::iota(order.begin(), order.end(), 0);
@@ -88,7 +95,8 @@ std::vector<int> inner_dimensions(const std::vector<int64_t>& sizes, const std::
   });
   int last = -1;
   for (int dim : order) {
-    if (last >= 0 && strides[dim] == std::max<int64_t>(sizes[last], 1) * strides[last]) inner[dim] = last;
+    if (last >= 0 && strides[dim] == std::max<int64_t>(sizes[last], 1) * strides[last])
+      inner[dim] = last;
     if (strides[dim] != 0) last = dim;  // an expanded dimension takes no memory
   }
   return inner;
@@ -112,8 +120,9 @@ bool record(Meta& meta, PyObject* object) {
   if (meta.opaque == Opaque::kNoMeta) return true;
   meta.keys = comparable_keys(impl);
   meta.dtype = impl->dtype();
-  meta.device = impl->device_type() == c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES ? std::nullopt
-                                                                                      : std::optional(impl->device());
+  meta.device = impl->device_type() == c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES
+                    ? std::nullopt
+                    : std::optional(impl->device());
   meta.layout = impl->layout();
   meta.gradient = gradient_of(impl);
   meta.is_conj = tensor.is_conj();
@@ -149,7 +158,8 @@ bool shape_matches(const Meta& meta, c10::TensorImpl* impl) {
     }
   }
   if (meta.layout != c10::kStrided) return true;
-  return strides_match(meta, sizes, shape.strides_data()) && (!meta.compare_offset || impl->storage_offset() == meta.offset);
+  return strides_match(meta, sizes, shape.strides_data()) &&
+         (!meta.compare_offset || impl->storage_offset() == meta.offset);
 }
 
 bool same_gradient(const Gradient& a, const Gradient& b) {
@@ -178,12 +188,15 @@ std::string gradient_difference(const Gradient& found, const Gradient& expected)
   if (found.requires_grad != expected.requires_grad) {
     return instead("requires_grad", yes_no(found.requires_grad), yes_no(expected.requires_grad));
   }
-  if (found.is_leaf != expected.is_leaf) return instead("is_leaf", yes_no(found.is_leaf), yes_no(expected.is_leaf));
+  if (found.is_leaf != expected.is_leaf)
+    return instead("is_leaf", yes_no(found.is_leaf), yes_no(expected.is_leaf));
   if (!found.view || !expected.view) {
-    return found.view ? "a view instead of a tensor of its own" : "a tensor of its own instead of a view";
+    return found.view ? "a view instead of a tensor of its own"
+                      : "a tensor of its own instead of a view";
   }
   if ((found.view ^ expected.view) & kOfLeaf) {
-    return found.view & kOfLeaf ? "a view of a leaf instead of another view" : "another view instead of a view of a leaf";
+    return found.view & kOfLeaf ? "a view of a leaf instead of another view"
+                                : "another view instead of a view of a leaf";
   }
   return "a view that was made in another way";
 }
@@ -191,17 +204,21 @@ std::string gradient_difference(const Gradient& found, const Gradient& expected)
 // The first difference in words; empty when there is none.
 std::string difference(const Meta& meta, PyObject* object) {
   if (!is_tensor(object)) return instead("type", Py_TYPE(object)->tp_name, meta.type->tp_name);
-  if (Py_TYPE(object) != meta.type) return instead("class", Py_TYPE(object)->tp_name, meta.type->tp_name);
-  if (meta.opaque != Opaque::kNo) return std::string(opaque_text(meta.opaque)) + " cannot be compared";
+  if (Py_TYPE(object) != meta.type)
+    return instead("class", Py_TYPE(object)->tp_name, meta.type->tp_name);
+  if (meta.opaque != Opaque::kNo)
+    return std::string(opaque_text(meta.opaque)) + " cannot be compared";
   Meta found;
   record(found, object);
   Py_CLEAR(found.type);
   if (found.opaque != Opaque::kNo) return opaque_text(found.opaque);
   if (found.dtype != meta.dtype) {
-    return instead("dtype", c10::toString(found.dtype.toScalarType()), c10::toString(meta.dtype.toScalarType()));
+    return instead("dtype", c10::toString(found.dtype.toScalarType()),
+                   c10::toString(meta.dtype.toScalarType()));
   }
   if (found.device != meta.device) {
-    return instead("device", found.device ? found.device->str() : "none", meta.device ? meta.device->str() : "none");
+    return instead("device", found.device ? found.device->str() : "none",
+                   meta.device ? meta.device->str() : "none");
   }
   if (found.layout != meta.layout) return instead("layout", found.layout, meta.layout);
   c10::TensorImpl* impl = THPVariable_Unpack(object).unsafeGetTensorImpl();
@@ -216,23 +233,28 @@ std::string difference(const Meta& meta, PyObject* object) {
     }
     return instead("storage offset", found.offset, meta.offset);
   }
-  if (!same_gradient(found.gradient, meta.gradient)) return gradient_difference(found.gradient, meta.gradient);
-  if (found.is_conj != meta.is_conj) return instead("is_conj", yes_no(found.is_conj), yes_no(meta.is_conj));
-  if (found.is_neg != meta.is_neg) return instead("is_neg", yes_no(found.is_neg), yes_no(meta.is_neg));
+  if (!same_gradient(found.gradient, meta.gradient))
+    return gradient_difference(found.gradient, meta.gradient);
+  if (found.is_conj != meta.is_conj)
+    return instead("is_conj", yes_no(found.is_conj), yes_no(meta.is_conj));
+  if (found.is_neg != meta.is_neg)
+    return instead("is_neg", yes_no(found.is_neg), yes_no(meta.is_neg));
   if (found.is_inference != meta.is_inference) {
     return instead("is_inference", yes_no(found.is_inference), yes_no(meta.is_inference));
   }
   if (found.has_version != meta.has_version) {
-    return found.has_version ? "an inference tensor with a version" : "an inference tensor without a version";
+    return found.has_version ? "an inference tensor with a version"
+                             : "an inference tensor without a version";
   }
   if (found.keys != meta.keys) {
-    return instead("dispatch keys", c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, found.keys)),
+    return instead("dispatch keys",
+                   c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, found.keys)),
                    c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, meta.keys)));
   }
   return "";
 }
 
-// ---------------------------------------------------------------------------------------------------------------- the Python type
+// ---------------------------------------------------------------- the Python type
 
 int parse_dims(PyObject* dims, uint64_t& mask) {
   if (!dims || dims == Py_None) return 0;
@@ -240,18 +262,18 @@ int parse_dims(PyObject* dims, uint64_t& mask) {
     mask = PyLong_AsUnsignedLongLong(dims);
     return PyErr_Occurred() ? -1 : 0;
   }
-  PyObject* fast = PySequence_Fast(dims, "dimensions must be a bit mask or a sequence of dimensions");
+  const Ref fast = Ref::steal(
+      PySequence_Fast(dims, "dimensions must be a bit mask or a sequence of dimensions"));
   if (!fast) return -1;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
-    long dim = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); i++) {
+    long dim = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast.get(), i));
     if (dim < 0 || dim >= 64) {
-      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a dimension must be between 0 and 63");
-      Py_DECREF(fast);
+      if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a dimension must be between 0 and 63");
       return -1;
     }
     mask |= uint64_t(1) << dim;
   }
-  Py_DECREF(fast);
   return 0;
 }
 
@@ -259,34 +281,30 @@ PyObject* meta_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"tensor", "offset", "dims", "strides", nullptr};
   PyObject *tensor, *dims = nullptr, *strides = nullptr;
   int offset = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOO:TensorMeta", const_cast<char**>(names), &tensor, &offset, &dims, &strides)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$pOO:TensorMeta", const_cast<char**>(names),
+                                   &tensor, &offset, &dims, &strides)) {
     return nullptr;
   }
   if (!is_tensor(tensor)) {
     PyErr_Format(PyExc_TypeError, "a tensor is needed, not %.100s", Py_TYPE(tensor)->tp_name);
     return nullptr;
   }
-  auto* self = (MetaObject*)type->tp_alloc(type, 0);
-  if (!self) return nullptr;
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* self = (MetaObject*)made.get();
   self->meta = new (std::nothrow) Meta();
-  if (!self->meta) {
-    Py_DECREF(self);
-    return PyErr_NoMemory();
-  }
+  if (!self->meta) return PyErr_NoMemory();
   try {
     record(*self->meta, tensor);
     self->meta->inner = inner_dimensions(self->meta->sizes, self->meta->strides);
   } catch (const std::exception& error) {
-    Py_DECREF(self);
     PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
   }
   self->meta->compare_offset = offset != 0;
-  if (parse_dims(dims, self->meta->dynamic) < 0 || parse_dims(strides, self->meta->free) < 0) {
-    Py_DECREF(self);
+  if (parse_dims(dims, self->meta->dynamic) < 0 || parse_dims(strides, self->meta->free) < 0)
     return nullptr;
-  }
-  return (PyObject*)self;
+  return made.release();
 }
 
 int meta_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -295,7 +313,9 @@ int meta_traverse(PyObject* object, visitproc visit, void* arg) {
   return 0;
 }
 
-int meta_clear(PyObject*) { return 0; }  // a class outlives its metas; whoever refers to both clears itself
+int meta_clear(PyObject*) {
+  return 0;
+}  // a class outlives its metas; whoever refers to both clears itself
 
 void meta_dealloc(PyObject* object) {
   auto* self = (MetaObject*)object;
@@ -307,17 +327,22 @@ void meta_dealloc(PyObject* object) {
 
 PyObject* meta_repr(PyObject* object) {
   const Meta& meta = meta_of(object);
-  if (meta.opaque != Opaque::kNo) return PyUnicode_FromFormat("TensorMeta(%s)", opaque_text(meta.opaque));
+  if (meta.opaque != Opaque::kNo)
+    return PyUnicode_FromFormat("TensorMeta(%s)", opaque_text(meta.opaque));
   std::string sizes;
   for (size_t i = 0; i < meta.sizes.size(); i++) {
-    sizes += (i ? ", " : "") + (i < 64 && (meta.dynamic >> i & 1) ? std::string("*") : std::to_string(meta.sizes[i]));
+    sizes += (i ? ", " : "") +
+             (i < 64 && (meta.dynamic >> i & 1) ? std::string("*") : std::to_string(meta.sizes[i]));
   }
   return PyUnicode_FromFormat("TensorMeta(%s, [%s], %s, %s%s)", meta.type->tp_name, sizes.c_str(),
-                              c10::toString(meta.dtype.toScalarType()), meta.device ? meta.device->str().c_str() : "no device",
+                              c10::toString(meta.dtype.toScalarType()),
+                              meta.device ? meta.device->str().c_str() : "no device",
                               meta.gradient.requires_grad ? ", requires_grad" : "");
 }
 
-PyObject* meta_py_matches(PyObject* self, PyObject* tensor) { return PyBool_FromLong(meta_matches(self, tensor)); }
+PyObject* meta_py_matches(PyObject* self, PyObject* tensor) {
+  return PyBool_FromLong(meta_matches(self, tensor));
+}
 
 PyObject* meta_py_difference(PyObject* self, PyObject* tensor) {
   PyObject* text = meta_difference(self, tensor);
@@ -326,18 +351,20 @@ PyObject* meta_py_difference(PyObject* self, PyObject* tensor) {
 }
 
 PyObject* shape_tuple(const std::vector<int64_t>& values) {
-  PyObject* tuple = PyTuple_New((Py_ssize_t)values.size());
+  Ref tuple = Ref::steal(PyTuple_New((Py_ssize_t)values.size()));
   for (size_t i = 0; tuple && i < values.size(); i++) {
     PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, value);
+    if (!value) return nullptr;
+    PyTuple_SET_ITEM(tuple.get(), (Py_ssize_t)i, value);
   }
-  return tuple;
+  return tuple.release();
 }
 
 PyObject* get_shape(PyObject* self, void*) { return shape_tuple(meta_of(self).sizes); }
 PyObject* get_strides(PyObject* self, void*) { return shape_tuple(meta_of(self).strides); }
-PyObject* get_inner(PyObject* self, void*) { return shape_tuple({meta_of(self).inner.begin(), meta_of(self).inner.end()}); }
+PyObject* get_inner(PyObject* self, void*) {
+  return shape_tuple({meta_of(self).inner.begin(), meta_of(self).inner.end()});
+}
 PyObject* get_opaque(PyObject* self, void*) {
   const Meta& meta = meta_of(self);
   if (meta.opaque == Opaque::kNo) Py_RETURN_NONE;
@@ -345,7 +372,8 @@ PyObject* get_opaque(PyObject* self, void*) {
 }
 
 PyMethodDef meta_methods[] = {
-    {"matches", meta_py_matches, METH_O, "matches(object) -> bool: is it a tensor like the one recorded?"},
+    {"matches", meta_py_matches, METH_O,
+     "matches(object) -> bool: is it a tensor like the one recorded?"},
     {"difference", meta_py_difference, METH_O, "difference(object) -> str | None: how it differs."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -353,22 +381,25 @@ PyMethodDef meta_methods[] = {
 PyGetSetDef meta_getset[] = {
     {"shape", get_shape, nullptr, "the sizes when it was recorded", nullptr},
     {"strides", get_strides, nullptr, "the strides when it was recorded", nullptr},
-    {"inner", get_inner, nullptr, "for each dimension the one whose size and stride give its stride, or -1", nullptr},
+    {"inner", get_inner, nullptr,
+     "for each dimension the one whose size and stride give its stride, or -1", nullptr},
     {"opaque", get_opaque, nullptr, "why nothing ever matches, or None", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-// ---------------------------------------------------------------------------------------------------------------- memory
+// ---------------------------------------------------------------- memory
 
 struct Range {
-  const char *first = nullptr, *last = nullptr;  // of bytes, both inclusive; empty when first is nullptr
+  const char *first = nullptr,
+             *last = nullptr;  // of bytes, both inclusive; empty when first is nullptr
   const void* storage = nullptr;
   int64_t low = 0, high = -1;  // byte offsets within the storage
 };
 
 bool range_of(const at::Tensor& tensor, Range& range) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->has_symbolic_sizes_strides()) return false;
+  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->has_symbolic_sizes_strides())
+    return false;
   auto& shape = impl->sizes_and_strides();
   int64_t size = (int64_t)impl->itemsize();
   int64_t reach = 0;
@@ -423,8 +454,11 @@ Overlap strided_overlap(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
-  // The device, the layout, conj, neg and inference are in the dispatch keys except for the device's index.
-  if (meta.opaque != Opaque::kNo || comparable_keys(impl) != meta.keys || impl->dtype() != meta.dtype) return false;
+  // The device, the layout, conj, neg and inference are in the dispatch keys except for the
+  // device's index.
+  if (meta.opaque != Opaque::kNo || comparable_keys(impl) != meta.keys ||
+      impl->dtype() != meta.dtype)
+    return false;
   if (impl->has_symbolic_sizes_strides()) return false;
   if (meta.device && meta.device->has_index() && impl->device() != *meta.device) return false;
   if (impl->version_counter().enabled() != meta.has_version) return false;
@@ -434,7 +468,8 @@ bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
 
 PyTypeObject TensorMeta_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-// By the type's own mro: a class that pretends to be a tensor (__instancecheck__, __class__) is none.
+// By the type's own mro: a class that pretends to be a tensor (__instancecheck__, __class__) is
+// none.
 bool is_tensor(PyObject* object) {
   return THPVariableClass && (THPVariable_CheckExact(object) ||
                               PyType_IsSubtype(Py_TYPE(object), (PyTypeObject*)THPVariableClass));
@@ -510,19 +545,24 @@ bool ranges_apart(PyObject* const* tensors, size_t m, size_t n) {
     if (tensor.layout() != c10::kStrided) return false;
     Range range;
     if (!range_of(tensor, range)) {
-      if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && tensor.numel() == 0) continue;
+      if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides() && tensor.numel() == 0)
+        continue;
       return false;
     }
     if (!range.first) return false;
     spans.push_back({range.first, range.last, i < m});
   }
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return std::less<const char*>()(a.first, b.first); });
-  const char *end = nullptr, *written = nullptr;  // of all spans so far, and of those that are written
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return std::less<const char*>()(a.first, b.first);
+  });
+  const char *end = nullptr,
+             *written = nullptr;  // of all spans so far, and of those that are written
   for (const Span& span : spans) {
     const char* before = span.written ? end : written;
     if (before && !std::less<const char*>()(before, span.first)) return false;
     if (!end || std::less<const char*>()(end, span.last)) end = span.last;
-    if (span.written && (!written || std::less<const char*>()(written, span.last))) written = span.last;
+    if (span.written && (!written || std::less<const char*>()(written, span.last)))
+      written = span.last;
   }
   return true;
 }

@@ -1,8 +1,9 @@
 // What a guard remembers of a tensor, and whether another tensor is like it.
 //
-// Owns: TensorMeta (type, dtype, device, layout, sizes, strides, gradient flags, dispatch keys), the test whether two tensors share
-// memory.  Does not own: which tensors a guard looks at (magpy/refgraph), many tensors at once (pack.h), torch's global state (state.h).
-// Called through the table in csrc/interp/tensor_api.h and from Python, with the GIL held.  Nothing throws.
+// Owns: TensorMeta (type, dtype, device, layout, sizes, strides, gradient flags, dispatch keys),
+// the test whether two tensors share memory.  Does not own: which tensors a guard looks at
+// (magpy/guards), many tensors at once (pack.h), torch's global state (state.h). Called through
+// the table in csrc/interp/tensor_api.h and from Python, with the GIL held.  Nothing throws.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +20,8 @@ bool meta_matches(PyObject* meta, PyObject* object);
 // A new str saying how `object` differs, or nullptr (without an exception) when it does not.
 PyObject* meta_difference(PyObject* meta, PyObject* object);
 
-// Of the bytes that the two tensors can reach.  Strided tensors that interleave count as overlapping.
+// Of the bytes that the two tensors can reach.  Strided tensors that interleave count as
+// overlapping.
 Overlap tensors_overlap(PyObject* a, PyObject* b);
 // Whether none of the first m of n tensors overlaps with another of them.  Does not raise.
 bool tensors_apart(PyObject* const* tensors, size_t m, size_t n);

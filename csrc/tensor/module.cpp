@@ -1,7 +1,8 @@
 // The extension module magpy._tensor: everything native that needs torch.
 //
-// Owns: the module object, the table for magpy._interp, small questions about single tensors.  Does not own: TensorMeta (meta),
-// packs (pack), TorchState (state), Observer (observer).  Loaded by Python, and by magpy._interp when a guard first speaks of tensors.
+// Owns: the module object, the table for magpy._interp, small questions about single tensors.  Does
+// not own: TensorMeta (meta), packs (pack), TorchState (state), Observer (observer).  Loaded by
+// Python, and by magpy._interp when a guard first speaks of tensors.
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/autograd/function.h>
@@ -21,6 +22,7 @@
 #include "meta.h"
 #include "observer.h"
 #include "pack.h"
+#include "ref.h"
 #include "state.h"
 
 namespace magpy {
@@ -38,9 +40,9 @@ PyObject* gradient(PyObject* object) {
 PyObject* gradient_of(PyObject*, PyObject* object) { return gradient(object); }
 
 TensorApi api = {
-    kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, &THPDeviceType, meta_matches,  meta_difference,
-    pack_tensors,      check_pack,       free_pack,        tensors_overlap, tensors_apart, state_matches,
-    state_difference, gradient,
+    kTensorApiVersion, &TensorMeta_Type, &TorchState_Type, &THPDeviceType, meta_matches,
+    meta_difference,   pack_tensors,     check_pack,       free_pack,      tensors_overlap,
+    tensors_apart,     state_matches,    state_difference, gradient,
 };
 
 const at::Tensor* unpack(PyObject* object) {
@@ -102,7 +104,8 @@ PyObject* storage_id(PyObject*, PyObject* object) {
   return PyLong_FromVoidPtr(impl->unsafe_storage().unsafeGetStorageImpl());
 }
 
-// What the object of a `torch.autograd.Function` has its node by is a weak pointer up to some version of torch.
+// What the object of a `torch.autograd.Function` has its node by is a weak pointer up to some
+// version of torch.
 template <typename Node>
 std::shared_ptr<torch::autograd::Node> held(const std::weak_ptr<Node>& pointer) {
   return pointer.lock();
@@ -112,7 +115,8 @@ Pointer held(const Pointer& pointer) {
   return pointer;
 }
 
-// The node of a Python object for one, or the one that adds gradients to a leaf; nullptr: there is none.
+// The node of a Python object for one, or the one that adds gradients to a leaf; nullptr: there is
+// none.
 auto node_of(PyObject* object) {
   using torch::autograd::impl::try_get_grad_accumulator;
   if (is_tensor(object)) return try_get_grad_accumulator(THPVariable_Unpack(object));
@@ -124,7 +128,8 @@ auto node_of(PyObject* object) {
   return node;
 }
 
-// The Python of a hook that torch made for it.  What tells its class is its name: torch exports no type_info for a cast.
+// The Python of a hook that torch made for it.  What tells its class is its name: torch exports no
+// type_info for a cast.
 template <typename Hook>
 PyObject* dict_of(const Hook& hook) {
   using namespace torch::autograd;
@@ -137,7 +142,8 @@ PyObject* dict_of(const Hook& hook) {
     if (ends("18PyFunctionPostHookE")) return static_cast<const PyFunctionPostHook&>(hook).dict;
   } else {
     if (ends("17PyFunctionPreHookE")) return static_cast<const PyFunctionPreHook&>(hook).dict;
-    if (ends("23PyFunctionTensorPreHookE")) return static_cast<const PyFunctionTensorPreHook&>(hook).dict;
+    if (ends("23PyFunctionTensorPreHookE"))
+      return static_cast<const PyFunctionTensorPreHook&>(hook).dict;
   }
   return nullptr;
 }
@@ -157,38 +163,52 @@ bool append_hooks(PyObject* list, const Hooks& hooks) {
 
 PyObject* node_hooks(PyObject*, PyObject* object) {
   auto node = node_of(object);
-  PyObject* list = PyList_New(0);
-  if (list == nullptr || !node) return list;
-  if (!append_hooks(list, node->tensor_pre_hooks()) || !append_hooks(list, node->pre_hooks()) || !append_hooks(list, node->post_hooks()))
-    Py_CLEAR(list);
-  return list;
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list || !node) return list.release();
+  const bool all = append_hooks(list.get(), node->tensor_pre_hooks()) &&
+                   append_hooks(list.get(), node->pre_hooks()) &&
+                   append_hooks(list.get(), node->post_hooks());
+  return all ? list.release() : nullptr;
 }
 
 PyMethodDef methods[] = {
-    {"apart", apart, METH_VARARGS, "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another of it?"},
-    {"overlaps", overlaps, METH_VARARGS, "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start together, else 1; 2 more where two storages show it."},
-    {"tensor_version", tensor_version, METH_O, "How often the tensor was changed in place; -1 for inference tensors."},
-    {"storage_id", storage_id, METH_O, "The identity of the tensor's storage while it lives; 0 when it has none."},
-    {"node_hooks", node_hooks, METH_O, "The Python hooks of a node of autograd's graph, or of the one that adds to a leaf's gradient."},
-    {"gradient", gradient_of, METH_O, "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
-    {"put_gradient", put_gradient, METH_VARARGS, "put_gradient(tensor, grad): what `gradient` gives from now on, whatever the tensor is like by now."},
+    {"apart", apart, METH_VARARGS,
+     "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another "
+     "of it?"},
+    {"overlaps", overlaps, METH_VARARGS,
+     "overlaps(a, b) -> int: 0 where their ranges of memory do not intersect, 2 where they start "
+     "together, else 1; 2 more where two storages show it."},
+    {"tensor_version", tensor_version, METH_O,
+     "How often the tensor was changed in place; -1 for inference tensors."},
+    {"storage_id", storage_id, METH_O,
+     "The identity of the tensor's storage while it lives; 0 when it has none."},
+    {"node_hooks", node_hooks, METH_O,
+     "The Python hooks of a node of autograd's graph, or of the one that adds to a leaf's "
+     "gradient."},
+    {"gradient", gradient_of, METH_O,
+     "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
+    {"put_gradient", put_gradient, METH_VARARGS,
+     "put_gradient(tensor, grad): what `gradient` gives from now on, whatever the tensor is like "
+     "by now."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "magpy._tensor", "What magpy asks of tensors and of torch's state.", -1, methods};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "magpy._tensor",
+                          "What magpy asks of tensors and of torch's state.", -1, methods};
 
 }  // namespace
 
 }  // namespace magpy
 
 PyMODINIT_FUNC PyInit__tensor() {
-  PyObject* module = PyModule_Create(&magpy::definition);
-  if (!module) return nullptr;
+  magpy::Ref made = magpy::Ref::steal(PyModule_Create(&magpy::definition));
+  if (!made) return nullptr;
+  PyObject* module = made.get();
   magpy::init_pack();
-  PyObject* capsule = PyCapsule_New(&magpy::api, magpy::kTensorApiName, nullptr);
-  bool complete = capsule && magpy::init_meta(module) == 0 && magpy::init_state(module) == 0 &&
-                  magpy::init_observer(module) == 0 && PyModule_AddObjectRef(module, "_api", capsule) == 0;
-  Py_XDECREF(capsule);
-  if (!complete) Py_CLEAR(module);
-  return module;
+  const magpy::Ref capsule =
+      magpy::Ref::steal(PyCapsule_New(&magpy::api, magpy::kTensorApiName, nullptr));
+  const bool complete = capsule && magpy::init_meta(module) == 0 &&
+                        magpy::init_state(module) == 0 && magpy::init_observer(module) == 0 &&
+                        PyModule_AddObjectRef(module, "_api", capsule.get()) == 0;
+  return complete ? made.release() : nullptr;
 }

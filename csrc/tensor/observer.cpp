@@ -1,4 +1,5 @@
-// See observer.h.  The callback runs for every operator of the thread, below autograd and inside composite operators too.
+// See observer.h.  The callback runs for every operator of the thread, below autograd and inside
+// composite operators too.
 #include "observer.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,54 +18,64 @@ namespace {
 
 enum Flag : unsigned {
   kDataDependent = 1,  // tag data_dependent_output: item(), equal(), ...
-  kDynamicShape = 2,   // tag dynamic_output_shape: nonzero(), masked_select(), unique(), ...; and whatever may be so
+  kDynamicShape = 2,   // tag dynamic_output_shape: nonzero(), masked_select(), unique(), ...; and
+                       // whatever may be so
   kRandom = 4,         // tag nondeterministic_seeded: dropout, randn, ...
   kMutates = 8,        // the schema writes to an argument
-  kStatistics = 16,    // in training it writes running statistics, of which neither schema nor version counters tell
-  kLooks = 64,         // Python, and no other operator, asks for a value of data: item(), bool(), equal(), ...
-  kSeveral = 32,       // the schema writes to other arguments than the first and `out`, of which version counters may not tell
+  kStatistics = 16,    // in training it writes running statistics, of which neither schema nor
+                       // version counters tell
+  kLooks =
+      64,  // Python, and no other operator, asks for a value of data: item(), bool(), equal(), ...
+  kSeveral = 32,  // the schema writes to other arguments than the first and `out`, of which version
+                  // counters may not tell
 };
 
 struct ObserverObject {
-  PyObject_HEAD
-  unsigned flags;
+  PyObject_HEAD unsigned flags;
   at::CallbackHandle handle;  // 0: not started
 };
 
 // The observers started on this thread; a nested one leaves the outer one watching.
 thread_local std::vector<ObserverObject*> observers;
-// How many operators are running.  What an operator writes to inside itself (x + 1 fills a tensor with the 1) is no argument of the
-// program's, so that kMutates and kSeveral count at the outermost one only; nor does Python hear of a value that one asks for (kLooks).
+// How many operators are running.  What an operator writes to inside itself (x + 1 fills a tensor
+// with the 1) is no argument of the program's, so that kMutates and kSeveral count at the outermost
+// one only; nor does Python hear of a value that one asks for (kLooks).
 thread_local int depth = 0;
-// How many of them the dispatcher knows: the others are ranges, such as a torch.autograd.Function, in which Python may run.
+// How many of them the dispatcher knows: the others are ranges, such as a torch.autograd.Function,
+// in which Python may run.
 thread_local int operators = 0;
 
 struct Range : at::ObserverContext {};
 
-// Operators by the address of their schema's name, which lives as long as the operator.  An address may come to be used by another
-// operator, or by a range that is none, so the text is compared as well.
+// Operators by the address of their schema's name, which lives as long as the operator.  An address
+// may come to be used by another operator, or by a range that is none, so the text is compared as
+// well.
 struct Known {
   std::string name, overload;
   unsigned flags;
 };
 
 // Namespaces whose operators have the tags that they deserve, with the exceptions below.
-// Collectives among them: the shapes of what they give follow from the shapes, sizes and groups that they are given.
-constexpr const char* kTagged[] = {"aten::",   "prims::",     "prim::",  "quantized::",       "mkldnn::",
-                                   "onednn::", "sparse::",    "profiler::", "_c10d_functional::", "_c10d_functional_autograd::",
-                                   "c10d::",   "_dtensor::"};
+// Collectives among them: the shapes of what they give follow from the shapes, sizes and groups
+// that they are given.
+constexpr const char* kTagged[] = {
+    "aten::",   "prims::",   "prim::",     "quantized::",        "mkldnn::",
+    "onednn::", "sparse::",  "profiler::", "_c10d_functional::", "_c10d_functional_autograd::",
+    "c10d::",   "_dtensor::"};
 // Their result's shape follows from data, and no tag tells.
 constexpr const char* kUntagged[] = {"aten::_pack_padded_sequence"};
 
 // What computes statistics and writes them into the arguments running_mean and running_var.
 constexpr const char* kRunningStatistics[] = {
-    "aten::native_batch_norm",       "aten::cudnn_batch_norm",        "aten::miopen_batch_norm",
-    "aten::batch_norm_update_stats", "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
+    "aten::native_batch_norm",       "aten::cudnn_batch_norm",
+    "aten::miopen_batch_norm",       "aten::batch_norm_update_stats",
+    "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
 };
 
 bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
-// What is asked of the shapes of a program's own operators is checked in every call: nobody says whether they follow from data.
+// What is asked of the shapes of a program's own operators is checked in every call: nobody says
+// whether they follow from data.
 bool may_be_dynamic(const std::string& name) {
   auto is = [&](const char* known) { return name == known; };
   auto begins = [&](const char* known) { return starts_with(name, known); };
@@ -79,14 +90,16 @@ unsigned flags_of(const c10::OperatorName& name) {
   const bool is_index = name.name == "aten::index" || name.name == "aten::_unsafe_index";
   for (at::Tag tag : found->getTags()) {
     if (tag == at::Tag::data_dependent_output) flags |= kDataDependent | kLooks;
-    // Indexing has the tag for the sake of masks; a mask shows itself by the nonzero() it is turned into.
+    // Indexing has the tag for the sake of masks; a mask shows itself by the nonzero() it is turned
+    // into.
     if (tag == at::Tag::dynamic_output_shape && !is_index) flags |= kDynamicShape;
     if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
   }
   if (may_be_dynamic(name.name)) flags |= kDynamicShape;
   if (name.name == "aten::is_nonzero") flags |= kLooks;  // what bool() calls, made of item()
   auto is = [&](const char* known) { return name.name == known; };
-  if (std::any_of(std::begin(kRunningStatistics), std::end(kRunningStatistics), is)) flags |= kStatistics;
+  if (std::any_of(std::begin(kRunningStatistics), std::end(kRunningStatistics), is))
+    flags |= kStatistics;
   if (!found->schema().is_mutable()) return flags;
   const auto& arguments = found->schema().arguments();
   for (size_t i = 1; i < arguments.size(); i++) {
@@ -125,7 +138,8 @@ void on_operator_end(const at::RecordFunction&, at::ObserverContext* range) {
 
 PyObject* observer_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Observer", const_cast<char**>(names))) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Observer", const_cast<char**>(names)))
+    return nullptr;
   return type->tp_alloc(type, 0);
 }
 
@@ -150,8 +164,9 @@ PyObject* observer_start(PyObject* object, PyObject*) {
   try {
     if (observers.empty()) {
       depth = operators = 0;
-      self->handle = at::addThreadLocalCallback(
-          at::RecordFunctionCallback(on_operator, on_operator_end).scopes({at::RecordScope::FUNCTION}));
+      self->handle =
+          at::addThreadLocalCallback(at::RecordFunctionCallback(on_operator, on_operator_end)
+                                         .scopes({at::RecordScope::FUNCTION}));
     }
     observers.push_back(self);
   } catch (const std::exception& error) {
@@ -180,8 +195,10 @@ void observer_dealloc(PyObject* object) {
 
 PyMethodDef observer_methods[] = {
     {"start", observer_start, METH_NOARGS, "Watches the operators of this thread from now on."},
-    {"stop", observer_stop, METH_NOARGS, "Stops watching; to be called on the thread that started."},
-    {"take", observer_take, METH_NOARGS, "take() -> int: the flags seen since the last take, which are forgotten."},
+    {"stop", observer_stop, METH_NOARGS,
+     "Stops watching; to be called on the thread that started."},
+    {"take", observer_take, METH_NOARGS,
+     "take() -> int: the flags seen since the last take, which are forgotten."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -197,11 +214,15 @@ int init_observer(PyObject* module) {
   Observer_Type.tp_new = observer_new;
   Observer_Type.tp_dealloc = observer_dealloc;
   Observer_Type.tp_methods = observer_methods;
-  if (PyType_Ready(&Observer_Type) < 0 || PyModule_AddObjectRef(module, "Observer", (PyObject*)&Observer_Type) < 0) return -1;
+  if (PyType_Ready(&Observer_Type) < 0 ||
+      PyModule_AddObjectRef(module, "Observer", (PyObject*)&Observer_Type) < 0)
+    return -1;
   if (PyModule_AddIntConstant(module, "DATA_DEPENDENT", kDataDependent) < 0 ||
       PyModule_AddIntConstant(module, "DYNAMIC_SHAPE", kDynamicShape) < 0 ||
-      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0 || PyModule_AddIntConstant(module, "STATISTICS", kStatistics) < 0 ||
-      PyModule_AddIntConstant(module, "SEVERAL", kSeveral) < 0 || PyModule_AddIntConstant(module, "LOOKS", kLooks) < 0) {
+      PyModule_AddIntConstant(module, "RANDOM", kRandom) < 0 ||
+      PyModule_AddIntConstant(module, "STATISTICS", kStatistics) < 0 ||
+      PyModule_AddIntConstant(module, "SEVERAL", kSeveral) < 0 ||
+      PyModule_AddIntConstant(module, "LOOKS", kLooks) < 0) {
     return -1;
   }
   return PyModule_AddIntConstant(module, "MUTATES", kMutates);

@@ -1,7 +1,8 @@
 // Watches which operators the dispatcher runs, for the few properties that a capture must know of.
 //
-// Owns: Observer (data-dependent results, dynamic shapes, use of a random generator, mutated arguments).  Does not own: the operator
-// graph, which magpy/capture records above the dispatcher.  Used during captures only, from Python.
+// Owns: Observer (data-dependent results, dynamic shapes, use of a random generator, mutated
+// arguments).  Does not own: the operator graph, which magpy/capture records above the dispatcher.
+// Used during captures only, from Python.
 #pragma once
 
 #include <torch/csrc/python_headers.h>

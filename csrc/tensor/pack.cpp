@@ -19,9 +19,10 @@ namespace {
 
 using torch::autograd::AutogradMeta;
 
-// ---------------------------------------------------------------------------------------------------------------- fields
+// ---------------------------------------------------------------- fields
 
-// Fields that only functions of other libraries, or none, tell of.  An explicit instantiation may name them.
+// Fields that only functions of other libraries, or none, tell of.  An explicit instantiation may
+// name them.
 template <typename Field, typename Field::type member>
 struct Reveal {
   friend typename Field::type field_of(Field) { return member; }
@@ -56,23 +57,29 @@ uint64_t flags_of(const c10::TensorImpl* impl) {
 }
 
 bool flags_are_there() {
-  auto made = c10::make_intrusive<c10::TensorImpl>(c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta::Make<float>(),
+  auto made = c10::make_intrusive<c10::TensorImpl>(c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                   caffe2::TypeMeta::Make<float>(),
                                                    c10::Device(c10::DeviceType::CPU));
   auto* impl = made.get();
-  if ((const char*)&(impl->*field_of(KeysField())) - (const char*)&(impl->*field_of(DtypeField())) != sizeof(uint64_t)) return false;
+  if ((const char*)&(impl->*field_of(KeysField())) -
+          (const char*)&(impl->*field_of(DtypeField())) !=
+      sizeof(uint64_t))
+    return false;
   auto flags = [impl](c10::IntArrayRef sizes, c10::IntArrayRef strides) {
     impl->set_sizes_and_strides(sizes, strides);
     return flags_of(impl);
   };
   constexpr int64_t kRows = 2, kColumns = 3;
   uint64_t contiguous = flags({kRows, kColumns}, {kColumns, 1});
-  return flags({kRows, kColumns}, {1, kRows}) != contiguous && flags({kRows, kColumns}, {kColumns + 1, 1}) != contiguous &&
-         flags({kRows, kColumns}, {kColumns, 1}) == contiguous && flags({kColumns, kRows}, {kRows, 1}) == contiguous;
+  return flags({kRows, kColumns}, {1, kRows}) != contiguous &&
+         flags({kRows, kColumns}, {kColumns + 1, 1}) != contiguous &&
+         flags({kRows, kColumns}, {kColumns, 1}) == contiguous &&
+         flags({kColumns, kRows}, {kRows, 1}) == contiguous;
 }
 
 bool flags_known = false;
 
-// ---------------------------------------------------------------------------------------------------------------- packs
+// ---------------------------------------------------------------- packs
 
 // What the tensors of a group have in common.
 struct Form {
@@ -87,8 +94,9 @@ struct Form {
   c10::Device device{c10::DeviceType::CPU};
 
   bool operator==(const Form& other) const {
-    return type == other.type && keys == other.keys && ndim == other.ndim && sizes == other.sizes && strides == other.strides &&
-           requires_grad == other.requires_grad && has_index == other.has_index && device == other.device;
+    return type == other.type && keys == other.keys && ndim == other.ndim && sizes == other.sizes &&
+           strides == other.strides && requires_grad == other.requires_grad &&
+           has_index == other.has_index && device == other.device;
   }
 };
 
@@ -107,7 +115,8 @@ struct Group {
 
 struct Pack {
   std::vector<Group> groups;
-  std::vector<Member> members;       // those of the groups, then those that have no form, then as many as are read ahead
+  std::vector<Member>
+      members;  // those of the groups, then those that have no form, then as many as are read ahead
   std::vector<const Meta*> metas;    // parallel to members, but for the last
   std::vector<Py_ssize_t> original;  // place of each member in the caller's order
   size_t grouped = 0;
@@ -120,7 +129,8 @@ bool answers_itself(const Meta& meta) {
   return c10::DispatchKeySet(c10::DispatchKeySet::RAW, meta.keys).has(c10::DispatchKey::Python);
 }
 
-// The strides of a contiguous tensor, none of which could be another: a size of 1 leaves its stride open.
+// The strides of a contiguous tensor, none of which could be another: a size of 1 leaves its stride
+// open.
 bool strides_follow(const Meta& meta) {
   if (meta.layout != c10::kStrided || answers_itself(meta)) return false;
   int64_t step = 1;
@@ -133,8 +143,9 @@ bool strides_follow(const Meta& meta) {
 
 // False: only the full comparison can tell.
 bool form_of(const Meta& meta, Form& form) {
-  if (!flags_known || meta.opaque != Opaque::kNo || meta.layout != c10::kStrided || meta.sizes.size() > Form::kDims ||
-      meta.dynamic || meta.free || meta.compare_offset || meta.gradient.view || !meta.gradient.is_leaf || meta.is_inference) {
+  if (!flags_known || meta.opaque != Opaque::kNo || meta.layout != c10::kStrided ||
+      meta.sizes.size() > Form::kDims || meta.dynamic || meta.free || meta.compare_offset ||
+      meta.gradient.view || !meta.gradient.is_leaf || meta.is_inference) {
     return false;
   }
   form.has_index = meta.device && meta.device->has_index();
@@ -156,11 +167,14 @@ const AutogradMeta* no_autograd() {
   return none;
 }
 
-const c10::TensorImpl* impl_of(PyObject* object) { return THPVariable_Unpack(object).unsafeGetTensorImpl(); }
+const c10::TensorImpl* impl_of(PyObject* object) {
+  return THPVariable_Unpack(object).unsafeGetTensorImpl();
+}
 
 // Of what may be gone by now: only addresses.
 void prefetch(const Member& member) {
-  constexpr size_t kFirst = 3 * sizeof(void*);  // the pointer to the autograd metadata, the first field that is read
+  constexpr size_t kFirst =
+      3 * sizeof(void*);  // the pointer to the autograd metadata, the first field that is read
   constexpr size_t kLast = sizeof(c10::TensorImpl) - 2 * sizeof(uint64_t);
   __builtin_prefetch(&member.object->ob_type);
   __builtin_prefetch((const void*)((uintptr_t)member.impl + kFirst));
@@ -169,14 +183,17 @@ void prefetch(const Member& member) {
   __builtin_prefetch(&member.autograd->requires_grad_);
 }
 
-// The first of the members whose quick comparison fails, which means only that the full one has to decide; `end` if none does.
+// The first of the members whose quick comparison fails, which means only that the full one has to
+// decide; `end` if none does.
 template <size_t kDims, bool kStrides>
-size_t first_unlike(const Form& form, const Member* members, const AutogradMeta* none, size_t begin, size_t end) {
+size_t first_unlike(const Form& form, const Member* members, const AutogradMeta* none, size_t begin,
+                    size_t end) {
   for (size_t k = begin; k < end; k++) {
     const Member& member = members[k];
     prefetch(members[k + kAhead]);
     const c10::TensorImpl* impl = member.impl;
-    // The object can have been given another implementation (torch.utils.swap_tensors), which then has to be the one to look at.
+    // The object can have been given another implementation (torch.utils.swap_tensors), which then
+    // has to be the one to look at.
     if (impl_of(member.object) != impl) return k;
     const AutogradMeta* autograd = member.autograd;
     if (autograd_of(impl) != (autograd == none ? nullptr : autograd)) return k;
@@ -191,7 +208,8 @@ size_t first_unlike(const Form& form, const Member* members, const AutogradMeta*
     difference |= (uintptr_t)Py_TYPE(member.object) ^ (uintptr_t)form.type;
     difference |= (uintptr_t)autograd->grad_fn_.get() | (uintptr_t)autograd->fw_grad_.get();
     // A view requires grad when its base does.
-    difference |= (uint64_t)(autograd->requires_grad_ ^ form.requires_grad) | (uint64_t)autograd->is_view_;
+    difference |=
+        (uint64_t)(autograd->requires_grad_ ^ form.requires_grad) | (uint64_t)autograd->is_view_;
     difference |= (uint64_t)impl->has_symbolic_sizes_strides();
     if (difference || (form.has_index && impl->device() != form.device)) return k;
   }
@@ -199,7 +217,8 @@ size_t first_unlike(const Form& form, const Member* members, const AutogradMeta*
 }
 
 template <bool kStrides>
-size_t first_unlike(const Form& form, const Member* members, const AutogradMeta* none, size_t begin, size_t end) {
+size_t first_unlike(const Form& form, const Member* members, const AutogradMeta* none, size_t begin,
+                    size_t end) {
   switch (form.ndim) {
     case 0: return first_unlike<0, kStrides>(form, members, none, begin, end);
     case 1: return first_unlike<1, kStrides>(form, members, none, begin, end);
@@ -220,7 +239,8 @@ bool matches_in_full(Pack& pack, size_t k) {
   // Without the flag from which its strides follow it is compared in full again.
   bool quick = flags_known && (!strides_follow(meta) || impl->is_contiguous());
   const AutogradMeta* autograd = autograd_of(impl);
-  member = {member.object, quick ? impl : nullptr, autograd ? autograd : no_autograd(), quick ? flags_of(impl) : 0};
+  member = {member.object, quick ? impl : nullptr, autograd ? autograd : no_autograd(),
+            quick ? flags_of(impl) : 0};
   return true;
 }
 
@@ -261,7 +281,8 @@ void* pack_tensors(PyObject* const* tensors, PyObject* const* metas, Py_ssize_t 
       pack->metas.push_back(slot.meta);
       pack->original.push_back(slot.original);
       if (slot.form == SIZE_MAX) continue;
-      if (k == 0 || slots[k - 1].form != slot.form) pack->groups.push_back({forms[slot.form], k, k});
+      if (k == 0 || slots[k - 1].form != slot.form)
+        pack->groups.push_back({forms[slot.form], k, k});
       pack->groups.back().end = pack->grouped = k + 1;
     }
     if (n) pack->members.resize(n + kAhead, Member(pack->members.back()));

@@ -1,6 +1,8 @@
 // See state.h.
 #include "state.h"
 
+#include "ref.h"
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -28,41 +30,107 @@ namespace magpy {
 
 namespace {
 
-// Every switch is a number under a name for people.  Order is the order of comparison: what changes often comes first.
+// Every switch is a number under a name for people.  Order is the order of comparison: what changes
+// often comes first.
 enum Field : uint8_t {
-  kGradMode, kInferenceMode, kForwardGradMode, kMultithreading, kViewReplay, kGradLayout,
-  kIncludedKeys, kExcludedKeys,
-  kAutocastCpuDtype, kAutocastCudaDtype, kAutocastCache,
+  kGradMode,
+  kInferenceMode,
+  kForwardGradMode,
+  kMultithreading,
+  kViewReplay,
+  kGradLayout,
+  kIncludedKeys,
+  kExcludedKeys,
+  kAutocastCpuDtype,
+  kAutocastCudaDtype,
+  kAutocastCache,
   kDefaultDtype,
-  kFunctionDisabled, kFunctionModes, kDispatchModes, kInfraModes, kFunctorch,
+  kFunctionDisabled,
+  kFunctionModes,
+  kDispatchModes,
+  kInfraModes,
+  kFunctorch,
   kSavedTensorHooks,
-  kDeterministic, kDeterministicWarnOnly, kFillUninitialized,
-  kTf32, kFp16Reduction, kBf16Reduction, kFp16Accumulation, kFp16ReductionCpu,
-  kCudnn, kCudnnBenchmark, kCudnnBenchmarkLimit, kCudnnDeterministic, kMkldnn, kMkldnnDeterministic, kNnpack,
-  kFlash, kMemEfficient, kMath, kCudnnAttention, kOverrideable, kReducedMath, kFlash3,
-  kLinalgBackend, kQEngine,
-  kAnomaly, kAnomalyNan, kThreads, kFlushDenormal, kCudaDevice,
+  kDeterministic,
+  kDeterministicWarnOnly,
+  kFillUninitialized,
+  kTf32,
+  kFp16Reduction,
+  kBf16Reduction,
+  kFp16Accumulation,
+  kFp16ReductionCpu,
+  kCudnn,
+  kCudnnBenchmark,
+  kCudnnBenchmarkLimit,
+  kCudnnDeterministic,
+  kMkldnn,
+  kMkldnnDeterministic,
+  kNnpack,
+  kFlash,
+  kMemEfficient,
+  kMath,
+  kCudnnAttention,
+  kOverrideable,
+  kReducedMath,
+  kFlash3,
+  kLinalgBackend,
+  kQEngine,
+  kAnomaly,
+  kAnomalyNan,
+  kThreads,
+  kFlushDenormal,
+  kCudaDevice,
   kFieldCount,
 };
 
 constexpr const char* kNames[kFieldCount] = {
-    "grad mode (torch.no_grad, torch.enable_grad)", "inference mode", "forward-mode grad", "autograd multithreading",
-    "autograd view replay", "gradient layout enforcement",
-    "included dispatch keys", "excluded dispatch keys (autocast, inference mode, functorch)",
-    "autocast dtype (cpu)", "autocast dtype (cuda)", "autocast cache",
+    "grad mode (torch.no_grad, torch.enable_grad)",
+    "inference mode",
+    "forward-mode grad",
+    "autograd multithreading",
+    "autograd view replay",
+    "gradient layout enforcement",
+    "included dispatch keys",
+    "excluded dispatch keys (autocast, inference mode, functorch)",
+    "autocast dtype (cpu)",
+    "autocast dtype (cuda)",
+    "autocast cache",
     "default dtype",
-    "torch function disabled", "torch function modes (torch.set_default_device is one)", "torch dispatch modes",
-    "built-in dispatch modes", "functorch transform (vmap, grad, ...)",
+    "torch function disabled",
+    "torch function modes (torch.set_default_device is one)",
+    "torch dispatch modes",
+    "built-in dispatch modes",
+    "functorch transform (vmap, grad, ...)",
     "saved tensor hooks",
-    "deterministic algorithms", "deterministic algorithms: warn only", "fill uninitialized memory",
-    "float32 precision (matmul, TF32)", "fp16 reduction (cuBLAS)", "bf16 reduction (cuBLAS)",
-    "fp16 accumulation (cuBLAS)", "fp16 reduction (CPU)",
-    "cudnn enabled", "cudnn benchmark", "cudnn benchmark limit", "cudnn deterministic", "mkldnn enabled",
-    "mkldnn deterministic", "nnpack enabled",
-    "flash attention", "memory-efficient attention", "math attention", "cudnn attention", "overrideable attention",
-    "reduced-precision math attention", "flash attention 3",
-    "linear algebra backend", "quantization engine",
-    "anomaly mode", "anomaly mode: check nan", "number of threads", "flushing of denormal numbers", "current CUDA device",
+    "deterministic algorithms",
+    "deterministic algorithms: warn only",
+    "fill uninitialized memory",
+    "float32 precision (matmul, TF32)",
+    "fp16 reduction (cuBLAS)",
+    "bf16 reduction (cuBLAS)",
+    "fp16 accumulation (cuBLAS)",
+    "fp16 reduction (CPU)",
+    "cudnn enabled",
+    "cudnn benchmark",
+    "cudnn benchmark limit",
+    "cudnn deterministic",
+    "mkldnn enabled",
+    "mkldnn deterministic",
+    "nnpack enabled",
+    "flash attention",
+    "memory-efficient attention",
+    "math attention",
+    "cudnn attention",
+    "overrideable attention",
+    "reduced-precision math attention",
+    "flash attention 3",
+    "linear algebra backend",
+    "quantization engine",
+    "anomaly mode",
+    "anomaly mode: check nan",
+    "number of threads",
+    "flushing of denormal numbers",
+    "current CUDA device",
 };
 
 using Fields = std::array<uint64_t, kFieldCount>;
@@ -99,8 +167,8 @@ uint64_t infra_modes() {
   return word;
 }
 
-// Inside a functorch transform no state equals another: the transform's own state (levels, batch sizes, randomness) is out of
-// reach, and its tensors are never matched either.
+// Inside a functorch transform no state equals another: the transform's own state (levels, batch
+// sizes, randomness) is out of reach, and its tensors are never matched either.
 uint64_t functorch_transform(c10::DispatchKeySet included) {
   static uint64_t unlike_any = 0;
   return included.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ? ++unlike_any : 0;
@@ -109,17 +177,17 @@ uint64_t functorch_transform(c10::DispatchKeySet included) {
 uint64_t saved_tensor_hooks() {
   const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
   uint64_t word = state.stack.size() * 2 + state.disabled_error_message.has_value();
-  if (!state.stack.empty()) word = word * 31 + (uint64_t)(uintptr_t)state.stack.top().first.ptr(getPyInterpreter());
+  if (!state.stack.empty())
+    word = word * 31 + (uint64_t)(uintptr_t)state.stack.top().first.ptr(getPyInterpreter());
   return word;
 }
 
-// Whether torch has started CUDA (torch.cuda._initialized).  To ask CUDA itself would start its driver, after which a forked child
-// could not use it.
+// Whether torch has started CUDA (torch.cuda._initialized).  To ask CUDA itself would start its
+// driver, after which a forked child could not use it.
 bool cuda_started() {
   static PyObject* names = [] {
-    PyObject* module = PyImport_ImportModule("torch.cuda");
-    PyObject* dict = module ? Py_NewRef(PyModule_GetDict(module)) : nullptr;
-    Py_XDECREF(module);
+    const Ref module = Ref::steal(PyImport_ImportModule("torch.cuda"));
+    PyObject* dict = module ? Py_NewRef(PyModule_GetDict(module.get())) : nullptr;
     if (!dict) PyErr_Clear();
     return dict;
   }();
@@ -152,7 +220,8 @@ void read_thread_state(F&& set) {
   set(kDefaultDtype, (uint64_t)c10::get_default_dtype_as_scalartype());
   set(kFunctionDisabled, (uint64_t)at::impl::PythonTorchFunctionTLS::get_disabled_state());
   set(kFunctionModes, (uint64_t)at::impl::PythonTorchFunctionTLS::stack_len());
-  // A mode on the stack includes this key, and most calls have none: that saves the look at the stack.
+  // A mode on the stack includes this key, and most calls have none: that saves the look at the
+  // stack.
   bool dispatch_modes = keys.included_.has(c10::DispatchKey::Python);
   set(kDispatchModes, dispatch_modes ? (uint64_t)c10::impl::TorchDispatchModeTLS::stack_len() : 0);
   set(kInfraModes, dispatch_modes ? infra_modes() : 0);
@@ -204,30 +273,31 @@ void read_state(Fields& fields) {
 template <typename F>
 bool each_mode(const Fields& fields, F&& visit) {
   for (uint64_t i = 0; i < fields[kFunctionModes]; i++) {
-    if (!visit(at::impl::PythonTorchFunctionTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter()))) return false;
+    if (!visit(at::impl::PythonTorchFunctionTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter())))
+      return false;
   }
   for (uint64_t i = 0; i < fields[kDispatchModes]; i++) {
-    if (!visit(c10::impl::TorchDispatchModeTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter()))) return false;
+    if (!visit(c10::impl::TorchDispatchModeTLS::get_stack_at((int64_t)i)->ptr(getPyInterpreter())))
+      return false;
   }
   return true;
 }
 
 struct State {
   Fields fields{};
-  std::vector<PyObject*> modes;  // strong: an address that is compared must not be reused
+  RefList modes;  // an address that is compared must not be reused
 };
 
 struct StateObject {
-  PyObject_HEAD
-  State* state;
+  PyObject_HEAD State* state;
 };
 
-// `with torch.device(..)` and `torch.set_default_device(..)`, of which each makes a mode of its own.  Borrowed, or nullptr.
+// `with torch.device(..)` and `torch.set_default_device(..)`, of which each makes a mode of its
+// own.  Borrowed, or nullptr.
 PyObject* device_context() {
   static PyObject* type = [] {
-    PyObject* module = PyImport_ImportModule("torch.utils._device");
-    PyObject* found = module ? PyObject_GetAttrString(module, "DeviceContext") : nullptr;
-    Py_XDECREF(module);
+    const Ref module = Ref::steal(PyImport_ImportModule("torch.utils._device"));
+    PyObject* found = module ? PyObject_GetAttrString(module.get(), "DeviceContext") : nullptr;
     if (!found) PyErr_Clear();
     return found;
   }();
@@ -238,18 +308,19 @@ PyObject* device_context() {
 bool same_mode(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (Py_TYPE(a) != Py_TYPE(b) || (PyObject*)Py_TYPE(a) != device_context()) return false;
-  PyObject* device = PyObject_GetAttrString(a, "device");
-  PyObject* other = PyObject_GetAttrString(b, "device");
-  int same = device && other ? PyObject_RichCompareBool(device, other, Py_EQ) : -1;
-  Py_XDECREF(device);
-  Py_XDECREF(other);
+  const Ref device = Ref::steal(PyObject_GetAttrString(a, "device"));
+  const Ref other = Ref::steal(device ? PyObject_GetAttrString(b, "device") : nullptr);
+  const int same = other ? PyObject_RichCompareBool(device.get(), other.get(), Py_EQ) : -1;
   if (same < 0) PyErr_Clear();
   return same == 1;
 }
 
 bool modes_match(const State& state) {
   size_t i = 0;
-  return each_mode(state.fields, [&](PyObject* mode) { return i < state.modes.size() && same_mode(state.modes[i++], mode); }) &&
+  return each_mode(state.fields,
+                   [&](PyObject* mode) {
+                     return i < state.modes.size() && same_mode(state.modes.begin()[i++], mode);
+                   }) &&
          i == state.modes.size();
 }
 
@@ -268,26 +339,24 @@ int first_difference(const State& state) {
 
 PyObject* state_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":TorchState", const_cast<char**>(names))) return nullptr;
-  auto* self = (StateObject*)type->tp_alloc(type, 0);
-  if (!self) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":TorchState", const_cast<char**>(names)))
+    return nullptr;
+  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  if (!made) return nullptr;
+  auto* self = (StateObject*)made.get();
   self->state = new (std::nothrow) State();
-  if (!self->state) {
-    Py_DECREF(self);
-    return PyErr_NoMemory();
-  }
+  if (!self->state) return PyErr_NoMemory();
   try {
     read_state(self->state->fields);
     each_mode(self->state->fields, [self](PyObject* mode) {
-      self->state->modes.push_back(Py_NewRef(mode));
+      self->state->modes.add(mode);
       return true;
     });
   } catch (const std::exception& error) {
-    Py_DECREF(self);
     PyErr_SetString(PyExc_RuntimeError, error.what());
     return nullptr;
   }
-  return (PyObject*)self;
+  return made.release();
 }
 
 int state_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -301,9 +370,7 @@ int state_traverse(PyObject* object, visitproc visit, void* arg) {
 int state_clear(PyObject* object) {
   auto* state = ((StateObject*)object)->state;
   if (!state) return 0;
-  std::vector<PyObject*> modes;
-  modes.swap(state->modes);
-  for (PyObject* mode : modes) Py_DECREF(mode);
+  state->modes.clear();
   return 0;
 }
 
@@ -314,7 +381,9 @@ void state_dealloc(PyObject* object) {
   Py_TYPE(object)->tp_free(object);
 }
 
-PyObject* state_py_matches(PyObject* self, PyObject*) { return PyBool_FromLong(state_matches(self)); }
+PyObject* state_py_matches(PyObject* self, PyObject*) {
+  return PyBool_FromLong(state_matches(self));
+}
 
 PyObject* state_py_difference(PyObject* self, PyObject*) {
   PyObject* text = state_difference(self);
@@ -323,8 +392,10 @@ PyObject* state_py_difference(PyObject* self, PyObject*) {
 }
 
 PyMethodDef state_methods[] = {
-    {"matches", state_py_matches, METH_NOARGS, "matches() -> bool: is torch in this state now, on this thread?"},
-    {"difference", state_py_difference, METH_NOARGS, "difference() -> str | None: what changed first."},
+    {"matches", state_py_matches, METH_NOARGS,
+     "matches() -> bool: is torch in this state now, on this thread?"},
+    {"difference", state_py_difference, METH_NOARGS,
+     "difference() -> str | None: what changed first."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -29,7 +29,7 @@ from magpy.backends.output_aliasing import looked_at
 from magpy.backends.random_ops import told_apart
 from magpy.backends.symbolic_inputs import giving_sizes, with_sizes
 from magpy.frames.signals import raised_by_handler
-from magpy.guards.analysis import Analysis
+from magpy.guards.names import Names, Program
 from magpy.ir.torch_modes import current_modes
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
@@ -52,37 +52,65 @@ class BackendError(Exception):
     """A backend failed; the cause is chained."""
 
 
+@dataclass(slots=True)
+class Dynamic:
+    """The sizes and numbers of an entry's call that may be others in another call.
+
+    Attributes:
+        symbols: of the sizes that vary, until the graphs are compiled (magpy/shapes/symbols.py).
+        conditions: of these sizes, which the guard checks.
+        places: expressions for tensors that the call reached through its arguments or objects, with
+            their sizes; they are evaluated as in the mock function.
+        numbers: those that were read from outside: the expression of the dict or cell that holds
+            one, or that itself if it is the same in every call; the key, or None; the number;
+            whether it was an input, and the run relied on it.
+        pinned: the call relied on a size or an integer that follows from data.
+    """
+
+    symbols: Any = None
+    conditions: Any = None
+    places: list[tuple[str, Any]] = field(default_factory=list)
+    numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
+    pinned: bool = False
+
+
 @dataclass(slots=True, weakref_slot=True)
 class EntryInfo:
-    """What Python keeps about an entry (`_interp.Entry.tag`)."""
+    """What Python keeps about an entry (`_interp.Entry.tag`).
+
+    Attributes:
+        guard, mock, text: what decides whether the entry serves a call, its function and its text.
+        segments: its graphs.
+        runners: what runs each.
+        dynamic: what may be otherwise in another call.
+        mutates: it changes something that the outside sees, ahead of its effects.
+        transactional: it saves what it changes, and can be left after that.
+        ahead: the segments that run ahead of the first change (magpy/runtime/exceptions.py).
+        failed: told of a backend that fails for a graph; whether Python is to run that graph.
+        choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
+    """
 
     guard: Any
-    mock: Any
-    text: str
     segments: list[Segment]
-    nodes: int
-    analysis: Analysis | None
-    capture_seconds: float = 0.0
-    compile_seconds: float = 0.0
+    dynamic: Dynamic = field(default_factory=Dynamic)
+    mock: Any = None
+    text: str = ""
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
-    late: bool = False  # it saves what it changes, and can be left after that
-    #: The segments that run ahead of the first change (magpy/runtime/exceptions.py).
+    transactional: bool = False
     ahead: list[Segment] = field(default_factory=list)
-    #: Told of a backend that fails for a graph; whether Python is to run that graph.
     failed: Callable[[BackendError], bool] | None = None
-    symbols: Any = None  # of the sizes that vary (magpy/shapes/symbols.py)
-    conditions: Any = None
-    #: Expressions for tensors that the call reached through its arguments or objects, with their
-    #: sizes; they are evaluated as in the mock function.
-    places: list[tuple[str, Any]] = field(default_factory=list)
-    #: Numbers that were read from outside: the expression of the dict or cell that holds one, or
-    #: that itself if it is the same in every call; the key, or None; the number; whether it was an
-    #: input, and the run relied on it.
-    numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
-    #: Whether the call relied on a size or an integer that follows from data.
-    pinned: bool = False
-    choice: str = ""  # what serves the calls, where it was measured (magpy/runtime/auto.py)
+    choice: str = ""
+    capture_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    #: What the guard was made of, and the names of what it looks at, made when they are needed.
+    program: Program | None = None
+    names: Names | None = None
+
+    @property
+    def nodes(self) -> int:
+        """How many operations its graphs have."""
+        return sum(s.nodes for s in self.segments)
 
 
 _SHOW = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
-if TYPE_CHECKING:
-    from magpy.shapes.conditions import Read
-
+from magpy.shapes.conditions import Read
 
 _NOTE = "_dynamo_propagated_dynamic_indices"
 

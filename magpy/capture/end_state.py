@@ -15,10 +15,11 @@ from typing import Any
 from magpy.capture.rebuild import Builder
 from magpy.errors import Refusal
 from magpy.frames.call_sites import REGISTRY
+from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import identity
 from magpy.ir.recipes import AttrEffect, ContainerEffect
 from magpy.objects import contents as held
-from magpy.objects.hashing import hashes_quietly, pairs_of, refuse_if_it_shows
+from magpy.objects.hashing import hashes_quietly, pairs_of
 from magpy.objects.snapshots import ABSENT, content_of
 from magpy.objects.types import isinstance
 

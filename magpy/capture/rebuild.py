@@ -30,11 +30,11 @@ import torch
 from magpy import _interp
 from magpy.errors import Refusal
 from magpy.frames import call_sites
+from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import Var
 from magpy.ir.recipes import Const, New, Outside, Spec, Value
 from magpy.models.callables import module_of_type
 from magpy.objects import buffers, c_state
-from magpy.objects.hashing import refuse_if_it_shows
 from magpy.objects.iterators import used_up
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import is_heap, isinstance

@@ -29,7 +29,6 @@ from magpy.ir.capture import Capture, Outcome, Varying
 from magpy.ir.ops import Record
 from magpy.ir.recipes import Spec
 from magpy.models.patched_names import unclear
-from magpy.objects import buffers as memory
 from magpy.objects import c_state as opaque
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
@@ -91,7 +90,7 @@ def _run(
         if varying is not None:
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
             for holder, key, follow in varying.places:
-                handler.vary(holder, key, follow)
+                handler.varying.vary(holder, key, follow)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         if isinstance(e, Refusal):
@@ -99,7 +98,7 @@ def _run(
         else:
             out.failure, out.stage = e, "start"
         if handler is not None:
-            handler.put_back()
+            handler.varying.put_back()
         try:
             out.value = _interp.let_signals_in(functools.partial(f, *args, **kwargs))
         except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
@@ -119,10 +118,8 @@ def _run(
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:
-        handler.put_back()
-        handler.session.clear()
         # The recorder refers to its tensors and to the handler: break the cycle at once.
-        recorder.end()
+        handler.end()
         del handler
     return out
 
@@ -136,7 +133,7 @@ def _finish(
     state: Any,
     metas: dict[int, Any],
 ) -> None:
-    recorder, session = handler.recorder, handler.session
+    run, recorder, session = handler.run, handler.recorder, handler.session
     failure = session.failure
     if failure is not None:
         out.stage = failure[0]
@@ -147,28 +144,23 @@ def _finish(
             raise Refusal("the call uses up the interpreter's stack") from cause
         out.failure = cause if isinstance(cause, BaseException) else RuntimeError(str(cause))
         return
-    if isinstance(recorder.failure, RecursionError):
-        raise Refusal("the call uses up the interpreter's stack") from recorder.failure
-    if recorder.failure is not None:
-        out.failure, out.stage = recorder.failure, "recorder"
+    if isinstance(run.refusals.failure, RecursionError):
+        raise Refusal("the call uses up the interpreter's stack") from run.refusals.failure
+    if run.refusals.failure is not None:
+        out.failure, out.stage = run.refusals.failure, "recorder"
         return
     record = recorder.finish()
-    handler.written += recorder.buffers
-    record.mutated |= handler.written_tensors(record)
-    for array, before in handler.arrays:
-        if memory.form_of(array) != before and handler.refusal is None:
-            handler.refusal = Refusal(
-                "a numpy array from outside is changed",
-                handler.sites[id(array)],
-                "Return a new array",
-            )
-    handler.check_buffers(definition(f))
-    handler.check_below(record)
-    if any(map(session.is_outside, handler.locks)):
-        handler.refuse("a lock is taken and not given back")
-    refusal = handler.refusal or recorder.refusal
-    if refusal is not None:
-        raise refusal
+    buffers = handler.buffers
+    buffers.written += recorder.buffers
+    record.mutated |= buffers.written_tensors(record)
+    buffers.check_arrays()
+    buffers.check_shared(definition(f))
+    buffers.check_below(record)
+    recorder.check_end()
+    if any(map(session.is_outside, run.locks)):
+        run.refuse("a lock is taken and not given back")
+    if run.refusals.first is not None:
+        raise run.refusals.first
     if out.exception is not None and signals.raised_by_handler(out.exception):
         interrupted = isinstance(out.exception, (Exception, KeyboardInterrupt))
         raise Refusal(
@@ -197,9 +189,9 @@ def _end(
     record: Record,
 ) -> Capture:
     """What the run has left behind."""
-    recorder, session = handler.recorder, handler.session
+    run, recorder, session = handler.run, handler.recorder, handler.session
     log = session.log()
-    builder = handler.builder()
+    builder = run.builder()
     if out.exception is None:
         result = builder.build(out.value)
     else:
@@ -212,13 +204,13 @@ def _end(
         if gradient is not None and not session.is_outside(gradient) and vars(gradient):
             # Autograd's engine makes another one in every call, and nobody would set it there.
             raise Refusal("an attribute is set of a gradient that the call makes")
-    for obj, before in handler.opaque:
+    for obj, before in handler.buffers.opaque:
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
     before = _traceback_before(log, out.exception)
-    reads += [("identity", obj, None, None) for obj in handler.identities]
+    reads += [("identity", obj, None, None) for obj in run.identities]
     if not all(map(builder.knows, handler.finalizers)) or _suspended(out.exception):
         # The collector, or who lets go of the exception, has it die later, and Python of the
         # program runs then, of which no entry knows.
@@ -233,30 +225,31 @@ def _end(
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():
         if isinstance(value, list):  # which has an identity of its own
-            handler.redo.append((opaque.outcome, (read, *keys), tuple(value)))
+            run.redo.append((opaque.outcome, (read, *keys), tuple(value)))
         else:
-            handler.redo.append((read, keys, value))
+            run.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
-        handler.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
+        run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
+    raised_at = None if out.exception is None else call_sites.passed(out.exception, before)
     return Capture(
-        f,
-        args,
-        kwargs,
-        log,
-        record,
-        metas,
-        state,
-        result,
-        effects,
-        handler.redo,
-        handler.opaque,
-        handler.arrays,
-        handler.buffers(),
-        handler.memos,
-        handler.iterators,
-        recorder.start_modes,
-        session.events,
-        call_sites.passed(out.exception, before) if out.exception is not None else None,
+        f=f,
+        args=args,
+        kwargs=kwargs,
+        log=log,
+        record=record,
+        metas=metas,
+        state=state,
+        result=result,
+        effects=effects,
+        redo=run.redo,
+        opaque=handler.buffers.opaque,
+        arrays=run.arrays,
+        buffers=handler.buffers.shared(),
+        memos=run.memos,
+        iterators=handler.iterators,
+        start_modes=recorder.start_modes,
+        events=session.events,
+        raised_at=raised_at,
     )
 
 

@@ -1,20 +1,25 @@
 """Where in the user's program something happens.
 
-Owns the search for the line that a refusal names.  Does not own refusals (magpy/errors.py).  Called
-by whatever refuses a capture.
+Owns the search for the line that a refusal names, and for the expression that makes a number one
+that later calls must have.  Does not own refusals (magpy/errors.py).  Called by whatever refuses a
+capture, and by magpy/shapes/symbols.py.
 """
 
 from __future__ import annotations
 
+import itertools
+import linecache
 import os
 import sys
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
+from magpy import _interp
 from magpy.errors import Refusal
 from magpy.objects.types import isinstance
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep
+_LONGEST = 80  # text of an expression
 _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 
 
@@ -31,10 +36,28 @@ def is_users(frame: types.FrameType) -> bool:
 
 def is_users_code(code: types.CodeType, names: dict[str, Any]) -> bool:
     """Whether code is of a program, by its file and by the globals that it runs with."""
-    name, file = names.get("__name__", ""), code.co_filename
+    return is_users_file(code.co_filename, names)
+
+
+def is_users_file(file: str, names: dict[str, Any]) -> bool:
+    """Whether code of a file, with its globals, is of a program."""
+    name = names.get("__name__", "")
     if (isinstance(name, str) and name.partition(".")[0] == "torch") or file.startswith("<frozen"):
         return False
     return not file.startswith(_STDLIB) or file.startswith(_INSTALLED, len(_STDLIB))
+
+
+def _users_frame(skip: int) -> types.FrameType | None:
+    """The innermost frame of the user's program; without any, of what is not magpy's."""
+    frame: types.FrameType | None = sys._getframe(skip)
+    found = None
+    while frame is not None:
+        if not is_own(frame):
+            found = found or frame
+            if is_users(frame):
+                return frame
+        frame = frame.f_back
+    return found
 
 
 def where_text(skip: int = 1) -> str:
@@ -43,16 +66,48 @@ def where_text(skip: int = 1) -> str:
     It may be the line that calls the compiled callable, when that is torch's or of Python's own
     library; without any such line it is the library's.
     """
-    frame: types.FrameType | None = sys._getframe(skip)
-    found = None
-    while frame is not None:
-        if not is_own(frame):
-            found = found or frame
-            if is_users(frame):
-                found = frame
-                break
-        frame = frame.f_back
+    found = _users_frame(skip + 1)
     return f"{found.f_code.co_filename}:{found.f_lineno} ({found.f_code.co_name})" if found else ""
+
+
+class Place(NamedTuple):
+    """An expression in the user's program.
+
+    Attributes:
+        file, line: where it is.
+        start, end: its columns in the line, as offsets in UTF-8; None where they are not known.
+    """
+
+    file: str
+    line: int
+    start: int | None
+    end: int | None
+
+    def __str__(self) -> str:
+        """What stands there, and where: "range(len(x)) at model.py:31"."""
+        line = linecache.getline(self.file, self.line)
+        text = line.encode()[self.start : self.end].decode(errors="replace").strip()
+        text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+        return f"{text} at {self.file}:{self.line}" if text else f"{self.file}:{self.line}"
+
+
+def place_of_program() -> Place | None:
+    """The innermost expression of the user's program that is being evaluated.
+
+    None if the run that is watched is in a library's code: to name the line that calls the compiled
+    callable would help nobody.
+    """
+    frame = _users_frame(2)
+    if frame is None or _interp.is_caller(frame):
+        return None
+    unit = 2  # bytes of an instruction
+    line, last, start, end = next(
+        itertools.islice(frame.f_code.co_positions(), frame.f_lasti // unit, None),
+        (None,) * 4,
+    )
+    if line is None or line != last:
+        start = end = None
+    return Place(frame.f_code.co_filename, line or frame.f_lineno, start, end)
 
 
 def refuse(reason: str, remedy: str = "") -> Refusal:
@@ -60,4 +115,12 @@ def refuse(reason: str, remedy: str = "") -> Refusal:
     return Refusal(reason, where_text(2), remedy)
 
 
-__all__ = ["is_own", "is_users", "is_users_code", "refuse", "where_text"]
+__all__ = [
+    "Place",
+    "is_own",
+    "is_users",
+    "is_users_code",
+    "place_of_program",
+    "refuse",
+    "where_text",
+]

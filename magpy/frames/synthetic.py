@@ -1,7 +1,7 @@
 """Frames that look like the program's: what is called from them warns and logs as if called there.
 
 Owns how a frame is imitated.  Does not own where the program is (magpy/frames/call_sites.py).
-Called by magpy/capture/tensors/recorder.py, which calls operations so, and by generated code
+Called by magpy/capture/tensors/performer.py, which calls operations so, and by generated code
 (magpy/replay/support.py, magpy/replay/fx_graphs.py).
 """
 

@@ -1,7 +1,7 @@
 """The reference graph as a networkx graph, for `explain` and pictures.
 
-Owns the nodes and edges made of a log and their drawing.  Does not own the guards
-(magpy/guards/analysis.py); nothing at run time uses this module.
+Owns how it is drawn.  Does not own the graph (magpy/guards/graph.py) nor what is written at its
+edges (magpy/guards/edges.py).  Called by magpy/explaining.py; nothing at run time uses this module.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 import networkx as nx
 import torch
 
-from magpy import _interp
-from magpy.guards.checks import c_leaf
-from magpy.ir.capture import Capture
+from magpy.guards.checks import ABSENT, c_leaf
+from magpy.guards.edges import InstanceDict
+from magpy.guards.graph import ReferenceGraph
 from magpy.objects.types import isinstance, module_name
 
-_ABSENT = _interp.ABSENT
 _COLOURS = {
     "tensor": "#e4572e",
     "module": "#4c78a8",
@@ -27,8 +26,6 @@ _COLOURS = {
     "object": "#b0b0b0",
     "root": "#b279a2",
 }
-# What is written on the edge of a read.
-_LABELS = {"dict_key": "{!s}", "type_attr": ".{}", "attr_c": ".{}", "cell": "cell"}
 
 
 def _kind(obj: Any) -> str:
@@ -53,57 +50,68 @@ def _label(obj: Any) -> str:
     return type(obj).__name__
 
 
-def build(capture: Capture) -> nx.MultiDiGraph:
-    """The reference graph of a capture: nodes are outside objects, edges are reads.
+def picture(graph: ReferenceGraph) -> nx.MultiDiGraph:
+    """The reference graph for people: its nodes are addresses, with text of the objects there.
 
-    An instance and its `__dict__` are one node.  Immutable leaves are values on edges (attribute
-    "value"), never nodes.
+    An instance and its `__dict__` are one node.  Of a read that gave no object (a plain value,
+    nothing at all) the node itself tells.  No object is kept alive.
     """
-    graph = nx.MultiDiGraph()
-    owner: dict[int, Any] = {}
+    shown = nx.MultiDiGraph()
+    shown.add_node("call", label="call", kind="root", reads=[])
+    owner = {id(e.value): e.source for e, _ in graph.edges if isinstance(e, InstanceDict)}
 
-    def node(obj: Any) -> int:
+    def node(obj: Any) -> Any:
+        if obj is graph.run:
+            return "call"
         obj = owner.get(id(obj), obj)
-        if id(obj) not in graph:
-            graph.add_node(id(obj), label=_label(obj), kind=_kind(obj))
+        if id(obj) not in shown:
+            shown.add_node(id(obj), label=_label(obj), kind=_kind(obj), reads=[])
         return id(obj)
 
-    def edge(source: Any, label: str, value: Any) -> None:
-        start = node(source)
-        if value is _ABSENT or c_leaf(value):
-            reads = graph.nodes[start].setdefault("reads", [])
-            reads.append((label, "absent" if value is _ABSENT else repr(value)[:40]))
+    for edge, checks in graph.edges:
+        if isinstance(edge, InstanceDict):
+            continue
+        start = node(edge.source)
+        names = list(dict.fromkeys(check[0] for check in checks))
+        if edge.gives_object and edge.value is not ABSENT and not c_leaf(edge.value):
+            end = node(edge.value)
+            shown.add_edge(start, end, label=edge.label(), words=edge.words(), checks=names)
         else:
-            graph.add_edge(start, node(value), label=label)
+            gave = repr(edge.value)[:40] if c_leaf(edge.value) else ""
+            gave = "absent" if edge.value is ABSENT else gave
+            shown.nodes[start]["reads"].append(edge.words() + (gave and f" is {gave}"))
+    return shown
 
-    graph.add_node("call", label="call", kind="root")
-    graph.add_edge("call", node(capture.f), label="callable")
-    for i, a in enumerate(capture.args):
-        if not c_leaf(a):
-            graph.add_edge("call", node(a), label=f"arg {i}")
-    for k, a in capture.kwargs.items():
-        if not c_leaf(a):
-            graph.add_edge("call", node(a), label=f"arg {k}")
-    for kind, obj, key, value in capture.log:
-        if kind == "link_dict":
-            owner[id(value)] = obj
-            node(obj)
-        elif kind in _LABELS:
-            edge(obj, _LABELS[kind].format(key), value)
-        elif kind == "list_item":
-            edge(obj, f"[{key}]", value)
-        elif kind == "snap":
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for place, v in items:
-                edge(obj, f"[{place!r}]"[:24], v)
-    return graph
+
+def _quoted(text: str) -> str:
+    return '"{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def _tooltip(edge: dict[str, Any]) -> str:
+    if "words" not in edge:
+        return ""
+    checked = ", ".join(edge["checks"]) or "nothing to check"
+    return f", tooltip={_quoted(edge['words'] + ': ' + checked)}"
+
+
+def _dot(graph: nx.MultiDiGraph) -> str:
+    lines = ["digraph reference_graph {", "  rankdir=LR;"]
+    lines += [
+        f"  n{abs(hash(n))} [label={_quoted(str(d.get('label')))}];"
+        for n, d in graph.nodes(data=True)
+    ]
+    lines += [
+        f"  n{abs(hash(a))} -> n{abs(hash(b))} [label={_quoted(d['label'])}{_tooltip(d)}];"
+        for a, b, d in graph.edges(data=True)
+    ]
+    return "\n".join([*lines, "}"]) + "\n"
 
 
 def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     """Writes a picture of the graph (.png, .svg, .pdf by matplotlib; .dot as text).
 
     Args:
-        graph: made by `build`.
+        graph: made by `picture`, or another one with a node "call".
         path: where to write; its suffix says the format.
         limit: nodes drawn, those nearest to the call first.
 
@@ -115,15 +123,7 @@ def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
     near = sorted(depth, key=lambda n: (depth[n], graph.nodes[n].get("kind") == "function"))[:limit]
     part = graph.subgraph(near)
     if path.suffix == ".dot":
-        lines = ["digraph reference_graph {", "  rankdir=LR;"]
-        lines += [
-            f'  n{abs(hash(n))} [label="{d.get("label")}"];' for n, d in part.nodes(data=True)
-        ]
-        lines += [
-            f'  n{abs(hash(a))} -> n{abs(hash(b))} [label="{d["label"]}"];'
-            for a, b, d in part.edges(data=True)
-        ]
-        path.write_text("\n".join([*lines, "}"]) + "\n")
+        path.write_text(_dot(part))
         return
     import matplotlib
 

@@ -1,5 +1,7 @@
 """Twins of code objects: the same program, with probes.
 
-Owns the table of opcodes and the rewriting of bytecode; the only room that knows bytecode.  Does
-not own the probes (csrc/interp/probes.cpp) nor what is made of what they see (magpy/capture).
+Owns the table of opcodes, the rewriting of bytecode, and what is read off bytecode that does not
+run: which names it touches, whether it catches exceptions, whether a key's methods only compute.
+The only room that knows opcodes.  Does not own the probes (csrc/interp/probes.cpp) nor what is made
+of what they see (magpy/capture).
 """

@@ -18,6 +18,7 @@ import types
 from typing import Any, NamedTuple
 
 from magpy import _interp
+from magpy.instrument.opcodes import JUMPS
 from magpy.objects import contents
 
 _HOLD_BACK = (contextlib.suppress, contextlib.ExitStack, contextlib.AsyncExitStack)
@@ -28,7 +29,6 @@ _GENERATORS = (
 _OWN = ("torch", "numpy", "magpy")
 # What an `except` clause comes to, and no `finally` clause that raises again.
 _CATCHES = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "POP_EXCEPT")
-_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 _ENDS = ("RERAISE", "RAISE_VARARGS", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 
 
@@ -148,7 +148,7 @@ def _kind(
         instruction = instructions[i]
         if instruction.opname in _CATCHES:
             return True, False
-        if instruction.opcode in _JUMPS and instruction.argval in places:
+        if instruction.opcode in JUMPS and instruction.argval in places:
             todo.append(places[instruction.argval])
         if instruction.opname not in _ENDS:
             todo.append(i + 1)

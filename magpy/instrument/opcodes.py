@@ -1,7 +1,9 @@
 """The instruction sets of CPython 3.11, 3.12 and 3.13, as far as twins differ by them.
 
-Owns: everything in Python that depends on the interpreter's version. Does not own: how a twin is
-put together from it (`magpy/instrument/rewrite.py`, the only user).
+Owns: the instructions that replace a probed one, and everything else in Python that depends on the
+interpreter's version. Does not own: which opcodes are probed, left or refused, and why
+(`magpy/instrument/opcode_table.py`), nor how a twin is put together
+(`magpy/instrument/rewrite.py`, the caller).
 
 `REWRITES` says for each probed opcode what replaces it. A rewrite is a function of the
 instruction's argument and gives the replacement: a list of `Item(opcode, argument)`, where an
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from magpy import _interp
+from magpy.instrument.opcode_table import INTRINSICS, Row, Treatment, rows
 from magpy.objects.types import isinstance
 
 # Twins are made in the middle of programs, which may have put other functions in place of builtins.
@@ -65,10 +68,22 @@ def _cache_counts() -> list[int]:
 CACHES: Final = _cache_counts()
 """How many cache units follow each opcode."""
 
-KNOWN: Final = frozenset(
-    op for name, op in OP.items() if op < 256 and not name.startswith("INSTRUMENTED")
+TABLE: Final = {OP[name]: row for name, row in rows(VERSION[1]).items() if name in OP}
+"""The rows of this interpreter's opcodes, by number."""
+
+SUPPORTED: Final = frozenset(
+    op for op, row in TABLE.items() if row.treatment is not Treatment.UNSUPPORTED
 )
-"""The opcodes that the compiler emits."""
+"""The opcodes that a twin can be made of; code with any other one is refused."""
+
+
+def why_unsupported(op: int) -> str:
+    """Why code with an opcode that is not in `SUPPORTED` is refused."""
+    row = TABLE.get(op)
+    if row is None:
+        return f"opcode {op} has no row in magpy/instrument/opcode_table.py"
+    return f"{row.name}: {row.reason}"
+
 
 EXTENDED_ARG: Final = OP["EXTENDED_ARG"]
 KW_NAMES: Final = OP.get("KW_NAMES", -1)
@@ -142,6 +157,8 @@ REWRITES: Final[dict[int, Rewrite]] = {}
 def _register(name: str, rewrite: Rewrite) -> None:
     if OP[name] in REWRITES:
         raise AssertionError(f"two rewrites for {name}: each opcode has one")
+    if TABLE[OP[name]].treatment is not Treatment.PROBED:
+        raise AssertionError(f"a rewrite for {name}, whose row says that it has none")
     REWRITES[OP[name]] = rewrite
 
 
@@ -395,15 +412,13 @@ def _to_bool(arg: int) -> list[Item]:
 if VERSION >= (3, 13):
     _register("TO_BOOL", _to_bool)
 else:
-    for _name in list(OP):
-        if OP[_name] < 256 and "JUMP_IF" not in _name and "_IF_" not in _name:
-            continue
-        if OP[_name] < 256 and not _name.startswith("INSTRUMENTED") and "NONE" not in _name:
+    for _op, _row in TABLE.items():
+        if _row.probes == ("truth",):
 
-            def _jump_if(arg: int, op: int = OP[_name]) -> list[Item]:
+            def _jump_if(arg: int, op: int = _op) -> list[Item]:
                 return [*_perform("truth", 1), Item(op, arg, jump=True)]
 
-            _register(_name, _jump_if)
+            _register(_row.name, _jump_if)
 
 
 # ---- calls ----
@@ -471,8 +486,41 @@ def _build_string(arg: int) -> list[Item]:
     return [_i("BUILD_TUPLE", arg), *_perform("build_string", 1)]
 
 
-@_rewrite("CALL_INTRINSIC_1")
-def _call_intrinsic_1(arg: int) -> list[Item]:
-    if opcode._intrinsic_1_descs[arg] == "INTRINSIC_UNARY_POSITIVE":  # type: ignore[attr-defined]
-        return _perform("unary", 1, UNARY["UNARY_POSITIVE"])
-    return [_i("CALL_INTRINSIC_1", arg)]
+_INTRINSICS: Final = rows(VERSION[1], INTRINSICS)
+
+
+def _refuse(row: Row) -> list[Item]:
+    """Tells the session, before the instruction, that it is given up."""
+    return _perform("unsupported", 0, Const(row.reason), pop=True)
+
+
+def _register_refused() -> None:
+    for op, row in TABLE.items():
+        if row.treatment is Treatment.REFUSED:
+            REWRITES[op] = lambda arg, op=op, row=row: [*_refuse(row), Item(op, arg)]  # type: ignore[misc]
+
+
+_register_refused()
+
+
+def _intrinsic(op: str, names: str) -> None:
+    """The rows of the intrinsics say what becomes of each of them."""
+    if op not in OP:
+        return
+    descriptions: list[str] = getattr(opcode, names)
+
+    def rewrite(arg: int) -> list[Item]:
+        name = descriptions[arg]
+        row = _INTRINSICS.get(name)
+        if row is None or row.treatment is Treatment.UNSUPPORTED:
+            raise ValueError(f"{name}: {row.reason if row else 'no row in the table of opcodes'}")
+        if name == "INTRINSIC_UNARY_POSITIVE":
+            return _perform("unary", 1, UNARY["UNARY_POSITIVE"])
+        before = _refuse(row) if row.treatment is Treatment.REFUSED else []
+        return [*before, _i(op, arg)]
+
+    _register(op, rewrite)
+
+
+_intrinsic("CALL_INTRINSIC_1", "_intrinsic_1_descs")
+_intrinsic("CALL_INTRINSIC_2", "_intrinsic_2_descs")

@@ -57,9 +57,10 @@ class _Original:
             unit += 1 + CACHES[op]
             start = unit
         self.index_at[end] = len(self.ops)
-        if not opcodes.KNOWN.issuperset(self.ops):
-            unknown = sorted(set(self.ops) - opcodes.KNOWN)
-            raise ValueError(f"opcodes {unknown} of {code.co_qualname} are not the compiler's")
+        if not opcodes.SUPPORTED.issuperset(self.ops):
+            refused = sorted(set(self.ops) - opcodes.SUPPORTED)
+            reasons = "; ".join([opcodes.why_unsupported(op) for op in refused])
+            raise ValueError(f"{reasons} (in {code.co_qualname})")
 
     def jump_target(self, index: int) -> int:
         """The index of the instruction that the jump at `index` goes to."""
@@ -306,7 +307,7 @@ def instrument(code: CodeType) -> CodeType:
         A code object for the same variables, whose stack is `EXTRA_STACK` deeper.
 
     Raises:
-        ValueError: the code has instructions that no compiler of this CPython emits.
+        ValueError: the code has instructions that the table of opcodes does not support.
     """
     original = _Original(code)
     twin = _Twin(code)

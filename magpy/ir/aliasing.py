@@ -3,7 +3,7 @@
 Owns what follows from the steps about it.  Does not own the numbers of memories, which are given
 while the run is watched (magpy/capture/tensors/identity.py), nor addresses
 (magpy/objects/buffers.py). Called by magpy/capture/tensors/recorder.py,
-magpy/capture/python/effects.py, magpy/replay/segments.py and magpy/replay/codegen.py.
+magpy/capture/python/effects.py, magpy/replay/pipeline.py and magpy/replay/codegen.py.
 
 Memories are numbers.  Two stand for more: `UNKNOWN`, that of a tensor which shares memory with what
 was given where it was made, or does not, or which has no storage to tell it by; and `ANY`.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from magpy.ir.ops import HostStep, OpStep, Step, Var
+from magpy.ir.ops import BindArray, Binding, HostStep, OpStep, Step, Var
 from magpy.ir.trees import collect, variables
 from magpy.models.torch_ops import writes_first
 from magpy.objects.types import isinstance
@@ -41,8 +41,7 @@ def array_memories(steps: Iterable[Step], storages: dict[Var, int]) -> dict[Var,
             continue
         around: set[Var] = set()
         collect((step.args, step.kwargs), around)
-        if isinstance(step, HostStep) and step.kind == "bind_array":
-            assert step.result is not None
+        if isinstance(step, BindArray):
             first[step.result], held[step.result] = step.result, set()
             around.add(step.result)
         together = {root(v) for v in around if v in first}
@@ -72,7 +71,7 @@ def possible(steps: Iterable[Step], storages: dict[Var, int]) -> dict[Var, set[i
             found[v] = {UNKNOWN, ANY}
     for step in operations:
         made = [v for _, v in step.outs if storages.get(v) == UNKNOWN]
-        if isinstance(step, HostStep) and step.result is not None and step.result in arrays:
+        if isinstance(step, Binding) and step.result in arrays:
             made.append(step.result)
         if made:
             given = variables((step.args, step.kwargs))

@@ -56,9 +56,29 @@ class Varying:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Capture:
-    """A finished, successful capture: all that the later stages need."""
+    """A finished, successful capture: all that the later stages need.
+
+    Attributes:
+        f, args, kwargs: the call.
+        log: what the run read and wrote of Python's objects, in order.
+        record: what it did to tensors.
+        metas: the metadata that tensors from outside had when the call began, by identity.
+        state: torch's global state when the call began (magpy/models/torch_state.py).
+        result: how the result, or the exception, is made again.
+        effects: what outside objects must become.
+        redo: questions that the guard asks again: a function, its arguments, the answer.
+        opaque: outside objects with state in C, and a picture of it (magpy/objects/c_state.py).
+        arrays: numpy arrays from outside, and what they were (magpy/objects/buffers.py).
+        buffers: bytes from outside that were read as such.
+        memos: caches that were asked (`functools.lru_cache`), the key, what they knew.
+        iterators: iterators from outside, what the run took, how much there was, and whether all of
+            that counts.
+        start_modes: torch's modes when the call began.
+        events: how many events the session saw.
+        raised_at: the frames that the exception passed, if the call raised.
+    """
 
     f: Any
     args: tuple[Any, ...]

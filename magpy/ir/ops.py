@@ -42,34 +42,62 @@ class Fresh:
 Path = tuple[Any, ...]
 
 
+@dataclass(slots=True, kw_only=True)
+class Effects:
+    """What an operation does beside giving its result: what decides whether it may be moved.
+
+    Attributes:
+        mutates: it changes something: its arguments, gradients, an object.
+        writes: the variables that it writes to, if it mutates and if that is known.
+        random: it draws from torch's generators.
+        unrepeatable: it must run once: autograd's engine goes on to what was made before the call,
+            which it takes apart, or runs Python that changes something, or a call done as a whole
+            draws.
+    """
+
+    mutates: bool = False
+    writes: frozenset[Var] = frozenset()
+    random: bool = False
+    unrepeatable: bool = False
+
+
 @dataclass(slots=True)
-class OpStep:
-    """One tensor operation of the operator graph.
+class Operation(Effects):
+    """A call that the run made, and that an entry makes again.
 
     Attributes:
         outs: where in the result each new tensor is, and the variable that it becomes.
-        once: it must run once: autograd's engine goes on to what was made before the call, which it
-            takes apart, or runs Python that changes something, or a call done as a whole draws.
-        writes: what it writes to of its arguments, if `mutates` and if that is known.
-        leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
-            off, or a new tensor that requires grad.
-        whole: it is a call done as a whole, in which Python runs.
-        site: where the program was, if the operation may warn.
-        hidden: it is a method of tensors, and this tensor may have another one at its name.
+        where: the line of the program that makes it: "file:line (function)".
+        site: where the program was, if it may warn.
     """
 
     func: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outs: list[tuple[Path, Var]]
-    random: bool = False
-    mutates: bool = False
-    once: bool = False
-    writes: frozenset[Var] = frozenset()
-    leaves: bool = False
-    whole: bool = False
-    site: Any = None
-    hidden: bool = False
+    outs: list[tuple[Path, Var]] = field(default_factory=list)
+    where: str = field(default="", kw_only=True)
+    site: Any = field(default=None, kw_only=True)
+
+    @property
+    def defined(self) -> list[Var]:
+        """The variables that it defines."""
+        return [v for _, v in self.outs]
+
+
+@dataclass(slots=True)
+class OpStep(Operation):
+    """One tensor operation of the operator graph.
+
+    Attributes:
+        leaves: among what it makes is a leaf of autograd: a parameter's view where gradients are
+            off, or a new tensor that requires grad.
+        whole: it is a call done as a whole, in which Python runs.
+        hidden: it is a method of tensors, and this tensor may have another one at its name.
+    """
+
+    leaves: bool = field(default=False, kw_only=True)
+    whole: bool = field(default=False, kw_only=True)
+    hidden: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True)
@@ -80,60 +108,134 @@ class ModeStep:
 
 
 @dataclass(slots=True)
-class HostStep:
-    """What Python does between two segments: a value of data, or what no graph can hold.
+class EngineRun:
+    """What autograd's engine does in a step.
 
     Attributes:
-        kind: "leaf" (the result must equal `expected`), "array" (likewise, a numpy array), "meta"
-            (result is tensors whose metadata must be as `expected`), "sized" (likewise, save for
-            sizes that are followed; `expected` are `TensorMeta`s), "none" (the result is not looked
-            at), "call" (likewise, and no tensor is touched), "bind" (the result becomes the
-            variable `result`), "bind_array" (likewise, a numpy array whose dtype and shape must be
-            `expected`), "raises" (it raises an exception of type and text `expected`, which becomes
-            `result`).
-        owner: the random generator of Python or numpy that the step draws from.
-        dirty: the outside tensors (variables) that earlier steps had changed in place when this
-            check was made.
-        once, writes, site: as of an `OpStep`.
-        told: numpy does it, and what it would warn of becomes this variable, a list of texts
-            (magpy/models/numpy_warnings.py).
-        place: the line of the program that calls it, then.
-        symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
-            to anything else than the entry's conditions admit.
-        gradients: autograd's engine runs in it, and adds to gradients in these memories; any
-            `.grad` may be another object afterwards. None if it does not run.
+        gradients: the memories in which it adds to gradients; any `.grad` may be another object
+            afterwards. None if it adds to none.
         hooks: hooks of leaves run in it, and not only one: their order can be seen.
-        goes_on: the engine goes on to a graph from before the call, which may be freed by another
-            one: then it raises.
-        sites: the lines of the program from which it is called, outermost first, where it may raise
-            in an entry that nobody can take back.
+        goes_on: it goes on to a graph from before the call, which may be freed by another one: then
+            it raises.
+        sites: the lines of the program from which it is called, outermost first.
+    """
+
+    gradients: frozenset[int] | None = None
+    hooks: bool = False
+    goes_on: bool = False
+    sites: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class HostStep(Operation):
+    """What Python does between two segments: a value of data, or what no graph can hold.
+
+    Its subclasses say what becomes of the result.
+
+    Attributes:
+        owner: the random generator of Python or numpy that the step draws from.
+        warnings: numpy does it: what it would warn of becomes this variable, a list of texts, and
+            the line of the program that calls it (magpy/models/numpy_warnings.py).
+        engine: what autograd's engine does in it.
         in_order: it has to do with a device's queue of work (events, waiting), and stands where it
             stands among the operations.
     """
 
-    func: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    kind: str
-    expected: Any
-    outs: list[tuple[Path, Var]]
-    where: str
-    dirty: frozenset[Var] = frozenset()
-    random: bool = False
-    mutates: bool = False
-    result: Var | None = None
-    owner: Any = None
-    once: bool = False
-    writes: frozenset[Var] = frozenset()
-    symbolic: bool = False
-    gradients: frozenset[int] | None = None
-    hooks: bool = False
-    site: Any = None
-    told: Var | None = None
-    place: Any = None
-    goes_on: bool = False
-    sites: tuple[Any, ...] = ()
-    in_order: bool = False
+    owner: Any = field(default=None, kw_only=True)
+    warnings: tuple[Var, Any] | None = field(default=None, kw_only=True)
+    engine: EngineRun | None = field(default=None, kw_only=True)
+    in_order: bool = field(default=False, kw_only=True)
+
+    @property
+    def defined(self) -> list[Var]:
+        """The variables that it defines."""
+        found = [v for _, v in self.outs]
+        return found if self.warnings is None else [*found, self.warnings[0]]
+
+    @property
+    def gradients(self) -> frozenset[int] | None:
+        """The memories in which autograd's engine adds to gradients; None if it does not."""
+        return None if self.engine is None else self.engine.gradients
+
+
+@dataclass(slots=True)
+class Call(HostStep):
+    """The result is not looked at.
+
+    Attributes:
+        tensors: it has to do with tensors: operations stay before or after it.
+    """
+
+    tensors: bool = field(default=True, kw_only=True)
+
+
+@dataclass(slots=True)
+class Check(HostStep):
+    """The result must be as `expected`, or the entry is left.  Its subclasses say how."""
+
+    expected: Any = field(kw_only=True)
+
+
+class CheckValue(Check):
+    """The result must equal a plain value."""
+
+    __slots__ = ()
+
+
+class CheckArray(Check):
+    """The result must equal a numpy array, or a number of numpy's."""
+
+    __slots__ = ()
+
+
+class CheckMetadata(Check):
+    """The result is tensors, whose metadata must be equal."""
+
+    __slots__ = ()
+
+
+class CheckSizes(Check):
+    """The result is tensors, whose metadata must fit `TensorMeta`s: some sizes are followed."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Binding(HostStep):
+    """The result becomes a variable, and must be as `expected` says.  Subclasses say how."""
+
+    expected: Any = field(kw_only=True)
+    result: Var = field(kw_only=True)
+
+    @property
+    def defined(self) -> list[Var]:
+        """The variables that it defines."""
+        found = [self.result, *(v for _, v in self.outs)]
+        return found if self.warnings is None else [*found, self.warnings[0]]
+
+
+@dataclass(slots=True)
+class Bind(Binding):
+    """The result must be of the class `expected`.
+
+    Attributes:
+        symbolic: a number that follows from sizes alone: a graph can hold the step, and cannot come
+            to anything else than the entry's conditions admit.
+    """
+
+    symbolic: bool = field(default=False, kw_only=True)
+
+
+class BindArray(Binding):
+    """The result must be a numpy array; `expected` is its dtype and its shape."""
+
+    __slots__ = ()
+
+
+class BindError(Binding):
+    """The call must raise an exception, which is the result; `expected` is its type and text."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -178,6 +280,11 @@ class Unwatched:
 
 
 Step = OpStep | ModeStep | HostStep | EffectStep
+
+
+def calls_on_tensors(step: Step) -> bool:
+    """Whether a step is a call on tensors whose result nobody looks at."""
+    return isinstance(step, Call) and step.tensors
 
 
 def identity(v: Any) -> Any:
@@ -270,7 +377,7 @@ class Record:
             changed.
         types: the classes of the tensors that are not plain ones.
         floating: variables whose elements are floating-point or complex numbers.
-        loose: variables whose shape follows from data.
+        data_dependent: variables whose shape follows from data.
         numbers: the numbers among the arguments that are inputs, by identity.
         symbols: the sizes and numbers that were followed (magpy/shapes/symbols.py), or None.
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
@@ -296,7 +403,7 @@ class Record:
     storages: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
     floating: set[Var] = field(default_factory=set)
-    loose: frozenset[Var] = frozenset()
+    data_dependent: frozenset[Var] = frozenset()
     numbers: dict[int, Any] = field(default_factory=dict)
     symbols: Any = None
     kept: dict[int, tuple[Any, str]] = field(default_factory=dict)

@@ -47,7 +47,7 @@ class Leaf(IntEnum):
     DICT_GET = 6
     BLIND = 7  # changes its receiver without looking at it
     DICT_SET = 8
-    HANDLER = 9  # magpy.capture.python.callbacks performs the call
+    HANDLER = 9  # magpy.capture.python.c_calls performs the call
     TORCH = 10  # like TOUCH, and may return tensors that no mode saw
     DICT_DEFAULT = 11
 
@@ -199,7 +199,6 @@ _ZONED = {
     "datetime": _names("fromtimestamp timestamp astimezone"),
     "_datetime": _names("fromtimestamp timestamp astimezone"),
 }
-_NUMPY_PURE = ("numpy",)
 _EFFECTS: dict[object, Effect] = {callable: Effect.CALLABLE}
 _VERDICTS: dict[object, Leaf] = {}
 _BY_METHOD: dict[tuple[type, str], Leaf] = {}
@@ -452,13 +451,6 @@ if isinstance(warnings.warn, types.FunctionType):
 def python_leaves() -> dict[types.CodeType, Effect]:
     """The code objects of the Python functions that are called as a whole."""
     return _WHOLE_PYTHON
-
-
-def forget_python(f: Callable[..., Any]) -> None:
-    """Takes back `register_python`."""
-    code = _code_of(f)
-    if code is not None:
-        _WHOLE_PYTHON.pop(code, None)
 
 
 def module_of_type(t: type) -> str:

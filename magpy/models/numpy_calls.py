@@ -2,7 +2,7 @@
 
 Owns finding out whether a call writes to one, without knowing numpy's functions by name.  Does not
 own which arrays differ from call to call, nor how a call is done again
-(magpy/capture/python/callbacks.py, the only user).
+(magpy/capture/python/arrays.py and tracked.py, the users).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns how a step that numpy does keeps such warnings to itself, so that an entry can be left for an
 eager call, which warns, or show them in their order among its effects.  Does not own which steps
-numpy does (magpy/capture/python/callbacks.py), nor how a warning is redone
+numpy does (magpy/capture/python/arithmetic.py), nor how a warning is redone
 (magpy/capture/python/effects.py). Called by both, and by the code that they lead to.
 
 What numpy does then is chosen for each kind of failure (`numpy.seterr`).  Where it would warn, it

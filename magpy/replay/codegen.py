@@ -24,7 +24,26 @@ from magpy.frames.synthetic import operation
 from magpy.guards.analysis import Analysis
 from magpy.ir import aliasing
 from magpy.ir.capture import Capture
-from magpy.ir.ops import EffectStep, Fresh, HostStep, ModeStep, OpStep, OutsideRef, Ref, Var
+from magpy.ir.ops import (
+    BindArray,
+    BindError,
+    Binding,
+    Call,
+    Check,
+    CheckArray,
+    CheckMetadata,
+    CheckSizes,
+    CheckValue,
+    EffectStep,
+    Fresh,
+    HostStep,
+    ModeStep,
+    OpStep,
+    OutsideRef,
+    Ref,
+    Var,
+    calls_on_tensors,
+)
 from magpy.ir.recipes import AttrEffect, Const, ContainerEffect, New, Outside, Spec, Value
 from magpy.ir.trees import Sizes, leaves
 from magpy.models.callables import unbound
@@ -44,11 +63,11 @@ class Runs(Protocol):
 
 
 # How the result of a host step is compared.
-_TESTS = {
-    "leaf": support.same_leaf,
-    "array": support.same_array,
-    "meta": support.same_meta,
-    "sized": support.same_sized,
+_TESTS: dict[type[Check], Any] = {
+    CheckValue: support.same_leaf,
+    CheckArray: support.same_array,
+    CheckMetadata: support.same_meta,
+    CheckSizes: support.same_sized,
 }
 
 
@@ -61,6 +80,10 @@ def _generators(step: OpStep | HostStep) -> Iterator[Any]:
             given = v.obj if isinstance(v, OutsideRef) else v
             if isinstance(given, torch.Generator):
                 yield given
+
+
+def _may_run_engine(step: HostStep) -> bool:
+    return isinstance(step, BindError) or calls_on_tensors(step)
 
 
 class Code:
@@ -483,9 +506,7 @@ class Code:
         if modes != self.capture.start_modes:
             func = self.constant(support.under(modes, step.func))
         self.lines.append(f"{result} = {func}({args})")
-        for path, var in step.outs:
-            self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
-            self._made.add(var)
+        self._outputs(step, result)
 
     def callee(self, func: Any, modes: Any, site: Any = None) -> str:
         """The expression of what a host step calls, from `site` if it may warn."""
@@ -507,55 +528,57 @@ class Code:
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
-        called = support.from_lines(step.sites, step.func) if step.sites else step.func
+        called = step.func
+        if step.engine is not None and step.engine.sites:
+            called = support.from_lines(step.engine.sites, called)
         self.lines.append(f"# {step.where}")
-        if step.told is not None:
-            called = telling(operation(called, step.place))
-            self.lines.append(f"v{step.told} = []")
-            self._made.add(step.told)
-            args = f"v{step.told}, {args}"
+        if step.warnings is not None:
+            texts, place = step.warnings
+            called = telling(operation(called, place))
+            self.lines.append(f"v{texts} = []")
+            self._made.add(texts)
+            args = f"v{texts}, {args}"
         func = self.callee(called, modes, step.site)
-        if step.kind in ("none", "call"):
+        if isinstance(step, Call):
             self.lines.append(f"{func}({args})")
             return
-        if step.kind == "raises":
-            positional = "(" + "".join(self.tree(a) + ", " for a in step.args) + ")"
-            keywords = (
-                "{" + ", ".join(f"{k!r}: {self.tree(v)}" for k, v in step.kwargs.items()) + "}"
-            )
-            assert step.result is not None
-            self._made.add(step.result)
-            self.lines.append(
-                f"v{step.result} = {self.constant(support.error_of)}({func}, {positional}, "
-                f"{keywords})"
-            )
-            self.lines.append(
-                f"if not {self.constant(support.same_error)}(v{step.result}, "
-                f"{self.constant(step.expected)}): {fail}"
-            )
-            return
-        if step.result is not None:
+        if isinstance(step, BindError):
+            self._bind_error(step, func, fail)
+        elif isinstance(step, Binding):
             self.lines.append(f"v{step.result} = {func}({args})")
             self._made.add(step.result)
-            if step.kind == "bind_array":
-                self.lines.append(
-                    f"if not {self.constant(support.same_array_form)}(v{step.result}, "
-                    f"{self.constant(step.expected)}): {fail}"
-                )
-            elif step.kind == "bind":
-                self.lines.append(
-                    f"if v{step.result}.__class__ is not {self.constant(step.expected)}: {fail}"
-                )
-            return
-        result = self.temp()
-        self.lines.append(f"{result} = {func}({args})")
-        test = _TESTS[step.kind]
-        if step.kind == "leaf" and isinstance(step.expected, bool):
+            expected = self.constant(step.expected)
+            if isinstance(step, BindArray):
+                test = f"{self.constant(support.same_array_form)}(v{step.result}, {expected})"
+                self.lines.append(f"if not {test}: {fail}")
+            else:
+                self.lines.append(f"if v{step.result}.__class__ is not {expected}: {fail}")
+        elif isinstance(step, Check):
+            result = self.temp()
+            self.lines.append(f"{result} = {func}({args})")
+            self._check(step, result, fail)
+            self._outputs(step, result)
+
+    def _check(self, step: Check, result: str, fail: str) -> None:
+        if isinstance(step, CheckValue) and isinstance(step.expected, bool):
             self.lines.append(f"if {result} is not {step.expected}: {fail}")
         else:
-            self.lines.append(
-                f"if not {self.constant(test)}({result}, {self.constant(step.expected)}): {fail}"
-            )
+            test, expected = self.constant(_TESTS[type(step)]), self.constant(step.expected)
+            self.lines.append(f"if not {test}({result}, {expected}): {fail}")
+
+    def _bind_error(self, step: BindError, func: str, fail: str) -> None:
+        """A call that must raise."""
+        args = "(" + "".join(self.tree(a) + ", " for a in step.args) + ")"
+        kwargs = "{" + ", ".join(f"{k!r}: {self.tree(v)}" for k, v in step.kwargs.items()) + "}"
+        self._made.add(step.result)
+        error_of, same = self.constant(support.error_of), self.constant(support.same_error)
+        self.lines += [
+            f"v{step.result} = {error_of}({func}, {args}, {kwargs})",
+            f"if not {same}(v{step.result}, {self.constant(step.expected)}): {fail}",
+        ]
+
+    def _outputs(self, step: OpStep | HostStep, result: str) -> None:
+        """The variables that parts of a result become."""
         for path, var in step.outs:
             self.lines.append(f"v{var} = {result}" + "".join(f"[{self.literal(k)}]" for k in path))
             self._made.add(var)
@@ -592,7 +615,11 @@ class Code:
         pending: list[EffectStep] = []
         for item in self.plan.items:
             step = item[0] if isinstance(item, tuple) else item
-            if transactional and isinstance(step, (Segment, OpStep, HostStep)) and step.once:
+            if (
+                transactional
+                and isinstance(step, (Segment, OpStep, HostStep))
+                and step.unrepeatable
+            ):
                 self.lines.append("saved = None")  # nobody can take back what it does
             if isinstance(item, Segment):
                 self.segment(item, next(segments))
@@ -643,8 +670,7 @@ class Code:
         }
         generators = "(" + "".join(f"{self.outside(o)}, " for o in owners.values()) + ")"
         backward = any(
-            isinstance(s, HostStep) and s.kind in ("none", "raises") and s.mutates
-            for s in c.record.steps
+            isinstance(s, HostStep) and s.mutates and _may_run_engine(s) for s in c.record.steps
         )
         leaves = (
             [

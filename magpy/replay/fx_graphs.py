@@ -149,7 +149,12 @@ class GraphBuilder:
         own = as_itself(step.func)
         func = own if step.site is None else operation(own, step.site)
         node = self._call(func, step.args, step.kwargs, step.hidden)
-        if step.random or step.once or step.whole or (step.mutates and step.site is not None):
+        if (
+            step.random
+            or step.unrepeatable
+            or step.whole
+            or (step.mutates and step.site is not None)
+        ):
             node.meta[CHANGES] = None
         elif step.mutates:
             node.meta[CHANGES] = self._stored_to(step)

@@ -1,13 +1,14 @@
 """Segments: tensor operations between two values that Python looks at, as torch.fx graphs.
 
-Owns the cut of the steps into segments and the building of each `torch.fx.GraphModule`.  Does not
-own what runs them (magpy/backends) nor what stands between them (magpy/replay/codegen.py).  Called
-by magpy/runtime/entry.py.
+Owns the plan of an entry and the building of each segment's `torch.fx.GraphModule`.  Does not own
+which operations stand in which segment (magpy/replay/passes/schedule.py), what runs the graphs
+(magpy/backends) nor what stands between them (magpy/replay/codegen.py).  Called by
+magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,10 +22,6 @@ from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import GraphBuilder
-from magpy.replay.passes import transform_regions
-from magpy.replay.passes.hoist import Hoist
-from magpy.replay.passes.schedule import schedule
-from magpy.replay.passes.totality import Certain
 from magpy.unwatched import autograd
 
 
@@ -37,8 +34,8 @@ class Segment:
         outputs: the variables it gives, in order.
         graph: the graph module.
         compiled: what the backend made of it, or None as long as it has not been asked.
-        once: it must run once (magpy/ir/ops.py).
-        unrepeatable: operations in it take part in what several processes do, or a call done as a
+        unrepeatable: it must run once (magpy/ir/ops.py).
+        communicates: operations in it take part in what several processes do, or a call done as a
             whole does that, or draws numbers of Python's or numpy's.
         native: Python runs the graph as it is, whatever the backend.
         draws: how many of its operations draw random numbers.
@@ -54,8 +51,8 @@ class Segment:
     graph: Any
     nodes: int
     compiled: Callable[..., Any] | None = None
-    once: bool = False
     unrepeatable: bool = False
+    communicates: bool = False
     native: bool = False
     draws: int = 0
     memory: dict[Var, int] = field(default_factory=dict)
@@ -96,17 +93,15 @@ def switches_gradients(step: Step, inputs: Container[Var]) -> bool:
     return getattr(step.func, "__name__", "") == "requires_grad_"
 
 
-def pruned(steps: list[Step], needed: set[Var]) -> list[Step]:
-    """The steps without those that compute a size which nobody uses, and such results."""
-    used, kept = set(needed), []
-    for step in reversed(steps):
-        if isinstance(step, HostStep) and step.symbolic and step.result not in used:
-            continue
-        if isinstance(step, (OpStep, HostStep)):
-            collect((step.args, step.kwargs), used)
-        kept.append(transform_regions.used_only(step, used) if isinstance(step, OpStep) else step)
-    kept.reverse()
-    return kept
+def _made_and_used(steps: Iterable[Step]) -> tuple[set[Var], set[Var]]:
+    """The variables that operations make, and those that they take from elsewhere."""
+    made: set[Var] = set()
+    used: set[Var] = set()
+    for s in steps:
+        if isinstance(s, OpStep):
+            used |= variables((s.args, s.kwargs)) - made
+            made |= {v for _, v in s.outs}
+    return made, used
 
 
 def _last_uses(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
@@ -172,9 +167,9 @@ def _views(
                 return None
             if memory in taken:
                 # Of several views that were made at once autograd allows no change.
-                if step.mutates or step.random or step.once or len(step.outs) > 1:
+                if step.mutates or step.random or step.unrepeatable or len(step.outs) > 1:
                     return None
-            elif step.mutates or step.random or step.once or found.difference(bases):
+            elif step.mutates or step.random or step.unrepeatable or found.difference(bases):
                 break
             chain.add(made)
             todo.extend(bases)
@@ -236,105 +231,113 @@ def _modes_around(run: Any, now: TorchModes, start: TorchModes) -> TorchModes:
     return replace(start, inference=now.inference, grad=now.grad, settings=settings)
 
 
-def cut(
-    steps: list[Step],
+@dataclass(slots=True)
+class _Shared:
+    """The last use of each variable, and those arguments of `build_graphs` that segments need."""
+
+    last_uses: dict[Var, int]
+    start: TorchModes
+    fixed: set[Var]
+    storages: dict[Var, int]
+    compiled: bool
+
+
+def build_graphs(
+    prelude: list[Step],
+    runs: list[Any],
     needed: set[Var],
     start: TorchModes,
     fixed: set[Var],
-    storages: dict[Var, int] | None = None,
-    types: dict[Var, type] | None = None,
-    numbers: Certain | None = None,
+    storages: dict[Var, int],
+    compiled: bool,
 ) -> Plan:
-    """Cuts the steps into segments.
+    """The plan of an entry: a segment for each run of operations, host and effect steps between.
 
     Args:
-        steps: what the run did, in order.
+        prelude: what is done one by one ahead of everything else.
+        runs: what magpy/replay/passes/schedule.py gives.
         needed: variables that the result and the effects use.
         start: torch's modes when the call begins.
-        storages: memory of each variable; None forbids moving checks ahead.
         fixed: inputs that are the same tensor objects in every call; they come first among a
             segment's inputs.
-        types: the classes of the tensors that are not plain ones; None when Python itself runs the
-            graphs, which may then hold any tensor.
-        numbers: if Python itself runs the graphs: the steps that are certain, of which graphs may
-            hold those that compute Python numbers; no check would follow them there.
+        storages: memory of each variable.
+        compiled: a compiler takes the graphs, and not Python.
     """
-    steps = pruned(steps, needed)
-    hoist = Hoist(steps, needed, start, storages or {})
-    if storages is not None:
-        hoist.run()
-    prelude, steps = hoist.result()
-    runs = schedule(steps, storages or {}, hoist.found, types, numbers, start, needed)
+    shared = _Shared(_last_uses(runs, needed), start, fixed, storages, compiled)
     modes = start
     plan = Plan(prelude=prelude)
-    last_uses = _last_uses(runs, needed)
     for i, item in enumerate(runs):
         if not isinstance(item, tuple):
-            if hasattr(item, "outs"):
-                item_modes = modes
-                plan.items.append((item, item_modes))
-            else:
-                plan.items.append(item)
+            plan.items.append((item, modes) if hasattr(item, "outs") else item)
             continue
-        around = _modes_around(item, modes, start)
-        builder = GraphBuilder(around)
-        builder.modes(modes)
-        made: set[Var] = set()
-        used: set[Var] = set()
-        ops = 0
-        for s in item[1]:
-            if isinstance(s, OpStep):
-                ops += 1
-                found: set[Var] = set()
-                collect((s.args, s.kwargs), found)
-                used |= found - made
-                made |= {v for _, v in s.outs}
-        inputs = sorted(used & fixed) + sorted(used - fixed)
-        for v in inputs:
-            builder.placeholder(v)
-        done: list[tuple[OpStep, TorchModes]] = []
-        for s in item[1]:
-            if isinstance(s, ModeStep):
-                modes = s.modes
-                builder.modes(modes)
-            elif isinstance(s, OpStep):
-                builder.op(s)
-                done.append((s, modes))
-        if ops == 0:
-            continue
-        outputs = sorted(v for v in made if last_uses.get(v, i) > i)
-        views: list[tuple[OpStep, TorchModes]] | None = []
-        if types is not None and item[0][0] != "native":
-            inference = item[0][0] == "inference"
-            views = _views(done, inputs, outputs, storages or {}, inference)
-        native = item[0][0] == "native" or views is None
-        if views:
-            again = {v for step, _ in views for _, v in step.outs}
-            bases: set[Var] = set()
-            for step, _ in views:
-                collect((step.args, step.kwargs), bases)
-            outputs = sorted((set(outputs) | bases) - again - set(inputs))
-        segment = Segment(
-            len(plan.segments), inputs, outputs, builder.finish(outputs), builder.nodes
-        )
-        segment.once = any(isinstance(s, OpStep) and s.once for s in item[1])
-        segment.unrepeatable = any(s.once and (s.whole or communicates(s.func)) for s, _ in done)
-        segment.native = native
-        segment.changes = frozenset(
-            (storages or {}).get(v, 0) for s, _ in done if s.mutates for v in written(s)
-        )
-        segment.detached = _detached(done, inputs, outputs, segment.changes, storages or {})
-        segment.modes = around if around is not start else None
-        segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
-        segment.memory = {v: (storages or {}).get(v, 0) for v in (*inputs, *outputs)}
-        plan.segments.append(segment)
-        plan.items.append(segment)
-        plan.items.extend(views or ())
-    _keep_differentiable(plan)
+        segment, views, modes = _segment(i, item, modes, shared, len(plan.segments))
+        if segment is not None:
+            plan.segments.append(segment)
+            plan.items.append(segment)
+            plan.items.extend(views)
     return plan
 
 
-def _keep_differentiable(plan: Plan) -> None:
+def _segment(
+    at: int, run: Any, modes: TorchModes, shared: _Shared, index: int
+) -> tuple[Segment | None, list[tuple[OpStep, TorchModes]], TorchModes]:
+    """A run of operations as a segment.
+
+    Args:
+        at: the position of the run among all runs.
+        run: its kind, and the steps.
+        modes: torch's modes when it begins.
+        shared: see there.
+        index: the segment's number.
+
+    Returns:
+        The segment, or None if no operation is in the run; the operations that make views of its
+        outputs after it; torch's modes when the run is over.
+    """
+    (kind, _), steps = run
+    storages = shared.storages
+    around = _modes_around(run, modes, shared.start)
+    builder = GraphBuilder(around)
+    builder.modes(modes)
+    made, used = _made_and_used(steps)
+    inputs = sorted(used & shared.fixed) + sorted(used - shared.fixed)
+    for v in inputs:
+        builder.placeholder(v)
+    done: list[tuple[OpStep, TorchModes]] = []
+    for s in steps:
+        if isinstance(s, ModeStep):
+            modes = s.modes
+            builder.modes(modes)
+        elif isinstance(s, OpStep):
+            builder.op(s)
+            done.append((s, modes))
+    if not done:
+        return None, [], modes
+    outputs = sorted(v for v in made if shared.last_uses.get(v, at) > at)
+    views: list[tuple[OpStep, TorchModes]] | None = []
+    if shared.compiled and kind != "native":
+        views = _views(done, inputs, outputs, storages, kind == "inference")
+    native = kind == "native" or views is None
+    if views:
+        again, bases = _made_and_used(step for step, _ in views)
+        outputs = sorted((set(outputs) | bases) - again - set(inputs))
+    segment = Segment(index, inputs, outputs, builder.finish(outputs), builder.nodes)
+    segment.unrepeatable = any(s.unrepeatable for s, _ in done)
+    segment.communicates = any(
+        s.unrepeatable and (s.whole or communicates(s.func)) for s, _ in done
+    )
+    segment.native = native
+    segment.changes = frozenset(
+        storages.get(v, 0) for s, _ in done if s.mutates for v in written(s)
+    )
+    segment.detached = _detached(done, inputs, outputs, segment.changes, storages)
+    segment.modes = around if around is not shared.start else None
+    segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
+    segment.memory = {v: storages.get(v, 0) for v in (*inputs, *outputs)}
+    return segment, views or [], modes
+
+
+def keep_differentiable(plan: Plan) -> None:
     """Lets Python run what the call itself differentiates where a compiler's graph would not do.
 
     What AOTAutograd makes has no second derivatives, which a gradient penalty takes; and autograd's
@@ -344,7 +347,8 @@ def _keep_differentiable(plan: Plan) -> None:
     for i, item in enumerate(plan.items):
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, HostStep) and (
-            step.hooks or autograd.keeps_graph(step.func, step.args, step.kwargs)
+            (step.engine is not None and step.engine.hooks)
+            or autograd.keeps_graph(step.func, step.args, step.kwargs)
         ):
             last = i
     for item in plan.items[:last]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import logging
+import inspect
 import sys
 import time
 import traceback
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,9 @@ from magpy.backends.runner import BackendError, EntryInfo, compiler_elsewhere, c
 from magpy.capture import session
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.frames import signals
+from magpy.guards.words import Difference
 from magpy.ir.capture import Capture, Outcome
+from magpy.ir.ops import HostStep
 from magpy.objects.quiet import saved_tensors_are_heard, unheard
 from magpy.objects.types import attribute, is_heap, isinstance
 from magpy.replay.support import undo
@@ -40,14 +42,14 @@ from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.driver import Driver, unwrapped
 from magpy.runtime.exceptions import as_the_programs
+from magpy.runtime.misses import Misses
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 
-log = logging.getLogger("magpy")
-# Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
-_SUSPENDS = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_DRIVER = object()
 _STORM = 4  # captures without a hit, after which what differs is left to Python
+# Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
 
@@ -64,13 +66,16 @@ class Options:
 
 
 @dataclass(slots=True)
-class Stats:
-    """What a compiled callable did so far.
+class Stats(Mapping[str, Any]):
+    """What a compiled callable did so far: attributes, and a mapping from their names.
 
     Attributes:
         captures: calls that were watched and became entries.
         hits: calls that an entry served.
         misses: calls that no entry served.
+        misses_by: how often the closest entry did not fit by what it looks at ("x.shape[0]",
+            "self.training"), the most frequent first.  Counted while there are entries, until they
+            are as many as there may be.
         eager_calls: calls that ran eagerly without becoming an entry.
         entries: entries kept now.
         pending: entries whose graphs are being compiled in the background, or which are being
@@ -92,9 +97,28 @@ class Stats:
     choices: list[str] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
     uncompiled: int = 0
+    misses_by: dict[str, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
+
+    def __getitem__(self, name: str) -> Any:
+        """A figure by its name.
+
+        Raises:
+            KeyError: there is no such figure.
+        """
+        if name not in self.__dataclass_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the figures, in the order in which they are documented."""
+        return iter(self.__dataclass_fields__)
+
+    def __len__(self) -> int:
+        """How many figures there are."""
+        return len(self.__dataclass_fields__)
 
 
 class Manager:
@@ -134,7 +158,7 @@ class Manager:
         self.compile_seconds = 0.0
         self.warned: set[str] = set()
         self.gave_up = False
-        self.last_guard_failure = ""
+        self.missed = Misses()
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
         self.driver = None
@@ -186,34 +210,23 @@ class Manager:
                     return result
                 if compiled._magpy_plain:
                     return _interp.MISS
+        why = None
+        if not self.gave_up and (compiled._magpy_entries or self.pending):
+            why = self._why_missed(compiled, args, kwargs)
         if (
             self._kept(compiled) >= config.max_entries
             or self.captures + self.refused >= config.max_captures
         ):
             if not self.gave_up:
-                self._give_up(compiled, self._limit_text(compiled, args, kwargs))
+                self._give_up(compiled, self._limit_text(why))
             return _interp.MISS
-        if "miss" in config.logs and compiled._magpy_entries:
-            log.warning(
-                "%s: no entry holds: %s", self.name, self._why_missed(compiled, args, kwargs)
-            )
-        if compiler_elsewhere():
-            # It changes torch's state under our eyes, and this call need not wait for it.
-            self._note("a compiler is running on another thread")
+        if why is not None:
+            config.log("miss", "%s: no entry holds: %s", self.name, why)
+        other = _at_work()
+        if other is not None:
+            self._note(other)
             return _interp.MISS
-        if torch._C._is_tracing():
-            # Each operation is to be written down, and to look at sizes would be warned of.
-            self._note("torch.jit.trace is tracing the call")
-            return _interp.MISS
-        if saved_tensors_are_heard():
-            # They count what is saved (torch.utils.checkpoint compares that of two calls), and
-            # may end the call from within an operation.
-            self._note(
-                "hooks of saved tensors are set (checkpoint(..., use_reentrant=False), "
-                "save_on_cpu, saved_tensors_hooks)"
-            )
-            return _interp.MISS
-        start, turns = time.perf_counter(), compiler_turns()
+        start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
         outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
         # Building an entry makes many objects and no garbage: passes over the program's heap would
@@ -225,6 +238,8 @@ class Manager:
         try:
             with signals.held():  # but where a compiler runs
                 self._take(compiled, outcome, start, turns)
+                if self.captures > captures and self.missed.repeated(why, self.varying.follows):
+                    self.warn(f"{self.name} is captured anew, not for the first time: {why}")
         finally:
             exception, value = outcome.exception, outcome.value
             outcome.exception = outcome.value = outcome.capture = None
@@ -273,7 +288,7 @@ class Manager:
             elif isinstance(e, BackendError):
                 self._backend_failed(compiled, e)
         except Exception as e:
-            if signals.raised_by_handler(e):
+            if signals.raised_by_handler(e) or (config.verify and isinstance(e, InternalError)):
                 raise
             self._failed(compiled, e, outcome)
         else:
@@ -285,19 +300,19 @@ class Manager:
                 self._install(compiled, new, info)
             else:
                 self.pending.append(wait)
-            if "capture" in config.logs:
-                log.warning(
-                    "%s: captured %d operations in %.3f s",
-                    self.name,
-                    info.nodes,
-                    info.capture_seconds,
-                )
+            config.log(
+                "capture",
+                "%s: captured %d operations in %.3f s",
+                self.name,
+                info.nodes,
+                info.capture_seconds,
+            )
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
         # torch.compile expect.
         first = info.runners[0] if info.runners else None
-        if info.symbols is not None and entries.compile_symbolic(info, capture.record):
+        if info.dynamic.symbols is not None and entries.compile_symbolic(info, capture.record):
             self.compile_seconds += info.compile_seconds
             return None
         inputs = entries.example_inputs(capture, first.segment) if first is not None else None
@@ -364,8 +379,7 @@ class Manager:
         except ValueError:
             return result
         entry = trial.settle(wrapped, args, kwargs)
-        if "capture" in config.logs:
-            log.warning("%s: %s is the fastest: %s", self.name, trial.choice, trial.times)
+        config.log("capture", "%s: %s is the fastest: %s", self.name, trial.choice, trial.times)
         if entry is not None:
             compiled._magpy_entries = [entry, *compiled._magpy_entries]
         elif not self._kept(compiled):
@@ -436,8 +450,7 @@ class Manager:
         self._note(text)
         self.row += 1
         self.refused += 1
-        if "capture" in config.logs:
-            log.warning("%s: refused: %s", self.name, text)
+        config.log("capture", "%s: refused: %s", self.name, text)
         if config.regions and not self.options.fullgraph and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
@@ -528,8 +541,7 @@ class Manager:
         self._note(text)
         self.row += 1
         self.refused += 1
-        if "capture" in config.logs:
-            log.warning("%s", "".join(traceback.format_exception(error)))
+        config.log("capture", "%s", "".join(traceback.format_exception(error)))
         if self.options.fullgraph:
             raise CaptureError(text) from InternalError(str(error)).with_traceback(
                 error.__traceback__
@@ -566,21 +578,26 @@ class Manager:
         compiled._magpy_plain = True
         self.warn(f"{self.name} runs eagerly from now on: {why}")
 
-    def _limit_text(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        text = (
-            f"{self.captures} entries were made and none fits "
-            f"({self._why_missed(compiled, args, kwargs)})"
-        )
+    def _limit_text(self, why: Difference | None) -> str:
+        made = "1 entry was" if self.captures == 1 else f"{self.captures} entries were"
+        text = f"{made} made and none fits" + (f" ({why})" if why is not None else "")
         if self.refused:
             text += f"; {self.refused} calls could not be captured"
         self._note(text)
         return text
 
-    def _why_missed(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        for e in [*compiled._magpy_entries, *(w.entry for w in self.pending)][:1]:
-            why = e.guard.explain(args, kwargs)
-            return str(why[1]) if why is not None else "a value that depends on data differs"
-        return ""
+    def _why_missed(
+        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Difference | None:
+        """What the call differs in from the closest entry; None if that is not known."""
+        made = [*compiled._magpy_entries, *(w.entry for w in self.pending)]
+        try:
+            with signals.held():
+                return self.missed.note(compiled._magpy_wrapped, made, args, kwargs)
+        except Exception as e:
+            if signals.raised_by_handler(e):
+                raise
+            return None  # the words are nothing that a call may fail for
 
     # ------------------------------------------------------------- statistics
 
@@ -603,6 +620,7 @@ class Manager:
             choices=[e.tag.choice for e in kept],
             segments=[len(e.tag.segments) for e in kept],
             uncompiled=self.uncompiled,
+            misses_by=dict(sorted(self.missed.counts.items(), key=lambda item: -item[1])),
             reasons=list(self.reasons),
             capture_seconds=self.capture_seconds,
             compile_seconds=self.compile_seconds,
@@ -628,6 +646,24 @@ def _flows(v: Any) -> bool:
     )
 
 
+def _at_work() -> str | None:
+    """What else is at work on this call, so that it is not watched; None if nothing is."""
+    if compiler_elsewhere():
+        # It changes torch's state under our eyes, and this call need not wait for it.
+        return "a compiler is running on another thread"
+    if torch._C._is_tracing():
+        # Each operation is to be written down, and to look at sizes would be warned of.
+        return "torch.jit.trace is tracing the call"
+    if saved_tensors_are_heard():
+        # They count what is saved (torch.utils.checkpoint compares that of two calls), and
+        # may end the call from within an operation.
+        return (
+            "hooks of saved tensors are set (checkpoint(..., use_reentrant=False), "
+            "save_on_cpu, saved_tensors_hooks)"
+        )
+    return None
+
+
 def _frames_of_magpy() -> int:
     """The `stacklevel` with which a warning of the calling function names the program's line."""
     level, frame = 1, sys._getframe(1)
@@ -638,8 +674,8 @@ def _frames_of_magpy() -> int:
 
 def _first_host_step(capture: Capture) -> str:
     for step in capture.record.steps:
-        if hasattr(step, "where"):
-            return str(step.where)
+        if isinstance(step, HostStep):
+            return step.where
     return ""
 
 

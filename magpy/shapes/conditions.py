@@ -1,18 +1,21 @@
 """Conditions on sizes and numbers that vary, as an entry checks them.
 
-Owns what evaluates them: a part of the guard, or of a step in the mock function.  Does not own what
-they are, nor the symbols that they are about (magpy/shapes/symbols.py, which fills them).  Made by
-that and by magpy/guards/analysis.py; called by the guard and by mock code.
+Owns what evaluates them, a part of the guard or of a step in the mock function, and their words.
+Does not own what they are, nor the symbols that they are about (magpy/shapes/symbols.py, which
+fills them).  Made by that and by magpy/guards/analysis.py; called by the guard, by mock code and by
+magpy/guards/words.py.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
 from magpy import _interp
+from magpy.frames.locations import Place
 from magpy.ir.ops import Var
 from magpy.objects.types import isinstance
 
@@ -46,7 +49,12 @@ class Conditions:
         # the dimension.  Not the sources, whose tensors an entry must not keep.
         self._places: list[tuple[int, Read | None, int]] = []
         self._holds: Callable[..., bool] | None = None
-        self.text = "True"
+        self._names: list[str] = []
+        self._space: dict[str, Any] = {}
+        #: Each condition by itself, with the place in the program that it comes from.
+        self.parts: list[tuple[str, Place | None]] = []
+        #: The numbers that were refused last.
+        self._refused: list[int] | None = None
 
     def over(self, sources: list[Source], key: Callable[[Source], Any]) -> list[Any]:
         """Sets the symbols.
@@ -65,24 +73,75 @@ class Conditions:
         self._places = [(places[key(s)], s.read, s.dim) for s in sources]
         return list(places)
 
-    def fill(self, names: list[str], text: str, space: dict[str, Any]) -> None:
-        """Sets the condition, a Python expression of the symbols."""
-        self.text = text
-        self._holds = eval(f"lambda {', '.join(names)}: {text}", space)
+    def fill(
+        self, names: list[str], parts: list[tuple[str, Place | None]], space: dict[str, Any]
+    ) -> None:
+        """Sets the conditions.
+
+        Args:
+            names: what the symbols are called in the conditions.
+            parts: Python expressions, with the places in the program that they come from.
+            space: what else they use.
+        """
+        self._names, self.parts, self._space = names, parts, space
+        self._holds = eval(f"lambda {', '.join(names)}: {self.text}", space)
+
+    @property
+    def text(self) -> str:
+        """All conditions as one Python expression of the symbols."""
+        return " and ".join(text for text, _ in self.parts) or "True"
 
     def __call__(self, *args: Any) -> bool:
-        """Whether the condition holds for these arguments."""
+        """Whether the conditions hold for these arguments."""
         if self._holds is None:
             return True
         with torch._C.DisableTorchFunction():
-            return bool(
-                self._holds(
-                    *(args[i] if read is None else read(args[i], k) for i, read, k in self._places)
-                )
-            )
+            given = [args[i] if read is None else read(args[i], k) for i, read, k in self._places]
+            if self._holds(*given):
+                return True
+        self._refused = given
+        return False
+
+    # ------------------------------------------------------------- words
+
+    def said(self, arguments: list[str]) -> list[str]:
+        """The conditions in terms of what the arguments are called."""
+        return [self._renamed(text, arguments) for text, _ in self.parts]
+
+    def broken(self, arguments: list[str]) -> tuple[str, str, str, str] | None:
+        """What was refused last, in terms of what the arguments are called.
+
+        Returns:
+            What was looked at; the value that is needed, or ""; the value that was given, in words;
+            and the expression of the program that relies on it, or "".
+        """
+        given = dict(zip(self._names, self._refused or (), strict=False))
+        for text, place in self.parts if given else ():
+            if eval(text, self._space, given):
+                continue
+            where = "" if place is None else str(place)
+            used = [name for name in self._names if re.search(rf"\b{name}\b", text)]
+            fixed = re.fullmatch(r"\(\w+ == (-?\d+)\)", text)
+            if fixed and len(used) == 1:
+                return self._renamed(used[0], arguments), fixed[1], str(given[used[0]]), where
+            now = " and ".join(f"{self._renamed(n, arguments)} is {given[n]}" for n in used)
+            return self._renamed(text, arguments), "", f"no longer holds: {now}", where
+        return None
+
+    def _renamed(self, text: str, arguments: list[str]) -> str:
+        shown: dict[Any, str] = {
+            torch.Tensor.size: "{}.shape[{}]",
+            torch.Tensor.stride: "{}.stride({})",
+        }
+        words = {
+            name: arguments[i] if read is None else shown.get(read, "{}").format(arguments[i], dim)
+            for name, (i, read, dim) in zip(self._names, self._places, strict=True)
+        }
+        bare = text[1:-1] if text.startswith("(") else text  # see Symbols.fill
+        return re.sub(r"\bs\d+\b", lambda m: words.get(m[0], m[0]), bare)
 
     def __repr__(self) -> str:
-        """The condition as the log of guards shows it."""
+        """The conditions as the log of guards shows them."""
         return f"sizes: {self.text}"
 
 

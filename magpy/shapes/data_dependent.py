@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from magpy import _tensor
-from magpy.ir.ops import HostStep, OpStep, Record, Ref, Var
+from magpy.ir.ops import Binding, HostStep, OpStep, Record, Ref, Var
 from magpy.ir.trees import variables
 from magpy.models.torch_ops import resizable
 from magpy.objects.quiet import unheard
@@ -131,7 +131,7 @@ class OfData:
         for step in self._record.steps:
             if not isinstance(step, (OpStep, HostStep)):
                 continue
-            if isinstance(step, HostStep) and step.result is not None:
+            if isinstance(step, Binding):
                 there.add(step.result)
             if isinstance(step.func, Checked):
                 others = self._symbols.complete(step.func, there, changed)

@@ -48,6 +48,11 @@ class Memory:
         self._followed: set[Place] = set()
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
 
+    @property
+    def follows(self) -> bool:
+        """Whether anything can be taken to vary."""
+        return self._dynamic is not False
+
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
         self._dynamic = False
@@ -77,7 +82,7 @@ class Memory:
             for v, dims in self._reached(given, infos):
                 _add(sizes, v, dims)
             places = self._read(given, infos)
-        data = bool(self._dynamic) or any(info.pinned for info in infos)
+        data = bool(self._dynamic) or any(info.dynamic.pinned for info in infos)
         found = Varying(sizes, numbers, places, data)
         return found if sizes or numbers or places or data else None
 
@@ -90,11 +95,11 @@ class Memory:
         """
         for info in infos:
             space = info.mock.__globals__
-            for expr, holder, key, before, relied in info.numbers:
+            for expr, holder, key, before, relied in info.dynamic.numbers:
                 place = (id(holder) if expr is None else expr, key)
                 if place in (self._followed if relied else self._outside):
                     continue
-                now = _number_at(holder if expr is None else evaluated(expr, space, given), key)
+                now = number_at(holder if expr is None else evaluated(expr, space, given), key)
                 if type(now) is type(before) and now != before:
                     self._outside[place] = expr, space, holder, key
                     if relied and type(now) is int:
@@ -106,14 +111,14 @@ class Memory:
         return [
             (holder, key, place in self._followed)
             for holder, key, place in found
-            if _number_at(holder, key) is not None
+            if number_at(holder, key) is not None
         ]
 
     def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
         seen: dict[str, Any] = {}
         for info in infos:
-            for expr, meta in info.places:
+            for expr, meta in info.dynamic.places:
                 if expr in given:
                     continue  # an argument
                 if expr not in seen:
@@ -172,7 +177,7 @@ def _mask(bits: Iterable[bool]) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
 
 
-def _number_at(holder: Any, key: Any) -> Any:
+def number_at(holder: Any, key: Any) -> Any:
     """The number at a key of a dict, list or deque, in a cell, class or slot, or None."""
     if isinstance(key, Part):
         whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
@@ -228,4 +233,4 @@ def _tensors(place: Place, v: Any) -> Iterator[tuple[Place, Any]]:
                 yield from _tensors((*place, k), x)
 
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "number_at"]

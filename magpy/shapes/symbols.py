@@ -27,7 +27,8 @@ from typing import Any
 
 import torch
 
-from magpy import _tensor
+from magpy import _interp, _tensor
+from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var
 from magpy.ir.trees import rebuilt
@@ -172,6 +173,24 @@ class SizedByDataError(CannotFollowError):
     """An operation gives what depends on data; what it asks of sizes is a condition by now."""
 
 
+class _Located(list[Any]):
+    """The conditions that torch finds, each with the place in the program where that was.
+
+    Attributes:
+        places: for each condition; None for those that a compiler finds.
+    """
+
+    def __init__(self) -> None:
+        """None were found yet."""
+        super().__init__()
+        self.places: list[Place | None] = []
+
+    def append(self, guard: Any) -> None:
+        """Adds a condition."""
+        super().append(guard)
+        self.places.append(place_of_program() if _interp.session_active() else None)
+
+
 class Symbols:
     """The symbols of one run.
 
@@ -204,9 +223,11 @@ class Symbols:
         """The environment, for which torch imports a lot when it is first needed."""
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        return ShapeEnv(
+        env = ShapeEnv(
             duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
         )
+        env.guards = _Located()
+        return env
 
     @functools.cached_property
     def mode(self) -> Any:
@@ -514,12 +535,6 @@ class Symbols:
         # For torch no number is equal to True or False.
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
 
-    def fix(self, var: Var) -> None:
-        """From here on the run relies on a number being what it is."""
-        number = self.numbers.pop(var, None)
-        if number is not None:
-            plain(number)
-
     def fix_all(self) -> None:
         """From here on the run relies on every symbol being what it is: nothing is followed."""
         self.fixed = True
@@ -611,23 +626,26 @@ class Symbols:
         names = {s.symbol: f"s{i}" for i, s in enumerate(self.sources)}
         rename = {s: sympy.Symbol(name, integer=True) for s, name in names.items()}
         printer = PythonPrinter()
-        known: list[tuple[set[Any], str]] = []
+        known: list[tuple[set[Any], str, Place | None]] = []
         for s in self.sources:
             name, most = names[s.symbol], _LARGEST
             own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {_LEAST}"
-            known.append(({s.symbol}, own))
-        for guard in self.env.guards:
+            known.append(({s.symbol}, own, None))
+        for guard, place in zip(self.env.guards, self.env.guards.places, strict=True):
             found = set(guard.expr.free_symbols)
-            known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})"))
+            known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})", place))
         for target in (conditions, *self.checks):
             if target is None:
                 continue
             given = set(target.symbols)
             # The first that knows all of them: a graph relies on what was checked before it.
-            texts = [text for found, text in known if found <= given]
-            known = [(found, text) for found, text in known if not found <= given]
-            text = " and ".join(dict.fromkeys(texts)) or "True"
-            target.fill([names[s] for s in target.symbols], text, dict(SYMPY_INTERP))
+            parts: dict[str, Place | None] = {}
+            for found, text, place in known:
+                if found <= given:
+                    parts.setdefault(text, place)
+            known = [one for one in known if not one[0] <= given]
+            names_here = [names[s] for s in target.symbols]
+            target.fill(names_here, list(parts.items()), dict(SYMPY_INTERP))
         if known:
             raise CannotFollowError(f"a condition that nothing checks: {known[0][1]}")
 

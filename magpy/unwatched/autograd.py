@@ -2,7 +2,8 @@
 
 Owns the walk through autograd's graph to the leaves whose gradients a pass adds to and to the
 Python functions that run in it.  Does not own what these can reach (magpy/unwatched/changes.py),
-nor what follows of it for a step (magpy/capture/tensors/recorder.py, the only caller).
+nor what follows of it for a step (magpy/capture/tensors/recorder.py).  Called by
+magpy/capture/tensors/engine.py.
 
 Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#how-autograd-encodes-the-history
 """

@@ -576,7 +576,10 @@ class Below:
             if any(buffers.meet(at, m) for m in written) or (
                 changes and any(buffers.meet(at, m) for m in looked)
             ):
-                return Refusal("Python that runs unwatched has to do with memory of the call")
+                return Refusal(
+                    "Python code that torch or C code calls, such as a hook or a __format__, uses "
+                    "tensors or arrays that the call has changed or reads later"
+                )
         return None
 
     def looked_at(self) -> Refusal | None:

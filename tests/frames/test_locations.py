@@ -1,4 +1,4 @@
-"""The line that a refusal names: the innermost one of the user's program."""
+"""The line that a refusal names, and the expression that fixes a number: the innermost ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import traceback
 import torch
 
 import magpy
+from magpy.frames.locations import Place, place_of_program
 
 
 def _reason(f):
@@ -74,3 +75,20 @@ def test_a_call_that_has_no_line_of_the_user_names_the_line_that_makes_it():
     caller()
     (reason,) = magpy.stats(c).reasons
     assert _line(caller, 1) in reason
+
+
+def test_the_place_is_the_innermost_expression_of_the_program(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("def f(place):\n    return 'é', place(), 1\n")
+    space = {"__name__": "model"}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    _, place, _ = space["f"](place_of_program)
+    assert str(place) == f"place() at {path}:2"
+
+
+def test_a_place_without_columns_is_shown_as_the_whole_line(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("a = 1\n    b = a + 1\n")
+    assert str(Place(str(path), 2, None, None)) == f"b = a + 1 at {path}:2"
+    assert str(Place(str(path), 2, 8, 13)) == f"a + 1 at {path}:2"
+    assert str(Place("nowhere.py", 7, 1, 2)) == "nowhere.py:7"

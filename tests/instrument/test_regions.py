@@ -203,9 +203,7 @@ def expressions(function):
     code = function.__code__
     tree = regions.find(code)[-1]
     calls = [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "odd"
+        n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "odd"
     ]
     return Plan(alone=[(n.lineno, n.end_lineno, n.col_offset, n.end_col_offset) for n in calls])
 

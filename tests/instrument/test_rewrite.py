@@ -673,6 +673,16 @@ def imports():
         return p.basename("a/b"), OrderedDict.__name__, deque.__name__, str(error)[:30], nothing
 
 
+STAR, SHELL = "from math import *", "len('abc')"
+
+
+def star_and_shell():
+    names = {}
+    exec(STAR, names)
+    exec(compile(SHELL, "shell", "single"))
+    return names["floor"](3.7)
+
+
 def walrus_and_lambda():
     if (n := len("abc")) > 2:
         return (lambda x, *a, k=n: (x, a, k, [y := x, y**2]))(1, 2)
@@ -831,6 +841,8 @@ def test_programs_cover_every_probed_instruction():
         collect(program.__code__)
     # exec'd code has names where functions have globals.
     collect(compile("x = 1\nx\ndel x\nclass C:\n    x", "names", "exec"))
+    collect(compile(STAR, "star", "exec"))
+    collect(compile(SHELL, "shell", "single"))
     probed = {dis.opname[op] for op in opcodes.REWRITES}
     # Type parameters' scopes (PEP 695), which 3.11 cannot parse.
     rare = {"LOAD_FROM_DICT_OR_GLOBALS"}
@@ -1209,7 +1221,7 @@ def test_program_that_replaces_builtins_is_instrumented():
 
 
 def test_code_with_an_unknown_instruction_is_refused():
-    unknown = min(set(range(1, 256)) - opcodes.KNOWN)
+    unknown = min(set(range(1, 256)) - set(opcodes.OP.values()))
     # Only its bytes are looked at; CPython itself may crash on such code.
     code = types.SimpleNamespace(co_code=bytes([unknown, 0]), co_qualname="strange")
     with pytest.raises(ValueError, match=f"{unknown}.*strange"):

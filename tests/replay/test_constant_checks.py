@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import magpy
-from magpy.ir.ops import Fresh, HostStep, OpStep, OutsideRef, Record, Ref, Var
-from magpy.replay.passes.constant_checks import without_settled
+from magpy.ir.ops import CheckValue, Fresh, OpStep, OutsideRef, Record, Ref, Var
+from magpy.replay.passes.constant_checks import without_constant_checks
 from tests.comparison import assert_same
 
 X, A, B, C = map(Var, range(4))
@@ -21,12 +21,12 @@ def op(func, args, out, **more):
 
 
 def check(func, *args, **more):
-    return HostStep(func, args, {}, "leaf", True, [], "", **more)
+    return CheckValue(func, args, {}, expected=True, **more)
 
 
 def kept(steps, needed=(), **more):
     record = Record(storages={X: 1, A: 2, B: 3, C: 4}, **more)
-    return without_settled(steps, set(needed), record)
+    return without_constant_checks(steps, set(needed), record)
 
 
 MADE = op(torch.arange, (5,), A)
@@ -50,7 +50,7 @@ def test_what_follows_from_constants_is_left_out():
         [op(torch.asarray, (OutsideRef([1]),), A), COMPARED, CHECKED],
         [op(torch.asarray, (Fresh(bytearray(4)),), A), COMPARED, CHECKED],
         [op(lambda n: None, (5,), A), COMPARED, CHECKED],
-        [op(torch.arange, (5,), A, once=True), COMPARED, CHECKED],
+        [op(torch.arange, (5,), A, unrepeatable=True), COMPARED, CHECKED],
         [
             MADE,
             COMPARED,
@@ -88,11 +88,11 @@ def test_nothing_is_computed_ahead_for_a_check_of_sizes():
     def g(x):
         return x * 2 if (torch.ones(x.shape[1], dtype=torch.long).cumsum(0) > x[0]).all() else x
 
-    for program, settled in ((f, True), (g, False)):
+    for program, constant in ((f, True), (g, False)):
         c = magpy.compile(program, backend="eager", dynamic=False)
         for x in (torch.zeros(2, 3), torch.ones(2, 3), torch.full((2, 3), 9.0), torch.ones(2, 5)):
             for _ in range(2):
                 assert_same(c(x), program(x))
         plans = [e.tag.text for e in magpy.api.find(c)._magpy_entries]
-        assert all(("return MISS" in text) != settled for text in plans)
-        assert magpy.stats(c).captures == (2 if settled else 3)
+        assert all(("return MISS" in text) != constant for text in plans)
+        assert magpy.stats(c).captures == (2 if constant else 3)

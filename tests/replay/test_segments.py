@@ -4,7 +4,8 @@ import operator
 
 import torch
 
-from magpy.ir.ops import HostStep, OpStep, Ref, Var
+from magpy.ir import aliasing
+from magpy.ir.ops import Bind, CheckMetadata, CheckValue, OpStep, Ref, Var
 from magpy.ir.torch_modes import current_modes
 from magpy.replay import segments
 from magpy.replay.passes.hoist import Hoist
@@ -12,15 +13,15 @@ from magpy.replay.passes.schedule import writes_again
 
 
 def item(source, result):
-    return HostStep(torch.Tensor.item, (Ref(source),), {}, "bind", float, [], "", result=result)
+    return Bind(torch.Tensor.item, (Ref(source),), {}, expected=float, result=result)
 
 
 def check(number):
-    return HostStep(operator.lt, (Ref(number), 9.0), {}, "leaf", True, [], "")
+    return CheckValue(operator.lt, (Ref(number), 9.0), {}, expected=True)
 
 
 def hoisted(steps, storages, needed=()):
-    hoist = Hoist(steps, set(needed), current_modes(), storages)
+    hoist = Hoist(steps, set(needed), current_modes(), storages, aliasing.possible(steps, storages))
     walked = []
     slice_of = hoist.slice_of
 
@@ -39,7 +40,7 @@ def test_a_chain_of_numbers_is_walked_once():
     steps = [item(x, Var(1))]
     for n in range(1, 2000):
         add = (Ref(Var(n)), 1.0)
-        steps.append(HostStep(operator.add, add, {}, "bind", float, [], "", result=Var(n + 1)))
+        steps.append(Bind(operator.add, add, {}, expected=float, result=Var(n + 1)))
     steps.append(check(Var(2000)))
     (ahead, rest), walked = hoisted(steps, {x: 1})
     assert ahead == steps
@@ -52,7 +53,7 @@ def test_what_a_check_that_goes_ahead_follows_from_counts_for_later_ones():
     x, number, more = Var(0), Var(1), Var(2)
     first = item(x, number)
     change = OpStep(torch.Tensor.add_, (Ref(x), 1), {}, [], mutates=True)
-    second = HostStep(operator.add, (Ref(number), 1.0), {}, "bind", float, [], "", result=more)
+    second = Bind(operator.add, (Ref(number), 1.0), {}, expected=float, result=more)
     last = check(more)
     (ahead, rest), _ = hoisted([first, change, second, last], {x: 1})
     assert ahead == [first]
@@ -67,7 +68,7 @@ def test_views_of_a_tensor_that_is_made_again_stay_behind():
     """What a host step makes is used as it is: it has to be of the tensor that the graph makes."""
     x, made, part = Var(0), Var(1), Var(2)
     mask = OpStep(torch.Tensor.__getitem__, (Ref(x), Ref(x)), {}, [((), made)])
-    split = HostStep(torch.Tensor.split, (Ref(made), 1), {}, "meta", None, [((0,), part)], "")
+    split = CheckMetadata(torch.Tensor.split, (Ref(made), 1), {}, [((0,), part)], expected=None)
     (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 2, part: 2}, needed=[part])
     assert ahead == []
     assert rest == [mask, split]
@@ -75,7 +76,7 @@ def test_views_of_a_tensor_that_is_made_again_stay_behind():
     assert ahead == []
     (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 2, part: 3}, needed=[part])
     assert ahead == [mask, split]  # it has a memory of its own
-    of_the_input = HostStep(torch.Tensor.split, (Ref(x), 1), {}, "meta", None, [((0,), part)], "")
+    of_the_input = CheckMetadata(torch.Tensor.split, (Ref(x), 1), {}, [((0,), part)], expected=None)
     (ahead, rest), _ = hoisted([of_the_input], {x: 1, part: 1}, needed=[part])
     assert ahead == [of_the_input]
 
@@ -96,7 +97,7 @@ def test_a_list_with_a_tensor_twice_is_written_by_python():
 
 def test_variables_are_kept_for_the_last_run_that_uses_them():
     made = OpStep(torch.sin, (Ref(Var(0)),), {}, [((), Var(1))])
-    host = HostStep(torch.Tensor.item, (Ref(Var(1)),), {}, "leaf", 1.0, [], "")
+    host = CheckValue(torch.Tensor.item, (Ref(Var(1)),), {}, expected=1.0)
     runs = [(("graph", None), [made]), host, (("graph", None), [made])]
     last = segments._last_uses(runs, {Var(2)})
     assert last == {Var(0): 2, Var(1): 1, Var(2): len(runs)}

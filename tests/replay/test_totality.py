@@ -1,4 +1,4 @@
-"""What is called certain raises nothing and keeps its type, for all numbers that come that far."""
+"""What is called total raises nothing and keeps its type, for all numbers that come that far."""
 
 import itertools
 import operator
@@ -6,8 +6,8 @@ import operator
 import pytest
 import torch
 
-from magpy.ir.ops import HostStep, OpStep, OutsideRef, Ref, Var
-from magpy.replay.passes.totality import Certain
+from magpy.ir.ops import Bind, OpStep, OutsideRef, Ref, Var
+from magpy.replay.passes.totality import Totality
 
 SMALL, WORD, FLOAT, COMPLEX, TEXT, DRAWN = map(Var, range(6))
 VALUES = {
@@ -28,7 +28,7 @@ CONSTANTS = [0, 7, -2, 2**70, 10**400, True, -0.0, 1e-300, 1j, "a"]
 
 
 def bound(func, args, kind, result):
-    return HostStep(func, args, {}, "bind", kind, [], "", result=result)
+    return Bind(func, args, {}, expected=kind, result=result)
 
 
 def sources():
@@ -68,17 +68,17 @@ def judged():
             kinds = [type(r) for r in outcomes(func, args) if r is not None]
             if kinds:
                 step = bound(func, args, kinds[0], Var(60))
-                yield step, step in Certain([*sources(), step])
+                yield step, step in Totality([*sources(), step])
 
 
 def test_what_is_certain_never_raises_and_keeps_its_type():
-    certain = 0
+    total = 0
     for step, sure in judged():
         if sure:
-            certain += 1
+            total += 1
             kinds = {type(r) for r in outcomes(step.func, step.args)}
             assert kinds == {step.expected}, step
-    assert certain > 200
+    assert total > 200
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_what_is_certain_never_raises_and_keeps_its_type():
         (max, (Ref(FLOAT), 0.0), float),
     ],
 )
-def test_ordinary_arithmetic_is_certain(func, args, kind):
+def test_ordinary_arithmetic_is_total(func, args, kind):
     step = bound(func, args, kind, Var(60))
-    assert step in Certain([*sources(), step])
+    assert step in Totality([*sources(), step])
 
 
 def test_a_product_of_many_is_not():
@@ -103,19 +103,19 @@ def test_a_product_of_many_is_not():
         steps.append(bound(operator.mul, (Ref(last), Ref(SMALL)), int, Var(i)))
         last = Var(i)
     steps.append(bound(float, (Ref(last),), float, Var(99)))
-    certain = Certain(steps)
-    assert steps[10] in certain
-    assert steps[-1] not in certain
+    total = Totality(steps)
+    assert steps[10] in total
+    assert steps[-1] not in total
 
 
 def test_the_item_of_what_may_have_many_is_not():
     (step,) = [bound(torch.Tensor.item, (Ref(Var(50)),), int, WORD)]
-    assert step in Certain([step])
-    assert step not in Certain([step], frozenset([Var(50)]))
+    assert step in Totality([step])
+    assert step not in Totality([step], frozenset([Var(50)]))
 
 
 @pytest.mark.parametrize(
-    ("func", "number", "certain"),
+    ("func", "number", "total"),
     [
         (torch.Tensor.mul, FLOAT, True),
         (torch.Tensor.mul, SMALL, True),
@@ -124,8 +124,8 @@ def test_the_item_of_what_may_have_many_is_not():
         (torch.Tensor.mul, Var(60), False),
     ],
 )
-def test_operations_that_take_every_number(func, number, certain):
+def test_operations_that_take_every_number(func, number, total):
     steps = sources()
     steps.append(bound(operator.mul, (Ref(WORD), Ref(WORD)), int, Var(60)))
     steps.append(OpStep(func, (Ref(Var(50)), Ref(number)), {}, []))
-    assert (steps[-1] in Certain(steps)) is certain
+    assert (steps[-1] in Totality(steps)) is total

@@ -8,7 +8,7 @@ import torch
 
 from magpy.capture.tensors.functorch import Span
 from magpy.errors import Refusal
-from magpy.ir.ops import HostStep, ModeStep, OpStep, Record, Ref, Var, Wrapped
+from magpy.ir.ops import Bind, ModeStep, OpStep, Record, Ref, Var, Wrapped
 from magpy.ir.torch_modes import current_modes
 from magpy.replay.passes import transform_regions
 
@@ -19,8 +19,8 @@ def op(func, args, out, **more):
     return OpStep(func, args, {}, [((), out)], **more)
 
 
-def number(func, args, result=None, kind="bind", expected=int):
-    return HostStep(func, args, {}, kind, expected, [], "file.py:3 (f)", result=result)
+def number(func, args, result=None, expected=int):
+    return Bind(func, args, {}, expected=expected, where="file.py:3 (f)", result=result)
 
 
 def record(*steps, types=()):

@@ -336,7 +336,7 @@ def run(text, **options):
 
 START = """
 import os, sys, time, torch, magpy
-from magpy.backends import elsewhere
+from magpy.backends import process
 def f(x):
     return torch.relu(x @ x) + 1
 c = magpy.compile(f, background=True)
@@ -350,9 +350,9 @@ def test_the_interpreter_exits_while_it_compiles():
     done = run(
         START
         + """
-while elsewhere.shared.service.process is None:
+while process.shared.service.process is None:
     time.sleep(0.01)
-print(elsewhere.shared.service.process.pid)
+print(process.shared.service.process.pid)
 """
     )
     assert (done.returncode, done.stderr) == (0, "")

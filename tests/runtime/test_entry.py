@@ -13,9 +13,7 @@ def runner():
     x = graph.placeholder("x")
     graph.output((graph.call_function(torch.mul, (x, 2)),))
     segment = Segment(0, [], [], fx.GraphModule(torch.nn.Module(), graph), 1)
-    return Runner(
-        segment, lambda gm, inputs: lambda *given: (), EntryInfo(None, None, "", [segment], 1, None)
-    )
+    return Runner(segment, lambda gm, inputs: lambda *given: (), EntryInfo(None, [segment]))
 
 
 def test_a_graph_runs_for_inputs_that_require_grad_as_those_it_was_compiled_for():

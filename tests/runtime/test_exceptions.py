@@ -87,7 +87,7 @@ def test_what_writes_second_is_after_a_change():
 
 @pytest.mark.parametrize(
     "flags",
-    [{"random": True}, {"once": True}, {"whole": True}, {"site": SILENT}],
+    [{"random": True}, {"unrepeatable": True}, {"whole": True}, {"site": SILENT}],
     ids=lambda flags: next(iter(flags)),
 )
 def test_what_does_more_than_write_is_not_done_again(flags):

@@ -303,7 +303,7 @@ def test_an_integer_of_data_is_what_the_run_relied_on():
     assert check("2") == 2
     assert check("0") is _interp.MISS
     assert check(str(1 << 30)) is _interp.MISS
-    symbols.fix(Var(0))
+    plain(symbols.numbers[Var(0)])  # as the recorder does where it relies on a number
     symbols.fill(None)
     assert check("3") == 3
     assert check("2") is _interp.MISS
@@ -341,3 +341,27 @@ def test_a_tensor_that_was_given_other_sizes_says_nothing_of_a_symbol():
     assert symbols.complete(second, (), {Var(0)}) == []
     with pytest.raises(CannotFollowError, match="nothing checks"):
         symbols.fill(None)
+
+
+def test_the_condition_that_a_call_breaks_is_told_in_words():
+    symbols, _t = of_tensor(5, 4)
+    assert symbols.fakes[0].shape[0] < 100
+    conditions = Conditions()
+    conditions.over(symbols.sources, lambda s: id(s.outside))
+    symbols.fill(conditions)
+    assert conditions.said(["x"]) == ["x.shape[0] >= 2", "x.shape[0] < 100"]
+    assert conditions.broken(["x"]) is None
+    assert conditions(torch.zeros(99, 4))
+    assert not conditions(torch.zeros(100, 4))
+    told = "x.shape[0] < 100", "", "no longer holds: x.shape[0] is 100", ""
+    assert conditions.broken(["x"]) == told
+
+
+def test_a_size_that_was_fixed_is_told_with_both_values():
+    symbols, _t = of_tensor(5, 4)
+    symbols.fix_all()
+    conditions = Conditions()
+    conditions.over(symbols.sources, lambda s: id(s.outside))
+    symbols.fill(conditions)
+    assert not conditions(torch.zeros(6, 4))
+    assert conditions.broken(["batch[0]"]) == ("batch[0].shape[0]", "5", "6", "")

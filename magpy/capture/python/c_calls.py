@@ -1,6 +1,6 @@
 """How calls of C functions are performed that the table of leaves reserves for the handler.
 
-Owns one treatment for each `leaves.Effect`: a function (handler, f, args, kwargs) that performs the
+Owns one treatment for each `leaves.Effect`: a function (run, f, args, kwargs) that performs the
 call and notes what of it the guard asks again or the mock code redoes; ABSENT leaves the call to
 the probe.  Does not own which function has which effect (magpy/models/callables.py) nor the calls
 that are made for an effect (magpy/capture/python/effects.py).  Called by
@@ -21,7 +21,7 @@ import sys
 import types
 from _abc import _get_dump  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref as weakref_to
 
 import numpy as np
@@ -30,11 +30,12 @@ import torch.utils.checkpoint
 
 from magpy import _interp
 from magpy.capture.python import effects, native
+from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
 from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code
-from magpy.ir.ops import EffectStep, OpStep, OutsideRef, Ref, Var
+from magpy.ir.ops import Call, CheckValue, EffectStep, OpStep, OutsideRef, Ref, Var
 from magpy.models import callables, torch_callables, torchscript
 from magpy.models.callables import Effect
 from magpy.models.torch_callables import Does
@@ -43,65 +44,62 @@ from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
 from magpy.objects.snapshots import CONTAINERS, container_states, written_places
 from magpy.objects.types import is_heap, isinstance
 
-if TYPE_CHECKING:
-    from magpy.capture.python.callbacks import Handler
-
 ABSENT = _interp.ABSENT
 
 
-def read_vars(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def read_vars(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`vars(obj)`: the instance dict is read."""
     if args and not isinstance(type(args[0]).__getattribute__, types.FunctionType):
         d = getattr(args[0], "__dict__", None)  # `vars` gives one to what has none so far
-        h.session.attr_read(args[0], "__dict__", None)
+        run.session.attr_read(args[0], "__dict__", None)
         if isinstance(d, types.MappingProxyType):
-            if not (isinstance(args[0], type) and h.session.made(args[0])):
-                h.proxied(d)
-        elif isinstance(d, dict) and h.session.is_outside(d):
-            h.session.compare(d)
+            if not (isinstance(args[0], type) and run.session.made(args[0])):
+                run.proxied(d)
+        elif isinstance(d, dict) and run.session.is_outside(d):
+            run.session.compare(d)
         if f is dir:
-            _names_are_read(h, args[0])
+            _names_are_read(run, args[0])
     return ABSENT
 
 
 _OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
-def _names_are_read(h: Handler, obj: Any) -> None:
+def _names_are_read(run: Run, obj: Any) -> None:
     """`dir` finds the names in classes, too."""
     if isinstance(_interp.type_lookup(type(obj), "__dir__"), _OF_C) and is_heap(type(obj)):
-        h.session.touch(obj)
+        run.session.touch(obj)
     cls = obj if isinstance(obj, type) else type(obj)
     for c in cls.__mro__:
-        if is_heap(c) and not h.session.made(c):
-            again(h, c_state.names_in, (c,))
+        if is_heap(c) and not run.session.made(c):
+            run.again(c_state.names_in, (c,))
             return
 
 
-def reduce(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reduce(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`obj.__reduce__()`, copying, pickling: the instance dict and the slots are read."""
     target = getattr(f, "__self__", None)
     target = args[0] if target is None and args else target
     if isinstance(target, CONTAINERS):
-        h.session.touch(target)
+        run.session.touch(target)
     if f.__name__ == "__dir__" and target is not None:
-        _names_are_read(h, target)
-    if target is None or isinstance(target, type) or not h.session.is_outside(target):
+        _names_are_read(run, target)
+    if target is None or isinstance(target, type) or not run.session.is_outside(target):
         return ABSENT
     if hasattr(type(target), "__next__"):
-        h.refuse("an iterator from outside is copied", "Make a list of it first")
+        run.refuse("an iterator from outside is copied", "Make a list of it first")
     elif _interp.c_base(type(target)) is not object:
-        h.session.touch(target)  # what C code keeps of it
+        run.session.touch(target)  # what C code keeps of it
     d = getattr(target, "__dict__", None) if c_state.has_dict(target) else None
     if isinstance(d, dict):
-        h.session.attr_read(target, "__dict__", None)
-        h.session.touch(d)
+        run.session.attr_read(target, "__dict__", None)
+        run.session.touch(d)
     for name, value in c_state.slots_of(target):
-        h.session.attr_read(target, name, value)
+        run.session.attr_read(target, name, value)
     return ABSENT
 
 
-def lock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def lock(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A lock: an entry takes none, but whether another has taken it must be the same again."""
     owner, name = getattr(f, "__self__", None), f.__name__
     if owner is None or isinstance(owner, (type, types.ModuleType)):
@@ -109,58 +107,57 @@ def lock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         args = args[1:]
     if name in ("__enter__", "acquire", "acquire_lock", "_acquire_restore"):
         waits = name != "acquire" or (not args and not kwargs) or args == (True,)
-        taken = not waits and _taken(h, owner)
+        taken = not waits and _taken(run, owner)
         if not taken:
-            h.locks.append(owner)
+            run.locks.append(owner)
     elif name in ("locked", "locked_lock", "_is_owned"):
-        _taken(h, owner)
+        _taken(run, owner)
     elif name in ("__exit__", "release", "release_lock", "_release_save"):
-        at = next((i for i, v in enumerate(h.locks) if v is owner), None)
+        at = next((i for i, v in enumerate(run.locks) if v is owner), None)
         if at is not None:
-            del h.locks[at]
-        elif name.startswith("release") and h.session.is_outside(owner):
-            h.refuse("a lock is given back that the call has not taken")
+            del run.locks[at]
+        elif name.startswith("release") and run.session.is_outside(owner):
+            run.refuse("a lock is given back that the call has not taken")
     return ABSENT
 
 
-def _taken(h: Handler, owner: Any) -> bool:
+def _taken(run: Run, owner: Any) -> bool:
     """The program asks whether a lock is taken: whether it cannot have it."""
     asks = getattr(owner, "locked", None)
-    if any(v is owner for v in h.locks):
+    if any(v is owner for v in run.locks):
         return asks is not None  # one without may be taken several times
-    if not h.session.is_outside(owner):
+    if not run.session.is_outside(owner):
         return asks is not None and bool(asks())
     if asks is None:
-        h.refuse("it is asked whether a lock is taken", "Wait for it, or use `with`")
+        run.refuse("it is asked whether a lock is taken", "Wait for it, or use `with`")
         return False
-    again(h, asks, ())
+    run.again(asks, ())
     return bool(asks())
 
 
-def holders(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def holders(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Who refers weakly to an object: nobody who would not without magpy."""
-    h.refuse(f"{callables.name_of(f)} is called")
-    h.recorder.forget_tensors()
-    h.recorder.refusal = h.recorder.refusal or h.refusal  # nor does it meet any more of them
+    run.refuse(f"{callables.name_of(f)} is called")
+    run.recorder.forget_tensors()
     return ABSENT
 
 
-def clock(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def clock(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The time: a value that differs in every call."""
-    return h.derive(f, args, kwargs, f(*args, **kwargs))
+    return run.tracked.derive(f, args, kwargs, f(*args, **kwargs))
 
 
-def weakref(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def weakref(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A weak reference is followed: the guard follows it again."""
     target = f(*args)
-    if not h.session.is_outside(f):
+    if not run.session.is_outside(f):
         return target  # made by the run, which must not be kept alive
-    h.session.reach(target)
-    h.redo.append((f, args, target))
+    run.session.reach(target)
+    run.redo.append((f, args, target))
     return target
 
 
-def attrgetter(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def attrgetter(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`operator.attrgetter`: its reads are performed one by one."""
     if len(args) != 1 or kwargs:
         return ABSENT
@@ -175,7 +172,7 @@ def attrgetter(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return values if len(values) > 1 else values[0]
 
 
-def methodcaller(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def methodcaller(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`operator.methodcaller`: the method is read, then called directly."""
     if len(args) != 1 or kwargs:
         return ABSENT
@@ -187,80 +184,86 @@ def methodcaller(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return _interp.call(method, given[1:], named)
 
 
-def format_text(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def format_text(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`str.format` and the like, whose fields may name attributes."""
     text = getattr(f, "__self__", None)
     if not isinstance(text, str):
         text = args[0] if args else None
     if isinstance(text, str) and _ATTRIBUTE_FIELD.search(text):
-        h.refuse("str.format reads an attribute", "Use an f-string instead")
+        run.refuse("str.format reads an attribute", "Use an f-string instead")
         return ABSENT
-    if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
-        result = h.tracked_call(f, args, kwargs)
+    if any(run.session.tracked(a) is not None for a in (*args, *kwargs.values())):
+        result = run.tracked.tracked_call(f, args, kwargs)
         if result is not ABSENT:
             return result
     for a in (*args, *kwargs.values()):
-        h.session.touch(a)
+        run.session.touch(a)
     return _interp.watched(f, args, kwargs)
 
 
-def refused(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def refused(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What has no place in an entry."""
-    h.refuse(f"{callables.name_of(f)} is called")
+    run.refuse(f"{callables.name_of(f)} is called")
     return ABSENT
 
 
-def inside(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def inside(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A context that an operation written in Python enters, which is done anew with it."""
-    whole = h.recorder.whole
+    whole = run.recorder.whole
     communicates = torch_callables.does(f) is Does.COMMUNICATES
-    if whole is None and communicates and args and h.session.tracked(args[0]) is not None:
-        return in_order(h, f, args, kwargs)  # of work that the call itself has begun
+    if whole is None and communicates and args and run.session.tracked(args[0]) is not None:
+        return in_order(run, f, args, kwargs)  # of work that the call itself has begun
     if whole is None:
-        return refused(h, f, args, kwargs)
+        return refused(run, f, args, kwargs)
     if communicates:
         whole.unrepeatable = True
     return ABSENT
 
 
-def remade(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def remade(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An object of a class written in C is made anew, of which nothing else tells."""
     bound = isinstance(f, (types.MethodWrapperType, types.BuiltinFunctionType))
     obj = f.__self__ if bound else args[0] if args else None
-    if h.session.is_outside(obj) or isinstance(obj, types.ModuleType):
-        h.refuse(f"{callables.name_of(f)} gives a {type(obj).__name__} from outside another state")
-    elif h.session.tracked(obj) is not None:
-        h.refuse(
+    if run.session.is_outside(obj) or isinstance(obj, types.ModuleType):
+        run.refuse(
+            f"{callables.name_of(f)} gives a {type(obj).__name__} from outside another state"
+        )
+    elif run.session.tracked(obj) is not None:
+        run.refuse(
             f"{callables.name_of(f)} gives a {type(obj).__name__} that follows from data another"
         )
     for a in (*args, *kwargs.values()):
-        h.session.touch(a)
+        run.session.touch(a)
     return ABSENT
 
 
-def whole_call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def whole_call(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One operation of the graph in which Python may run: it may not change the world."""
-    before, places = container_states(h.session), written_places(h.session)
-    start = len(h.recorder.record.steps)
+    before, places = container_states(run.session), written_places(run.session)
+    start = len(run.recorder.record.steps)
     whole = _whole(f)
-    result = h.recorder.whole_call(whole, args, kwargs, lambda: _interp.watched(f, args, kwargs))
-    after = container_states(h.session)
+    result = run.recorder.whole_call(whole, args, kwargs, lambda: _interp.watched(f, args, kwargs))
+    after = container_states(run.session)
     if (
         any(after[k] != v for k, v in before.items())
         or any(v is not None for k, v in after.items() if k not in before)
-        or any(places.get(k, places) is not v for k, v in written_places(h.session).items())
+        or any(places.get(k, places) is not v for k, v in written_places(run.session).items())
     ):
-        h.refuse(
-            f"{callables.name_of(f)}, which is called as a whole, changes an object from outside"
+        run.refuse(
+            f"{callables.name_of(f)}, which magpy records as one operation, changes an object "
+            "from outside",
+            "Let it return what it computes, and change the object in the compiled function",
         )
-    if any(isinstance(s, EffectStep) for s in h.recorder.record.steps[start:]):
-        h.refuse(
-            f"{callables.name_of(f)}, which is called as a whole, has an effect on the outside"
+    if any(isinstance(s, EffectStep) for s in run.recorder.record.steps[start:]):
+        run.refuse(
+            f"{callables.name_of(f)}, which magpy records as one operation, has a side effect "
+            "(it prints, logs or warns)",
+            "Do that in the compiled function itself",
         )
     return result
 
 
-def checkpoint(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def checkpoint(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.utils.checkpoint.checkpoint` is done as a whole, so that it saves and repeats as ever.
 
     With `use_reentrant=True` it is a torch.autograd.Function that is.
@@ -268,37 +271,37 @@ def checkpoint(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     # It has its code in common with others that torch decorates in the same way.
     if f is not torch.utils.checkpoint.checkpoint or not torch.is_grad_enabled():
         return ABSENT
-    return ABSENT if kwargs.get("use_reentrant", True) else whole_call(h, f, args, kwargs)
+    return ABSENT if kwargs.get("use_reentrant", True) else whole_call(run, f, args, kwargs)
 
 
-def saved_hooks(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def saved_hooks(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Hooks of saved tensors are set: what a graph saves is its own affair."""
-    if torch.is_grad_enabled() and not h.recorder.depth:
-        h.refuse("hooks of saved tensors are set, which run when the backward pass does")
+    if torch.is_grad_enabled() and not run.recorder.depth:
+        run.refuse("hooks of saved tensors are set, which run when the backward pass does")
     return f(*args, **kwargs)
 
 
-def dynamo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dynamo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """TorchDynamo, also below `torch.cond`: what it compiles must not see that a run is watched."""
-    h.refuse(f"{callables.name_of(f)} is called, which runs TorchDynamo")
-    with h.recorder.aside():
+    run.refuse(f"{callables.name_of(f)} is called, which runs TorchDynamo")
+    with run.recorder.aside():
         result = f(*args, **kwargs)
     native.find_dynamo()
     return result
 
 
-def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unknown(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A C function that nobody vouches for: let be only if tensor operations make it up."""
     for a in (*args, *kwargs.values()):
-        h.session.touch(a)
-    steps = h.recorder.record.steps
-    before, events = len(steps), h.session.events
+        run.session.touch(a)
+    steps = run.recorder.record.steps
+    before, events = len(steps), run.session.events
     result = _interp.watched(f, args, kwargs)
     # Where Python runs below it, the operations may be Python's (`contextvars.Context.run`).
-    own = h.session.events == events
+    own = run.session.events == events
     if not (own and any(isinstance(step, OpStep) for step in steps[before:])):
         name = callables.name_of(f)
-        h.refuse(
+        run.refuse(
             f"{name} is called, a C function whose effects magpy does not know",
             f"Say what it is with magpy.pure({name}) or magpy.effect({name})",
         )
@@ -309,10 +312,10 @@ def unknown(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 _OF_FILES = frozenset(["getvalue", "tell"])
 
 
-def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that reads the world: the guard reads it again."""
     for a in args:
-        h.session.touch(a)
+        run.session.touch(a)
     owner = getattr(f, "__self__", None)
     if (
         kwargs
@@ -320,90 +323,76 @@ def read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         or not (
             owner is None
             or isinstance(owner, (types.ModuleType, type))
-            or h.session.is_outside(owner)
+            or run.session.is_outside(owner)
         )
     ):
-        h.refuse(f"{callables.name_of(f)} is called with objects made in the call")
-    if f.__name__ in _OF_FILES and h.recorder.below.written_to(owner):
-        h.refuse(f"{callables.name_of(f)} is called of what the call has written to")
-    if f.__name__ == "cache_info" and any(owner is memo for memo, *_ in h.memos):
-        h.refuse(f"{callables.name_of(owner)} counts calls that the call itself has made")
-    if f.__name__ == "initial_seed" and h.recorder.seeded:
-        h.refuse("torch.initial_seed is called after the call itself has seeded")
+        run.refuse(f"{callables.name_of(f)} is called with objects made in the call")
+    if f.__name__ in _OF_FILES and run.recorder.below.written_to(owner):
+        run.refuse(f"{callables.name_of(f)} is called of what the call has written to")
+    if f.__name__ == "cache_info" and any(owner is memo for memo, *_ in run.memos):
+        run.refuse(f"{callables.name_of(owner)} counts calls that the call itself has made")
+    if f.__name__ == "initial_seed" and run.recorder.seeded:
+        run.refuse("torch.initial_seed is called after the call itself has seeded")
     try:
         result = f(*args, **kwargs)
     except Exception:
-        again(h, c_state.outcome, (f, *args))
+        run.again(c_state.outcome, (f, *args))
         raise
     if isinstance(result, tuple) and not is_plain(result):
-        again(h, c_state.outcome, (f, *args))
+        run.again(c_state.outcome, (f, *args))
     else:
-        h.session.reach(result)
-        h.redo.append((f, args, result))
+        run.session.reach(result)
+        run.redo.append((f, args, result))
     return result
-
-
-def again(h: Handler, f: Any, args: tuple[Any, ...]) -> None:
-    """The guard calls `f` and compares what it gives with what it gives now."""
-    if not any(g is f and _same_given(a, args) for g, a, _ in h.redo):
-        h.redo.append((f, args, f(*args)))
-
-
-def _same_given(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether two calls are given the same: objects that are equal may answer differently."""
-    return len(a) == len(b) and all(
-        x is y or (is_immutable(x) and is_immutable(y) and _interp.leaf_equal(x, y))
-        for x, y in zip(a, b, strict=True)
-    )
 
 
 def ambient(state: Callable[[], Any]) -> Callable[..., Any]:
     """The treatment of a function that depends on a state which is not among its arguments."""
 
-    def call(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        again(h, state, ())
+    def call(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        run.again(state, ())
         for a in (getattr(f, "__self__", None), *args, *kwargs.values()):
-            h.session.touch(a)
+            run.session.touch(a)
         return ABSENT
 
     return call
 
 
-def torch_state(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def torch_state(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of `torch._C` that switches a setting."""
     if f is torch.clear_autocast_cache:
-        h.recorder.clears_autocast_cache()
+        run.recorder.clears_autocast_cache()
         return f()
-    h.session.rely_on((args, kwargs))
-    return h.recorder.sets(f, args, kwargs)
+    run.session.rely_on((args, kwargs))
+    return run.recorder.sets(f, args, kwargs)
 
 
-def question(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def question(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch's that asks for a state: the guard asks again."""
-    h.session.rely_on((args, kwargs))
+    run.session.rely_on((args, kwargs))
     owner = getattr(f, "__self__", None)
-    if torch_callables.does(f) is Does.ASKS_VALUE and not h.session.is_outside(args[0]):
+    if torch_callables.does(f) is Does.ASKS_VALUE and not run.session.is_outside(args[0]):
         return ABSENT
     for a in (*args, *kwargs.values(), owner):
         if is_plain(a) or isinstance(a, (enum.Enum, type, types.ModuleType)) or _of_pybind(a):
             continue
-        if not h.session.is_outside(a):
-            h.refuse(f"{callables.name_of(f)} is called with objects made in the call")
+        if not run.session.is_outside(a):
+            run.refuse(f"{callables.name_of(f)} is called with objects made in the call")
             return ABSENT
-        h.session.reach(a)
-        h.identities.append(a)
+        run.session.reach(a)
+        run.identities.append(a)
     result = f(*args, **kwargs)
     if kwargs:
-        h.refuse(f"{callables.name_of(f)} is called with arguments by name")
-    elif h.recorder.settings.is_own(f, args):
+        run.refuse(f"{callables.name_of(f)} is called with arguments by name")
+    elif run.recorder.settings.is_own(f, args):
         return result
     elif isinstance(result, (list, tuple)) and is_plain(result):
-        again(h, c_state.outcome, (f, *args))
+        run.again(c_state.outcome, (f, *args))
     elif isinstance(result, (dict, list)):
-        h.refuse(f"{callables.name_of(f)} tells of torch's state")
+        run.refuse(f"{callables.name_of(f)} tells of torch's state")
     else:
-        h.session.reach(result)
-        h.redo.append((f, args, result))
+        run.session.reach(result)
+        run.redo.append((f, args, result))
     return result
 
 
@@ -413,14 +402,14 @@ def _of_pybind(a: Any) -> bool:
     return t.__module__ == "pybind11_builtins" or "__members__" in vars(t)
 
 
-def in_order(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def in_order(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What has to do with a device's queue of work: done again at its place among the operations.
 
     To record an event, or to wait for one, may be done twice: where an entry is left after it, the
     call is made again and so are these.
     """
-    recorder = h.recorder
-    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
+    recorder = run.recorder
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     own = getattr(f, "__self__", None)
     if isinstance(own, (torch.Stream, torch.Event, torch.Generator)):
@@ -430,21 +419,21 @@ def in_order(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         and issubclass(args[0], torch.Stream)
         and not _OF_STREAMS & {*kwargs}
     ) or f is torch.Stream:
-        h.refuse("a stream is made in the call, another one each time", "Make it once, outside")
+        run.refuse("a stream is made in the call, another one each time", "Make it once, outside")
         return ABSENT
     plan = (
-        [_in_order_given(h, a) for a in args],
-        {k: _in_order_given(h, v) for k, v in kwargs.items()},
+        [_in_order_given(run, a) for a in args],
+        {k: _in_order_given(run, v) for k, v in kwargs.items()},
     )
     if any(v is ABSENT for v in (*plan[0], *plan[1].values())):
-        h.refuse(f"{callables.name_of(f)} is called with objects made in the call")
+        run.refuse(f"{callables.name_of(f)} is called with objects made in the call")
         return ABSENT
     recorder.note_modes()
     recorder.depth += 1
     try:
         result = f(*args, **kwargs)
     except Exception:
-        h.refuse(f"{callables.name_of(f)} raises")
+        run.refuse(f"{callables.name_of(f)} raises")
         raise
     finally:
         recorder.depth -= 1
@@ -456,37 +445,37 @@ def in_order(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 _OF_STREAMS = frozenset(["stream_id", "stream_ptr"])
 
 
-def _in_order_given(h: Handler, v: Any) -> Any:
+def _in_order_given(run: Run, v: Any) -> Any:
     """An argument of such a call, as a step keeps it; ABSENT if it has no place in a step."""
-    var = h.session.tracked(v)
+    var = run.session.tracked(v)
     if var is not None:
         return Ref(Var(var))
     if is_plain(v) or isinstance(v, type):
         return v
-    if not h.session.is_outside(v):
+    if not run.session.is_outside(v):
         return ABSENT
-    h.session.reach(v)
+    run.session.reach(v)
     return OutsideRef(v)
 
 
-def context(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def context(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A context variable is state like a global (PEP 567)."""
     var = getattr(f, "__self__", None)
     if not isinstance(var, contextvars.ContextVar):
-        h.refuse(f"{callables.name_of(f)} is called without an instance")
+        run.refuse(f"{callables.name_of(f)} is called without an instance")
         return ABSENT
-    known = id(var) in h.contexts
-    if not h.session.is_outside(var):
+    known = id(var) in run.contexts
+    if not run.session.is_outside(var):
         return ABSENT
     if f.__name__ == "get":
         # What was there before may be there again (`reset`).
-        own = known and var.get(ABSENT) is not h.contexts[id(var)][1]
-        return ABSENT if own else read(h, f, args, kwargs)
+        own = known and var.get(ABSENT) is not run.contexts[id(var)][1]
+        return ABSENT if own else read(run, f, args, kwargs)
     if not known:
-        h.contexts[id(var)] = (var, var.get(ABSENT))
+        run.contexts[id(var)] = (var, var.get(ABSENT))
     if any(var is v for v in c_state.NUMPY_CONTEXT):
         # What numpy computes is computed under it again.
-        return h.recorder.settings.of_context(var, lambda: f(*args, **kwargs))
+        return run.recorder.settings.of_context(var, lambda: f(*args, **kwargs))
     return ABSENT
 
 
@@ -515,7 +504,7 @@ class _Registered:
         return self.cls() is cls
 
 
-def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def registry(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Depends on what is registered with an abstract base class."""
     given: tuple[Any, ...] = args if len(args) == 2 else (None, None)
     base, other = given
@@ -524,21 +513,21 @@ def registry(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         not isinstance(base, abc.ABCMeta)
         or not isinstance(cls, type)
         or (cls is not other and other.__class__ is not cls)
-        or not h.session.is_outside(base)
+        or not run.session.is_outside(base)
     ):
-        again(h, abc.get_cache_token, ())
+        run.again(abc.get_cache_token, ())
         return ABSENT
     kept = _kept_answers(base)
     result = _interp.watched(f, args, kwargs)
     if kept is not None and kept != _kept_answers(base):
-        h.refuse(
+        run.refuse(
             f"{base.__name__}.__subclasshook__ answers, and the answer is kept",
             "The next call finds it there and is captured",
         )
-    known = h.registered.get((id(base), id(cls)))
+    known = run.registered.get((id(base), id(cls)))
     if known is None or not known.is_about(cls):
-        known = h.registered[id(base), id(cls)] = _Registered(base, cls, bool(result))
-        again(h, known, ())
+        known = run.registered[id(base), id(cls)] = _Registered(base, cls, bool(result))
+        run.again(known, ())
     return result
 
 
@@ -568,78 +557,78 @@ class _Subclasses:
         )
 
 
-def subclasses(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def subclasses(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`cls.__subclasses__()`: there may be others in the next call."""
     bound = getattr(f, "__self__", None)
     cls = bound if bound is not None else args[0] if args else None
     if isinstance(cls, type):
-        if any(h.session.made(c) for c in (cls, *_subclasses_of(cls))):
-            h.refuse("a class is asked for its subclasses, and the call itself has made one")
-        again(h, _Subclasses(cls), ())
+        if any(run.session.made(c) for c in (cls, *_subclasses_of(cls))):
+            run.refuse("a class is asked for its subclasses, and the call itself has made one")
+        run.again(_Subclasses(cls), ())
     return ABSENT
 
 
-def script(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that TorchScript compiled, in which nobody sees what it does."""
-    recorder = h.recorder
-    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
+    recorder = run.recorder
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     done = torchscript.look(f)
     if done.decides or done.affects:
         what = "decides by data" if done.decides else "changes its module or a container, or prints"
-        h.refuse(f"a TorchScript function is called that {what}")
+        run.refuse(f"a TorchScript function is called that {what}")
         return ABSENT
     module = torchscript.module_of(f)
     try:
         if module is not None:
-            again(h, torchscript.state, (module,))  # the form of the result may depend on it
+            run.again(torchscript.state, (module,))  # the form of the result may depend on it
     except Exception as e:  # noqa: BLE001 - it must not reach the program
-        h.refuse(f"a module of TorchScript is called of which nobody can tell what it holds: {e}")
+        run.refuse(f"a module of TorchScript is called of which nobody can tell what it holds: {e}")
         return ABSENT
     result = f(*args, **kwargs)
     recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
     return result
 
 
-def script_read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def script_read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An attribute that TorchScript holds is read: the guard asks again for a plain value."""
     result = f(*args, **kwargs)
-    if kwargs or not h.session.is_outside(args[0]):
-        h.refuse("an attribute of a TorchScript module is read that the call has made")
+    if kwargs or not run.session.is_outside(args[0]):
+        run.refuse("an attribute of a TorchScript module is read that the call has made")
     elif is_immutable(result):
-        again(h, f, args)
+        run.again(f, args)
     elif not isinstance(result, (torch.Tensor, torch._C.ScriptModule, torch._C.ScriptMethod)):
-        h.refuse(f"a {type(result).__name__} is read that a TorchScript module holds")
+        run.refuse(f"a {type(result).__name__} is read that a TorchScript module holds")
     return ABSENT
 
 
-def is_callable(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def is_callable(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asks whether the class of an object, which may change, has a `__call__`."""
     changeable = len(args) == 1 and not kwargs and type(args[0]).__flags__ & (1 << 9)  # a heap type
-    if changeable and h.session.is_outside(args[0]):
-        again(h, f, args)
+    if changeable and run.session.is_outside(args[0]):
+        run.again(f, args)
     return f(*args, **kwargs)
 
 
-def handled(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def handled(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asks which exception is being handled."""
-    h.handles(sys.exception())
+    run.handles(sys.exception())
     return f(*args, **kwargs)
 
 
-def collector(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def collector(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The garbage collector is asked or switched."""
     if f is gc.isenabled:
-        h.redo.append((f, (), h.session.collecting))
-        return h.session.collecting
+        run.redo.append((f, (), run.session.collecting))
+        return run.session.collecting
     if f in (gc.enable, gc.disable):
-        h.recorder.record.steps.append(EffectStep(f, [], {}, []))
-        h.session.collecting = f is gc.enable
+        run.recorder.record.steps.append(EffectStep(f, [], {}, []))
+        run.session.collecting = f is gc.enable
         return None
-    return effects.effect(h, f, args, kwargs)
+    return effects.effect(run, f, args, kwargs)
 
 
-def overrides(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def overrides(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Whether a `__torch_function__` hears of an operation: the recorder, if it may be told of it.
 
     A function of torch that would hand itself over becomes one operation of the graph.  One that
@@ -649,31 +638,31 @@ def overrides(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if frame is not None and "handle_torch_function" in frame.f_code.co_names:
         return ABSENT
     for a in args:
-        h.session.touch(a)
+        run.session.touch(a)
     top = torch._C._len_torch_function_stack() - 1
-    if top < 0 or torch._C._get_function_stack_at(top) is not h.recorder:
+    if top < 0 or torch._C._get_function_stack_at(top) is not run.recorder:
         return ABSENT
     torch._C._pop_torch_function_stack()
     try:
         return f(*args, **kwargs)
     finally:
-        torch._C._push_on_torch_function_stack(h.recorder)
+        torch._C._push_on_torch_function_stack(run.recorder)
 
 
-def transform(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def transform(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A part of a transform of torch's (grad, vmap): an operation that no mode sees."""
     functorch.load(f)
-    again(h, functorch.state, ())
-    return h.recorder.transform(f, args, kwargs)
+    run.again(functorch.state, ())
+    return run.recorder.transform(f, args, kwargs)
 
 
-def transform_read(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def transform_read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What follows from the transforms that are active."""
-    again(h, functorch.state, ())
+    run.again(functorch.state, ())
     return f(*args, **kwargs)
 
 
-def aside(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def aside(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Python that is none of the program's, and is not watched."""
     return f(*args, **kwargs)
 
@@ -687,36 +676,36 @@ def _counts_itself(f: Any, t: torch.Tensor) -> bool:
     )
 
 
-def number(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def number(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, ...: a number made of a number, a tensor or an object."""
-    if any(h.session.tracked(a) is not None for a in (*args, *kwargs.values())):
-        return h.tracked_call(f, args, kwargs)
+    if any(run.session.tracked(a) is not None for a in (*args, *kwargs.values())):
+        return run.tracked.tracked_call(f, args, kwargs)
     if args and all(type(a) in (int, float, bool, str) for a in (*args, *kwargs.values())):
         return f(*args, **kwargs)
     if args and isinstance(args[0], torch.Tensor) and not _counts_itself(f, args[0]):
-        h.recorder.direct = True
+        run.recorder.direct = True
         try:
             return f(*args, **kwargs)
         finally:
-            h.recorder.direct = False
+            run.recorder.direct = False
     for a in args:
-        h.session.touch(a)
+        run.session.touch(a)
     return ABSENT
 
 
 _PARTS = ("func", "args", "keywords")
 
 
-def partial(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def partial(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A functools.partial: what it holds is read, then its function is called directly."""
     if any(_interp.type_lookup(type(f), n) is not vars(functools.partial)[n] for n in _PARTS):
         # What C code calls is not what the program, or a guard, finds there.
-        h.refuse(f"a {type(f).__name__}, whose class hides what a partial calls, is called")
+        run.refuse(f"a {type(f).__name__}, whose class hides what a partial calls, is called")
         return ABSENT
-    if h.session.is_outside(f):
+    if run.session.is_outside(f):
         for name in _PARTS:
-            h.session.attr_read(f, name, getattr(f, name))
-        h.session.touch(f.keywords)
+            run.session.attr_read(f, name, getattr(f, name))
+        run.session.touch(f.keywords)
     if isinstance(f.func, types.FunctionType) and f.func.__code__ not in callables.python_leaves():
         return ABSENT
     return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
@@ -733,26 +722,26 @@ def _draws_otherwise(generator: Any) -> bool:
     return any(_interp.type_lookup(type(generator), n) is not _METHODS_OF_RANDOM[n] for n in names)
 
 
-def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def draw(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A draw from Python's or numpy's generator: redone in order, its value bound."""
     name = f.__name__
     if args and getattr(type(args[0]), name, None) == f:
         f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
     owner = getattr(f, "__self__", None)
-    recorder = h.recorder
+    recorder = run.recorder
     if recorder.whole is not None:
         recorder.whole.unrepeatable = True
-    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
-    if owner is None or isinstance(owner, type) or not _outside_generator(h, owner):
-        h.refuse(f"{callables.name_of(f)} draws from a generator that the call made")
+    if owner is None or isinstance(owner, type) or not _outside_generator(run, owner):
+        run.refuse(f"{callables.name_of(f)} draws from a generator that the call made")
         return ABSENT
     if (
         isinstance(f, types.MethodType)
         and isinstance(owner, random.Random)
         and _draws_otherwise(owner)
     ):
-        h.refuse(
+        run.refuse(
             f"{callables.name_of(f)} draws from a generator with methods of the program's own",
             "Call its own methods directly",
         )
@@ -764,52 +753,52 @@ def draw(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         and not kwargs
         and len(args[0])
     ):
-        h.session.touch(args[0])
+        run.session.touch(args[0])
         draw = owner._randbelow  # type: ignore[attr-defined]
         i = draw(len(args[0]))
-        recorder.note(draw, (len(args[0]),), {}, "leaf", i, owner=owner)
+        recorder.note(draw, (len(args[0]),), {}, CheckValue, i, owner=owner)
         return args[0][i]
     if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
-        h.refuse(f"{callables.name_of(f)} is called")
+        run.refuse(f"{callables.name_of(f)} is called")
         return ABSENT
     for a in (*args, *kwargs.values()):
-        h.session.touch(a)
+        run.session.touch(a)
     try:
         converted = recorder.convert_all(args), recorder.convert_all(kwargs)
     except Refusal as r:
-        h.refusal = h.refusal or r.without_frames()
+        run.refusals.keep(r)
         return ABSENT
-    result = h.sure(lambda f, a, k: f(*a, **k), f, args, kwargs)
+    result = run.tracked.sure(lambda f, a, k: f(*a, **k), f, args, kwargs)
     try:
         return recorder.track(f, converted[0], converted[1], result, owner)
     except Refusal as r:
-        h.refusal = h.refusal or r.without_frames()
+        run.refusals.keep(r)
         return result
 
 
-def seed(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def seed(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Torch's generators are seeded: done again between the same operations."""
-    recorder = h.recorder
-    if recorder.depth or recorder.refusal is not None or h.refusal is not None:
+    recorder = run.recorder
+    if recorder.depth or run.refusals.first is not None:
         return ABSENT
     plan = recorder.convert_all(args), recorder.convert_all(kwargs)
     recorder.depth += 1
     try:
         result = f(*args, **kwargs)
     except Exception:
-        h.session.rely_on((args, kwargs))  # another seed need not raise
+        run.session.rely_on((args, kwargs))  # another seed need not raise
         raise
     finally:
         recorder.depth -= 1
-    h.session.reach(result)
+    run.session.reach(result)
     recorder.record.random = recorder.seeded = True
-    recorder.note(f, *plan, "none", random=True, mutates=True)
+    recorder.note(f, *plan, Call, random=True, mutates=True)
     return result
 
 
-def _outside_generator(h: Handler, owner: Any) -> bool:
+def _outside_generator(run: Run, owner: Any) -> bool:
     return (
-        h.session.is_outside(owner)
+        run.session.is_outside(owner)
         or owner is getattr(random.random, "__self__", None)
         or _is_numpy_global(owner)
     )
@@ -824,53 +813,54 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
             yield v
 
 
-def memo(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
-    h.session.rely_on((args, kwargs))
+    run.session.rely_on((args, kwargs))
     memo = getattr(f, "__func__", f)
     before = memo.cache_info().misses
     result = _interp.watched(f, args, kwargs)
     misses = memo.cache_info().misses
     if misses != before:
-        h.refuse(
+        run.refuse(
             f"{callables.name_of(memo)} fills its lru_cache",
             "The next call finds the result there and is captured",
         )
         return result
-    if not h.session.is_outside(result):
-        h.session.reach(result)
-    recorder = h.recorder
-    if h.refusal is None and recorder.refusal is None and not recorder.depth:
+    if not run.session.is_outside(result):
+        run.session.reach(result)
+    recorder = run.recorder
+    if run.refusals.first is None and not recorder.depth:
         of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
         kept = callables.remembered(memo, (*of_object, *args), kwargs)
         if kept is None:
-            h.refuse(
+            run.refuse(
                 f"{callables.name_of(memo)} is called, an lru_cache that keeps nothing, or "
                 "whose keys code of the program compares"
             )
         else:
-            h.memos.append((memo, *kept, result))
-            h.identities += filter(
-                h.session.is_outside, _parts((*of_object, *args, *kwargs.values()))
+            run.memos.append((memo, *kept, result))
+            run.identities += filter(
+                run.session.is_outside, _parts((*of_object, *args, *kwargs.values()))
             )
         try:
-            recorder.note(f, recorder.convert_all(args), recorder.convert_all(kwargs), "call")
+            args, kwargs = recorder.convert_all(args), recorder.convert_all(kwargs)
+            recorder.note(f, args, kwargs, Call, tensors=False)
         except Refusal as r:
-            h.refusal = h.refusal or r.without_frames()
+            run.refusals.keep(r)
     return result
 
 
-def which(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`id(obj)`, and the hash of an object that has none of its own: what it is, is looked at."""
-    if len(args) == 1 and not kwargs and h.session.is_outside(args[0]):
+    if len(args) == 1 and not kwargs and run.session.is_outside(args[0]):
         # Python's library and torch ask in order to know an object again within the call.
         asks = call_sites.program_frame()
         hashes: Any = _interp.type_lookup(type(args[0]), "__hash__")
         if asks is not None and is_users(asks) and (f is id or hashes is vars(object)["__hash__"]):
-            h.identities.append(args[0])
+            run.identities.append(args[0])
     if f is hash:
         for a in args:
-            h.session.touch(a)
+            run.session.touch(a)
     return ABSENT
 
 
@@ -896,7 +886,7 @@ def _is_numpy_global(owner: Any) -> bool:
 _ATTRIBUTE_FIELD = re.compile(r"\{[^{}!:]*\.[^{}!:]*[}!:]")
 
 # How a call is performed; one whose effect is not here has effects that magpy does not know.
-TREATMENTS: dict[Effect, Callable[[Handler, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     Effect.EFFECT: effects.effect,
     Effect.WHOLE: whole_call,
     Effect.VARS: read_vars,

@@ -17,16 +17,17 @@ import os
 import sys
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from magpy import _interp, _tensor
+from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames import call_sites
-from magpy.frames.locations import is_own, where_text
+from magpy.frames.locations import is_own
 from magpy.ir import aliasing
-from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Ref, Var
+from magpy.ir.ops import CheckValue, EffectStep, HostStep, OpStep, Record, Ref, Var
 from magpy.ir.recipes import Value, spec_vars
 from magpy.ir.trees import tensors as tensors_in
 from magpy.models import callables
@@ -37,52 +38,49 @@ from magpy.objects.snapshots import at_start, content_of, is_changed
 from magpy.objects.types import isinstance
 from magpy.unwatched import listeners
 
-if TYPE_CHECKING:
-    from magpy.capture.python.callbacks import Handler
-
 ABSENT = _interp.ABSENT
 # Classes of C; those of `io` only claim them.
 _STREAMS: tuple[Any, ...] = (io.StringIO.__base__, io.BytesIO.__base__)
 
 
-def effect(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Notes how to make the call again, and leaves it to the probe; `effect_done` follows."""
     step: EffectStep | None = None
-    if h.refusal is None and h.recorder.refusal is None:
+    if run.refusals.first is None:
         try:
-            step = _effect_step(h, f, args, kwargs)
+            step = _effect_step(run, f, args, kwargs)
         except Refusal as r:
             if f is print and _texts_will_do(args, kwargs):
                 return _print_texts(args, kwargs)
-            h.refusal = Refusal(
-                f"{callables.name_of(f)} is called: {r.reason}", where_text(), r.remedy
-            )
+            run.refusals.refuse(f"{callables.name_of(f)} is called: {r.reason}", r.remedy)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
-            h.recorder.fail(e)
-    h.called_effect = f, step
+            run.recorder.fail(e)
+    run.called_effect = f, step
     writes = isinstance(getattr(f, "__self__", None), _STREAMS) and f.__name__ == "write"
-    h.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
+    run.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
     given = getattr(f, "__self__", None), *args, *kwargs.values(), sys.stdout, sys.stderr
     try:
-        h.recorder.below.begin(given, listeners.containers(listeners.hearers(*_heard(f, kwargs))))
+        run.recorder.below.begin(given, listeners.containers(listeners.hearers(*_heard(f, kwargs))))
     except Exception as e:  # noqa: BLE001 - as above
-        h.recorder.fail(e)
-    h.recorder.depth += 1
-    h.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
-    h.unwarned = [s[3] for s in step.sites if call_sites.REGISTRY not in s[3]] if step else []
+        run.recorder.fail(e)
+    run.recorder.depth += 1
+    run.versions = [(t, _tensor.tensor_version(t)) for t in tensors_in((args, kwargs))]
+    run.unwarned = [s[3] for s in step.sites if call_sites.REGISTRY not in s[3]] if step else []
     return NotImplemented  # called from the program's own frame, which it may look at
 
 
-def result_of(h: Handler, f: Any, text: str | bytes | None, result: Any) -> Any:
+def result_of(run: Run, f: Any, text: str | bytes | None, result: Any) -> Any:
     """What the program gets for the result of a call for its effect; ABSENT: the result itself.
 
     An entry makes the call last.  How much a stream has written (`io.TextIOBase.write`,
     `io.BufferedIOBase.write`) is known before that: all of it.  What else comes back is not.
     """
     if text is not None and type(result) is int and result == len(text):
-        return ABSENT if h.session.tracked(text) is None else h.derive(len, (text,), {}, result)
+        if run.session.tracked(text) is None:
+            return ABSENT
+        return run.tracked.derive(len, (text,), {}, result)
     if result is not None:
-        h.refuse(
+        run.refuse(
             f"{callables.name_of(f)} returns a {type(result).__name__}, and is called for its "
             "effect",
             "Let it return None",
@@ -126,7 +124,7 @@ def _text(a: Any) -> Any:
 
 
 def _effect_step(
-    h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> EffectStep | None:
     """How a call for its effect is redone; None if it has none.
 
@@ -134,7 +132,7 @@ def _effect_step(
         Refusal: it cannot be redone.
     """
     printing = torch._tensor_str.PRINT_OPTS
-    looked_at = _looked_at(h, (args, kwargs, printing))
+    looked_at = _looked_at(run, (args, kwargs, printing))
     if getattr(f, "__module__", None) == "logging":
         if f.__name__ == "exception" or kwargs.get("exc_info"):
             raise Refusal("it tells of an exception with its traceback")
@@ -143,19 +141,19 @@ def _effect_step(
     sites, caller = None, 0
     frame = call_sites.program_frame()
     if call_sites.is_warning(f) and frame is not None:
-        _ask_errors(h)
+        _ask_errors(run)
         site, caller, plain, named = call_sites.of_warning(frame, args, kwargs)
         if not isinstance(plain[0], (str, Warning)):
             # It raises, unless the filters have changed since the module warned.
             raise Refusal("a warning is neither a text nor a Warning")
-        if _silent(h, plain[0], named.get("category"), site):
+        if _silent(run, plain[0], named.get("category"), site):
             return None
         if caller:
             sites, args, kwargs = [site], plain, named
-    elif f is print and not kwargs.get("file") and _changed(h, sys, "stdout"):
+    elif f is print and not kwargs.get("file") and _changed(run, sys, "stdout"):
         raise Refusal("sys.stdout is what the call has put there")
-    _ask_who_hears(h, f, args, kwargs)
-    builder = h.builder()
+    _ask_who_hears(run, f, args, kwargs)
+    builder = run.builder()
     return EffectStep(
         f,
         [builder.build(a) for a in args],
@@ -163,16 +161,16 @@ def _effect_step(
         sites or _callers(f, args, kwargs),
         tensors=looked_at,
         caller=caller,
-        modes=h.recorder.modes(),
+        modes=run.recorder.modes(),
     )
 
 
 _SHOWN = 100  # arguments, and what they hold
 
 
-def _ask_who_hears(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _ask_who_hears(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Has guards ask which Python of the program runs below a call for its effect."""
-    outside = h.session.is_outside
+    outside = run.session.is_outside
     function, target = _heard(f, kwargs)
     if target is not None and target is not logging.root and not outside(target):
         target = type(target)
@@ -186,7 +184,7 @@ def _ask_who_hears(h: Handler, f: Any, args: tuple[Any, ...], kwargs: dict[str, 
             shown += [] if is_plain(v) else [v]
         else:  # what the call has made may hold what is shown with it
             todo += itertools.islice(contents.elements(v), _SHOWN)
-    h.recorder.unwatched(listeners.hearers, (function, target, *shown))
+    run.recorder.unwatched(listeners.hearers, (function, target, *shown))
 
 
 def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -198,32 +196,32 @@ def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     return getattr(f, "__func__", f), getattr(f, "__self__", None)
 
 
-def _changed(h: Handler, module: types.ModuleType, name: str) -> bool:
-    before = at_start(h.session, module, name)
-    return before is not vars(module).get(name, ABSENT) or is_changed(h.session, before)
+def _changed(run: Run, module: types.ModuleType, name: str) -> bool:
+    before = at_start(run.session, module, name)
+    return before is not vars(module).get(name, ABSENT) or is_changed(run.session, before)
 
 
-def _silent(h: Handler, message: Any, category: Any, site: call_sites.Site) -> bool:
+def _silent(run: Run, message: Any, category: Any, site: call_sites.Site) -> bool:
     """Whether a warning is ignored under filters that the call itself has set.
 
     Raises:
         Refusal: the call has changed what becomes of warnings, and this one is not ignored.
     """
-    if not any(_changed(h, warnings, name) for name in call_sites.WARNING_STATE):
+    if not any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE):
         return False
     if not call_sites.is_ignored(message, category, site):
         raise Refusal("a warning is issued while the call has changed what becomes of warnings")
     return True
 
 
-def arithmetic(h: Handler, told: Var, site: call_sites.Site, shown: bool) -> None:
+def arithmetic(run: Run, told: Var, site: call_sites.Site, shown: bool) -> None:
     """The warnings of a step that numpy does, which are shown in their order among the effects.
 
     Which there are follows from data. Where the watched call had none, and would have shown them, a
     call that has some is another case: then nobody needs to ask who hears of them.
 
     Args:
-        h: the handler.
+        run: the state of the run.
         told: the variable that they become.
         site: the line of the program.
         shown: it has warned.
@@ -231,42 +229,42 @@ def arithmetic(h: Handler, told: Var, site: call_sites.Site, shown: bool) -> Non
     Raises:
         Refusal: the call has changed what becomes of warnings.
     """
-    recorder = h.recorder
-    replaced = any(_changed(h, warnings, name) for name in call_sites.WARNING_STATE)
+    recorder = run.recorder
+    replaced = any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE)
     if replaced and numpys.hidden(site):
         return
     if replaced and shown:
         raise Refusal("a warning is issued while the call has changed what becomes of warnings")
     if replaced or not (shown or numpys.may_be_unseen(site)) or numpys.may_be_errors():
-        recorder.note(numpys.is_silent, (Ref(told),), {}, "leaf", True)
+        recorder.note(numpys.is_silent, (Ref(told),), {}, CheckValue, True)
         return
-    _ask_errors(h)
-    _ask_who_hears(h, warnings.warn, (), {})
+    _ask_errors(run)
+    _ask_who_hears(run, warnings.warn, (), {})
     recorder.record.steps.append(
         EffectStep(numpys.show, [Value(told)], {}, [site], modes=recorder.modes())
     )
 
 
-def _ask_errors(h: Handler) -> None:
+def _ask_errors(run: Run) -> None:
     """Has guards ask which warnings are errors."""
-    before = call_sites.errors(at_start(h.session, warnings, "filters"))
+    before = call_sites.errors(at_start(run.session, warnings, "filters"))
     errors = call_sites.errors, (), before
-    if errors not in h.redo:
-        h.redo.append(errors)
+    if errors not in run.redo:
+        run.redo.append(errors)
 
 
-def _looked_at(h: Handler, values: Any) -> list[Any]:
+def _looked_at(run: Run, values: Any) -> list[Any]:
     """The tensors that a call for its effect reaches.
 
     Raises:
         Refusal: it reaches an outside object that the run has changed, which at replay is
             changed only afterwards.
     """
-    session = h.session
+    session = run.session
     # The log is long, and calls like this one may be many.
-    news = session.log(h.log_read)
-    h.log_read += len(news)
-    h.assigned.update(id(obj) for kind, obj, _, _ in news if kind == "write_attr")
+    news = session.log(run.log_read)
+    run.log_read += len(news)
+    run.assigned.update(id(obj) for kind, obj, _, _ in news if kind == "write_attr")
     cells = {id(cell) for cell, _ in session.written_cells()}
     snapshots = {id(obj): (obj, pre) for obj, pre, *_ in session.containers()}
     tensors: list[Any] = []
@@ -279,12 +277,12 @@ def _looked_at(h: Handler, values: Any) -> list[Any]:
         seen[id(v)] = v
         obj, pre = snapshots.get(id(v), (None, None))
         altered = obj is not None and content_of(obj) != content_of(pre)
-        if altered or id(v) in h.assigned or id(v) in cells:
+        if altered or id(v) in run.assigned or id(v) in cells:
             raise Refusal(f"it is given a {type(v).__name__} that the call has changed before")
         if len(seen) > _REACH:
             raise Refusal("it is given too many objects to tell which of them the call changes")
         if isinstance(v, torch.Tensor):
-            var = h.recorder.tensors.known(v)
+            var = run.recorder.tensors.known(v)
             tensors.append(v if var is None else var)
         elif isinstance(v, dict):
             todo.extend(dict.values(v))

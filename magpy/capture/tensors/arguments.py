@@ -21,9 +21,24 @@ from magpy import _interp
 from magpy.capture.tensors.buffers import Shared
 from magpy.capture.tensors.identity import Identity
 from magpy.capture.tensors.opaque_calls import Whole
+from magpy.capture.tensors.operation import Operation
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse, where_text
-from magpy.ir.ops import HostStep, OpStep, OutsideRef, Record, Ref, Var, identity
+from magpy.ir.ops import (
+    Bind,
+    BindArray,
+    Binding,
+    CheckArray,
+    CheckValue,
+    HostStep,
+    OpStep,
+    OutsideRef,
+    Record,
+    Ref,
+    Var,
+    calls_on_tensors,
+    identity,
+)
 from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
 from magpy.objects.plain_values import PLAIN_TYPES, is_plain
@@ -37,9 +52,7 @@ _SPECIAL = (0.0, 1.0)
 
 
 def _writes(step: Any) -> bool:
-    return isinstance(step, (OpStep, HostStep)) and (
-        step.mutates or getattr(step, "kind", None) == "none"
-    )
+    return isinstance(step, (OpStep, HostStep)) and (step.mutates or calls_on_tensors(step))
 
 
 # So many elements of containers the steps of a run keep: a loop that sums up what it has so far
@@ -89,18 +102,23 @@ class Values:
         self._relied: dict[Var, int] = {}  # and how many steps there were by then
         #: Arrays that are relied on with what they held then: something may write to them unseen.
         self._looked_into: list[tuple[Any, Any, str]] = []  # and where
-        self._rely = self._floats = False
+        #: The operation that is recorded now, or was last.
+        self.operation = Operation(None)
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
         self._whole: Whole | None = None  # whose arguments are converted
-        self._on_host = False
-        self._given_array = False
         self._elements = 0  # of all containers that steps keep
 
     def note(
-        self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        kind: type[HostStep],
+        expected: Any = None,
+        **more: Any,
     ) -> None:
-        """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        """Writes down what Python does at the program's line; the rest is as of `kind`."""
         raise NotImplementedError
 
     def add(self, step: OpStep | HostStep) -> None:
@@ -218,17 +236,18 @@ class Values:
     # ------------------------------------------------------------- values that differ between calls
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
+        op = self.operation
         if t in (int, float, complex):
             symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
             if symbol is not None:
                 return Ref(var) if is_open(symbol) else v
-            if self._rely and t is float and self._floats and v not in _SPECIAL:
-                self.note(operator.contains, (_SPECIAL, Ref(var)), {}, "leaf", False)
-            elif self._rely:
+            if op.rely and t is float and op.floats and v not in _SPECIAL:
+                self.note(operator.contains, (_SPECIAL, Ref(var)), {}, CheckValue, False)
+            elif op.rely:
                 self.rely_on(v, var)
                 return v
             return Ref(var)
-        self._on_host = self._given_array = True
+        op.on_host = op.given_array = True
         return Ref(var)
 
     def rely_on(self, v: Any, var: Var) -> None:
@@ -245,7 +264,8 @@ class Values:
             return
         self.record.relied = self.record.relied or type(v) is int
         self._of_data.relied_on(var)
-        kind, expected = ("array", v.copy()) if array else ("leaf", v)
+        kind = CheckArray if array else CheckValue
+        expected = v.copy() if array else v
         if isinstance(v, np.ndarray):
             self._looked_into.append((v, expected, where_text()))
         self.note(identity, (Ref(var),), {}, kind, expected)
@@ -283,25 +303,24 @@ class Values:
             followed = self._follower.number(func, args, result)
             if followed is not _interp.ABSENT:
                 return followed
+        kind: type[Binding]
         expected: Any
         if t in (int, float, complex) or (t is str and result):
             given, result = result, _interp.fresh(result)
             # Which object it is may be asked: `min` gives one of its arguments.
             self.originals[id(result)] = self.originals.get(id(given), given)
-            kind, expected = "bind", t
+            kind, expected = Bind, t
         elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
             kind, expected = (
-                ("bind_array", (result.dtype, result.shape))
-                if t.__name__ == "ndarray"
-                else ("bind", t)
+                (BindArray, (result.dtype, result.shape)) if t.__name__ == "ndarray" else (Bind, t)
             )
         elif t is type(np.empty(0).flags):
-            kind, expected = "bind", t
+            kind, expected = Bind, t
         elif is_plain(result):
-            self.note(func, args, kwargs, "leaf", result, owner=owner)
+            self.note(func, args, kwargs, CheckValue, result, owner=owner)
             return result
         elif t.__module__ == "numpy":
-            self.note(func, args, kwargs, "array", result, owner=owner)
+            self.note(func, args, kwargs, CheckArray, result, owner=owner)
             return result
         else:
             raise refuse(
@@ -327,9 +346,7 @@ class Values:
         var = self.tensors.new()
         self.record.numbers[id(fresh)] = fresh
         self.originals[id(fresh)] = value
-        self.add(
-            HostStep(identity, (OutsideRef(fresh),), {}, "bind", type(value), [], "", result=var)
-        )
+        self.add(Bind(identity, (OutsideRef(fresh),), {}, expected=type(value), result=var))
         self._is_tracked(fresh, var)
         if self.symbols is not None:
             self.symbols.number(var, fresh)
@@ -353,17 +370,18 @@ class Values:
     def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
         """A number that the run computes from sizes.  Returns an equal one, and its variable."""
         value, var = _interp.fresh(value), self.tensors.new()
-        self.note(func, args, {}, "bind", type(value), result=var, symbolic=True)
+        self.note(func, args, {}, Bind, type(value), result=var, symbolic=True)
         self._is_tracked(value, var)
         return value, var
 
     def convert_all(self, values: Any) -> Any:
         """Arguments of a host step: tracked values stay what they are."""
-        rely, self._rely, self._exact = self._rely, False, True
+        op = self.operation
+        rely, op.rely, self._exact = op.rely, False, True
         try:
             return self.convert(values)
         finally:
-            self._rely, self._exact = rely, False
+            op.rely, self._exact = rely, False
 
 
 __all__ = ["QUEUED", "Values"]

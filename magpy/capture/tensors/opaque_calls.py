@@ -12,11 +12,10 @@ the very one that eager gives.
 from __future__ import annotations
 
 import collections
-import dis
 import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,9 +23,12 @@ import torch.utils.checkpoint
 
 from magpy import _interp, _tensor
 from magpy._tensor import DYNAMIC_SHAPE
+from magpy.capture.tensors.escapes import Given
+from magpy.capture.tensors.identity import Identity
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse, where_text
-from magpy.ir.ops import Var
+from magpy.instrument.code_accesses import Touches, accesses
+from magpy.ir.ops import Record, Var
 from magpy.ir.trees import tensors
 from magpy.models import torch_callables
 from magpy.models.torch_ops import SHAPE_READS, accessor_of, would_write
@@ -36,10 +38,6 @@ from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.unwatched import autograd
 from magpy.unwatched import changes as below
-
-if TYPE_CHECKING:
-    from magpy.capture.tensors.recorder import Recorder
-
 
 # They read memory that no operator is asked for.
 _LOOKS = frozenset(["tolist", "numpy", "__array__"])
@@ -157,8 +155,13 @@ def _opened_all(values: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]
 
 
 # What a function does to its own variables, and to what containers and functions hold.
-_ASSIGNS = frozenset(["STORE_DEREF", "DELETE_DEREF"])
-_STORES = frozenset(["STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "DELETE_ATTR"])
+_ASSIGNS = Touches.STORES_CELL | Touches.DELETES_CELL
+_STORES = (
+    Touches.STORES_ITEM
+    | Touches.DELETES_ITEM
+    | Touches.STORES_ATTRIBUTE
+    | Touches.DELETES_ATTRIBUTE
+)
 _METHODS = frozenset(
     [
         *("append", "clear", "extend", "fill", "insert", "move_to_end", "pop", "popitem", "remove"),
@@ -169,14 +172,31 @@ _METHODS = frozenset(
 )
 
 
-def _done_by(code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    """The instructions in a piece of code, and in what is defined in it, with their arguments."""
-    for i in dis.get_instructions(code):
-        in_place = i.opname == "BINARY_OP" and i.argrepr.endswith("=")
-        yield ("STORE_SUBSCR" if in_place else i.opname), i.argval
+def _done_by(code: types.CodeType) -> Iterator[tuple[Touches, Any]]:
+    """What a piece of code touches, and what is defined in it, with the names."""
+    for done in accesses(code):
+        changed = Touches.STORES_ITEM if done.in_place else Touches.NOTHING
+        yield done.touches | changed, done.name
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             yield from _done_by(c)
+
+
+class Recording(Protocol):
+    """What the recorder does for such a call (magpy/capture/tensors/recorder.py)."""
+
+    record: Record
+    #: The variables of the tensors.
+    tensors: Identity
+    #: What something has got that may look at it later.
+    given: Given
+    observer: _tensor.Observer
+
+    def tracked(self, value: Any) -> Var | None:
+        """The variable of a value that differs from call to call, or None."""
+
+    def rely_on(self, v: Any, var: Var) -> None:
+        """From here on the run relies on such a value being what it is."""
 
 
 class Whole:
@@ -187,7 +207,7 @@ class Whole:
         is_outside: whether an object existed before the run.
     """
 
-    def __init__(self, recorder: Recorder, is_outside: Any) -> None:
+    def __init__(self, recorder: Recording, is_outside: Any) -> None:
         """Nothing is known of it."""
         self._recorder = recorder
         self._is_outside = is_outside
@@ -260,7 +280,8 @@ class Whole:
 
     def _another(self, what: str) -> Refusal:
         return refuse(
-            f"a {what} is made by the call and given to a function that is called as a whole",
+            f"a {what} is made by the call and given to a function that magpy records "
+            "as one operation",
             "Make it outside of the compiled function",
         )
 
@@ -277,7 +298,7 @@ class Whole:
         elif isinstance(v, torch.Tensor) or var is not None:
             raise refuse(
                 "a function that the call has made, with a tensor in its closure, is given to a "
-                "function that is called as a whole",
+                "function that magpy records as one operation",
                 "Give it the tensor as an argument",
             )
         elif t not in PLAIN_TYPES and t is not torch.Size:
@@ -344,7 +365,7 @@ class Whole:
             if not self._is_outside(c)
         }
         return any(
-            name in own if what in _ASSIGNS else held and (what in _STORES or name in _METHODS)
+            name in own if what & _ASSIGNS else held and (what & _STORES or name in _METHODS)
             for what, name in _done_by(function.__code__)
         )
 
@@ -374,7 +395,10 @@ class Whole:
         if not would_write(func, accessor, kwargs):
             return
         if accessor is not None and accessor[1] == "data":
-            self.refusal = refuse("Tensor.data is assigned in a function that is called as a whole")
+            self.refusal = refuse(
+                "Tensor.data is assigned in a function that magpy records as one operation",
+                "Use Tensor.copy_ there, or assign outside of it",
+            )
         self._written |= {autograd.memory_of(t) for t in tensors((args[:1], kwargs.get("out")))}
 
     def written(self, unseen: bool) -> list[Any]:
@@ -391,7 +415,11 @@ class Whole:
         if self._reached is None:
             if not (unseen or self._written):
                 return []
-            raise refuse("a function that is called as a whole reaches too much that it may change")
+            raise refuse(
+                "a function that magpy records as one operation can reach more objects than magpy "
+                "can watch for changes",
+                "Give it only the tensors that it needs",
+            )
         known = self._recorder.tensors.known
         return [
             t

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import operator
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,29 +23,37 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config, faults
+from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import WORK, Values
+from magpy.capture.tensors.engine import EnginePasses
 from magpy.capture.tensors.escapes import Given
 from magpy.capture.tensors.functorch import Transforms, switches, wrapped
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.opaque_calls import Whole, opened
+from magpy.capture.tensors.operation import Done, Operation
+from magpy.capture.tensors.performer import Performer
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
 from magpy.errors import Refusal, hide_frames
 from magpy.frames import call_sites
-from magpy.frames.locations import refuse, where_text
+from magpy.frames.locations import is_users_file, refuse, where_text
 from magpy.frames.signals import raised_by_handler
-from magpy.frames.synthetic import SILENT, Operations
 from magpy.instrument.handlers import Catching
 from magpy.ir import aliasing
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
-    EffectStep,
+    Bind,
+    BindError,
+    Call,
+    CheckMetadata,
+    CheckSizes,
+    CheckValue,
+    EngineRun,
     Fresh,
     HostStep,
     ModeStep,
     OpStep,
     Record,
     Ref,
-    Unwatched,
     Var,
     Wrapped,
     has_gradient,
@@ -95,13 +101,14 @@ from magpy.objects.types import isinstance
 from magpy.shapes.indexing import taken_apart
 from magpy.shapes.propagate import Follower
 from magpy.shapes.symbols import Symbols, is_open
-from magpy.unwatched import autograd, listeners
+from magpy.unwatched import autograd
 from magpy.unwatched.changes import Below
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
 _INDEXING = ("__getitem__", "__setitem__")
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_DATA_INSIDE = "a function that magpy records as one operation reads the values of tensors"
 _DATA, _DYNAMIC, _RANDOM, _MUTATES, _STATISTICS, _SEVERAL, _LOOKS = 1, 2, 4, 8, 16, 32, 64
 
 
@@ -114,6 +121,7 @@ class Recorder(Values, TorchFunctionMode):
             identity.
         scalars: whether a graph may take Python numbers as inputs.
         symbols: the sizes and numbers that vary from call to call; None if there are none.
+        refusals: keeps the refusal of the run, which stops the recording.
     """
 
     def __init__(
@@ -122,51 +130,42 @@ class Recorder(Values, TorchFunctionMode):
         session: Any = None,
         scalars: bool = True,
         symbols: Symbols | None = None,
+        refusals: RefusalBox | None = None,
     ) -> None:
         """Starts empty."""
         super().__init__(is_outside, session, symbols)
+        self.refusals = refusals or RefusalBox()
+        self.fail = self.refusals.fail
         self._scalars = scalars
         self._follower = Follower(self, symbols) if symbols is not None else None
         #: The call, recorded as one operation, that is made now.
         self.whole: Whole | None = None
         #: What of the run something has got that may look at it later.
         self.given = Given(self.tensors)
-        self._leaf = False
         # Tensors of no dimensions by the numbers that they hold.
         self._scalar_tensors: dict[Var, Var] = {}
         self._loose: set[Var] = set()
         self._ever_loose: set[Var] = set()
-        # Of the operation that is about to be written down: see `OpStep.writes`.
+        # Of the step that is about to be added: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
-        # The tensors to which it may give other sizes unseen by its name, with their sizes before.
-        self._targets: list[tuple[Any, torch.Size]] = []
-        # What a call that is recorded as a whole has written to.
-        self._by_whole: frozenset[Var] = frozenset()
-        self._reach: autograd.Reach | None = None  # of the operation that is made now
         self._engine_was_run = False
         reach = bool if session is None else session.reach
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
-        self._guarded = False  # it reads a gradient that guards look at
-        self._place: call_sites.Site = ("", 0, "", {})  # where the program was then
-        self._calls = Operations()
-        self._filters = warnings.filters
         #: The run has seeded torch's generators.
         self.seeded = False
-        self._warns = False  # the operation has
-        #: A function of numpy's is called, and has, of which the step is still to be written down.
-        self.computing = self.computed_warns = False
-        #: Of the step that is about to be written down: see `HostStep.told` and `place`.
+        #: Of the step that is about to be written down: see `HostStep.warnings`.
         self.telling: tuple[Var, call_sites.Site] | None = None
-        self._hidden = False
         self._changes = False  # something was changed or drawn
         #: Where the program may catch what raises.
         self.catching = Catching()
-        self._anew = False  # the operation may write to arrays that were looked into
-        #: The last warnings of a C function, as effects, and the session's count of events then.
-        self.warned: tuple[list[EffectStep], int] = [], 0
         self.direct = False
         self.operations = 0
         self.below = Below(session)
+        self.performer = Performer(self.record, self.below, session)
+        self._engine = EnginePasses(
+            self.record, self.tensors, self.gradients, self.below, self.refusals, session
+        )
+        self.unwatched = self._engine.unwatched
         #: The addresses of buffers from outside that operations have written to.
         self.buffers: list[Range | None] = []
         #: Those that tensors show which may have been made of a view of a buffer from outside.
@@ -175,8 +174,6 @@ class Recorder(Values, TorchFunctionMode):
         self.settings = Settings()
         self._start = current_modes()
         self._modes = self._start
-        self.refusal: Refusal | None = None
-        self.failure: BaseException | None = None
         self.observer = _tensor.Observer()
         self._errors: dict[int, tuple[type, str, Var]] = {}
 
@@ -191,10 +188,10 @@ class Recorder(Values, TorchFunctionMode):
         if not torch._C._is_torch_function_enabled() or not any(map(hears, types)):
             # A class of the program is told what torch tells it.
             func = called(func, sys._getframe().f_back)
-        if self.depth or self.refusal is not None:
+        if self.depth or self.refusals.first is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
-            result = self._unrecorded(func, args, kwargs or {})
+            result = self.performer.unrecorded(func, args, kwargs or {})
             if result is NotImplemented:
                 raise not_taken(func, types)  # else torch would ask the classes once more
             return result
@@ -211,18 +208,8 @@ class Recorder(Values, TorchFunctionMode):
             del args, kwargs  # what was called here may keep this frame as its caller
             raise
         finally:
-            self._reach = None  # it holds functions of autograd
-            self._targets = []  # and these tensors, which die as in eager
+            self.operation.forget()
             _interp.resume()
-
-    def _unrecorded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs an operation that is not recorded, as if from the line of the program."""
-        try:
-            return self._calls.at(call_sites.place_of(func))(func, args, kwargs)
-        except BaseException as e:
-            hide_frames(e)
-            del args, kwargs
-            raise
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -244,16 +231,17 @@ class Recorder(Values, TorchFunctionMode):
         """An operation that classes of the program take over."""
         if not all(map(by_class, types)):
             # torch itself calls it, and says that this is deprecated.
-            self.refusal = self.refusal or refuse("__torch_function__ is no class method")
+            self.refusals.refuse("__torch_function__ is no class method")
             return func(*args, **(kwargs or {}))
         if operation_name(func) == "__setitem__" and not _can_be_set(args):
-            self.refusal = self.refusal or refuse(
-                "an index hears of what is set, after torch has looked at that"
+            self.refusals.refuse(
+                "tensor[index] = ... is done with an index whose class has a __torch_function__",
+                "Convert the index first, to a plain tensor or an int",
             )
             return func(*args, **(kwargs or {}))
         result = dispatched(self, func, types, args, kwargs)
         if result is NotImplemented:
-            self.refusal = self.refusal or refuse("no __torch_function__ takes the operation")
+            self.refusals.refuse("no __torch_function__ takes the operation")
             # To torch it would say that the mode leaves the operation to the classes, which have
             # heard of it; operators make this of a TypeError.
             raise not_taken(func, types)
@@ -278,42 +266,41 @@ class Recorder(Values, TorchFunctionMode):
             views = self._views(func, args)
             if views is not None:
                 return views[0]
-        recorded = func
         if self._asks_unheard(args, kwargs):
-            self.refusal = self.refusal or refuse(
+            self.refusals.refuse(
                 f"{name} asks a tensor for numbers whose class has a __torch_function__",
                 "Convert it first, with int() or float()",
             )
-        self._hidden = is_hidden(func, args)
+        op = self.operation = Operation(func, name, accessor)
+        op.hidden = is_hidden(func, args)
         try:
             faults.check("recorder")
             with unheard():
-                recorded, *given = self._recorded_as(func, args, kwargs)
-                plan = self._before(recorded, name, accessor, *given)
-                self._reach = self._reached(func, args, kwargs)
+                op.func, *given = self._recorded_as(func, args, kwargs)
+                self._prepare(op, *given)
+                op.reach = self._engine.reached(func, args, kwargs)
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
-        if self.refusal is not None:
+        if self.refusals.first is not None:
             # Not where one is handled: it would be the context of what the operation raises.
-            return self._unrecorded(func, args, kwargs)
+            return self.performer.unrecorded(func, args, kwargs)
         observer = self.observer
         observer.take()
-        self._warns = False
         self.depth += 1
         try:
-            result = self._perform(func, args, kwargs)
+            result = self.performer.perform(op, func, args, kwargs)
         except Exception as e:
-            self._interrupted_or_raised(e, recorded, accessor, plan, (args, kwargs))
+            self._interrupted_or_raised(op, e, (args, kwargs))
             raise
         finally:
             self.depth -= 1
         flags = observer.take()
-        if result is NotImplemented or self._guarded:
+        if result is NotImplemented or op.guarded:
             return result
         try:
             with unheard():
-                self._pin_if_given_back(plan, result, flags)
-                return self._after(recorded, name, accessor, plan, result, flags)
+                self._pin_if_given_back(op, result, flags)
+                return self._emit(op, result, self._classify(op, result, flags))
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         return result
@@ -327,122 +314,19 @@ class Recorder(Values, TorchFunctionMode):
             and any(type(t) not in _PLAIN and hears(type(t)) for t in tensors(given))
         )
 
-    def _interrupted_or_raised(
-        self, error: Exception, func: Any, accessor: Any, plan: Any, given: Any
-    ) -> None:
+    def _interrupted_or_raised(self, op: Operation, error: Exception, given: Any) -> None:
         if raised_by_handler(error):
-            self.refusal = self.refusal or Refusal("a signal is handled", passing=True)
+            self.refusals.keep(Refusal("a signal is handled", passing=True))
             return
         if self.any_tracked:
             self._session.rely_on(given)  # it is sure for these numbers only
         with unheard():
-            self._raised(func, accessor, plan, error)
-
-    def _reached(self, func: Any, args: Any, kwargs: Any) -> autograd.Reach | None:
-        """What a pass of autograd's engine will reach, if the operation makes one."""
-        if func not in autograd.RUNS:
-            return None
-        reach = autograd.reach((args, kwargs))
-        self.gradients.added(reach.leaves if func in autograd.ADDS else ())
-        if reach.functions:
-            self.gradients.unseen()
-        self._hooks_noted(reach)
-        return reach
-
-    def _hooks_noted(self, reach: autograd.Reach) -> None:
-        """Notes which Python runs in a pass of the engine: other calls may find more of it."""
-        if self._session is None:
-            return
-        changed = self.tensors.dirty()
-        given = [t for v, t in self.record.inputs.items() if v not in changed]
-        ends = [
-            t
-            for t in given
-            if autograd.made_by_of(t) is not None and autograd.goes_on(reach.nodes, t)
-        ]
-        ends += [t for t in reach.leaves if self._session.is_outside(t)]
-        self.unwatched(listeners.hooks, ends)
-
-    def unwatched(self, ask: Any, of: Iterable[Any]) -> None:
-        """Notes who tells which Python runs unwatched below a step, and of which objects."""
-        objects = tuple(of)
-        noted = [u.of for u in self.record.unwatched if u.ask is ask and len(u.of) == len(objects)]
-        if not any(all(map(operator.is_, of, objects)) for of in noted):
-            try:
-                heard = ask(*objects)
-                reach = heard.reach()
-            except Exception as error:  # noqa: BLE001 - it must not reach the program
-                self.fail(error)
-                return
-            self.record.unwatched.append(Unwatched(ask, objects, heard.codes, reach))
-
-    def _perform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # What warns says where it was called, and what raises; that is not here.
-        self._place = call_sites.place_of(func)
-        # Below an operation the program may run (modes, hooks, operators of its own), and wait.
-        at_place = self._calls.at(self._place)
-        call = functools.partial(
-            _interp.let_signals_in, functools.partial(at_place, func, args, kwargs)
-        )
-        if self._reach is None:
-            result = call()
-            if self._warns:
-                with unheard():
-                    self.below.by_hooks(self.below.differences())
-            return result
-        # Autograd's engine may run Python of the program on this thread.
-        self.below.begin(())
-        watched = _interp.below(self._session is not None)
-        try:
-            return call()
-        finally:
-            _interp.below(watched)
-
-    def compute(
-        self, place: call_sites.Site, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Calls a function of numpy's from a line of the program, as `_perform` does operations."""
-        self._warns = self.computed_warns = False
-        self.computing = True
-        try:
-            return self._calls.at(place)(func, args, kwargs)
-        finally:
-            self.computing = False
-            if self.computed_warns:
-                with unheard():
-                    self.below.by_hooks(self.below.differences())
-
-    def warns_itself(self, most: int = 1 << 30) -> bool:
-        """Whether the last C function has warned; its step then does that, and no effect does.
-
-        Args:
-            most: so many warnings are its own.
-        """
-        warnings, events = self.warned
-        if events != self._session.events:
-            return False
-        steps = self.record.steps
-        taken = 0
-        while taken < most and steps and any(steps[-1] is w for w in warnings):
-            steps.pop()
-            taken += 1
-        return taken > 0
-
-    def performs(self, function: Any) -> bool:
-        """Whether it is no function of the program, but one that stands for its lines."""
-        return self._calls.made(function)
-
-    def warns(self) -> None:
-        """The operation shows a warning: an entry does it as if from the same place."""
-        if not (self._warns or self.computed_warns) and self._reach is None:
-            self.below.begin(())
-        self._warns = True
-        self.computed_warns = self.computed_warns or self.computing
+            self._raised(op, error)
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""
         numbers: dict[Any, Any] = self.symbols.numbers if self.symbols is not None else {}
-        if not numbers or self.refusal is not None or type(args[0]) not in _PLAIN:
+        if not numbers or self.refusals.first is not None or type(args[0]) not in _PLAIN:
             return None
         if torch._C._len_torch_function_stack():
             return None  # a mode of the program hears of each operation
@@ -468,7 +352,7 @@ class Recorder(Values, TorchFunctionMode):
         except Exception as e:  # noqa: BLE001 - a failure of the recorder must not reach the program
             self.fail(e)
         result = func(*args, **kwargs)
-        if self.refusal is not None:
+        if self.refusals.first is not None:
             return result
         try:
             if self.tensors.unguarded(args, name):
@@ -513,9 +397,9 @@ class Recorder(Values, TorchFunctionMode):
                     self._loose.discard(var)
                     followed = self._of_data.sizes(identity, 1, a, [var])
                     if followed is None:
-                        self.note(identity, (Ref(var),), {}, "meta", tensor_meta(a))
+                        self.note(identity, (Ref(var),), {}, CheckMetadata, tensor_meta(a))
                     else:
-                        self.note(followed[0], (Ref(var),), {}, "sized", followed[1])
+                        self.note(followed[0], (Ref(var),), {}, CheckSizes, followed[1])
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
 
@@ -525,18 +409,27 @@ class Recorder(Values, TorchFunctionMode):
             return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
-    def _before(
-        self, func: Any, name: str, accessor: Any, args: Any, kwargs: Any, follow: bool = True
-    ) -> tuple[Any, Any]:
-        # Arguments are written down before the operation: it may change them.
+    def _prepare(self, op: Operation, args: Any, kwargs: Any, follow: bool = True) -> None:
+        """Writes down the arguments before the operation is performed, which may change them.
+
+        Args:
+            op: the operation.
+            args: what it is given.
+            kwargs: likewise.
+            follow: sizes that vary are followed through it.
+
+        Raises:
+            Refusal: it has no place in an entry.
+        """
+        func, name, accessor = op.func, op.name, op.accessor
         self.operations += 1
         if self.operations > config.max_operations:
             raise refuse(
                 f"the call does more than {config.max_operations} tensor operations",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
-        self._anew = bool(self._looked_into) and would_write(func, accessor, kwargs)
-        if self._anew and (unseen := self.written_unseen()) is not None:
+        op.changes_arrays = bool(self._looked_into) and would_write(func, accessor, kwargs)
+        if op.changes_arrays and (unseen := self.written_unseen()) is not None:
             raise unseen
         if self.buffers_read():
             places = map(memory.of_tensor, tensors((args, kwargs)))
@@ -548,39 +441,32 @@ class Recorder(Values, TorchFunctionMode):
             raise refuse("torch.from_file reads a file, and may write to it")
         if self._loose and name in RANK_FOLLOWS:
             self._pin_shapes(args)
-        self._on_host = self._given_array = False
-        self._reach = None
-        self._guarded = False
         if accessor is not None and accessor[1] == "grad":
             if accessor[0] == "get":
-                self._guarded = self.gradients.read(args[0])
+                op.guarded = self.gradients.read(args[0])
             else:
                 self.gradients.assigned(args[0])
         self._shared.begin()
         if self.any_tracked:
-            self._rely = name not in ARITHMETIC and name not in HOST_SCALARS
-            self._floats = name in TAKES_FLOATS
+            op.rely = name not in ARITHMETIC and name not in HOST_SCALARS
+            op.floats = name in TAKES_FLOATS
         self._takes_apart = True
         try:
-            plan = (
-                tuple(self.convert(a) for a in args),
-                {k: self.convert(v) for k, v in kwargs.items()},
-            )
+            op.args = tuple(self.convert(a) for a in args)
+            op.kwargs = {k: self.convert(v) for k, v in kwargs.items()}
         finally:
             self._takes_apart = False
         if self.any_tracked and not self._scalars and name in WITH_SCALAR_TENSOR and not kwargs:
-            plan = self._with_scalar_tensor(args, plan[0]), plan[1]
+            op.args = self._with_scalar_tensor(args, op.args)
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
-            plan = (plan[0][0], self._becomes_hooks(args[1])), plan[1]
+            op.args = op.args[0], self._becomes_hooks(args[1])
         if self._follower is not None:
-            self._follower.before(func, plan, (*args, *kwargs.values()), follow)
-        self._as_they_were(self._shared.outside(plan))
-        self._targets = []
+            self._follower.before(func, op.plan, (*args, *kwargs.values()), follow)
+        self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
-            self._targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
-        return plan
+            op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
 
     def _recorded_as(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operation that a step keeps, and its arguments."""
@@ -661,9 +547,7 @@ class Recorder(Values, TorchFunctionMode):
         if made is None:
             tensor = scalar_tensor(value)
             made = self._scalar_tensors[var] = self.tensors.new(tensor)
-            self.add(
-                HostStep(scalar_tensor, (Ref(var),), {}, "bind", torch.Tensor, [], "", result=made)
-            )
+            self.add(Bind(scalar_tensor, (Ref(var),), {}, expected=torch.Tensor, result=made))
             if self.symbols is not None:
                 self.symbols.still(made, tensor)
         return made
@@ -697,20 +581,20 @@ class Recorder(Values, TorchFunctionMode):
         """
         more["in_order"] = True
         if result is None or known:
-            self.note(func, args, kwargs, "none", **more)
+            self.note(func, args, kwargs, Call, **more)
         elif type(result) is bool:
-            self.note(func, args, kwargs, "leaf", result, **more)
+            self.note(func, args, kwargs, CheckValue, result, **more)
         else:
             if type(result) in (int, float):
                 result = _interp.fresh(result)
             var = self.tensors.new()
-            self.note(func, args, kwargs, "bind", type(result), result=var, **more)
+            self.note(func, args, kwargs, Bind, type(result), result=var, **more)
             self._is_tracked(result, var)
         return result
 
     def _set_while_transformed(self) -> None:
-        if self.transforms.active and self.refusal is None:
-            self.refusal = refuse("torch's settings are changed in a function that is transformed")
+        if self.transforms.active and self.refusals.first is None:
+            self.refusals.refuse("torch's settings are changed in a function that is transformed")
 
     def modes(self) -> TorchModes:
         """Torch's modes and settings as the program has them now."""
@@ -732,7 +616,7 @@ class Recorder(Values, TorchFunctionMode):
         """
         last = next((s for s in reversed(self.record.steps) if not isinstance(s, ModeStep)), None)
         if (
-            self.refusal is None
+            self.refusals.first is None
             and not self.depth
             and (last is not None and getattr(last, "func", None) is not torch.clear_autocast_cache)
             and any(
@@ -743,34 +627,34 @@ class Recorder(Values, TorchFunctionMode):
         ):
             self.add(OpStep(torch.clear_autocast_cache, (), {}, []))
 
-    def _after(
-        self, func: Any, name: str, accessor: Any, plan: tuple[Any, Any], result: Any, flags: int
-    ) -> Any:
-        if self._anew:
+    def _classify(self, op: Operation, result: Any, flags: int) -> Done:
+        """What an operation has done, as its result and the observer's flags tell.
+
+        Raises:
+            Refusal: it has no place in an entry.
+        """
+        if op.changes_arrays:
             self.looked_into_anew()
-        args, kwargs = plan = self._sharing(plan, result)
+        plan = self._sharing(op, result)
         # Compilers write what they have computed back into a tensor of the size that it had.
-        resized = self._resized() and not self._scalars
+        resized = self._resized(op) and not self._scalars
         number = (
             self.any_tracked
             and not self._scalars
             and not self.transforms.active  # Python runs a region that takes numbers
-            and self._has_number((args, kwargs))
+            and self._has_number(plan)
         )
-        on_host = self._on_host or resized or number
         outs: list[tuple[Any, Var]] = []
-        self._leaf = False
         self._outputs(result, (), outs)
-        if accessor is not None:
-            func, args = accessor_call(accessor, args)
+        func, args, kwargs = op.func, *plan
+        if op.accessor is not None:
+            func, args = accessor_call(op.accessor, args)
         self.note_modes()
         if flags & _RANDOM:
             self.record.random = True
-        is_random = bool(flags & _RANDOM)
-        self._writes = self._written_unseen(func, args, kwargs, flags) | self._by_whole
-        self._by_whole = frozenset()
-        by_data = bool(flags & (_DATA | _DYNAMIC)) and name not in STATIC_RESULT
-        if name in SPARSE_PARTS:
+        self._writes = self._written_unseen(func, args, kwargs, flags) | op.by_whole
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and op.name not in STATIC_RESULT
+        if op.name in SPARSE_PARTS:
             by_data = True
             self.tensors.may_share(outs, (args, kwargs))
         reshapes = self._form_follows(func, (args, kwargs), by_data)
@@ -778,42 +662,53 @@ class Recorder(Values, TorchFunctionMode):
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
             self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
-        once = self._reach is not None and (
-            self._goes_beyond(self._reach) or self._decides(self._reach, flags)
+        once = op.reach is not None and (
+            self._engine.goes_beyond(op.reach) or self._engine.decides(op.reach, flags)
         )
-        inside = not once and self._stays_inside(args, name, accessor)
-        setter = accessor is not None and accessor[0] != "get"
+        on_host = op.on_host or resized or number
+        random = bool(flags & _RANDOM)
+        return Done(func, args, kwargs, outs, on_host, random, mutates, by_data, reshapes, once)
+
+    def _emit(self, op: Operation, result: Any, done: Done) -> Any:
+        """Writes the step of an operation down.  Returns what the program gets for its result."""
+        name, func, args, kwargs, outs = op.name, done.func, done.args, done.kwargs, done.outs
+        on_host, loose = done.on_host, done.by_data and (bool(outs) or done.reshapes)
+        inside = not done.once and self._stays_inside(args, name, op.accessor)
+        setter = op.accessor is not None and op.accessor[0] != "get"
         if (setter or name in HOST_METHODS) and not inside:
-            self._host(func, args, kwargs, result, outs, is_random, name, mutates=True)
-            if self._reach is not None:
-                self._engine_ran(self._reach, func in autograd.ADDS, once)
-                self._reach = None  # it holds autograd's graph
+            self._host(func, args, kwargs, result, outs, done.random, name, mutates=True)
+            if op.reach is not None:
+                self._engine_ran(op.reach, func in autograd.ADDS, done.once)
+                op.reach = None  # it holds autograd's graph
             return result
         if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
             on_host = True
         if not outs and result is not None and not self._only_known(result):
-            return self._value(func, args, kwargs, result, name, (is_random, mutates))
-        loose = by_data and (bool(outs) or reshapes)
+            return self._value(done, result, name)
         if self._loose or (loose and self._scalars):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
-            self._host(func, args, kwargs, result, outs, is_random, name, mutates, loose)
-            if reshapes and by_data and not self._scalars:
-                self._compare_sizes()
+            self._host(func, args, kwargs, result, outs, done.random, name, done.mutates, loose)
+            if done.reshapes and done.by_data and not self._scalars:
+                self._compare_sizes(op)
             return result
         if self._follower is not None:
             self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
         # Graphs that a compiler makes are silent, as torch.compile's are.
-        leaf, site = self._leaf, self._warning_site(name) if self._scalars else None
-        step = OpStep(func, args, kwargs, outs, is_random, mutates or not outs)
-        step.leaves, step.site, step.hidden = leaf, site, self._hidden
+        site = self.performer.warning_site(self.operation, name) if self._scalars else None
+        step = OpStep(
+            func, args, kwargs, outs, random=done.random, mutates=done.mutates or not outs
+        )
+        step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
+        file, row, function, names = op.place
+        if is_users_file(file, names):  # which saves the walk through the frames
+            step.where = f"{file}:{row} ({function})"
         self.add(step)
         return result
 
-    def _value(
-        self, func: Any, args: Any, kwargs: Any, result: Any, name: str, flags: tuple[bool, bool]
-    ) -> Any:
+    def _value(self, done: Done, result: Any, name: str) -> Any:
         """What the program gets where an operation gives something that is no tensor."""
+        func, args, kwargs = done.func, done.args, done.kwargs
         if not has_ref(args) and not has_ref(kwargs):
             return result
         if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
@@ -824,39 +719,29 @@ class Recorder(Values, TorchFunctionMode):
                 # C code asked for it, and nobody sees what it makes of it.
                 self.rely_on(array, self._session.tracked(array))
             return array
-        is_random, mutates = flags
-        self._host(func, args, kwargs, result, [], is_random, name, mutates)
+        self._host(func, args, kwargs, result, [], done.random, name, done.mutates)
         return result
 
-    def _resized(self) -> bool:
+    def _resized(self, op: Operation) -> bool:
         """Whether the operation has resized what it was given to write to.
 
         No guard looks at the memory that the size asks for.
         """
-        found = [t for t, shape in self._targets if t.shape != shape]
+        found = [t for t, shape in op.targets if t.shape != shape]
         storages = self.record.storages
         outside = {storages.get(v, 0) for v in self.record.inputs} if found else set()
         for t in found:
             var = self.tensors.known(t)
             if var is not None and storages.get(var, 0) in outside:
-                self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, "leaf", True)
+                self.note(has_room, (Ref(var), t.untyped_storage().nbytes()), {}, CheckValue, True)
         return bool(found)
 
-    def _compare_sizes(self) -> None:
+    def _compare_sizes(self, op: Operation) -> None:
         """Data has decided the sizes of what the operation wrote to: they must be what they are."""
-        for t, _ in self._targets:
+        for t, _ in op.targets:
             var = self.tensors.known(t)
             if var is not None:
-                self.note(identity, (Ref(var),), {}, "meta", tensor_meta(t))
-
-    def _warning_site(self, name: str) -> Any:
-        """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""
-        filters = warnings.filters
-        if filters is not self._filters and filters and tuple(filters[0]) == _IGNORES_ALL:
-            return SILENT
-        if self._warns:
-            _HAVE_WARNED.add(name)
-        return self._place if name in _HAVE_WARNED else None
+                self.note(identity, (Ref(var),), {}, CheckMetadata, tensor_meta(t))
 
     def _stays_inside(self, args: Any, name: str, accessor: Any) -> bool:
         """Whether an operation of those that change more than values does so in a graph alone."""
@@ -870,66 +755,35 @@ class Recorder(Values, TorchFunctionMode):
         # What torch.func does to its own tensors.
         return name in _OF_TRANSFORMS and accessor is None and self._of_transform(args)
 
-    def _pin_if_given_back(self, plan: tuple[Any, Any], result: Any, flags: int) -> None:
+    def _pin_if_given_back(self, op: Operation, result: Any, flags: int) -> None:
         """An operation gave back what it was given: of other sizes it may make something new.
 
         `contiguous()` of a single row does, and dropout of none.
         """
         if not self._loose or flags & _MUTATES:
             return
-        given = variables(plan)
+        given = variables(op.plan)
         if self.is_loose(given) and any(self.tensors.known(t) in given for t in tensors(result)):
             self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
-
-    def _goes_beyond(self, reach: autograd.Reach) -> bool:
-        """Whether a pass of autograd's engine has reached what cannot be put back as it was."""
-        changed = self.tensors.dirty()
-        given = [t for v, t in self.record.inputs.items() if v not in changed]
-        by_hooks = self._hooks_changed(reach)  # which is noted, whatever else there is
-        return (
-            by_hooks
-            or any(self.tensors.known(t) is None for t in reach.leaves)
-            or any(autograd.goes_on(reach.nodes, t) for t in given)
-        )
-
-    def _hooks_changed(self, reach: autograd.Reach) -> bool:
-        """Whether Python that ran in the engine has changed something."""
-        changed = reach.changed() if reach.functions else []
-        if changed is None:
-            return True
-        changed += self.below.differences()
-        self.below.by_hooks(changed)
-        return bool(changed)
-
-    def _decides(self, reach: autograd.Reach, flags: int) -> bool:
-        """Whether Python in autograd's engine looks at data, so that other data may change more.
-
-        Raises:
-            Refusal: nobody can tell what it may change.
-        """
-        if not flags & (_LOOKS | _DYNAMIC) or not reach.functions:
-            return False
-        if reach.state is None:
-            raise refuse("a hook of gradients that looks at data reaches too much")
-        self.below.by_hooks(list(reach.state))
-        return True
 
     def _engine_ran(self, reach: autograd.Reach, adds: bool, once: bool) -> None:
         """Notes what autograd's engine did in the step that was added last."""
         self._engine_was_run = True
-        self.refusal = self.refusal or self.given.changed()  # its Python may have looked at that
+        self.refusals.keep(self.given.changed())  # its Python may have looked at that
         step = self.record.steps[-1]
         assert isinstance(step, HostStep)
-        step.once = step.once or once
+        step.unrepeatable = step.unrepeatable or once
         # What the call has changed may have had a graph before.
         given = self.record.inputs.values()
-        step.goes_on = any(autograd.goes_on(reach.nodes, t) for t in given)
-        step.sites = call_sites.called_from()
-        step.hooks = reach.hooks and len(reach.functions) > 1
+        engine = step.engine = EngineRun(
+            goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
+            sites=call_sites.called_from(),
+            hooks=reach.hooks and len(reach.functions) > 1,
+        )
         if reach.functions:
-            step.gradients = frozenset([0])
+            engine.gradients = frozenset([0])
         elif adds:
-            step.gradients = frozenset(
+            engine.gradients = frozenset(
                 self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
             )
 
@@ -948,8 +802,8 @@ class Recorder(Values, TorchFunctionMode):
         if not self._of_data.takes_list(result):
             return False
         var = self.tensors.new()
-        self.note(func, args, kwargs, "bind", list, result=var)
-        self.note(len, (Ref(var),), {}, "leaf", len(result))
+        self.note(func, args, kwargs, Bind, list, result=var)
+        self.note(len, (Ref(var),), {}, CheckValue, len(result))
         for i, x in enumerate(result):
             result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
         return True
@@ -998,11 +852,12 @@ class Recorder(Values, TorchFunctionMode):
             self.tensors.may_share(outs, plan)
         return False
 
-    def _sharing(self, plan: tuple[Any, Any], result: Any) -> tuple[Any, Any]:
+    def _sharing(self, op: Operation, result: Any) -> tuple[Any, Any]:
         """The arguments of an operation whose result may have the memory of one of them."""
+        plan = op.plan
         found = self._shared.in_result(plan, result, self._is_outside)
         if found is not plan:
-            self._on_host = True
+            op.on_host = True
             self._as_they_were(self._shared.taken)
         return found
 
@@ -1049,17 +904,17 @@ class Recorder(Values, TorchFunctionMode):
         storages = self.record.storages
         return any(var not in storages and var not in followed for var in variables(v))
 
-    def _raised(self, func: Any, accessor: Any, plan: tuple[Any, Any], error: Exception) -> None:
+    def _raised(self, op: Operation, error: Exception) -> None:
         """The operation raised: it is done again at its place, and must raise the same again."""
-        if self.refusal is not None:
+        if self.refusals.first is not None:
             return
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-            self.refusal = Refusal("memory ran out")
+            self.refusals.keep(Refusal("memory ran out"))
             return
         if isinstance(error, Warning):
-            self.refusal = refuse("the filters make an error of an operation's warning")
+            self.refusals.refuse("the filters make an error of an operation's warning")
             return
-        args, kwargs = plan
+        func, accessor, args, kwargs = op.func, op.accessor, op.args, op.kwargs
         mutates = would_write(func, accessor, kwargs)
         if accessor is not None:
             func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
@@ -1075,11 +930,11 @@ class Recorder(Values, TorchFunctionMode):
         if any(f is func for f, _ in STATISTICS_OF):
             self._writes = self._written_unseen(func, args, kwargs, _STATISTICS)
         self.record.random = True
-        site = self._warning_site(getattr(func, "__name__", ""))
+        site = self.performer.warning_site(self.operation, getattr(func, "__name__", ""))
         more = {"mutates": mutates, "random": True, "result": var, "site": site}
-        self.note(func, args, kwargs, "raises", told, **more)
-        if self._reach is not None:
-            self._engine_ran(self._reach, True, self._goes_beyond(self._reach))
+        self.note(func, args, kwargs, BindError, told, **more)
+        if op.reach is not None:
+            self._engine_ran(op.reach, True, self._engine.goes_beyond(op.reach))
         self._errors[id(error)] = *told, var
 
     def raised_by(self, error: BaseException) -> Var | None:
@@ -1096,22 +951,20 @@ class Recorder(Values, TorchFunctionMode):
         self._writes = found
 
     def _stopped(self) -> bool:
-        return self.refusal is not None
-
-    def fail(self, error: Exception) -> None:
-        """Notes a refusal or a failure of magpy's own: the run goes on, and is not recorded."""
-        if isinstance(error, Refusal):
-            self.refusal = self.refusal or error.without_frames()
-        else:
-            self.failure = self.failure or error
-            self.refusal = self.refusal or Refusal("the recorder failed")
+        return self.refusals.first is not None
 
     def note(
-        self, func: Any, args: Any, kwargs: Any, kind: str, expected: Any = None, **more: Any
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        kind: type[HostStep],
+        expected: Any = None,
+        **more: Any,
     ) -> None:
-        """Writes down what Python does at the program's line; `more` as of a `HostStep`."""
+        """Writes down what Python does at the program's line; the rest is as of `kind`."""
         if len(self.record.steps) >= config.max_operations and self.depth == 0:
-            self.refusal = self.refusal or refuse(
+            self.refusals.refuse(
                 f"the call computes more than {config.max_operations} values that follow from data",
                 "Compile a part of it, or raise magpy.config.max_operations",
             )
@@ -1120,18 +973,20 @@ class Recorder(Values, TorchFunctionMode):
         if self.settings.changed != self._modes.settings:
             self.note_modes()
         outs = more.pop("outs", [])
-        dirty = self.tensors.dirty()
-        told, place = self.telling or (None, None)
-        step = HostStep(func, args, kwargs, kind, expected, outs, where_text(2), dirty, **more)
-        if told is not None and kind != "raises" and func is not identity:
-            step.told, step.place = told, place
+        if not issubclass(kind, Call):
+            more["expected"] = expected
+        step = kind(func, args, kwargs, outs, where=where_text(2), **more)
+        if kind is not BindError and func is not identity:
+            step.warnings = self.telling
         self.add(step)
 
     def add(self, step: OpStep | HostStep) -> None:
         """Writes a step down."""
         step.writes, self._writes = self._writes, frozenset()
         step.mutates = step.mutates or bool(step.writes)
-        step.once = step.once or communicates(step.func)
+        step.unrepeatable = step.unrepeatable or communicates(step.func)
+        if isinstance(step, OpStep) and not step.where:
+            step.where = where_text(2)
         record = self.record
         self._changes = self._changes or step.mutates or step.random
         if self._changes and not record.caught and self.catching(call_sites.program_frame()):
@@ -1145,36 +1000,24 @@ class Recorder(Values, TorchFunctionMode):
             return any(self._only_known(x) for x in result)
         return False
 
-    def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
+    def _outputs(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> None:
+        """Collects the new tensors of a result, with the way to each."""
         if len(path) > 5:
-            return True
-        return self._collect(result, path, outs)
-
-    def _collect(self, result: Any, path: tuple[Any, ...], outs: list[tuple[Any, Var]]) -> bool:
-        """Collects the new tensors of a result; True if something else in it follows from data."""
+            return
         if isinstance(result, torch.Tensor):
             if self.tensors.known(result) is None:
                 if self._is_outside(result):
                     self.tensors.var_of(result)
                 else:
                     outs.append((path, self.tensors.new(result)))
-                    self._leaf = self._leaf or _is_leaf(result)
-            return False
-        if isinstance(result, (tuple, list)):
-            # A list, not a generator: every part is collected.
-            parts = [self._outputs(x, (*path, i), outs) for i, x in enumerate(result)]
-            return any(parts)
-        if isinstance(result, dict):
-            parts = [self._outputs(x, (*path, k), outs) for k, x in result.items()]
-            return any(parts)
-        if result is None:
-            return False
-        data = getattr(result, "data", None)
-        if isinstance(data, torch.Tensor) and hasattr(
-            result, "batch_sizes"
-        ):  # pragma: no cover - PackedSequence is a tuple
-            self._outputs(data, (*path, "data"), outs)
-        return True
+                    op = self.operation
+                    op.leaf = op.leaf or _is_leaf(result)
+        elif isinstance(result, (tuple, list)):
+            for i, x in enumerate(result):
+                self._outputs(x, (*path, i), outs)
+        elif isinstance(result, dict):
+            for k, x in result.items():
+                self._outputs(x, (*path, k), outs)
 
     def _host(
         self,
@@ -1188,24 +1031,25 @@ class Recorder(Values, TorchFunctionMode):
         mutates: bool,
         loose: bool = False,
     ) -> None:
-        kind: str
+        kind: type[HostStep]
         expected: Any = None
         if name == "tolist" and self._list_of_data(func, args, kwargs, result):
             return
-        if self._given_array:
+        if self.operation.given_array:
             # The memory may be that of an array that follows from data.
             self.tensors.may_share(outs, (args, kwargs))
         if func is getattr:
             mutates = False
         if result is None and func is not getattr:
-            kind = "none"
+            kind = Call
         elif outs or self._only_known(result):
-            kind, expected = "meta", tensor_meta(result)
+            kind, expected = CheckMetadata, tensor_meta(result)
             if func is getattr and args[1] == "grad" and not outs:
                 var = self.tensors.var_of(result)
-                func, args, kind, expected = has_gradient, (args[0], Ref(var)), "leaf", True
+                func, args = has_gradient, (args[0], Ref(var))
+                kind, expected = CheckValue, True
         elif is_plain(result):
-            kind, expected = "leaf", result
+            kind, expected = CheckValue, result
         elif isinstance(result, WORK):
             self.in_order(func, args, kwargs, result, False, random=is_random, mutates=mutates)
             return
@@ -1217,11 +1061,11 @@ class Recorder(Values, TorchFunctionMode):
             )
         if self._follower is not None:
             self._follower.after(result, outs, graph=False)
-        if loose and kind == "meta":
+        if loose and kind is CheckMetadata:
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:
-                kind, (func, expected) = "sized", followed
-        site = self._warning_site(name) if name else None
+                kind, (func, expected) = CheckSizes, followed
+        site = self.performer.warning_site(self.operation, name) if name else None
         more = {"outs": outs, "random": is_random, "mutates": mutates, "site": site}
         self.note(func, args, kwargs, kind, expected, **more)
 
@@ -1231,22 +1075,43 @@ class Recorder(Values, TorchFunctionMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
         """Performs `run`, recorded as one operation `func` without what happens inside."""
-        plan: tuple[Any, Any] = (), {}
-        if not self.depth and self.refusal is None:
-            whole = self._whole = Whole(self, self._is_outside)
+        if self.depth or self.refusals.first is not None:
+            return run()
+        op, whole = Operation(func, place=call_sites.place_of(func)), Whole(self, self._is_outside)
+        self.operation = op
+        try:
+            self._prepare_whole(op, whole, args, kwargs)
+            if self._stopped():
+                return run()  # not where one is handled: it would be the context of an error
+            result = self._perform_whole(whole, run)
+            flags = whole.flags | self.observer.take()
             try:
                 with unheard():
-                    target = getattr(func, "__magpy_target__", func)
-                    whole.given(target, args, kwargs)
-                    func, args, kwargs = opened(func, args, kwargs, self._is_outside)
-                    plan = self._before(func, "", None, args, kwargs, follow=False)
-                    whole.begin(target, args, kwargs)
+                    self._after_whole(op, result, flags, whole)
             except Exception as e:  # noqa: BLE001 - as above
                 self.fail(e)
-            finally:
-                self._whole = None
-        if self.depth or self._stopped():
-            return run()  # not where a refusal is handled, which would be the context of an error
+            return result
+        finally:
+            op.forget()
+
+    def _prepare_whole(
+        self, op: Operation, whole: Whole, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        func = op.func
+        self._whole = whole
+        try:
+            with unheard():
+                target = getattr(func, "__magpy_target__", func)
+                whole.given(target, args, kwargs)
+                op.func, args, kwargs = opened(func, args, kwargs, self._is_outside)
+                self._prepare(op, args, kwargs, follow=False)
+                whole.begin(target, args, kwargs)
+        except Exception as e:  # noqa: BLE001 - as above
+            self.fail(e)
+        finally:
+            self._whole = None
+
+    def _perform_whole(self, whole: Whole, run: Callable[[], Any]) -> Any:
         self.observer.take()
         self.gradients.unseen()
         self.depth += 1
@@ -1254,48 +1119,41 @@ class Recorder(Values, TorchFunctionMode):
         self.below.begin(())
         told = _interp.below(self._session is not None)
         try:
-            result = run()
+            return run()
         except Exception:
             if (whole.flags | self.observer.take()) & _LOOKS or whole.looks:
                 # In another call it may not raise.
-                reason = "a call that is done as a whole looks at data, and raises"
-                self.refusal = self.refusal or refuse(reason)
+                self.refusals.refuse(f"{_DATA_INSIDE}, and raises an exception")
             raise
         finally:
             _interp.below(told)
             self.below.end_whole()
             self.depth -= 1
             self.whole = None
-        flags = whole.flags | self.observer.take()
-        try:
-            with unheard():
-                self._after_whole(func, plan, result, flags, whole)
-        except Exception as e:  # noqa: BLE001 - as above
-            self.fail(e)
-        return result
 
-    def _after_whole(self, func: Any, plan: Any, result: Any, flags: int, whole: Whole) -> None:
+    def _after_whole(self, op: Operation, result: Any, flags: int, whole: Whole) -> None:
         if flags & _LOOKS or whole.looks:
             # What it does to Python's objects, and whether it raises, was seen for this data only.
-            raise refuse("a call that is done as a whole looks at data")
+            raise refuse(_DATA_INSIDE, "Do that outside of it, in the compiled function")
         written = whole.written(unseen=bool(flags & (_STATISTICS | _SEVERAL)))
-        self._by_whole = frozenset(map(self.tensors.var_of, written))
-        self._after(func, getattr(func, "__name__", ""), None, plan, result, flags & ~_DATA)
+        op.by_whole = frozenset(map(self.tensors.var_of, written))
+        op.name = getattr(op.func, "__name__", "")
+        self._emit(op, result, self._classify(op, result, flags & ~_DATA))
         step = self.record.steps[-1] if self.record.steps else None
-        if isinstance(step, (OpStep, HostStep)) and step.func is func:
-            step.once = step.once or whole.unrepeatable
+        if isinstance(step, (OpStep, HostStep)) and step.func is op.func:
+            step.unrepeatable = step.unrepeatable or whole.unrepeatable
             if isinstance(step, OpStep):
-                step.whole = True
+                step.whole, step.where = True, where_text(2)
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""
-        if self.depth or self.refusal is not None:
+        if self.depth or self.refusals.first is not None:
             return func(*args, **kwargs)
-        plan: tuple[Any, Any] = (), {}
+        op = self.operation = Operation(func, func.__name__)
         try:
             faults.check("recorder")
             with unheard():
-                plan = self._before_transform(func, args, kwargs)
+                self._prepare_transform(op, args, kwargs)
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
         if self._stopped():
@@ -1312,22 +1170,26 @@ class Recorder(Values, TorchFunctionMode):
                 self._outputs(result, (), outs)
                 if not self.transforms.after(func, len(self.record.steps)):
                     if outs:
-                        raise refuse("it takes part in a transform that began before the call")
+                        raise refuse(
+                            "a torch.func transform (grad, vmap, jvp, ...) began before the "
+                            "compiled call, and the call computes with its tensors",
+                            "Compile the function that makes the transform",
+                        )
                 elif outs or switches(func):
-                    self.add(OpStep(func, *plan, outs))
+                    self.add(OpStep(func, *op.plan, outs))
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
+        op.forget()
         return result
 
-    def _before_transform(self, func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
+    def _prepare_transform(self, op: Operation, args: tuple[Any, ...], kwargs: Any) -> None:
         if self.symbols is not None:
             self.symbols.fix_all()
-        plan = self._before(func, func.__name__, None, args, kwargs, follow=False)
+        self._prepare(op, args, kwargs, follow=False)
         self.note_modes()
         self.transforms.before()
         for t in tensors(args):
             self.transforms.given(self.tensors.var_of(t), t)
-        return plan
 
     def _of_transform(self, args: Any) -> bool:
         """Whether a tensor among arguments is one of a transform."""
@@ -1362,28 +1224,30 @@ class Recorder(Values, TorchFunctionMode):
             result: what it gave.
             writes: it may write to the tensors among its arguments.
         """
-        if self.depth or self.refusal is not None:
+        if self.depth or self.refusals.first is not None:
             return
         if not writes and not self.tensors.fresh(result):
             return
         func, args, kwargs = sized(func, args, kwargs)
+        op = self.operation = Operation(func)
         with unheard():
-            self._unseen(func, args, kwargs, result, writes)
+            self._unseen(op, args, kwargs, result, writes)
+        op.forget()
 
     def _unseen(
         self,
-        func: Any,
+        op: Operation,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         result: Any,
         writes: bool,
     ) -> None:
-        plan = self._before(func, "", None, args, kwargs, follow=False)
+        func = op.func
+        self._prepare(op, args, kwargs, follow=False)
         outs: list[tuple[Any, Var]] = []
-        self._leaf = False
         self._outputs(result, (), outs)
         self.note_modes()
-        plan = self._sharing(plan, result)
+        plan = self._sharing(op, result)
         flags = self.observer.take()  # those since the last operation
         # What a generator says of its state is another thing after each draw.
         asks = isinstance(args[0] if args else None, torch.Generator) or isinstance(
@@ -1399,14 +1263,14 @@ class Recorder(Values, TorchFunctionMode):
         loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
         if self._loose or (loose and self._scalars):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
-        if self._on_host or loose or _has_array(args):
+        if op.on_host or loose or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates, loose)
             return
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
-        step = OpStep(func, *plan, outs, is_random, mutates, leaves=self._leaf)
-        warned = self.warned[0]
-        if self._scalars and self.warns_itself():
+        step = OpStep(func, *plan, outs, random=is_random, mutates=mutates, leaves=op.leaf)
+        warned = self.performer.warned[0]
+        if self._scalars and self.performer.warns_itself():
             step.site = warned[-1].sites[0]
         self.add(step)
 
@@ -1448,33 +1312,39 @@ class Recorder(Values, TorchFunctionMode):
         """The record, with what can be said only at the end."""
         record = self.record
         for step in record.steps:
-            if isinstance(step, HostStep) and step.gradients:
+            if isinstance(step, HostStep) and step.engine is not None and step.engine.gradients:
                 # Memories have become one since, where `Tensor.data` was assigned.
-                step.gradients = frozenset(map(self.tensors.merged, step.gradients))
+                merged = map(self.tensors.merged, step.engine.gradients)
+                step.engine.gradients = frozenset(merged)
         written = self._written()
         through = {v for v in record.inputs if record.storages.get(v) in written}
         record.mutated = self.tensors.dirty() | through
         self.buffers = self._shared.among(written)
         self.views = self._shared.seen(written)
-        self.record.loose = frozenset(self._ever_loose)
+        self.record.data_dependent = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
-        self.refusal = self.refusal or self.below.looked_at()
         if record.unwatched:
             record.looks = list(self.below.looks())
-        changed = self._shared.end()
-        self.refusal = self.refusal or changed or self.given.changed() or self.written_unseen()
+        return record
+
+    def check_end(self) -> None:
+        """Keeps a refusal for what the run has left behind."""
+        refusals = self.refusals
+        refusals.keep(self.below.looked_at())
+        refusals.keep(self._shared.end())
+        refusals.keep(self.given.changed())
+        refusals.keep(self.written_unseen())
         self.settings.look()
         modes = current_modes(self.settings.changed)
         setting = self.settings.left()
-        if (modes != replace(self._start, settings=modes.settings) or setting) and (
-            self.refusal is None
-        ):
-            self.refusal = Refusal(
-                "the call leaves torch in another state than it found it in "
-                f"({setting or 'grad, autocast or inference mode'})"
+        if modes != replace(self._start, settings=modes.settings) or setting:
+            refusals.keep(
+                Refusal(
+                    "the call leaves torch in another state than it found it in "
+                    f"({setting or 'grad, autocast or inference mode'})"
+                )
             )
-        return self.record
 
     def forget_tensors(self) -> None:
         """Gives up every weak reference to a tensor, of a run that was refused."""
@@ -1484,6 +1354,7 @@ class Recorder(Values, TorchFunctionMode):
 
     def end(self) -> None:
         """Lets go of what refers to the recorder."""
+        self.operation.forget()
         self.given.end()
         self.below.end()
         self._is_outside = self.is_rewritten = bool
@@ -1497,13 +1368,6 @@ class Recorder(Values, TorchFunctionMode):
         """Torch's modes when the run began."""
         return self._start
 
-
-# The filter of `warnings.simplefilter("ignore")`.
-_IGNORES_ALL = ("ignore", None, Warning, None, 0)
-
-# The names of operations that have warned: another time the interpreter may have found that it has
-# shown that already.
-_HAVE_WARNED: set[str] = set()
 
 # Operations that call a Python function, which may draw a number or print.
 _CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])

@@ -3,7 +3,7 @@
 Owns the rules.  A library may compute with tensors what follows from sizes alone (transformers look
 in this way whether position ids, which they have just made with `torch.arange`, are those of packed
 sequences): the guard has found the sizes, and to compute the rest again in every call, operation by
-operation and ahead of the graph, would find nothing new.  Called by magpy/runtime/entry.py.
+operation and ahead of the graph, would find nothing new.  Called by magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from magpy.ir.ops import HostStep, OpStep, Record, Ref, Step, Var
+from magpy.ir.ops import Bind, BindArray, CheckValue, HostStep, OpStep, Record, Ref, Step, Var
 from magpy.ir.trees import leaves, variables
 from magpy.objects.types import isinstance
 
@@ -29,38 +29,37 @@ _IN_C = (
 )
 
 
-def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list[Step]:
+def without_constant_checks(steps: list[Step], needed: set[Var], record: Record) -> list[Step]:
     """The steps without the checks that always hold, and without what only these need.
 
-    Settled is what operations of torch in C, that draw no random number, make of constants and of
-    what is settled, as long as nobody changes its memory.  Floating-point numbers are left out: how
-    a sum is rounded depends on the number of threads.
+    Independent of the inputs is what operations of torch in C, that draw no random number, make of
+    constants and of such values, as long as nobody changes its memory.  Floating-point numbers are
+    left out: how a sum is rounded depends on the number of threads.
 
     Args:
         steps: what the run did, in order.
         needed: variables that the result and the effects use.
         record: what is known of the variables.
     """
-    settled: set[Var] = set()
+    independent: set[Var] = set()
     dropped: set[int] = set()
     makers: set[int] = set()
     for step in steps:
         if not isinstance(step, (OpStep, HostStep)):
             continue
-        if step.mutates or (isinstance(step, HostStep) and step.kind == "bind_array"):
+        if step.mutates or isinstance(step, BindArray):
             # What shares memory with something that is written, or with an array, which anybody may
             # write to, is not followed any further.
             changed = {record.storages.get(v, 0) for v in variables((step.args, step.kwargs))}
-            settled = {v for v in settled if record.storages.get(v, 0) not in changed}
-        elif not step.random and not step.once and _follows(step, settled):
+            independent = {v for v in independent if record.storages.get(v, 0) not in changed}
+        elif not step.random and not step.unrepeatable and _follows(step, independent):
             if isinstance(step, OpStep):
                 made = {v for _, v in step.outs}
                 if not made & record.floating and not made & record.types.keys():
-                    settled |= made
+                    independent |= made
                     makers.add(id(step))
             elif (
-                step.kind == "leaf"
-                and step.result is None
+                isinstance(step, CheckValue)
                 and not step.outs
                 # What is made of no tensor comes from elsewhere: a clock takes constants, too.
                 and variables((step.args, step.kwargs))
@@ -81,18 +80,20 @@ def without_settled(steps: list[Step], needed: set[Var], record: Record) -> list
     return kept
 
 
-def _follows(step: OpStep | HostStep, settled: set[Var]) -> bool:
+def _follows(step: OpStep | HostStep, independent: set[Var]) -> bool:
     name = getattr(step.func, "__name__", "empty")
     if type(step.func) not in _IN_C or "empty" in name or name.startswith(("new", "from_")):
         return False  # memory as it is found, or others'
 
-    if isinstance(step, HostStep) and (step.owner is not None or step.symbolic):
+    if isinstance(step, HostStep) and step.owner is not None:
         return False
-    return all(_constant(v, settled) for v in leaves((step.args, step.kwargs)))
+    if isinstance(step, Bind) and step.symbolic:
+        return False
+    return all(_constant(v, independent) for v in leaves((step.args, step.kwargs)))
 
 
-def _constant(v: Any, settled: set[Var]) -> bool:
-    return v.var in settled if isinstance(v, Ref) else type(v) in _CONSTANTS
+def _constant(v: Any, independent: set[Var]) -> bool:
+    return v.var in independent if isinstance(v, Ref) else type(v) in _CONSTANTS
 
 
-__all__ = ["without_settled"]
+__all__ = ["without_constant_checks"]

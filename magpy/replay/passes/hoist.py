@@ -1,13 +1,24 @@
 """Checks that follow from the inputs by few operations go ahead, so that they do not cut the graph.
 
 Owns which checks those are, and the copies of the operations that they need.  Does not own the
-order of all other steps (magpy/replay/passes/schedule.py).  Called by magpy/replay/segments.py.
+order of all other steps (magpy/replay/passes/schedule.py).  Called by magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
 
 from magpy.ir import aliasing
-from magpy.ir.ops import HostStep, ModeStep, OpStep, Step, Var, has_gradient
+from magpy.ir.ops import (
+    Bind,
+    BindArray,
+    CheckArray,
+    CheckValue,
+    HostStep,
+    ModeStep,
+    OpStep,
+    Step,
+    Var,
+    has_gradient,
+)
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect
 from magpy.objects.types import isinstance
@@ -29,13 +40,18 @@ class Hoist:
     """Moves checks that follow from the inputs by few operations ahead, so that they do not cut."""
 
     def __init__(
-        self, steps: list[Step], needed: set[Var], start: TorchModes, storages: dict[Var, int]
+        self,
+        steps: list[Step],
+        needed: set[Var],
+        start: TorchModes,
+        storages: dict[Var, int],
+        possible: dict[Var, set[int]],
     ) -> None:
         self.steps = steps
         self.start = start
         self.storages = storages
         #: The memories that tensors and arrays may have.
-        self.found = aliasing.possible(steps, storages)
+        self.found = possible
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, set[int]] = {}
         self.needed = needed
@@ -59,11 +75,7 @@ class Hoist:
                 collect((s.args, s.kwargs), found)
                 for v in found:
                     self.users.setdefault(v, set()).add(i)
-                for _, v in s.outs:
-                    self.maker[v] = i
-                if isinstance(s, HostStep):
-                    made = (s.result, s.told)
-                    self.maker.update({v: i for v in made if v is not None})
+                self.maker.update(dict.fromkeys(s.defined, i))
                 if s.mutates:
                     now_changed = aliasing.changed(s, self.found)
                     changed = changed | now_changed
@@ -85,7 +97,7 @@ class Hoist:
             assert isinstance(s, (OpStep, HostStep))
             if (
                 s.random
-                or s.once
+                or s.unrepeatable
                 or s.site is not None  # warnings come in order, and once
                 or (s.mutates and s is not self.steps[k])
                 or (isinstance(s, HostStep) and has_a_place(s))
@@ -126,25 +138,23 @@ class Hoist:
         held = {self.storages.get(v, 0) for v in made}
         if held & {self.storages.get(v, 0) for _, v in step.outs}:
             return True
-        if step.kind != "bind_array":
+        if not isinstance(step, BindArray):
             return False
         if any(last > i and memory in held | {0} for memory, last in self.last_change.items()):
             return bool(made)
         return bool(made) and self._kept(step.result)
 
-    def _kept(self, array: Var | None) -> bool:
+    def _kept(self, array: Var) -> bool:
         """Whether more is done with an array than to look at it and to compute with it."""
-        if array is None:
-            return False
         if array in self.needed:
             return True
         for i in self.users.get(array, ()):
             user = self.steps[i]
             if not isinstance(user, HostStep) or user.mutates or user.outs:
                 return True
-            if user.kind not in ("leaf", "array", "bind", "bind_array"):
+            if not isinstance(user, (CheckValue, CheckArray, Bind, BindArray)):
                 return True
-            if user.kind == "bind_array" and self._kept(user.result):
+            if isinstance(user, BindArray) and self._kept(user.result):
                 return True
         return False
 
@@ -155,7 +165,7 @@ class Hoist:
                 not isinstance(s, HostStep)
                 or has_a_place(s)
                 or s.mutates
-                or s.symbolic
+                or _symbolic(s)
                 or k in self.hoisted
             ):
                 continue
@@ -202,4 +212,4 @@ class Hoist:
 
 
 def _symbolic(step: Step) -> bool:
-    return isinstance(step, HostStep) and step.symbolic
+    return isinstance(step, Bind) and step.symbolic

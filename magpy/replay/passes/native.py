@@ -10,7 +10,7 @@ import collections
 
 from magpy.guards.analysis import Analysis
 from magpy.ir.aliasing import UNKNOWN
-from magpy.ir.ops import HostStep, OpStep, Record, Var
+from magpy.ir.ops import BindArray, HostStep, OpStep, Record, Var
 from magpy.ir.trees import variables
 from magpy.objects.types import isinstance
 from magpy.replay import segments
@@ -60,7 +60,7 @@ def _of_arrays(record: Record) -> set[Var]:
     for step in record.steps:
         if not isinstance(step, (OpStep, HostStep)):
             continue
-        if isinstance(step, HostStep) and step.kind == "bind_array" and step.result is not None:
+        if isinstance(step, BindArray):
             arrays.add(step.result)
         elif arrays or found:
             given = variables((step.args, step.kwargs))

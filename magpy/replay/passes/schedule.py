@@ -2,7 +2,7 @@
 
 Owns which host steps wait, and between which operations they stand.  Does not own checks that go
 ahead of the operations (magpy/replay/passes/hoist.py) nor the graphs made of the runs between
-(magpy/replay/segments.py, the only caller).
+(magpy/replay/segments.py).  Called by magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import torch
 
 from magpy.ir import aliasing
 from magpy.ir.ops import (
+    Bind,
+    Call,
     HostStep,
     ModeStep,
     OpStep,
     Ref,
     Step,
     Var,
+    calls_on_tensors,
     class_number,
     item_held,
     part_held,
@@ -34,7 +37,7 @@ from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import IN_PLACE, safe
 from magpy.replay.passes import transform_regions
-from magpy.replay.passes.totality import Certain
+from magpy.replay.passes.totality import Totality
 from magpy.unwatched import autograd
 
 
@@ -75,7 +78,7 @@ class _Schedule:
         self.graph.append(step)
 
     def host(self, step: HostStep) -> None:
-        if step.mutates or step.once or step.kind == "none" or step.in_order:
+        if step.mutates or step.unrepeatable or step.in_order or calls_on_tensors(step):
             self.flush()
             self.runs.append(step)
             return
@@ -83,15 +86,13 @@ class _Schedule:
         collect((step.args, step.kwargs), found)
         self.waiting.append(step)
         self.read.update(*(self.found[v] for v in found if v in self.found))
-        self.blocked |= {v for _, v in step.outs}
+        self.blocked.update(step.defined)
         self.draws = self.draws or step.random
-        if step.result is not None:
-            self.blocked.add(step.result)
 
 
 def has_a_place(step: HostStep) -> bool:
     """Whether a step is done for more than its value, or draws."""
-    return step.owner is not None or step.kind in ("none", "call") or step.in_order
+    return step.owner is not None or isinstance(step, Call) or step.in_order
 
 
 def anywhere(step: Step) -> bool:
@@ -106,9 +107,9 @@ def anywhere(step: Step) -> bool:
     )
 
 
-def _number(step: HostStep) -> bool:
+def _number(step: Bind) -> bool:
     """Whether a step takes a number out of a tensor, or computes one from numbers."""
-    return step.kind == "bind" and step.expected in (int, float, complex) and safe(step.args)
+    return step.expected in (int, float, complex) and safe(step.args)
 
 
 # Classes of tensors that every backend takes for what they are.
@@ -134,7 +135,7 @@ def _takes_objects(step: OpStep) -> bool:
     One that draws numbers of Python's would draw them while a compiler traces.
     """
     return step.whole and (
-        step.once
+        step.unrepeatable
         or not all(
             isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in PLAIN_TYPES
             for v in leaves((step.args, step.kwargs))
@@ -220,7 +221,13 @@ def _seen_leaves(
             continue
         if isinstance(s, OpStep) and s.leaves and any(v in seen for _, v in s.outs):
             found.add(id(s))
-        if grad or not isinstance(s, OpStep) or s.once or id(s) in found or _only_python(s, types):
+        if (
+            grad
+            or not isinstance(s, OpStep)
+            or s.unrepeatable
+            or id(s) in found
+            or _only_python(s, types)
+        ):
             collect((s.args, s.kwargs), seen)
     return found
 
@@ -230,7 +237,7 @@ def schedule(
     storages: dict[Var, int],
     possible: dict[Var, set[int]],
     types: dict[Var, type] | None,
-    numbers: Certain | None,
+    numbers: Totality | None,
     start: TorchModes,
     needed: set[Var],
 ) -> list[Any]:
@@ -241,7 +248,7 @@ def schedule(
         storages: which memory each variable had.
         possible: the memory that a variable may share.
         types: the classes of tensors that are not plain ones; None where Python runs the graphs.
-        numbers: what cannot raise, where numbers may wait; None where they may not.
+        numbers: the total steps, where numbers may be computed in graphs; None where they may not.
         start: torch's modes when the run began.
         needed: the variables that the result and the effects need.
     """
@@ -267,14 +274,15 @@ def schedule(
                 kind = ("inference", now.settings)
             plan.op(step, kind)
         elif (
-            isinstance(step, HostStep)
-            and step.told is None
+            isinstance(step, Bind)
+            and step.warnings is None
             and (step.symbolic or (numbers and step in numbers and _number(step)))
         ):
-            assert step.result is not None
             # A number does not change in place; torch.fx would give the old one's name to the new.
             func = IN_PLACE.get(step.func, step.func)
-            number = OpStep(func, step.args, step.kwargs, [((), step.result)], once=step.once)
+            number = OpStep(func, step.args, step.kwargs, [((), step.result)])
+            number.unrepeatable = step.unrepeatable
+            number.where = step.where
             now = modes.modes if modes is not None else start
             plan.op(number, ("graph", now.settings))
         elif isinstance(step, HostStep):

@@ -1,9 +1,9 @@
-"""Which steps of a run are certain to come out alike, whatever the numbers that they are given.
+"""Which steps of a run are total: they cannot raise, whatever the numbers that they are given.
 
-Owns the rules: a step is certain if it raises nothing and gives a number of the same type for all
+Owns the rules: a step is total if it raises nothing and gives a number of the same type for all
 values that the guard and the checks before it admit.  Does not own what follows of it: graphs hold
-certain numbers only (magpy/replay/segments.py), and an entry in which something else can fail after
-a change saves what it changes (magpy/runtime/entry.py).
+total numbers only (magpy/replay/passes/schedule.py), and an entry in which something else can fail
+after a change saves what it changes (magpy/replay/passes/undo.py).
 
 Integers are followed by their number of bits: beside floats they must stay convertible, in tensors
 they must fit.  What an operation makes of the data of tensors is not judged here.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from magpy.ir.ops import (
+    Bind,
     HostStep,
     OpStep,
     OutsideRef,
@@ -53,7 +54,7 @@ _TAKE_EVERY_NUMBER = _names(
     """
 )
 
-# A number is its type and, for an integer, its bits; None stands for what is not certain.
+# A number is its type and, for an integer, its bits; None stands for what is not total.
 Number = tuple[type, int]
 
 
@@ -91,32 +92,30 @@ _READS = frozenset(
 _ONE_OPERAND = frozenset({operator.neg, operator.pos, abs})
 
 
-class Certain:
+class Totality:
     """What is known of the numbers of a run, step by step.
 
     Args:
         steps: the run.
-        loose: tensors whose shape follows from data.
+        data_dependent: tensors whose shape follows from data.
     """
 
-    def __init__(self, steps: Iterable[Step], loose: frozenset[Var] = frozenset()) -> None:
+    def __init__(self, steps: Iterable[Step], data_dependent: frozenset[Var] = frozenset()) -> None:
         """Goes through the steps."""
-        self._loose = loose
+        self._data_dependent = data_dependent
         self._numbers: dict[Var, Number] = {}
         self._steps: set[int] = set()
         for step in steps:
-            if isinstance(step, HostStep):
-                self._host(step)
+            if isinstance(step, Bind):
+                self._bind(step)
             elif isinstance(step, OpStep) and self._takes_numbers(step):
                 self._steps.add(id(step))
 
     def __contains__(self, step: Step) -> bool:
-        """Whether a step is certain."""
+        """Whether a step is total."""
         return id(step) in self._steps
 
-    def _host(self, step: HostStep) -> None:
-        if step.kind != "bind" or step.result is None:
-            return
+    def _bind(self, step: Bind) -> None:
         if step.func is scalar_tensor:
             self._steps.add(id(step))  # of a float
             return
@@ -133,8 +132,8 @@ class Certain:
         if found is not None:
             self._numbers[step.result] = found
 
-    def _judge(self, step: HostStep) -> Number | None:
-        """What the step gives, if that is certain."""
+    def _judge(self, step: Bind) -> Number | None:
+        """What the step gives, if it is total."""
         f, args = step.func, step.args
         if step.kwargs or step.owner is not None:
             return None
@@ -144,7 +143,7 @@ class Certain:
         if getattr(f, "__name__", "") in NUMBER_METHODS:
             first = args[0] if args else None
             if isinstance(first, Ref) and first.var not in self._numbers:
-                return (step.expected, _WORD) if first.var not in self._loose else None
+                return None if first.var in self._data_dependent else (step.expected, _WORD)
             return None
         numbers = [self._number(a) for a in args]
         if not numbers or any(n is None for n in numbers):
@@ -220,4 +219,4 @@ def _widest(types: set[type]) -> type:
     return next(t for t in (complex, float, int) if t in types)
 
 
-__all__ = ["Certain"]
+__all__ = ["Totality"]

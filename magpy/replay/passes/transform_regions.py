@@ -2,7 +2,7 @@
 
 Owns making one step of them, which is done from the beginning to the end or not at all, and doing
 that step.  Does not own where transforms are active (magpy/capture/tensors/functorch.py).  Called
-by magpy/capture/session.py; magpy/replay/segments.py tells which of their results are used.
+by magpy/replay/pipeline.py; magpy/replay/passes/prune.py tells which of their results are used.
 
 Between two of these steps nothing else can be done: what Python looks at there would have to be
 looked at in the middle, and an entry be left in the middle.  So all that follows from plain numbers
@@ -17,7 +17,20 @@ from typing import Any
 
 from magpy.capture.tensors.functorch import Span, restore, state
 from magpy.errors import Refusal
-from magpy.ir.ops import EffectStep, HostStep, ModeStep, OpStep, Record, Ref, Step, Var, Wrapped
+from magpy.ir.ops import (
+    BindError,
+    Binding,
+    EffectStep,
+    HostStep,
+    ModeStep,
+    OpStep,
+    Record,
+    Ref,
+    Step,
+    Var,
+    Wrapped,
+    calls_on_tensors,
+)
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, variables
 from magpy.objects.types import isinstance
@@ -189,7 +202,7 @@ def _ahead(step: Step, steps: list[Step], made: set[Var], record: Record) -> boo
         return True  # effects wait for the end
     assert isinstance(step, HostStep)
     found = variables((step.args, step.kwargs))
-    if step.mutates or step.once or step.kind in ("none", "raises") or step.gradients is not None:
+    if step.mutates or step.unrepeatable or step.gradients is not None or _may_not_move(step):
         return False
     # What an operation gives is the transform's, and so is what it draws.
     if (step.random and step.owner is None) or any(
@@ -202,6 +215,10 @@ def _ahead(step: Step, steps: list[Step], made: set[Var], record: Record) -> boo
     return found.isdisjoint(record.storages) or not any(
         isinstance(s, OpStep) and _writes(s) for s in steps
     )
+
+
+def _may_not_move(step: HostStep) -> bool:
+    return isinstance(step, BindError) or calls_on_tensors(step)
 
 
 def _writes(step: OpStep) -> bool:
@@ -221,7 +238,7 @@ def _one(record: Record, steps: list[Step], span: Span, modes: TorchModes) -> li
             inside.append(step)
         elif _ahead(step, steps, made, record):
             ahead.append(step)
-            if step.result is not None:
+            if isinstance(step, Binding):
                 record.types.pop(step.result, None)  # made outside, it is a plain tensor
         else:
             raise _refusal(step)
@@ -240,9 +257,10 @@ def _one(record: Record, steps: list[Step], span: Span, modes: TorchModes) -> li
         [((i,), v) for i, v in enumerate(outputs)],
         random=region.draws > 0,
         mutates=bool(writes),
-        once=any(s.once for s in operations),
+        unrepeatable=any(s.unrepeatable for s in operations),
         writes=frozenset(writes),
         leaves=any(s.leaves for s in operations),
+        where=next((s.where for s in operations if s.where), ""),
     )
     return [*ahead, whole, *effects]
 
@@ -263,9 +281,9 @@ def _written(record: Record, steps: list[OpStep], inputs: list[Var]) -> set[Var]
 
 def _refusal(step: HostStep) -> Refusal:
     name = getattr(step.func, "__name__", "")
-    if step.kind == "raises":
+    if isinstance(step, BindError):
         what = "an operation raises"
-    elif step.mutates or step.kind == "none":
+    elif step.mutates or calls_on_tensors(step):
         what = f"{name} is called"
     else:
         what = "the data of a tensor is looked at"

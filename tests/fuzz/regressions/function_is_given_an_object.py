@@ -1,4 +1,4 @@
-# eager: is given to a function that is called as a whole
+# eager: is given to a function that magpy records as one operation
 import torch, functools
 from torch.utils.checkpoint import checkpoint
 class Config:

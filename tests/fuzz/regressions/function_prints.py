@@ -1,4 +1,4 @@
-# eager: S.apply, which is called as a whole, has an effect on the outside
+# eager: S.apply, which magpy records as one operation, has a side effect
 import torch
 class S(torch.autograd.Function):
     @staticmethod

@@ -17,7 +17,7 @@ import torch
 
 import magpy
 from magpy.ir import aliasing
-from magpy.ir.ops import HostStep, OpStep, Ref, Var
+from magpy.ir.ops import BindArray, CheckMetadata, OpStep, Ref, Var
 
 # What makes the names, each of which has the memory of some of the others.
 KINDS = {
@@ -150,23 +150,23 @@ T, ARRAY, MADE, VIEW, PLAIN = map(Var, range(5))
 
 def _steps():
     return [
-        HostStep(torch.Tensor.numpy, (Ref(T),), {}, "bind_array", None, [], "", result=ARRAY),
-        HostStep(torch.from_numpy, (Ref(ARRAY),), {}, "meta", None, [((), MADE)], ""),
-        OpStep(torch.Tensor.view, (Ref(MADE), -1), {}, [((), VIEW)], False, False),
-        OpStep(torch.mul, (Ref(VIEW), 2), {}, [((), PLAIN)], False, False),
+        BindArray(torch.Tensor.numpy, (Ref(T),), {}, expected=None, result=ARRAY),
+        CheckMetadata(torch.from_numpy, (Ref(ARRAY),), {}, [((), MADE)], expected=None),
+        OpStep(torch.Tensor.view, (Ref(MADE), -1), {}, [((), VIEW)]),
+        OpStep(torch.mul, (Ref(VIEW), 2), {}, [((), PLAIN)]),
     ]
 
 
 def test_a_view_of_what_is_made_of_an_array_may_have_the_memory_of_the_tensor_it_came_from():
     found = aliasing.possible(_steps(), {T: 1, MADE: 0, VIEW: 0, PLAIN: 3})
     assert found == {T: {1}, ARRAY: {0, 1}, MADE: {0, 1}, VIEW: {0, 1}, PLAIN: {3}}
-    write = OpStep(torch.Tensor.add_, (Ref(VIEW), 1), {}, [], False, True)
+    write = OpStep(torch.Tensor.add_, (Ref(VIEW), 1), {}, [], mutates=True)
     assert aliasing.meet(aliasing.changed(write, found), found[T])
     assert not aliasing.meet(aliasing.changed(write, found), found[PLAIN])
 
 
 def test_the_memory_of_a_tensor_from_outside_without_a_storage_may_be_that_of_any():
-    parts = OpStep(torch.Tensor._values, (Ref(T),), {}, [((), MADE)], False, False)
+    parts = OpStep(torch.Tensor._values, (Ref(T),), {}, [((), MADE)])
     found = aliasing.possible([parts], {T: 0, MADE: 0, PLAIN: 3})
     assert aliasing.meet(found[MADE], found[PLAIN]) and aliasing.meet(found[T], found[PLAIN])
     assert not aliasing.meet(found[T], set())

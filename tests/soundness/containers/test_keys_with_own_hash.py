@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import magpy
+from magpy.instrument.key_methods import shows
 from magpy.objects import hashing
 
 
@@ -270,9 +271,9 @@ def test_what_shows_and_what_does_not():
         return hash((type(self), *sorted(str(k).lower() for k in vars(self))))
 
     for shown in (counts, called, unknown, writes, inside):
-        assert hashing.shows(_class(shown)) == "__hash__", shown
-        assert hashing.shows((1, _class(shown))) == "__hash__"
-        assert hashing.shows(_class(computes, lambda s, o, shown=shown: shown(s) == 1)) == "__eq__"
+        assert shows(_class(shown)) == "__hash__", shown
+        assert shows((1, _class(shown))) == "__hash__"
+        assert shows(_class(computes, lambda s, o, shown=shown: shown(s) == 1)) == "__eq__"
     for quiet in (
         1,
         "a",
@@ -283,7 +284,7 @@ def test_what_shows_and_what_does_not():
         Even(3),
         torch.ones(1),
     ):
-        assert hashing.shows(quiet) is None
+        assert shows(quiet) is None
 
 
 def test_what_hashes_quietly():

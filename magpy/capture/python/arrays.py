@@ -1,0 +1,289 @@
+"""Calls of C functions with tracked values, and of numpy with tensors: they are made again.
+
+Owns how such a call is made while the run is watched, and which step makes it again.  Does not own
+what functions do (magpy/models/callables.py, magpy/models/numpy_calls.py) nor operators
+(magpy/capture/python/tracked.py).  Asked by csrc/interp through magpy/capture/python/callbacks.py,
+and by magpy/capture/python/c_calls.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from magpy import _interp
+from magpy.capture.python.arithmetic import ArithmeticWarnings, is_of_numpy, place_now
+from magpy.capture.python.run import Run, frames_hidden
+from magpy.capture.python.tracked import BINARY, COMPARE, TrackedValues, recomputable
+from magpy.errors import Refusal
+from magpy.models import callables, numpy_calls, numpy_warnings
+from magpy.models.callables import Leaf
+from magpy.objects.plain_values import is_plain
+from magpy.objects.types import isinstance
+
+ABSENT = _interp.ABSENT
+
+
+class ArrayCalls:
+    """The calls of one run that are given tracked values, or arrays and tensors.
+
+    Args:
+        run: the state of the run.
+        tracked: writes down what is computed.
+        warnings: notes what numpy warns of.
+    """
+
+    def __init__(self, run: Run, tracked: TrackedValues, warnings: ArithmeticWarnings) -> None:
+        """No call yet."""
+        self._run = run
+        self._session = run.session
+        self._tracked = tracked
+        self._warnings = warnings
+        #: For magpy/capture/python/c_calls.py: see `TracksValues`.
+        self.derive = tracked.derive
+
+    @frames_hidden
+    def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C function is called with tracked values."""
+        owner = getattr(f, "__self__", None)
+        terms = _terms(f, args, kwargs)
+        if terms:
+            step = operator.add if f is sum else operator.mul
+            return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
+        array = isinstance(owner, (np.ndarray, np.generic))
+        plain = recomputable((args, kwargs, owner) if array else (args, kwargs))
+        # operator.iadd(x, ...) of a list changes it.
+        changes = bool(args) and type(args[0]) in (list, dict) and callables.is_in_place(f)
+        if callables.scalar_function(f) and plain and not changes:
+            try:
+                return self._recomputed(f, args, kwargs, owner)
+            except numpy_calls.Writes:
+                pass  # the call has not been made; not made here, where that would be its context
+            return self._writing(f, args, kwargs, owner)
+        if callables.classify(f) is Leaf.TORCH:
+            before = self._run.recorder.operations
+            result = f(*args, **kwargs)
+            if self._run.recorder.operations == before and not self._run.recorder.tensors.fresh(
+                result
+            ):
+                self._session.rely_on((args, kwargs))
+                for a in (*args, *kwargs.values()):
+                    self._session.touch(a)  # it is `torch.Size` of a list
+            return result
+        if callables.is_numpys(f) and numpy_calls.arrays_in((args, kwargs)):
+            return self._writing(f, args, kwargs, owner)
+        self._session.rely_on((args, kwargs, owner))
+        for a in (owner, *args, *kwargs.values()):
+            self._session.touch(a)
+        return ABSENT
+
+    def _recomputed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
+        """A function that computes a value is called; the step computes it again.
+
+        Raises:
+            Writes: it writes to an array, and has not been called.
+        """
+        self._memory_asked(f, args, kwargs)
+        if isinstance(owner, np.void) and self._session.tracked(owner) is None:
+            raise numpy_calls.Writes  # it may write to the array that it is a part of
+        if isinstance(owner, np.ndarray) and self._session.tracked(owner) is None:
+            # A flag may say that the method writes (byteswap), or gives the array itself (astype).
+            self._session.rely_on([a for a in numpy_calls.arrays_in((args, kwargs)) if _is_flag(a)])
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            result = self.sure(self._without_writing, f, args, kwargs, owner)
+            unbound = getattr(type(owner), f.__name__)
+            if result is None:
+                self._tracked.host_only(unbound, (owner, *args), kwargs)
+                return result
+            return self._tracked.derive(unbound, (owner, *args), kwargs, result)
+        if f is int or f is float:
+            self._run.recorder.direct = True
+        try:
+            result = self.sure(self._without_writing, f, args, kwargs)
+        finally:
+            self._run.recorder.direct = False
+        if type(result) is list and any(result is a for a in args):
+            self._session.rely_on((args, kwargs))  # which of them it is, is not asked again
+            return result
+        if any(isinstance(a, torch.Tensor) for a in args):
+            if is_plain(result) and self._session.tracked(result) is None:
+                self._session.rely_on((args, kwargs))  # of the tensors it has taken the numbers
+            return result
+        return self._tracked.derive(f, args, kwargs, result)
+
+    def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
+        """A function of numpy is called that writes to some of its arrays."""
+        function, given = numpy_calls.unbound(f, args)
+        if owner is not None and function is f and not isinstance(owner, types.ModuleType):
+            function, given = getattr(type(owner), f.__name__), (owner, *args)
+        targets = numpy_calls.arrays_in((given, kwargs))
+        tracked = [a for a in targets if self._session.tracked(a) is not None]
+        part = isinstance(owner, np.void) and self._session.tracked(owner) is None
+        if len(tracked) == len(targets) and not part and recomputable((given, kwargs)):
+            result = self.sure(self._at_line(f, args, kwargs), f, args, kwargs, owner)
+            if result is None:
+                self._tracked.host_only(function, given, kwargs, tracked)
+            else:
+                result = self._tracked.derive(function, given, kwargs, result, tracked)
+            return result
+        # Which of them it writes to is not known; what it writes follows from what is relied on.
+        self._session.rely_on((args, kwargs, owner))
+        for a in (*given, *kwargs.values()):
+            self._session.touch(a)
+        before = [a.tobytes() for a in tracked]
+        result = _interp.watched(f, args, kwargs)
+        if [a.tobytes() for a in tracked] != before:
+            self._run.refuse(f"{callables.name_of(f)} writes to an array that follows from data")
+        return result
+
+    @frames_hidden
+    def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A C function is called with tensors: one of numpy, which takes their data, is redone."""
+        recorder = self._run.recorder
+        if recorder.depth or self._run.refusals.first is not None:
+            return ABSENT
+        if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
+            # len() itself would make a number of its own of the one that is followed.
+            return args[0].size(0) if args[0].dim() else ABSENT
+        # An operator leaves a tensor and an array to numpy.
+        known = callables.numpy_function(f) or (
+            inspect.isbuiltin(f) and f in _OPERATORS and numpy_calls.arrays_in(args)
+        )
+        if not known or not recomputable((args, kwargs)):
+            return ABSENT
+        return self._computed(f, args, kwargs)
+
+    def array_operation(self, kind: str, op: int, a: Any, b: Any) -> Any:
+        """An operator is about to be applied to a tensor and what may be an array.
+
+        Torch leaves it to numpy, which asks the tensor for its data and makes a tensor of what it
+        has computed.
+        """
+        recorder = self._run.recorder
+        if recorder.depth or self._run.refusals.first is not None:
+            return ABSENT
+        array = b if isinstance(a, torch.Tensor) else a
+        if not isinstance(array, np.ndarray):
+            return ABSENT
+        if numpy_calls.holds_objects(array):
+            self._run.refuse("an operator is applied to a tensor and an array of objects")
+            return ABSENT
+        result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
+        if result is ABSENT and self._run.refusals.first is None:
+            self._run.refuse(
+                "an operator is applied to a tensor and an array, and writes or raises"
+            )
+        return result
+
+    def _computed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What numpy computes from tensors, which is redone; ABSENT if it does more than that."""
+        recorder = self._run.recorder
+        values = (*args, *kwargs.values())
+        if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
+            return ABSENT
+        self._memory_asked(f, args, kwargs)
+        for a in values:
+            if self._session.tracked(a) is None:
+                self._session.touch(a)
+        recorder.depth += 1
+        try:
+            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
+            result = self._without_writing(f, args, kwargs)
+        except Refusal as r:
+            self._run.refusals.keep(r)
+            return ABSENT
+        except numpy_calls.Writes:
+            return ABSENT
+        except Exception:
+            self._run.refuse(f"{callables.name_of(f)} raises for a tensor")
+            raise
+        finally:
+            recorder.depth -= 1
+        try:
+            return self._warnings.telling(recorder.called, (f, *plan, result), f, args, kwargs)
+        except Refusal as r:
+            self._run.refusals.keep(r)
+            return result
+
+    def sure(
+        self,
+        call: Callable[..., Any],
+        f: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        owner: Any = None,
+    ) -> Any:
+        """What `call(f, args, kwargs)` gives; that it raises is sure for these very values only."""
+        try:
+            return call(f, args, kwargs)
+        except numpy_calls.Writes:
+            raise
+        except Exception:
+            self._session.rely_on((args, kwargs, owner))
+            for a in (owner, *args, *kwargs.values()):
+                self._session.touch(a)
+            raise
+
+    def _memory_asked(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuses where the memory of arrays from outside and of others is compared.
+
+        A step holds copies of the former, and which memory it is follows from no data.
+        """
+        given = numpy_calls.arrays_in((args, kwargs))
+        if callables.name_of(f).rpartition(".")[2] in ("shares_memory", "may_share_memory") and any(
+            self._session.tracked(a) is None for a in given
+        ):
+            self._run.refuse(
+                "it is asked whether an array has the memory of one that follows from data"
+            )
+
+    def _without_writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return numpy_calls.call_without_writing(f, args, kwargs, self._at_line(f, args, kwargs))
+
+    def _at_line(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        """A function `call(f, args, kwargs)`; numpy, which may warn, it calls from the program."""
+        if numpy_warnings.computes(f) and is_of_numpy(f, (*args, *kwargs.values())):
+            recorder = self._run.recorder
+            return functools.partial(recorder.performer.compute, recorder.operation, place_now())
+        return lambda f, args, kwargs: f(*args, **kwargs)
+
+
+def _is_flag(array: Any) -> bool:
+    return bool(array.size == 1 and array.dtype == bool)
+
+
+def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What `sum` or `math.prod` joins one after another, where tensors are among it; else nothing.
+
+    Their code in C adds numbers up as such, which are then other objects than the tracked ones.
+    """
+    if (f is not sum and f is not math.prod) or not 1 <= len(args) + len(kwargs) <= 2 or not args:
+        return []
+    values, *rest = args
+    start = rest[0] if rest else kwargs.get("start", 0 if f is sum else 1)
+    whole = type(values) in _TENSORS and values.dim() > 0
+    if not (whole or type(values) in (list, tuple)) or not set(kwargs) <= {"start"}:
+        return []
+    terms = [start, *values]
+    first = next((i for i, v in enumerate(terms) if type(v) in _TENSORS), None)
+    numbers = terms[:first]
+    # Several floats Python adds up more exactly than one by one, from 3.12 on.
+    exact = sum(type(v) in (float, complex) for v in numbers) <= 1
+    plain = all(type(v) in (int, float, complex) for v in numbers)
+    return terms if first is not None and exact and plain else []
+
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+# Functions in C that do what an operator does.
+_OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}
+
+
+__all__ = ["ArrayCalls"]

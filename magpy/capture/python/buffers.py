@@ -1,0 +1,154 @@
+"""Arrays and other buffers from outside that a run looks into, whose memory others may have.
+
+Owns what they held when they were first read, and the refusals where a tensor shares their memory
+and one of them is changed.  Does not own telling where memory lies (magpy/objects/buffers.py), nor
+buffers that the run makes (magpy/capture/tensors/buffers.py).  Asked by
+magpy/capture/python/callbacks.py while the program runs, and by magpy/capture/session.py at its
+end.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from magpy.capture.python.run import Run
+from magpy.errors import Refusal
+from magpy.frames.locations import where_text
+from magpy.ir.ops import Record, Var
+from magpy.objects import buffers as memory
+from magpy.objects import c_state
+from magpy.objects.types import isinstance
+
+
+class OutsideBuffers:
+    """The buffers from outside that one run has looked into.
+
+    Args:
+        run: the state of the run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """None yet."""
+        self._run = run
+        #: Arrays, with their form at the first look.
+        self.arrays = run.arrays
+        #: Other objects with a state of C's, with a picture of that.
+        self.opaque: list[tuple[Any, Any]] = []
+        #: The memory that was written as that of an array.
+        self.written: list[memory.Range | None] = []
+        # Where the program looked first, by the object's address.
+        self._sites: dict[int, str] = {}
+
+    def looked_into(self) -> bool:
+        """Whether there are any."""
+        return bool(self.arrays or self.opaque)
+
+    def opaque_read(self, obj: Any, picture: Any) -> None:
+        """An object with a state of C's is looked into, of which this is the picture."""
+        self.opaque.append((obj, picture))
+        self._sites.setdefault(id(obj), where_text())
+
+    def array_read(self, array: Any) -> None:
+        """An outside array, or one of a subclass, is looked into."""
+        if np.asarray(array).dtype.hasobject:
+            self._run.refuse("an array of objects from outside is read", "Use a list instead")
+        self.arrays.append((array, memory.form_of(array)))
+        self._sites.setdefault(id(array), where_text())
+
+    def written_tensors(self, record: Record) -> frozenset[Var]:
+        """The outside tensors whose memory was written as that of an array."""
+        if not self.written:
+            return frozenset()
+        places = [(v, memory.of_tensor(t)) for v, t in record.inputs.items()]
+        return frozenset(v for v, p in places if any(memory.meet(p, w) for w in self.written))
+
+    def check_arrays(self) -> None:
+        """Refuses where the call has changed an array."""
+        for array, before in self.arrays:
+            if memory.form_of(array) != before:
+                reason = "a numpy array from outside is changed"
+                site = self._sites[id(array)]
+                self._run.refusals.keep(Refusal(reason, site, "Return a new array"))
+
+    def check_shared(self, where: str) -> None:
+        """Refuses where a buffer from outside and a tensor share memory, and one is changed.
+
+        What the buffer held when it was first read need not be what it held before the call; and
+        what Python writes to it is written when the operations are over.
+
+        Args:
+            where: the place to name where that of the read is not known.
+        """
+        read = self._looked()
+        refusals = self._run.refusals
+        if not read or refusals.first is not None:
+            return
+        record = self._run.recorder.record
+        written = [*self.written, *(memory.of_tensor(record.inputs[v]) for v in record.mutated)]
+        for obj, changed in read:
+            place = memory.of_buffer(obj)
+            shown = any(memory.meet(place, memory.of_tensor(t)) for t in record.inputs.values())
+            if shown and changed():
+                reason = f"a {type(obj).__name__} from outside is changed whose memory a tensor has"
+                refusals.keep(Refusal(reason, self._sites.get(id(obj), where)))
+                return
+            if any(memory.meet(place, w) for w in written):
+                reason = (
+                    f"memory that is read as a {type(obj).__name__} from outside is changed "
+                    "through a tensor"
+                )
+                refusals.keep(Refusal(reason, self._sites.get(id(obj), where)))
+                return
+            for own, site in self._run.recorder.views:
+                if memory.meet(place, own):
+                    reason = (
+                        f"a tensor has the memory of a view of a {type(obj).__name__} from outside"
+                    )
+                    remedy = "Give the operation the object itself, and take a view of the tensor"
+                    refusals.keep(Refusal(reason, site, remedy))
+                    return
+
+    def check_below(self, record: Record) -> None:
+        """Refuses where an effect and the call have to do with the same memory."""
+        inputs = {v: memory.of_tensor(t) for v, t in record.inputs.items()}
+        looked = [memory.of_buffer(a) for a, _ in self.arrays] + list(inputs.values())
+        written = [*self.written, *(inputs[v] for v in record.mutated)]
+        objects = {id(v) for v, _ in (*self.arrays, *self.opaque)}
+        self._run.refusals.keep(self._run.recorder.below.shared(objects, looked, written))
+
+    def shared(self) -> list[Any]:
+        """The objects from outside that were read and whose memory others may have, too."""
+        return [obj for obj, _ in self._looked() if memory.of_buffer(obj) is not None]
+
+    def _looked(self) -> list[tuple[Any, Callable[[], bool]]]:
+        """The buffers from outside that were read; tells of each whether it was changed since."""
+
+        def array_changed(array: Any, form: Any) -> bool:
+            return bool(memory.form_of(array) != form)
+
+        def object_changed(obj: Any, picture: Any) -> bool:
+            return not c_state.same(c_state.picture(obj), picture)
+
+        def bytes_changed(obj: bytearray, before: bytearray) -> bool:
+            return obj != before
+
+        found = [(obj, functools.partial(array_changed, obj, form)) for obj, form in self.arrays]
+        found += [(obj, functools.partial(object_changed, obj, was)) for obj, was in self.opaque]
+        for obj, before, *_ in self._run.session.containers():
+            if isinstance(obj, bytearray):
+                found.append((obj, functools.partial(bytes_changed, obj, before)))
+        return list(found)
+
+    def is_rewritten(self, place: Any) -> bool:
+        """Whether a buffer from outside with some of these bytes is not as it was at first."""
+        return any(
+            memory.meet(place, memory.of_buffer(obj)) and is_changed()
+            for obj, is_changed in self._looked()
+        )
+
+
+__all__ = ["OutsideBuffers"]

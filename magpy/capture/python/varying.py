@@ -1,0 +1,131 @@
+"""Numbers from outside that become inputs of the entry: counters, and those in optimizers' tuples.
+
+Owns what the program reads in their place, and that they are put back.  Does not own which numbers
+vary (magpy/shapes/speculation.py), nor what is computed from them
+(magpy/capture/python/tracked.py).  Asked by csrc/interp through magpy/capture/python/callbacks.py,
+and by magpy/capture/session.py before the run.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from magpy import _interp
+from magpy.capture.python.run import Run
+from magpy.ir.ops import (
+    Bind,
+    OutsideRef,
+    Part,
+    class_holding,
+    class_number,
+    item_held,
+    part_held,
+    slot_held,
+)
+from magpy.objects.types import isinstance
+
+
+class VaryingNumbers:
+    """The numbers from outside that are inputs of one run.
+
+    Args:
+        run: the state of the run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """None yet."""
+        self._run = run
+        # Where the numbers are that are followed, by the holder's address and the key.
+        self._followed: set[tuple[int, Any]] = set()
+
+    def counter(self, holder: Any, key: Any, value: Any) -> Any:
+        """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
+        recorder = self._run.recorder
+        if self._run.refusals.first is not None:
+            return _interp.fresh(value)
+        read: Callable[..., Any]
+        if type(holder) is types.CellType:
+            read, where = getattr, "cell_contents"
+        elif isinstance(holder, type):
+            read, where = class_number, key
+        elif not isinstance(holder, (dict, list, collections.deque)):
+            read, where = slot_held, key
+        else:
+            exact = type(holder) in (dict, list, collections.deque)
+            read, where = operator.getitem if exact else item_held, key
+        if recorder.depth:
+            # An operation reads it, of which nobody knows what depends on it.
+            self._run.again(read, (holder, where))
+            return _interp.fresh(value)
+        recorder.below.counted(holder, key)
+        own = recorder.track(read, (OutsideRef(holder), where), {}, value)
+        recorder.originals[id(own)] = value  # the session holds what is tracked
+        if not isinstance(holder, type):
+            recorder.counted(holder, key, own, value, (id(holder), key) in self._followed)
+        return own
+
+    def vary(self, holder: Any, key: Any, follow: bool = False) -> None:
+        """A number in a container, class or cell is an input where the run reads it.
+
+        Args:
+            holder: what it is in.
+            key: where; None for a cell.
+            follow: what sizes and places in tensors depend on it is followed.
+        """
+        self._run.session.vary(holder, key.key if isinstance(key, Part) else key)
+        if isinstance(key, Part):
+            self._vary_part(holder, key.key)
+            return
+        if follow:
+            self._followed.add((id(holder), key))
+        if isinstance(holder, (list, collections.deque)):
+            # Nothing tells of the reads of one item: it becomes an input at once.
+            base: Any = list if isinstance(holder, list) else collections.deque
+            base.__setitem__(holder, key, self.counter(holder, key, base.__getitem__(holder, key)))
+
+    def _vary_part(self, holder: Any, key: Any) -> None:
+        """The numbers in a tuple are inputs: for the run, an equal tuple takes its place."""
+        first = dict.__getitem__(holder, key)
+        if (id(holder), key) in self._run.parts:
+            return
+        recorder, place = self._run.recorder, OutsideRef(holder)
+        recorder.below.counted(holder, key)
+        var = recorder.tensors.new()
+        recorder.note(item_held, (place, key), {}, Bind, tuple, result=var)
+        numbers = []
+        for i, value in enumerate(first):
+            own = recorder.track(part_held, (place, key, i, len(first)), {}, value)
+            recorder.originals[id(own)] = value
+            recorder.counted(holder, Part(key, i), own, value, False)
+            numbers.append(own)
+        made = tuple(numbers)
+        self._run.parts[id(holder), key] = holder, made, first, var
+        dict.__setitem__(holder, key, made)
+
+    def put_back(self) -> None:
+        """The tuples that were there before the run are there again."""
+        for (_, key), (holder, made, first, _) in self._run.parts.items():
+            if dict.get(holder, key) is made:
+                dict.__setitem__(holder, key, first)
+        self._run.parts.clear()
+
+    def inherits(self, cls: type, name: str) -> None:
+        """A number that is an input is found through a class."""
+        self._run.again(class_holding, (cls, name))
+
+    def same_number(self, a: Any, b: Any) -> bool:
+        """Whether two numbers, of which copies are tracked, are one object."""
+        originals = self._run.recorder.originals
+        same = originals.get(id(a), a) is originals.get(id(b), b)
+        if same:
+            self._run.refuse(
+                "whether two numbers (or texts) are one object is asked", "Compare them with =="
+            )
+        return same
+
+
+__all__ = ["VaryingNumbers"]

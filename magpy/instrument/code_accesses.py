@@ -1,0 +1,55 @@
+"""What a code object reads, changes and calls, by its instructions alone.
+
+Owns: the reading of bytecode that is not run, alike for all versions of CPython.  Does not own:
+what an opcode touches (`magpy/instrument/opcode_table.py`), nor what follows of it: a method that
+changes things may not be called by magpy (`magpy/instrument/key_methods.py`), a function that
+does may not be given to an opaque call (`magpy/capture/tensors/opaque_calls.py`).
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from magpy.instrument.opcode_table import Touches
+from magpy.instrument.opcodes import TABLE, VERSION
+
+
+class Access(NamedTuple):
+    """What one instruction does.
+
+    Args:
+        touches: what it reads or changes outside the frame, by the table of opcodes.
+        name: its argument: the name of an attribute or of a variable, a constant or a number.
+        in_place: an operator that may change its left operand, as `+=` does.
+        calls: what it pushes is called; `name` is None where the callable has no name.
+    """
+
+    touches: Touches
+    name: Any
+    in_place: bool
+    calls: bool
+
+
+def accesses(code: types.CodeType) -> Iterator[Access]:
+    """What the instructions of a code object do, in order; not those of functions defined in it."""
+    for i in dis.get_instructions(code):
+        row = TABLE.get(i.opcode)
+        touches = Touches.NOTHING if row is None else row.touches
+        in_place = i.opname == "BINARY_OP" and i.argrepr.endswith("=")
+        yield Access(touches, i.argval, in_place, _pushes_callable(i))
+
+
+def _pushes_callable(i: dis.Instruction) -> bool:
+    """Whether a callable is looked up; beside it stands a NULL, or the object of a method."""
+    if i.opname in ("PUSH_NULL", "LOAD_METHOD"):
+        return True
+    with_null = i.opname == "LOAD_GLOBAL" or (
+        VERSION >= (3, 12) and i.opname in ("LOAD_ATTR", "LOAD_SUPER_ATTR")
+    )
+    return with_null and i.arg is not None and bool(i.arg & 1)
+
+
+__all__ = ["Access", "Touches", "accesses"]

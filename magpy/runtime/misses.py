@@ -1,0 +1,126 @@
+"""Why calls fit no entry: the check of the closest entry that failed, counted by its words.
+
+Owns the choice of that entry and the counts.  Does not own the words (magpy/guards/words.py), nor
+what is done about a miss (magpy/runtime/compiled.py, which calls this).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magpy.backends.runner import EntryInfo
+from magpy.guards.words import Difference, Names, difference
+from magpy.objects.quiet import unheard
+from magpy.shapes.places import evaluated
+from magpy.shapes.speculation import number_at
+
+_MOST = 64
+#: What is counted under one name once `_MOST` different checks have failed.
+OTHERS = "other checks"
+#: All checks held, but a value that the entry computed led another way than in its capture.
+OF_DATA = Difference("a value that the call computes", "", "leads another way")
+
+
+class Misses:
+    """The misses of one compiled callable."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        #: How often each check failed, by what it looks at.
+        self.counts: dict[str, int] = {}
+        self._told: set[str] = set()
+
+    def note(
+        self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Difference | None:
+        """Counts a miss.
+
+        Args:
+            f: the callable that was called.
+            entries: its entries, the newest first.
+            args: the positional arguments of the call.
+            kwargs: its keyword arguments.
+
+        Returns:
+            What the call differs in from the closest entry; None if there is none.
+        """
+        found = _closest(f, entries, args, kwargs)
+        if found is not None:
+            what = found.what
+            if what not in self.counts and len(self.counts) >= _MOST:
+                what = OTHERS
+            self.counts[what] = self.counts.get(what, 0) + 1
+        return found
+
+    def repeated(self, found: Difference | None, followed: bool) -> bool:
+        """Whether the same check failed before, and nobody was told of that yet.
+
+        Args:
+            found: what `note` gave.
+            followed: sizes that vary are followed; else each is known to be a capture of its own.
+        """
+        if found is None or found is OF_DATA or self.counts.get(found.what, 0) < 2:
+            return False
+        if found.of_tensor and not followed:
+            return False
+        new = found.what not in self._told
+        self._told.add(found.what)
+        return new
+
+
+def _closest(
+    f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Difference | None:
+    """The difference from the entry of which most checks held before the first that failed."""
+    if not entries:
+        return None
+    found = [(e.tag, e.guard.explain(args, kwargs)) for e in entries]
+    holding = [info for info, failure in found if failure is None]
+    failing = [(info, failure) for info, failure in found if failure is not None]
+    if holding:
+        # An entry compared a number that it had read.  A newer one tells its name, and its line.
+        fixed = [(info, failure) for info, failure in failing if _fixes(info, failure)]
+        if not fixed or not any(_number_changed(info, args, kwargs) for info in holding):
+            return OF_DATA
+        failing = fixed
+    info, failure = max(failing, key=lambda one: _held(one[1][0]))
+    with unheard():
+        return _words(f, info, failure)
+
+
+def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:
+    """Whether the conditions on sizes and numbers are what does not hold."""
+    if info.program is None or not isinstance(failure[0], int):
+        return False
+    kind, check, *_ = info.program.checks[failure[0]]
+    return kind == "py" and check is info.dynamic.conditions
+
+
+def _number_changed(info: EntryInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a number that an entry read, and compares where it is used, is another one now."""
+    given = {f"_a{i}": v for i, v in enumerate(args)}
+    given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
+    for expr, holder, key, before, relied in info.dynamic.numbers:
+        if relied:
+            known = holder if expr is None else evaluated(expr, info.mock.__globals__, given)
+            now = number_at(known, key)
+            if type(now) is type(before) and now != before:
+                return True
+    return False
+
+
+def _held(where: Any) -> int:
+    """How far a guard came: it looks at the call's form, then at anchors, then at arguments."""
+    if isinstance(where, int):
+        return where + 1
+    return -1 if where[0] in ("args", "dead") else 0
+
+
+def _words(f: Any, info: EntryInfo, failure: tuple[Any, str]) -> Difference:
+    assert info.program is not None
+    if info.names is None:
+        info.names = Names(f, info.program)
+    return difference(info.names, info.program, failure)
+
+
+__all__ = ["OF_DATA", "OTHERS", "Misses"]

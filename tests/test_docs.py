@@ -1,0 +1,107 @@
+"""The documents: pages made from the product are current, links lead somewhere, snippets run."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import magpy
+from magpy import backends
+
+ROOT = pathlib.Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def generated(page):
+    """What differs between a committed page and what the script makes of the product now."""
+    script = ROOT / "scripts" / "generate_docs.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check", page], cwd=ROOT, capture_output=True, text=True
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11) or not torch.__version__.startswith("2.13."),
+    reason="the page shows what CPython 3.11 and torch 2.13 do",
+)
+def test_the_walkthrough_shows_what_magpy_does_now():
+    assert generated("walkthrough.md") == (0, ""), "run scripts/generate_docs.py"
+
+
+@pytest.mark.slow
+def test_the_api_page_says_what_the_docstrings_say():
+    assert generated("api.md") == (0, ""), "run scripts/generate_docs.py"
+
+
+def anchor_of(heading):
+    """The anchor that Markdown gives a heading."""
+    text = re.sub(r"[^\w\s-]", "", heading.strip().lower())
+    return re.sub(r"[\s-]+", "-", text)
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_within_the_repository_lead_somewhere(page):
+    missing = []
+    for target in re.findall(r"\]\(([^)\s]*[./#][^)\s]*)\)", without_code(page.read_text())):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        if not found.exists():
+            missing.append(target)
+        elif anchor and found.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", found.read_text(), re.M)
+            if anchor not in {anchor_of(heading) for heading in headings}:
+                missing.append(target)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_a_page_names_exist(page):
+    text = page.read_text().partition("## Moved files")[0]  # that table has the old names, too
+    named = set(re.findall(r"`((?:magpy|csrc|tests|scripts|docs|benchmarks)/[\w/.-]+)`", text))
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def snippets():
+    """The blocks marked `python` of each page for users; those marked `py` are not run."""
+    for page in [ROOT / "README.md", *sorted(DOCS.glob("guide/*.md"))]:
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+        if blocks:
+            yield pytest.param(blocks, id=page.stem)
+
+
+def shown(value, text):
+    assert str(value) == text
+
+
+@pytest.mark.filterwarnings("ignore::magpy.MagpyWarning")
+@pytest.mark.parametrize("blocks", list(snippets()))
+def test_snippets_run_and_give_what_they_say(blocks, monkeypatch):
+    """The blocks of a page run one after the other; `expression  # -> text` is compared."""
+    monkeypatch.setattr(backends, "resolve", lambda *_: backends.eager)
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1)
+    names = {
+        **{"torch": torch, "magpy": magpy, "shown": shown, "__name__": "snippets"},
+        **{"model": torch.nn.Sequential(*layers), "x": torch.randn(4, 3)},
+    }
+    for number, block in enumerate(blocks):
+        code = re.sub(r"^(\s*)(\S.*?)  # -> (.*)$", r'\1shown((\2), r"""\3""")', block, flags=re.M)
+        exec(compile(code, f"snippet {number}", "exec"), names)
+    assert any("magpy." in block for block in blocks)
+    magpy.reset()
