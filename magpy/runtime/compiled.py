@@ -190,11 +190,14 @@ class Manager:
         Returns:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
-        wrapped = compiled._magpy_wrapped
         if config.regions and not self.options.fullgraph:
             result = self._in_part(compiled, args, kwargs)
             if result is not _NO_DRIVER:
                 return result
+        return self._capture(compiled, args, kwargs)
+
+    def _capture(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        wrapped = compiled._magpy_wrapped
         if self.pending:
             waiting = list(self.pending)
             self._take_up(compiled)

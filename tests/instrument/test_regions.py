@@ -110,7 +110,7 @@ def closure():
         del y
         z = x + 2
         odd(z)
-        return y
+        return y  # noqa: F821 - it is not bound any more
 
     def returns_in_a_loop(xs):
         for x in xs:
