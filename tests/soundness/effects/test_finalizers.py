@@ -122,6 +122,15 @@ LATER = [
 NOW = [dies_in_the_call, is_kept, dies_of_a_list, a_callback_in_the_call]
 
 
+@pytest.fixture(autouse=True)
+def only_new_objects_are_collected():
+    """Each collection looks at what the test has made, and not at all that torch has loaded."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def _outcomes(f):
     KEPT.clear()
     gc.collect()
