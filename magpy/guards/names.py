@@ -140,7 +140,7 @@ class Names:
     def _name_function(self, function: types.FunctionType, own: str) -> None:
         """Names the globals of a function, and what else a user's function has."""
         name = str(function.__globals__.get("__name__"))
-        builtins: Any = function.__builtins__  # type: ignore[attr-defined]
+        builtins = cast(Any, function).__builtins__
         known = ((function.__globals__, name), (builtins, "builtins"))
         for d, base in known:
             keys = _Keys("global" if base == own else base, attributes=True)
