@@ -13,7 +13,7 @@ import collections
 import functools
 import types
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
