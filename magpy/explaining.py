@@ -136,7 +136,7 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         return Explanation(False, str(outcome.refusal), outcome.value)
     capture = outcome.capture
     try:
-        analysis = analyze(capture)
+        analysis = analyze(capture, trace=True)
         _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS, analysis)
         assert info.program is not None
     except Refusal as r:

@@ -137,11 +137,11 @@ def _holds_numbers(holder: Any, step: HostStep) -> type[Load] | None:
 class Analyzer:
     """Adds to the reference graph's checks those that follow from the capture as a whole."""
 
-    def __init__(self, capture: Capture, world: World) -> None:
+    def __init__(self, capture: Capture, world: World, trace: bool) -> None:
         """Walks the log; `run` does the rest."""
         self.capture = capture
         self.world = world
-        self.graph = build(run_of(capture), world)
+        self.graph = build(run_of(capture), world, trace)
         self.sharing: list[tuple[Any, Any]] = []
         # The registers of numbers that are read from outside and followed, by identity.
         self.registers: dict[int, int] = {}
@@ -372,17 +372,18 @@ class Analyzer:
             self.python_check(lie, *objects)
 
 
-def analyze(capture: Capture, world: World | None = None) -> Analysis:
+def analyze(capture: Capture, world: World | None = None, trace: bool = False) -> Analysis:
     """The meaning of a capture's log.
 
     Args:
         capture: what was captured.
         world: answers what the log does not tell; None: the objects themselves.
+        trace: the graph keeps its edges, for a picture.
 
     Raises:
         Refusal: something was read for which there is no guard.
     """
-    return Analyzer(capture, world if world is not None else World()).run()
+    return Analyzer(capture, world if world is not None else World(), trace).run()
 
 
 __all__ = ["Analysis", "Relative", "analyze"]

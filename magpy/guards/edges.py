@@ -128,9 +128,12 @@ class DictKey(
 
     def lower(self, program: Program) -> None:
         """A missing key of a defaultdict is made by its factory; keys stay what they are."""
-        program.factory(self.source)
-        program.anchor(self.key)
-        if (id(self.source), self.key_if_plain()) not in program.run.parts:
+        if type(self.source) is not dict:
+            program.factory(self.source)
+        if type(self.key) is not str:
+            program.anchor(self.key)
+        parts = program.run.parts
+        if not parts or (id(self.source), self.key_if_plain()) not in parts:
             super().lower(program)
 
     def key_if_plain(self) -> Any:
@@ -142,7 +145,8 @@ class DictKey(
 
         What counts then is what the object is like.
         """
-        own = (id(self.source), self.key_if_plain()) in program.run.overwritten
+        places = program.run.overwritten
+        own = bool(places) and (id(self.source), self.key_if_plain()) in places
         if own and program.is_state(self.value):
             name = program.name(self.source)
             dst = program.register()

@@ -55,7 +55,8 @@ class ReferenceGraph(Program):
         for event in run.log:
             edge = edge_of(*event)
             if edge.is_read:
-                self._of_gradient(edge.source)
+                if self._gradients:
+                    self._of_gradient(edge.source)
                 self.read(edge)
         for tensor, gradient in run.gradients:
             self.gradient(tensor, gradient)
@@ -63,6 +64,9 @@ class ReferenceGraph(Program):
 
     def read(self, edge: Edge) -> None:
         """Adds an edge, and to the guard what must hold for it."""
+        if not self._trace:
+            edge.lower(self)
+            return
         outer, self._open = self._open, []
         self.edges.append((edge, self._open))
         edge.lower(self)
@@ -71,7 +75,8 @@ class ReferenceGraph(Program):
 
     def link(self, edge: Edge) -> None:
         """Adds an edge that the guard of the source covers."""
-        self.edges.append((edge, []))
+        if self._trace:
+            self.edges.append((edge, []))
 
     # ------------------------------------------------------------- objects
 
@@ -134,11 +139,12 @@ class ReferenceGraph(Program):
             v: what the place holds.
             held: the guard may keep it alive, as the place does.
         """
-        if v is ABSENT or c_leaf(v):
+        known = id(v) in self.anchored
+        if not known and (v is ABSENT or c_leaf(v)):
             return
         if held:
             self.class_assigned(v)
-        if id(v) in self.anchored:
+        if known:
             return
         self.anchored[id(v)] = v
         if isinstance(v, (tuple, frozenset)):
@@ -202,14 +208,19 @@ class ReferenceGraph(Program):
             self.gradient(tensor, obj)
 
 
-def build(run: Run, world: World | None = None) -> ReferenceGraph:
+def build(run: Run, world: World | None = None, trace: bool = True) -> ReferenceGraph:
     """The reference graph of a run.
+
+    Args:
+        run: what was recorded.
+        world: answers what is asked of live objects; None: of those that are there now.
+        trace: the edges are kept, each with its checks (a guard needs the checks alone).
 
     Raises:
         Refusal: something was read for which there is no guard.
         ValueError: the log has an event that has no class in magpy/guards/edges.py.
     """
-    return ReferenceGraph(run, world if world is not None else World()).build()
+    return ReferenceGraph(run, world if world is not None else World(), trace).build()
 
 
 __all__ = ["ReferenceGraph", "build"]

@@ -135,9 +135,10 @@ class Program(abc.ABC):
         tensors: the relative tensors in the order in which they were reached.
     """
 
-    def __init__(self, run: Run, world: World) -> None:
-        """Knows no object yet."""
+    def __init__(self, run: Run, world: World, trace: bool = True) -> None:
+        """Knows no object yet; `trace`: each edge keeps the checks that it lowers to."""
         self.run = run
+        self._trace = trace
         self.world = world
         self.edges: list[tuple[Edge, list[Check]]] = []
         self.relative: dict[int, Relative] = {}
@@ -166,17 +167,20 @@ class Program(abc.ABC):
     def check(self, check: Check) -> None:
         """Adds a check, which runs after those that are there."""
         self.checks.append(check)
-        self._open.append(check)
+        if self._trace:
+            self._open.append(check)
 
     def record(self, section: str, *record: Any) -> None:
         """Adds a record about an anchored object (the sections are those of `_interp.Guard`)."""
         self.records[section].append(record)
-        self._open.append((section, *record))
+        if self._trace:
+            self._open.append((section, *record))
 
     def group(self, section: str, obj: Any, *entries: Any) -> None:
         """Likewise in a section that has one record for each object."""
         self.groups[section].setdefault(id(obj), (obj, []))[1].extend(entries)
-        self._open += [(section, obj, *entry) for entry in entries]
+        if self._trace:
+            self._open += [(section, obj, *entry) for entry in entries]
 
     def operand(self, obj: Any) -> Operand:
         """How a check names an object: a register, or the object itself."""
