@@ -55,7 +55,7 @@ def _frames() -> list[Site]:
         if str(frame.f_globals.get("__name__")).startswith("magpy."):
             frame = frame.f_back  # type: ignore[assignment]
             continue
-        place = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+        place = next(itertools.islice(code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)
         spot = (line, line, -1, -1)
         if place is not None and None not in place:
             spot = place  # type: ignore[assignment]

@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+import types
 import warnings
 import zlib
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import magpy
+from magpy import errors
 
 
 @pytest.fixture(autouse=True)
@@ -283,3 +285,39 @@ def test_a_module_with_a_hook_runs_as_it_is():
     outer.register_forward_hook(lambda *a: heard.append(1))
     compiled(inputs()[0])
     assert heard == [1]
+
+
+def test_what_a_region_reads_is_guarded():
+    class Settings:
+        scale = 2.0
+
+    def make():
+        settings, local = Settings(), threading.local()
+
+        def handler(x):
+            local.served = 1
+            return x * settings.scale + len(vars(settings))
+
+        return settings, handler
+
+    settings, handler = make()
+    compiled = magpy.compile(handler, backend="eager")
+    changes = {
+        5: lambda: setattr(settings, "scale", 3.0),
+        7: lambda: setattr(Settings, "scale", 9.0),
+        8: lambda: delattr(settings, "scale"),
+        10: lambda: setattr(settings, "other", 1),
+    }
+    for i in range(12):
+        changes.get(i, lambda: None)()
+        x = torch.full((2,), float(i))
+        torch.testing.assert_close(compiled(x), handler(x), rtol=0, atol=0)
+
+
+def test_a_refusal_is_made_while_a_frame_has_not_begun(monkeypatch):
+    begun = types.SimpleNamespace(
+        f_code=inputs.__code__, f_lineno=1, f_globals={}, f_lasti=-1, f_back=None
+    )
+    monkeypatch.setattr(errors.sys, "_getframe", lambda depth: begun)
+    monkeypatch.setattr(errors._interp, "is_caller", lambda frame: False)
+    assert [s.key[2] for s in errors.Refusal("why").frames] == ["inputs"]
