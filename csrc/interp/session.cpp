@@ -188,6 +188,15 @@ PyObject* session_vary(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// differ(holder, key): a read of what is there, or of anything in the holder for None, asks
+// `Handler.differs`.  The caller holds both until the run ends.
+PyObject* session_differ(Session* s, PyObject* args) {
+  PyObject *holder, *key;
+  if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
+  s->differing.insert(place_of_number(holder, key == Py_None ? nullptr : key));
+  Py_RETURN_NONE;
+}
+
 PyObject* session_tracked(Session* s, PyObject* o) {
   auto it = s->tracked.find(o);
   if (it == s->tracked.end()) Py_RETURN_NONE;
@@ -262,6 +271,7 @@ PyMethodDef session_methods[] = {
     {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
     {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},
     {"vary", reinterpret_cast<PyCFunction>(session_vary), METH_VARARGS, nullptr},
+    {"differ", reinterpret_cast<PyCFunction>(session_differ), METH_VARARGS, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
     {"attr_read", reinterpret_cast<PyCFunction>(session_attr_read), METH_VARARGS, nullptr},
     {"containers", reinterpret_cast<PyCFunction>(session_containers), METH_NOARGS, nullptr},

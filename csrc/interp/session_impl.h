@@ -176,7 +176,9 @@ struct Held {
   std::unordered_set<PyObject*> counter_cells;          // in `cells`
   std::unordered_set<PyObject*> numbered;               // containers in which numbers are inputs
   std::unordered_set<Triple, TripleHash>
-      varying;           // (dict, key) and (cell, null) whose number differs from call to call
+      varying;  // (dict, key) and (cell, null) whose number differs from call to call
+  std::unordered_set<Triple, TripleHash>
+      differing;         // (holder, key or null for all): a read of it is told to the handler
   RefMap<long> tracked;  // values that differ from call to call -> variable
   std::unordered_set<PyObject*> made;  // functions that the program made (addresses only)
   // None until the program makes a class: those that there were by then (false), and its own

@@ -69,6 +69,11 @@ void not_there(Session* s, const char* where) {
 }
 
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value) {
+  if (!s->differing.empty() && (s->differing.count(place_of_number(obj, nullptr)) != 0 ||
+                                s->differing.count(place_of_number(obj, key)) != 0)) {
+    ErrorGuard error;
+    ask(s, "differs", obj, key ? key : Py_None);
+  }
   s->log.push_back(
       Event{Ref::borrow(obj), Ref::borrow(key), Ref::borrow(value ? value : g_absent), kind});
 }

@@ -30,12 +30,19 @@ class Plan:
         calls: calls of functions that have drivers of their own.
         lines: first and last lines of statements that stay.
         varying: names of locals whose values differ in every call and are computed with.
+        regions: whether there may be regions at all.
     """
 
     alone: list[Spot] = field(default_factory=list)
     calls: list[Spot] = field(default_factory=list)
     lines: list[tuple[int, int]] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
+    regions: bool = True
+
+    def key(self) -> tuple[Any, ...]:
+        """What tells plans apart."""
+        varying = tuple(sorted(self.varying))
+        return tuple(self.alone), tuple(self.calls), tuple(self.lines), varying, self.regions
 
 
 class Hoist:
@@ -50,7 +57,8 @@ class Hoist:
         self.count = 0
         #: Nodes whose statements stay in the driver.
         self.alone: set[ast.AST] = set()
-        self.calls: dict[str, Spot] = {}
+        #: Calls of functions that may have drivers of their own.
+        self.driven: set[ast.Call] = set()
 
     def function(self, node: Definition) -> Definition:
         node.body = self.block(node.body)
@@ -135,12 +143,23 @@ class Hoist:
                     continue
                 if spot_of(n) in self.plan.alone or spot_of(n) in self.plan.calls:
                     self.alone.add(s)
+                    self._drive(n)
+
+    def _drive(self, n: ast.AST) -> None:
+        """Lets a call find the driver of what it calls: `f(x)` becomes `.call(f)(x)`."""
+        if not isinstance(n, ast.Call) or spot_of(n) not in self.plan.calls or n in self.driven:
+            return
+        if not self._is_super(n):
+            self.driven.add(n)
+            found = ast.Call(ast.Name(".call", ast.Load()), [n.func], [])
+            self.driven.add(found)
+            n.func = placed_at(found, n.func)
 
     def _path(self, value: ast.expr) -> list[ast.expr] | None:
         """From an expression down to the first place in it that must be taken out."""
         for path in _paths(value):
             n = path[-1]
-            if n in self.alone or (isinstance(n, ast.Name) and n.id[0] == "."):
+            if n in self.alone or n in self.driven or getattr(n, "id", "")[:1] == ".":
                 continue
             spot = spot_of(n)
             if spot in self.plan.alone or (spot in self.plan.calls and isinstance(n, ast.Call)):
@@ -172,10 +191,13 @@ class Hoist:
             for holder, name, index in earlier:
                 self._temporary(holder, name, index, ahead, s)
         spot = spot_of(found)
-        if isinstance(found, ast.Call) and (spot in self.plan.alone or spot in self.plan.calls):
+        if self._only_its_truth(found, path, s):
+            return self._assign(found, ahead, s), ahead
+        if spot in self.plan.alone or spot in self.plan.calls:
             parts = _before(found, None)
-            if parts is None or self._is_super(found):
+            if isinstance(found, ast.Call) and (parts is None or self._is_super(found)):
                 return None, []
+            parts = parts or []
             last = max(
                 (i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))), default=-1
             )
@@ -183,11 +205,7 @@ class Hoist:
                 e = _get(holder, name, index)
                 if i < last or (i == last and not isinstance(e, ast.Attribute)):
                     self._temporary(holder, name, index, ahead, s)
-            if spot in self.plan.calls and spot not in self.plan.alone:
-                label = f".call{len(self.calls)}"
-                self.calls[label] = spot
-                found.args = [found.func, *found.args]
-                found.func = ast.copy_location(ast.Name(label, ast.Load()), found)
+            self._drive(found)
         self.alone.add(found)
         if len(path) == 1:
             if not isinstance(s, (ast.If, ast.For, ast.With)) and not self._joins(s):
@@ -200,6 +218,15 @@ class Hoist:
             if _get(holder, field_name, index) is found:
                 _set(holder, field_name, index, temporary)
         return value, ahead
+
+    def _only_its_truth(self, found: ast.expr, path: list[ast.expr], s: ast.stmt) -> bool:
+        """Whether it is enough that Python decides a branch: what decides it may be computed.
+
+        The place of the jump is that of the condition; it is the condition itself that is refused
+        if that place is refused once more.
+        """
+        test = isinstance(s, ast.If) and len(path) == 1 and not isinstance(found, ast.Call)
+        return test and sum(spot == spot_of(found) for spot in self.plan.alone) == 1
 
     @staticmethod
     def _joins(s: ast.stmt) -> bool:
@@ -240,6 +267,16 @@ def spot_of(n: Any) -> Spot | None:
     if not isinstance(n, (ast.expr, ast.stmt)) or n.end_lineno is None:
         return None
     return n.lineno, n.end_lineno, n.col_offset, cast(int, n.end_col_offset)
+
+
+def blocks_of(s: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements in a statement."""
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(s, name, None)
+        if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
+            yield inner
+    for part in (*getattr(s, "handlers", ()), *getattr(s, "cases", ())):
+        yield part.body
 
 
 def _own_parts(node: ast.AST) -> Iterator[ast.AST]:

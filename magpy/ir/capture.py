@@ -56,6 +56,19 @@ class Varying:
         )
 
 
+@dataclass(slots=True)
+class Differing:
+    """What was another value in every call so far: a run that goes by it is refused there.
+
+    Attributes:
+        places: what holds such a value, and the key; None for all that is in the holder.
+        checked: by the program's line, the values that followed from data and were relied on.
+    """
+
+    places: list[tuple[Any, Any]] = field(default_factory=list)
+    checked: dict[str, set[Any]] = field(default_factory=dict)
+
+
 @dataclass(slots=True, kw_only=True)
 class Capture:
     """A finished, successful capture: all that the later stages need.
