@@ -47,7 +47,7 @@ class Site:
 
 
 #: Libraries without tensors: what is refused there is refused where they are called.
-_NO_TENSORS = sys.stdlib_module_names | {"numpy"}
+NO_TENSORS = sys.stdlib_module_names | {"numpy"}
 
 
 def _frames() -> list[Site]:
@@ -57,7 +57,7 @@ def _frames() -> list[Site]:
     while frame is not None and not _interp.is_caller(frame):
         code, line = frame.f_code, frame.f_lineno or 0
         module = str(frame.f_globals.get("__name__"))
-        if module.startswith("magpy.") or (not found and module.partition(".")[0] in _NO_TENSORS):
+        if module.startswith("magpy.") or (not found and module.partition(".")[0] in NO_TENSORS):
             frame = frame.f_back  # type: ignore[assignment]
             continue
         place = next(itertools.islice(code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)

@@ -336,6 +336,9 @@ uintptr_t key_number(PyObject* key);
 inline Triple place_of_number(PyObject* holder, PyObject* key) {
   return Triple{reinterpret_cast<uintptr_t>(holder), key_number(key), 0};
 }
+// Whether what is at a place differs from call to call, and is of a kind that can be an input: a
+// number, a text or bytes.
+bool may_vary(Session* s, PyObject* holder, PyObject* key, PyObject* value);
 // Whether the code that runs now is one that reads and stores this name.
 bool counts_here(PyObject* name);
 // The dict of an object from outside; nullptr if it has none, or has none yet and `is_read` alone,

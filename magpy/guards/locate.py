@@ -120,7 +120,9 @@ def _anchored(program: Program, where: tuple[str, int, int]) -> Place | None:
         return None
     record = program.anchors[section][i]
     if section == "dicts":
-        return Place(record[0], record[1][j][0], None)
+        key = record[1][j][0]
+        # Where keys come and go, what counts is which there are.
+        return Place(record[0], key if dict.__contains__(record[0], key) else None, None)
     if section == "attrs":
         return Place(record[0], record[1], None)
     if section == "cells":

@@ -30,19 +30,26 @@ class Plan:
         calls: calls of functions that have drivers of their own.
         lines: first and last lines of statements that stay.
         varying: names of locals whose values differ in every call and are computed with.
-        regions: whether there may be regions at all.
+        apart: first and last lines of statements that are regions of their own, and so are the
+            calls in them.
+        glue: there are no regions, and every call may find a driver.
     """
 
     alone: list[Spot] = field(default_factory=list)
     calls: list[Spot] = field(default_factory=list)
     lines: list[tuple[int, int]] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
-    regions: bool = True
+    apart: list[tuple[int, int]] = field(default_factory=list)
+    glue: bool = False
 
     def key(self) -> tuple[Any, ...]:
         """What tells plans apart."""
-        varying = tuple(sorted(self.varying))
-        return tuple(self.alone), tuple(self.calls), tuple(self.lines), varying, self.regions
+        places = (self.alone, self.calls, self.lines, self.apart)
+        return *map(repr, places), frozenset(self.varying), self.glue
+
+    def is_apart(self, s: ast.stmt) -> bool:
+        """Whether a statement is a region of its own."""
+        return any(a <= s.lineno and (s.end_lineno or s.lineno) <= b for a, b in self.apart)
 
 
 class Hoist:
@@ -54,7 +61,10 @@ class Hoist:
     def __init__(self, plan: Plan, names: tuple[str, ...]) -> None:
         self.plan = plan
         self.names = names
-        self.count = 0
+        #: Names of variables that hold what was taken out of its statement.
+        self.temporaries: set[str] = set()
+        #: Those that hold what stands under names of the program's, such as a function.
+        self.named: set[str] = set()
         #: Nodes whose statements stay in the driver.
         self.alone: set[ast.AST] = set()
         #: Calls of functions that may have drivers of their own.
@@ -68,6 +78,10 @@ class Hoist:
         return [new for s in body for new in self.statement(s)]
 
     def statement(self, s: ast.stmt) -> list[ast.stmt]:
+        if self.plan.glue:
+            for n in ast.walk(s):
+                self._drive(n)
+            return [s]
         if isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             self._whole(s, s)
             return [s]
@@ -96,11 +110,29 @@ class Hoist:
             setattr(owner, name, new)
         else:
             self.alone.add(s)
+        if self.plan.is_apart(s):
+            before += self._calls_apart(owner, name, s)
         if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
             self._taken_apart(s.value, before, s)
             self.alone.add(s)
         self._whole(s, s, blocks=False)
         return [*before, s]
+
+    def _calls_apart(self, owner: Any, name: str, s: ast.stmt) -> list[ast.stmt]:
+        """Takes the calls within an expression out of it."""
+        before: list[ast.stmt] = []
+        for path in list(_paths(getattr(owner, name))):
+            found = path[-1]
+            if len(path) == 1 or not isinstance(found, ast.Call) or found in self.alone:
+                continue
+            if self._is_super(found) or found in self.driven:
+                continue
+            new, ahead = self._out(getattr(owner, name), path, s, alone=False)
+            if new is None:
+                break
+            before += ahead
+            setattr(owner, name, new)
+        return before
 
     def _flows(self, display: ast.expr) -> bool:
         """Whether a value that differs in every call stands in a display as it is."""
@@ -147,7 +179,9 @@ class Hoist:
 
     def _drive(self, n: ast.AST) -> None:
         """Lets a call find the driver of what it calls: `f(x)` becomes `.call(f)(x)`."""
-        if not isinstance(n, ast.Call) or spot_of(n) not in self.plan.calls or n in self.driven:
+        if not isinstance(n, ast.Call) or n in self.driven:
+            return
+        if spot_of(n) not in self.plan.calls and not self.plan.glue:
             return
         if not self._is_super(n):
             self.driven.add(n)
@@ -176,11 +210,11 @@ class Hoist:
         if not isinstance(n, _COMPUTES):
             return False
         names = {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
-        names = {x for x in names if x in self.names or x[0] == "."}
+        names = {x for x in names if x in self.names or x[0] == "."} - self.named
         return bool(names) and names <= self.plan.varying
 
     def _out(
-        self, value: ast.expr, path: list[ast.expr], s: ast.stmt
+        self, value: ast.expr, path: list[ast.expr], s: ast.stmt, *, alone: bool = True
     ) -> tuple[ast.expr | None, list[ast.stmt]]:
         ahead: list[ast.stmt] = []
         found = path[-1]
@@ -193,7 +227,7 @@ class Hoist:
         spot = spot_of(found)
         if self._only_its_truth(found, path, s):
             return self._assign(found, ahead, s), ahead
-        if spot in self.plan.alone or spot in self.plan.calls:
+        if alone and (spot in self.plan.alone or spot in self.plan.calls):
             parts = _before(found, None)
             if isinstance(found, ast.Call) and (parts is None or self._is_super(found)):
                 return None, []
@@ -203,10 +237,13 @@ class Hoist:
             )
             for i, (holder, name, index) in enumerate(parts):
                 e = _get(holder, name, index)
-                if i < last or (i == last and not isinstance(e, ast.Attribute)):
+                if i == last and isinstance(e, ast.Attribute):
+                    self._temporary(e, "value", None, ahead, s)
+                elif i <= last:
                     self._temporary(holder, name, index, ahead, s)
             self._drive(found)
-        self.alone.add(found)
+        if alone:
+            self.alone.add(found)
         if len(path) == 1:
             if not isinstance(s, (ast.If, ast.For, ast.With)) and not self._joins(s):
                 return value, ahead
@@ -247,11 +284,15 @@ class Hoist:
             new = self._assign(e, ahead, s)
             if _chain_of_names(e):
                 self.alone.add(e)
+                self.named.add(new.id)
             _set(holder, name, index, new)
 
     def _assign(self, e: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> ast.Name:
-        name = f".t{self.count}"
-        self.count += 1
+        # Named by its place, so that it keeps its name when the function is split again.
+        name = ".t" + "_".join(map(str, spot_of(e) or ()))
+        while name in self.temporaries:
+            name += "_"
+        self.temporaries.add(name)
         ahead.append(placed_at(ast.Assign([ast.Name(name, ast.Store())], e), e))
         return ast.copy_location(ast.Name(name, ast.Load()), e)
 

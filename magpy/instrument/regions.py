@@ -133,10 +133,8 @@ class _Splitter:
         self.node = hoist.function(cast(Definition, _copied(chain[-1])))
         self.alone = hoist.alone
         self.driven = bool(hoist.driven)
-        self.temporaries = {f".t{i}" for i in range(hoist.count)}
-        self.locals = frozenset(
-            [*code.co_varnames, *code.co_cellvars, *(f".t{i}" for i in range(hoist.count))]
-        )
+        self.temporaries = hoist.temporaries
+        self.locals = frozenset([*code.co_varnames, *code.co_cellvars, *hoist.temporaries])
         whole = uses(self.node.body)
         stored = [n for s in ast.walk(self.node) for n in stored_by(s)]
         arguments = code.co_varnames[: _argument_count(code)]
@@ -215,9 +213,13 @@ class _Splitter:
                 out.append(s)
                 continue
             if self._may_join(s):
+                if group and self.plan.is_apart(s):
+                    close()
                 if not group:
                     before = set(bound)
                 group.append(s)
+                if self.plan.is_apart(s):
+                    close()
             else:
                 close()
                 out.append(self._inside(s, set(bound), in_loop, outer))
@@ -232,7 +234,8 @@ class _Splitter:
         return any(a <= last and b >= first for a, b in self.plan.lines)
 
     def _may_join(self, s: ast.stmt) -> bool:
-        return not self._is_alone(s) and not uses(s).unsafe
+        opened = self.plan.is_apart(s) and any(True for _ in blocks_of(s))
+        return not self._is_alone(s) and not uses(s).unsafe and not opened
 
     def _inside(
         self, s: ast.stmt, bound: set[str], in_loop: bool, outer: ast.AST | None
@@ -269,7 +272,7 @@ class _Splitter:
         self, group: list[ast.stmt], bound: set[str], in_loop: bool, outer: ast.AST | None
     ) -> list[ast.stmt]:
         """A stretch of statements, as the call of a region, or as it is."""
-        if not self.plan.regions:
+        if self.plan.glue:
             return group
         found = uses(group)
         simple = len(group) == 1 and isinstance(group[0], (ast.Return, ast.Pass))
@@ -479,9 +482,8 @@ class _Splitter:
         found = [c for c in made if c.co_firstlineno == self.node.lineno]
         if not found or not set(found[-1].co_freevars) <= {*free, "__class__"}:
             raise CannotSplit("its variables cannot be told apart")
-        return found[-1].replace(
-            co_qualname=self.code.co_qualname, co_firstlineno=self.code.co_firstlineno
-        )
+        made_code = found[-1].replace(co_firstlineno=self.code.co_firstlineno)
+        return _renamed(made_code, made_code.co_qualname, self.code.co_qualname)
 
     @staticmethod
     def _outer(name: str, free: list[str], inner: ast.stmt) -> ast.stmt:
@@ -492,6 +494,16 @@ class _Splitter:
         ]
         arguments = ast.arguments(no, no, None, no, no, None, no)
         return ast.FunctionDef(name, arguments, [*body, inner], [], None)
+
+
+def _renamed(code: types.CodeType, before: str, name: str) -> types.CodeType:
+    """Code, and all code within, with the beginning of its qualified names changed."""
+    constants = tuple(
+        _renamed(c, before, name) if isinstance(c, types.CodeType) else c for c in code.co_consts
+    )
+    return code.replace(
+        co_qualname=name + code.co_qualname.removeprefix(before), co_consts=constants
+    )
 
 
 def _argument_count(code: types.CodeType) -> int:

@@ -48,6 +48,8 @@ from magpy.shapes.symbols import CannotFollowError
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 #: Captures that served few calls, after which what differs in every call is left to Python.
 _STORM = 3
+#: Modules given as arguments, each with entries of its own, which do not count towards the limits.
+_MOST_INSTANCES = 256
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -163,6 +165,7 @@ class Manager:
         self.drivers = None
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
+        self.instances: set[int] = set()
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
 
     def _takes_symbols(self) -> bool:
@@ -190,6 +193,8 @@ class Manager:
         Returns:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
+        if self.part_of is not None and self.part_of.is_stale:
+            return _interp.MISS
         if self._cut_at_yields(compiled):
             try:
                 return compiled._magpy_driver(*args, **kwargs)
@@ -204,9 +209,10 @@ class Manager:
         wrapped, why = compiled._magpy_wrapped, None
         if not self.gave_up and (compiled._magpy_entries or self.pending):
             why = self._why_missed(compiled, args, kwargs)
+        more = len(self.instances)
         if (
-            self._kept(compiled) >= config.max_entries
-            or self.captures + self.refused >= config.max_captures
+            self._kept(compiled) >= config.max_entries + more
+            or self.captures + self.refused >= config.max_captures + more
         ):
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(why))
@@ -216,7 +222,7 @@ class Manager:
             config.log("miss", "%s: no entry holds: %s", self.name, why)
             if self._is_storm(compiled):
                 differing = self._differing(compiled, why, args, kwargs)
-                if differing is None and compiled._magpy_driver is not None:
+                if differing is None:
                     return _interp.MISS
         other = _at_work()
         if other is not None:
@@ -502,6 +508,13 @@ class Manager:
         assert self.region is not None
         self.part_of.leave(self.region.lines, why)
 
+    def _separate(self, compiled: Any, why: str) -> bool:
+        """Makes regions of single statements; whether anything changes by that."""
+        if self.part_of is not None:
+            assert self.region is not None
+            return self.part_of.separate(self.region.lines, why)
+        return self._drive(compiled, lambda driver: driver.separate(None, why))
+
     def _drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
         """Lets a driver run the callable from now on, if one can be made; whether it does."""
         found = unwrapped(compiled._magpy_wrapped)
@@ -542,31 +555,35 @@ class Manager:
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Differing | None:
         """What the next capture must not go by; None if it is known without one."""
-        self.in_vain += 1
-        if self.in_vain > _STORM:
-            if self.part_of is not None:
-                self._leave(f"no entry fits ({why})")
-            return Differing()
-        if why is OF_DATA:
-            return Differing(checked=self.checked)
         place, names = self.missed.place, self._argument_names(compiled, args, kwargs)
         at = names.index(why.what) if why.what in names else None
+        given = [*args, *kwargs.values()]
+        if at is not None and isinstance(given[at], torch.nn.Module):
+            # The same for each of several modules; those of one loop come again in every call.
+            if len(self.instances) < _MOST_INSTANCES:
+                self.instances.add(id(given[at]))
+            return Differing()
+        self.in_vain += 1
+        if self.in_vain > _STORM:
+            return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
+        if why is OF_DATA:
+            return Differing(checked=self.checked)
         if at is None and place is not None:
             if place.holder is not None and not isinstance(place.holder, (list, tuple, set)):
                 return Differing(places=[(place.holder, place.key)])
             at = place.argument
             if at is None:
                 return Differing(places=[(place.holder, None)])
-        given = [*args, *kwargs.values()]
         if at is None or why.of_tensor or isinstance(given[at], torch.Tensor) or not names[at]:
             return Differing()
         varying = {names[at]}
-        if self.part_of is not None:
-            if not self.part_of.vary(varying):
-                self._leave(f"no entry fits ({why})")
+        if self.part_of is None:
+            known = self._drive(compiled, lambda driver: driver.vary(varying))
         else:
-            self._drive(compiled, lambda driver: driver.vary(varying))
-        return None
+            known = self.part_of.vary(varying)
+        if known or self._separate(compiled, f"no entry fits ({why})"):
+            return None
+        return Differing()
 
     @staticmethod
     def _argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from magpy.errors import Refusal, Site
+from magpy.errors import NO_TENSORS, Refusal, Site
 from magpy.instrument import regions
+from magpy.models.callables import is_whole
 from magpy.objects.types import attribute, isinstance
 
 #: How often a function is split again before its lines stay as they are.
@@ -142,9 +143,11 @@ class Drivers:
     def call(self, f: Any) -> Any:
         """What is called in place of `f`, which a driver is about to call."""
         found = unwrapped(f)
-        if found is None or _key(found[0].__code__) not in self.lines:
+        if found is None:
             return f
         function, owner = found
+        if _key(function.__code__) not in self.lines and not _may_drive(function):
+            return f
         run = self.of(function, owner).run_of(function)
         return f if run is None else bound(run, owner)
 
@@ -154,8 +157,14 @@ class Drivers:
             yield from d.compiled
 
 
+def _may_drive(function: types.FunctionType) -> bool:
+    """Whether a function that a refused line calls may compute with tensors."""
+    package = str(function.__globals__.get("__name__")).partition(".")[0]
+    return package not in NO_TENSORS and package != "magpy" and not is_whole(function.__code__)
+
+
 def _size(plan: regions.Plan) -> int:
-    return len(plan.alone) + len(plan.calls) + len(plan.lines) + len(plan.varying)
+    return len(plan.alone) + len(plan.calls) + len(plan.lines)
 
 
 class Driver:
@@ -198,9 +207,29 @@ class Driver:
             self.drivers.learn(frames, refusal.reason)
             if before != [lines.version for lines in self.drivers.lines.values()]:
                 return True
+        return self.separate(within, refusal.reason)
+
+    def separate(self, within: tuple[int, int] | None, reason: str) -> bool:
+        """Makes regions of single statements where nobody knows which one is to blame.
+
+        Args:
+            within: the lines of a region; of the whole function if None.
+            reason: why; a region of one statement is left to Python for it.
+
+        Returns:
+            Whether anything changes by that.
+        """
         if within is None:
+            code = self.function.__code__
+            within = code.co_firstlineno, max(n or 0 for *_, n in code.co_lines())
+        plan = self.lines.plan
+        if not any(a <= within[0] and within[1] <= b for a, b in plan.apart):
+            plan.apart.append(within)
+            self.drivers.changed(self.lines)
+        elif within in plan.lines or within in plan.apart:
             return False
-        self.leave(within, refusal.reason)
+        else:
+            self.leave(within, reason)
         return True
 
     def _frames(self, refusal: Refusal) -> list[Site]:
@@ -233,9 +262,14 @@ class Driver:
         self.drivers.changed(self.lines)
 
     @property
+    def is_stale(self) -> bool:
+        """Whether the code that runs now was split before the last line was learnt."""
+        return self._version != self.lines.version
+
+    @property
     def run(self) -> Any:
         """A function like this one that runs it in part; None where that cannot be made."""
-        if self._version != self.lines.version:
+        if self.is_stale:
             self._version = self.lines.version
             self._splits += 1
             if self._splits <= _MOST_SPLITS:
@@ -244,7 +278,7 @@ class Driver:
 
     def _split(self) -> None:
         self.compiled, self._before, self._known = [], self._known, {}
-        self.lines.plan.regions = self.function.__code__ not in _MODULE_CALLS
+        self.lines.plan.glue = self.function.__code__ in _MODULE_CALLS
         try:
             made = regions.split(self.function, self.lines.plan)
         except regions.CannotSplit as e:
