@@ -87,6 +87,7 @@ class _UsesOf(ast.NodeVisitor):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None or not isinstance(node.target, ast.Name):
             self.visit(node.target)
+        self.visit(node.annotation)  # evaluated in a class
         if node.value is not None:
             self.visit(node.value)
 

@@ -211,11 +211,22 @@ class _Splitter:
         group: list[ast.stmt] = []
         before: Bound = bound
         flow = Flow(self.locals, strict=False)
+        held: set[str] = set()  # temporaries, each of which one statement reads
+
+        def emit(new: list[ast.stmt], old: list[ast.stmt]) -> None:
+            nonlocal held
+            read = uses(old).reads
+            out.extend(new)
+            if held & read:  # what they are must not live longer than without them
+                names: list[ast.expr] = [ast.Name(n, ast.Del()) for n in sorted(held & read)]
+                out.append(placed_at(ast.Delete(names), old[-1]))
+            targets = {n for s in old if isinstance(s, ast.Assign) for n in uses(s).stores}
+            held = (held | {n for n in targets if n[0] == "."}) - read
 
         def close() -> None:
             nonlocal group
             if group:
-                out.extend(self._region(group, before or set(), in_loop, outer))
+                emit(self._region(group, before or set(), in_loop, outer), group)
             group = []
 
         for s in body:
@@ -229,7 +240,7 @@ class _Splitter:
                 group.append(s)
             else:
                 close()
-                out.append(self._inside(s, set(bound), in_loop, outer))
+                emit([self._inside(s, set(bound), in_loop, outer)], [s])
             bound = flow.statement(s, set(bound))
         close()
         return out, bound
@@ -368,7 +379,7 @@ class _Splitter:
         takes = sorted(reads)
         if "super" in found.reads and self.arguments:  # it looks at the first argument
             first = self.arguments[0]
-            if first not in bound:
+            if first not in bound - self.shared:
                 return None
             takes = [first, *(n for n in takes if n != first)]
         return self._call(group, found, takes, gives, end is not None)

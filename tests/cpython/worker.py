@@ -3,8 +3,8 @@
 Owns: what happens inside the subprocess. Does not own: which modules run and what is expected of
 them (`tests/cpython/__main__.py`, the caller). Run as a script:
 `worker.py MODULE OUTPUT MODE`, with the repository root on `PYTHONPATH`; modes are those of
-`_interp.instrument_all`, 0 being CPython alone, 3: each test is watched by a capture session, and 4:
-the module's functions run as drivers (`drivers.py`), cut by the seed that is a fourth argument.
+`_interp.instrument_all`, 0 being CPython alone, 3: each test is watched by a capture session, and
+4: the module's functions run as drivers (`drivers.py`), cut by the seed, a fourth argument.
 """
 
 from __future__ import annotations
