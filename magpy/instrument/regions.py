@@ -547,11 +547,11 @@ class _Splitter:
         found = [c for c in made if c.co_firstlineno == self.node.lineno]
         if not found or not set(found[-1].co_freevars) <= {*free, "__class__"}:
             raise CannotSplit("its variables cannot be told apart")
+        if found[-1].co_qualname != self.code.co_qualname:
+            raise CannotSplit("its names are declared around it")
         kept = self.code.co_flags & _ITERABLE_COROUTINE if driver else 0
         return found[-1].replace(
-            co_qualname=self.code.co_qualname,
-            co_firstlineno=self.code.co_firstlineno,
-            co_flags=found[-1].co_flags | kept,
+            co_firstlineno=self.code.co_firstlineno, co_flags=found[-1].co_flags | kept
         )
 
     @staticmethod

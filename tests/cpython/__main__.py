@@ -45,6 +45,10 @@ ALL = sorted(
 
 DRIVERS = 4  # the mode of worker.py
 
+# What these test are frames, code objects and closures.
+NOT_AS_DRIVERS = "test_sys_settrace test_traceback test_inspect".split()
+ONLY_AS_DRIVERS = "test_except_star test_fstring test_contextlib_async test_weakref".split()
+
 TIMEOUT = 600  # seconds for one module; the slowest, test_set, needs about two minutes
 
 
@@ -128,7 +132,7 @@ def judge(module: str, mode: int, expected: list[Expected], folder: Path, seed: 
         )
     else:
         verdict.frames = int(counts["twin_frames"])
-    if verdict.frames < verdict.tests or int(counts.get("failed", 0)):
+    if verdict.frames < (verdict.tests if mode != DRIVERS else 1) or int(counts.get("failed", 0)):
         verdict.problems.append(f"not everything was instrumented: {counts}")
     before, after = plain["outcomes"], twin["outcomes"]
     used = set()
@@ -142,7 +146,7 @@ def judge(module: str, mode: int, expected: list[Expected], folder: Path, seed: 
             verdict.explained.append(f"{test}: {was} -> {now} ({row.reason})")
         else:
             verdict.problems.append(f"{test}: {was} -> {now}\n{twin['details'].get(test, '')}")
-    for row in expected:
+    for row in expected if mode != DRIVERS else ():  # which of these differ, the seed decides
         matching = [test for test in before if fnmatch.fnmatchcase(test, row.pattern)]
         if matching and row not in used:
             verdict.problems.append(f"{row.pattern} is in README.md but does not differ any more")
@@ -161,6 +165,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-j", "--jobs", type=int, default=1, help="modules run at a time")
     options = parser.parse_args(argv)
     names = list(dict.fromkeys(options.names)) or (QUICK if options.quick else ALL)
+    if options.drivers is not None and not options.names:
+        names = [name for name in names if name not in NOT_AS_DRIVERS]
+        names += [] if options.quick else ONLY_AS_DRIVERS
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     mode = 3 if options.watched else 2 if options.moved else 1
     about = ["watched"] if options.watched else []
