@@ -8,7 +8,8 @@ assignment: it says "assigned" only where every way through the statements assig
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import collections
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -23,6 +24,15 @@ _LET_PASS = frozenset(
 )
 
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SCOPES = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
+
+
+class Consumed(ast.GeneratorExp):
+    """A generator expression that is over when the call is that it is an argument of."""
+
+
 @dataclass(slots=True)
 class Uses:
     """Which local variables a piece of source uses.
@@ -30,7 +40,9 @@ class Uses:
     Attributes:
         reads: read, also by inner functions.
         stores: assigned, in the function's own scope.
-        unsafe: it yields, deletes a name, leaves a loop around it, or declares names.
+        captured: read by inner functions that may be called later.
+        unsafe: it yields, deletes a name, leaves a loop around it, raises what a handler around it
+            handles, or declares names.
         works: it calls or computes something.
         returns: it returns.
     """
@@ -56,6 +68,7 @@ class _UsesOf(ast.NodeVisitor):
     def __init__(self, found: Uses) -> None:
         self.found = found
         self.loops = 0
+        self.handlers = 0
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
@@ -71,62 +84,106 @@ class _UsesOf(ast.NodeVisitor):
         self.found.works = True
         self.generic_visit(node)
 
-    def _inner(self, node: ast.AST, *, kept: bool) -> None:
-        """A scope within: what it reads of the function's, which it may keep."""
-        inner = Uses()
-        visitor = _UsesOf(inner)
-        for child in ast.iter_child_nodes(node):
-            visitor.visit(child)
-        free = inner.reads | inner.captured  # some are its own; that does no harm
-        if any(c.is_async for c in getattr(node, "generators", ())):
-            self.found.unsafe = True
-        self.found.reads |= free
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None or not isinstance(node.target, ast.Name):
+            self.visit(node.target)
+        self.visit(node.annotation)  # evaluated in a class
+        if node.value is not None:
+            self.visit(node.value)
+
+    def _scope(self, parts: Iterable[ast.AST], own: set[str], *, kept: bool) -> Uses:
+        """A scope within: what it reads of the function's, which it may keep.
+
+        Args:
+            parts: what is evaluated in the scope.
+            own: names that are its own.
+            kept: whether it may be evaluated later.
+        """
+        inner = uses(list(parts))
+        self.found.reads |= inner.reads - own
         if kept:
-            self.found.captured |= free | inner.stores
+            self.found.captured |= inner.reads - own
+        self.found.captured |= inner.captured - own
         self.found.works = True
-        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(node)):
+        return inner
+
+    def _comprehension(self, node: Any, *, kept: bool) -> None:
+        first = node.generators[0]
+        self.visit(first.iter)
+        rest = [
+            x for g in node.generators for x in (g.target, g.iter, *g.ifs) if x is not first.iter
+        ]
+        values = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+        own = uses([g.target for g in node.generators]).stores
+        inner = self._scope([*rest, *values], own, kept=kept)
+        # Assignment expressions in it assign the function's variables.
+        assigned = inner.stores - own
+        self.found.captured |= assigned
+        if inner.unsafe or assigned or any(g.is_async for g in node.generators):
             self.found.unsafe = True
 
     def visit_ListComp(self, node: ast.AST) -> None:
-        self._inner(node, kept=False)
+        self._comprehension(node, kept=False)
 
     visit_SetComp = visit_DictComp = visit_ListComp
 
     def visit_GeneratorExp(self, node: ast.AST) -> None:
-        self._inner(node, kept=True)
+        self._comprehension(node, kept=True)
+
+    def visit_Consumed(self, node: ast.AST) -> None:
+        self._comprehension(node, kept=False)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.found.works = True
-        self.visit(node.func)
-        for a in [*node.args, *(k.value for k in node.keywords)]:
-            if isinstance(a, ast.GeneratorExp):
-                self._inner(a, kept=False)  # it is over when the call is
-            else:
-                self.visit(a)
+        self.generic_visit(node)
+
+    def _function(self, node: Any, body: list[ast.stmt] | list[ast.expr]) -> None:
+        a = node.args
+        arguments = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+        for n in [*a.defaults, *a.kw_defaults, *(x.annotation for x in arguments)]:
+            if n is not None:
+                self.visit(n)
+        shared = {n for s in own_nodes(body) if isinstance(s, ast.Nonlocal) for n in s.names}
+        own = {x.arg for x in arguments} | uses(body).stores
+        self._scope([*body, *getattr(node, "type_params", ())], own - shared, kept=True)
+        self._declares(node)
+
+    def _declares(self, node: ast.AST) -> None:
+        """A scope within that assigns variables of the function."""
+        shared = {n for s in ast.walk(node) if isinstance(s, ast.Nonlocal) for n in s.names}
+        if shared:
+            self.found.unsafe = True
+            self.found.captured |= shared
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        for d in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
-            self.visit(d)
-        self._inner(node, kept=True)
+        self._function(node, [node.body])
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: Any) -> None:
         self.found.stores.add(node.name)
-        for d in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
-            self.visit(d)
-        self._inner(node, kept=True)
-        if any(isinstance(n, ast.Nonlocal) for n in ast.walk(node)):
-            self.found.unsafe = True
+        for d in [*node.decorator_list, node.returns]:
+            if d is not None:
+                self.visit(d)
+        self._function(node, node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.found.stores.add(node.name)
-        self._inner(node, kept=True)
-
-    def visit_AsyncFunctionDef(self, node: ast.AST) -> None:
-        self.found.unsafe = True
+        for n in [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)]:
+            self.visit(n)
+        self._scope([*node.body, *getattr(node, "type_params", ())], set(), kept=True)
+        self._declares(node)
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.name:
             self.found.stores.add(node.name)
+        self.handlers += 1
+        self.generic_visit(node)
+        self.handlers -= 1
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        if node.exc is None and not self.handlers:
+            self.found.unsafe = True
         self.generic_visit(node)
 
     def visit_MatchAs(self, node: Any) -> None:
@@ -149,9 +206,10 @@ class _UsesOf(ast.NodeVisitor):
 
     def _bad(self, node: ast.AST) -> None:
         self.found.unsafe = True
+        self.generic_visit(node)
 
     visit_Yield = visit_YieldFrom = visit_Await = visit_Global = visit_Nonlocal = _bad
-    visit_AsyncFor = visit_AsyncWith = _bad
+    visit_AsyncFor = visit_AsyncWith = visit_TypeAlias = _bad
 
     def visit_Return(self, node: ast.Return) -> None:
         self.found.returns = True
@@ -216,10 +274,12 @@ class Flow:
         return bound
 
     def _read(self, bound: set[str], *nodes: ast.AST | None) -> set[str]:
-        """Bound after expressions (assignment expressions may not have run)."""
+        """Bound after expressions."""
         for n in nodes:
-            if n is not None and self.strict and not (uses(n).reads & self.names) <= bound:
-                raise Unbound
+            if n is not None:
+                if self.strict and not (uses(n).reads & self.names) <= bound:
+                    raise Unbound
+                bound = bound | (certain_stores(n) & self.names)
         return bound
 
     def statement(self, s: ast.stmt, bound: set[str]) -> Bound:
@@ -229,42 +289,40 @@ class Flow:
         if isinstance(s, (ast.Break, ast.Continue)):
             return None
         if isinstance(s, ast.If):
-            self._read(bound, s.test)
+            bound = self._read(bound, s.test)
             return _meet(self.block(s.body, set(bound)), self.block(s.orelse, set(bound)))
         if isinstance(s, (ast.For, ast.AsyncFor)):
-            self._read(bound, s.iter)
-            self.block(s.body, bound | uses(s.target).stores)
+            bound = self._read(bound, s.iter)
+            self.block(s.body, self._read(bound, s.target))
             self.block(s.orelse, set(bound))
             return bound
         if isinstance(s, ast.While):
-            self._read(bound, s.test)
+            bound = self._read(bound, s.test)
             self.block(s.body, set(bound))
             self.block(s.orelse, set(bound))
             return bound
         if isinstance(s, (ast.With, ast.AsyncWith)):
-            inner = set(bound)
+            inner = bound
             for item in s.items:
-                self._read(inner, item.context_expr)
-                if item.optional_vars is not None:
-                    inner |= uses(item.optional_vars).stores
-            after = self.block(s.body, inner)
+                inner = self._read(inner, item.context_expr, item.optional_vars)
+            after = self.block(s.body, set(inner))
             passes = all(lets_pass(i.context_expr) for i in s.items)
             return after if passes else bound
         if isinstance(s, ast.Try) or type(s).__name__ == "TryStar":
             return self._try(cast(ast.Try, s), bound)
         if isinstance(s, ast.Match):
-            self._read(bound, s.subject)
+            bound = self._read(bound, s.subject)
             for case in s.cases:
-                self.block(case.body, bound | uses(case.pattern).stores)
+                self._read(bound, case.pattern)
+                inside = bound | (uses(case.pattern).stores & self.names)
+                self.block(case.body, self._read(inside, case.guard))
             return bound
-        found = uses(s)
-        if self.strict and not (found.reads & self.names) <= bound:
-            raise Unbound
-        return bound | (found.stores & self.names)
+        return self._read(bound, s)
 
     def _try(self, s: ast.Try, bound: set[str]) -> Bound:
         ways = [self.block(s.orelse, self.block(s.body, set(bound)))]
         for h in s.handlers:
+            self._read(bound, h.type)
             named = {h.name} if h.name else set()
             end = self.block(h.body, bound | named)
             ways.append(None if end is None else end - named)
@@ -273,6 +331,27 @@ class Flow:
         if final is None:
             return None
         return None if after is None else after | final
+
+
+def certain_stores(node: ast.AST) -> set[str]:
+    """The names that a simple statement or an expression has assigned if it did not raise."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, (*SCOPES, ast.Assert)):  # an assertion may be left out
+        return set()
+    if isinstance(node, ast.Name):
+        return {node.id} if isinstance(node.ctx, ast.Store) else set()
+    if isinstance(node, ast.alias):
+        return {(node.asname or node.name).partition(".")[0]}
+    if isinstance(node, ast.BoolOp):
+        return certain_stores(node.values[0])
+    if isinstance(node, ast.IfExp):
+        return certain_stores(node.test)
+    if isinstance(node, ast.Compare):
+        return certain_stores(node.left) | certain_stores(node.comparators[0])
+    if isinstance(node, ast.AnnAssign):
+        return certain_stores(node.value) | certain_stores(node.target) if node.value else set()
+    return {n for child in ast.iter_child_nodes(node) for n in certain_stores(child)}
 
 
 def lets_pass(manager: ast.expr) -> bool:
@@ -287,14 +366,41 @@ def as_module(body: list[ast.stmt]) -> ast.Module:
     return ast.Module(body, [])
 
 
-def stored_by(node: ast.AST) -> Iterator[str]:
+def own_nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes that are evaluated in a scope, without those of the scopes within."""
+    todo: list[Any] = list(body)
+    while todo:
+        n = todo.pop()
+        if n is None:
+            continue
+        yield n
+        if isinstance(n, _FUNCTIONS):
+            todo += [*n.args.defaults, *n.args.kw_defaults, *getattr(n, "decorator_list", ())]
+        elif isinstance(n, ast.ClassDef):
+            todo += [*n.decorator_list, *n.bases, *(k.value for k in n.keywords)]
+        elif isinstance(n, _COMPREHENSIONS):
+            todo.append(n.generators[0].iter)
+        else:
+            todo += ast.iter_child_nodes(n)
+
+
+def stored_by(node: Any) -> Iterator[str]:
     """The names that a node itself assigns."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+    if isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Store):
+            yield node.id
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         yield node.target.id
+    elif isinstance(node, ast.alias):
+        yield (node.asname or node.name).partition(".")[0]
+    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+        yield node.name
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
+    elif isinstance(node, _COMPREHENSIONS):
+        yield from {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
 
 
 def count_reads(node: ast.AST) -> dict[str, int]:
@@ -311,3 +417,10 @@ def count_reads(node: ast.AST) -> dict[str, int]:
 def count_reads_of(body: Sequence[ast.stmt]) -> dict[str, int]:
     """How often each name is read in statements."""
     return count_reads(as_module(list(body)))
+
+
+def count_names(body: Sequence[ast.AST]) -> dict[str, int]:
+    """How often each name is read, assigned or deleted in statements."""
+    every = [n for s in body for n in ast.walk(s)]
+    read = [n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)]
+    return collections.Counter([*read, *(name for n in every for name in stored_by(n))])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -56,15 +56,26 @@ class Hoist:
     """Takes expressions that run as they are out of their statements, in the order of evaluation.
 
     `return after(h + next(it))` becomes `t = next(it); return after(h + t)`.
+
+    Args:
+        plan: which.
+        names: the local variables.
+        fixed: by statement, the local variables that are bound there and that only statements of
+            the function itself assign: it does not matter when they are read.
     """
 
-    def __init__(self, plan: Plan, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, plan: Plan, names: Collection[str], fixed: Mapping[ast.stmt, Collection[str]]
+    ) -> None:
         self.plan = plan
         self.names = names
         #: Names of variables that hold what was taken out of its statement.
         self.temporaries: set[str] = set()
         #: Those that hold what stands under names of the program's, such as a function.
         self.named: set[str] = set()
+        self.fixed = fixed
+        #: Those of the statement at hand.
+        self.here: Collection[str] = ()
         #: Nodes whose statements stay in the driver.
         self.alone: set[ast.AST] = set()
         #: Calls of functions that may have drivers of their own.
@@ -90,8 +101,15 @@ class Hoist:
             inner = getattr(s, name, None)
             if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
                 setattr(s, name, self.block(inner))
-        for h in getattr(s, "handlers", ()):
-            self._whole(h, s)
+        for part in [*getattr(s, "handlers", ()), *getattr(s, "cases", ())]:
+            part.body = self.block(part.body)
+        assigned = {
+            n.target.id
+            for part in _own_parts(s)
+            for n in ast.walk(part)
+            if isinstance(n, ast.NamedExpr)
+        }
+        self.here = set(self.fixed.get(s, ())) - assigned
         head = self._head(s)
         if head is None:
             self._whole(s, s, blocks=False)
@@ -152,11 +170,14 @@ class Hoist:
             else:
                 self._temporary(holder, name, index, ahead, s)
 
-    @staticmethod
-    def _head(s: ast.stmt) -> tuple[Any, str] | None:
+    def _head(self, s: ast.stmt) -> tuple[Any, str] | None:
         """Where the expression is that a statement evaluates first, once."""
-        if isinstance(s, (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
+        if isinstance(s, (ast.Return, ast.Assign, ast.AnnAssign, ast.Expr)):
             return (s, "value") if s.value is not None else None
+        if isinstance(s, ast.AugAssign):  # it reads its target first
+            return (s, "value") if self._may_move(s.target) else None
+        if isinstance(s, ast.Match):
+            return s, "subject"
         if isinstance(s, ast.If):
             return s, "test"
         if isinstance(s, ast.For):
@@ -218,34 +239,34 @@ class Hoist:
     ) -> tuple[ast.expr | None, list[ast.stmt]]:
         ahead: list[ast.stmt] = []
         found = path[-1]
-        for parent, child in itertools.pairwise(path):
-            earlier = _before(parent, child)
-            if earlier is None:
-                return None, []
-            for holder, name, index in earlier:
+        ways = [_before(parent, child) for parent, child in itertools.pairwise(path)]
+        if any(way is None for way in ways) or self._is_super(found):
+            return None, []
+        truth = self._only_its_truth(found, path, s)
+        runs_alone = alone and not truth
+        parts: list[_Part] = []
+        if runs_alone and spot_of(found) in (*self.plan.alone, *self.plan.calls):
+            parts = _parts(found) or []
+        work = [i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))]
+        last = max(work, default=-1)
+        if any(map(_unpacks, parts[: max(last, 0)])):
+            return None, []
+        for earlier in ways:
+            for holder, name, index in earlier or ():
                 self._temporary(holder, name, index, ahead, s)
-        spot = spot_of(found)
-        if self._only_its_truth(found, path, s):
+        if truth:
             return self._assign(found, ahead, s), ahead
-        if alone and (spot in self.plan.alone or spot in self.plan.calls):
-            parts = _before(found, None)
-            if isinstance(found, ast.Call) and (parts is None or self._is_super(found)):
-                return None, []
-            parts = parts or []
-            last = max(
-                (i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))), default=-1
-            )
-            for i, (holder, name, index) in enumerate(parts):
-                e = _get(holder, name, index)
-                if i == last and isinstance(e, ast.Attribute):
-                    self._temporary(e, "value", None, ahead, s)
-                elif i <= last:
-                    self._temporary(holder, name, index, ahead, s)
+        for i, (holder, name, index) in enumerate(parts[: last + 1]):
+            e = _get(holder, name, index)
+            if i == last and isinstance(e, ast.Attribute):
+                self._temporary(e, "value", None, ahead, s)
+            else:
+                self._temporary(holder, name, index, ahead, s)
+        if runs_alone:
             self._drive(found)
-        if alone:
             self.alone.add(found)
         if len(path) == 1:
-            if not isinstance(s, (ast.If, ast.For, ast.With)) and not self._joins(s):
+            if not isinstance(s, (ast.If, ast.For, ast.With, ast.Match)) and not self._joins(s):
                 return value, ahead
             whole = self._assign(found, ahead, s)
             return whole, ahead
@@ -273,19 +294,27 @@ class Hoist:
         return isinstance(s, ast.AugAssign)
 
     @staticmethod
-    def _is_super(call: ast.Call) -> bool:
-        return isinstance(call.func, ast.Name) and call.func.id == "super"
+    def _is_super(e: ast.expr) -> bool:
+        """Whether an expression is `super` or its call, which looks at the frame it is in."""
+        name = e.func if isinstance(e, ast.Call) else e
+        return isinstance(name, ast.Name) and name.id == "super"
 
     def _temporary(
         self, holder: Any, name: str, index: int | None, ahead: list[ast.stmt], s: ast.stmt
     ) -> None:
         e = _get(holder, name, index)
-        if not _simple(e):
+        if not self._may_move(e):
             new = self._assign(e, ahead, s)
             if _chain_of_names(e):
                 self.alone.add(e)
                 self.named.add(new.id)
             _set(holder, name, index, new)
+
+    def _may_move(self, e: ast.AST) -> bool:
+        """Whether it does not matter when, within its statement, an expression is evaluated."""
+        if isinstance(e, ast.Name):
+            return e.id in self.here or e.id[0] == "."
+        return isinstance(e, ast.Constant)
 
     def _assign(self, e: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> ast.Name:
         # Named by its place, so that it keeps its name when the function is split again.
@@ -321,17 +350,16 @@ def blocks_of(s: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a statement that are no statements."""
+    """The parts of a statement that are in none of its blocks."""
     for child in ast.iter_child_nodes(node):
-        if (
-            not isinstance(child, (ast.stmt, ast.ExceptHandler))
-            and type(child).__name__ != "match_case"
-        ):
+        if isinstance(child, (ast.ExceptHandler, ast.match_case)):
+            yield from _own_parts(child)
+        elif not isinstance(child, ast.stmt):
             yield child
 
 
 def _simple(e: ast.AST) -> bool:
-    """Whether it does not matter when an expression is evaluated."""
+    """Whether nothing is computed in an expression."""
     if isinstance(e, (ast.Starred, ast.keyword)):
         return _simple(e.value)
     return isinstance(e, (ast.Name, ast.Constant))
@@ -345,6 +373,14 @@ def _chain_of_names(e: ast.AST) -> bool:
 
 
 _Part = tuple[Any, str, int | None]
+
+
+def _unpacks(part: _Part) -> bool:
+    """Whether an argument is iterated when it has been evaluated."""
+    holder = part[0]
+    return isinstance(holder, ast.Starred) or (
+        isinstance(holder, ast.keyword) and holder.arg is None
+    )
 
 
 def _get(holder: Any, name: str, index: int | None) -> ast.expr:
@@ -377,7 +413,8 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     if isinstance(e, ast.Subscript):
         return [(e, "value", None)]
     if isinstance(e, (ast.Tuple, ast.List, ast.Set)):
-        if any(isinstance(x, ast.Starred) for x in e.elts):
+        # A set of more than 30 is made of its elements one by one.
+        if any(isinstance(x, ast.Starred) for x in e.elts) or len(e.elts) > 30:
             return None
         return [(e, "elts", i) for i in range(len(e.elts))]
     if isinstance(e, ast.Dict):
@@ -398,7 +435,7 @@ def _before(parent: ast.expr, child: ast.expr | None) -> list[_Part] | None:
         return parts
     for i, (holder, name, index) in enumerate(parts):
         if _get(holder, name, index) is child:
-            return parts[:i]
+            return None if any(map(_unpacks, parts[:i])) else parts[:i]
     return None
 
 

@@ -15,6 +15,7 @@ statements stay in the driver.
 from __future__ import annotations
 
 import ast
+import collections
 import copy
 import itertools
 import sys
@@ -25,14 +26,19 @@ from typing import Any, cast
 
 from magpy import _interp
 from magpy.instrument.assignment import (
+    SCOPES,
     Bound,
+    Consumed,
     Flow,
     Unbound,
     Uses,
     as_module,
+    certain_stores,
+    count_names,
     count_reads,
     count_reads_of,
     lets_pass,
+    own_nodes,
     stored_by,
     uses,
 )
@@ -57,6 +63,13 @@ _WAY, _MISS, _CORRECT, _CALL = ".magpy", ".miss", ".correct", ".call"
 #: What was split, by code and plan: the same functions run in many drivers.
 _splits: dict[Any, Split] = {}
 _MOST_KEPT = 256
+
+#: Builtin functions that have used up an iterator when they return.
+_CONSUMERS = frozenset(
+    [*("all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple")]
+)
+
+_ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x100, 0x200  # flags of code objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +114,16 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
         CannotSplit: it has no source, asks for its frame, or no region is left.
     """
     code = function.__code__
-    key = code, plan.key()
+    consumers = frozenset(n for n in _CONSUMERS if n not in function.__globals__)
+    key = code, plan.key(), consumers
     if key not in _splits:
         if len(_splits) >= _MOST_KEPT:
             _splits.clear()
-        _splits[key] = _split(code, plan)
+        _splits[key] = _split(code, plan, consumers)
     return _splits[key]
 
 
-def _split(code: types.CodeType, plan: Plan) -> Split:
+def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
     chain = find(code)
     for n in ast.walk(chain[-1]):
         f = n.func if isinstance(n, ast.Call) else None
@@ -119,44 +133,75 @@ def _split(code: types.CodeType, plan: Plan) -> Split:
         )
         if asks or (isinstance(n, ast.Call) and name in _MAY_ASK_FRAME and not n.args):
             raise CannotSplit(f"it asks for its frame or its locals ({name})")
-    return _Splitter(chain, code, plan).split()
+    if any(_is_private(n) for n in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
+        raise CannotSplit("a local's name is private to a class")
+    return _Splitter(chain, code, plan, consumers).split()
 
 
 class _Splitter:
     """Splits one function."""
 
-    def __init__(self, chain: Chain, code: types.CodeType, plan: Plan) -> None:
+    def __init__(
+        self, chain: Chain, code: types.CodeType, plan: Plan, consumers: frozenset[str]
+    ) -> None:
         self.chain = chain
         self.code = code
         self.plan = plan
-        hoist = Hoist(plan, (*code.co_varnames, *code.co_cellvars))
-        self.node = hoist.function(cast(Definition, _copied(chain[-1])))
+        node = cast(Definition, _copied(chain[-1]))
+        self.arguments = code.co_varnames[: _argument_count(code)]
+        # Since 3.12 the code has the variables of comprehensions, too.
+        own = {n for s in own_nodes(node.body) for n in stored_by(s)} | {*self.arguments}
+        plain = own.intersection(code.co_varnames + code.co_cellvars)
+        _consumed(node, consumers - plain)
+        self.locals = frozenset(plain)
+        self._sort_out(node)
+        bound = _BoundAt(self.locals - self.shared)
+        bound.block(node.body, set(self.arguments) - self.shared)
+        hoist = Hoist(plan, plain, bound.at)
+        self.node = hoist.function(node)
         self.alone = hoist.alone
         self.driven = bool(hoist.driven)
         self.temporaries = hoist.temporaries
-        self.locals = frozenset([*code.co_varnames, *code.co_cellvars, *hoist.temporaries])
-        whole = uses(self.node.body)
-        stored = [n for s in ast.walk(self.node) for n in stored_by(s)]
-        arguments = code.co_varnames[: _argument_count(code)]
-        #: Inner functions share these, and they are assigned more than once.
-        self.shared = {
-            n
-            for n in whole.captured & self.locals
-            if stored.count(n) + (n in arguments) > 1 or (n not in arguments and self._in_loop(n))
-        }
+        self.locals |= hoist.temporaries
         self.reads = count_reads(self.node)
-        self.arguments = arguments
+        self.names = count_names([self.node])
+        if "super" in self.reads and self.arguments:  # it looks at the first argument
+            for counts in (self.reads, self.names):
+                counts[self.arguments[0]] = counts.get(self.arguments[0], 0) + 1
         self.regions: dict[str, Region] = {}
         self.declared = [
-            s for s in ast.walk(self.node) if isinstance(s, (ast.Global, ast.Nonlocal))
+            s for s in own_nodes(self.node.body) if isinstance(s, (ast.Global, ast.Nonlocal))
         ]
 
-    def _in_loop(self, name: str) -> bool:
-        return any(
-            name in uses(s).stores
-            for s in ast.walk(self.node)
-            if isinstance(s, (ast.For, ast.AsyncFor, ast.While))
-        )
+    def _sort_out(self, node: Definition) -> None:
+        """Finds the variables that regions leave alone."""
+        every = list(ast.walk(node))
+        stored = [(n, s) for s in every for n in stored_by(s)]
+        again = {
+            n
+            for loop in every
+            if isinstance(loop, (ast.For, ast.AsyncFor, ast.While))
+            for s in ast.walk(loop)
+            for n in stored_by(s)
+        }
+        captured: dict[str, tuple[int, int]] = {}
+        for s in every:
+            if isinstance(s, (ast.expr, ast.stmt)):
+                for n in uses(s).captured & self.locals if isinstance(s, SCOPES) else ():
+                    captured[n] = min(captured.get(n, _place(s)), _place(s))
+        times = collections.Counter([*self.arguments, *(n for n, _ in stored)])
+        deleted = {n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
+        #: No region uses these: inner functions share them and they are assigned more than once,
+        #: or they may be unbound again.
+        self.shared = {n for n in captured if times[n] > 1 or n in again} | deleted
+        named = [h for h in every if isinstance(h, ast.ExceptHandler) and h.name]
+        whole = count_names([node])
+        for name in {cast(str, h.name) for h in named}:
+            inside = sum(count_names(h.body).get(name, 0) for h in named if h.name == name)
+            if whole.get(name, 0) != inside or name in captured:
+                self.shared.add(name)
+        #: No region assigns these: an inner function that is made before may look at them.
+        self.early = {n for n, s in stored if n in captured and captured[n] <= _place(s)}
 
     def split(self) -> Split:
         body = list(self.node.body)
@@ -193,7 +238,7 @@ class _Splitter:
         bound: Bound,
         *,
         in_loop: bool,
-        outer: ast.AST | None,
+        outer: Sequence[ast.stmt] | None,
     ) -> tuple[list[ast.stmt], Bound]:
         """The statements of a block, with calls of regions in them, and what is bound after it."""
         out: list[ast.stmt] = []
@@ -238,38 +283,74 @@ class _Splitter:
         return not self._is_alone(s) and not uses(s).unsafe and not opened
 
     def _inside(
-        self, s: ast.stmt, bound: set[str], in_loop: bool, outer: ast.AST | None
+        self, s: ast.stmt, bound: set[str], in_loop: bool, outer: Sequence[ast.stmt] | None
     ) -> ast.stmt:
         """A statement that stays, with regions in its blocks."""
 
-        def go(body: list[ast.stmt], names: set[str], loop: bool, o: ast.AST | None) -> Any:
-            return self.block(body, set(names), in_loop=loop, outer=o)[0] if body else []
+        def go(
+            body: list[ast.stmt], names: set[str], loop: bool, o: Sequence[ast.stmt] | None
+        ) -> list[ast.stmt]:
+            return self.block(body, set(names), in_loop=loop, outer=o)[0]
 
+        names = set(bound)
         new: Any = None
         if isinstance(s, ast.If):
+            names |= certain_stores(s.test)
             new = ast.If(
-                s.test, go(s.body, bound, in_loop, outer), go(s.orelse, bound, in_loop, outer)
+                s.test, go(s.body, names, in_loop, outer), go(s.orelse, names, in_loop, outer)
             )
         elif isinstance(s, (ast.For, ast.AsyncFor)):
-            inner = bound | uses(s.target).stores
-            new = type(s)(s.target, s.iter, go(s.body, inner, True, outer), s.orelse)
+            inner = names | certain_stores(s.target)
+            orelse = go(s.orelse, names, in_loop, outer)
+            new = type(s)(s.target, s.iter, go(s.body, inner, True, outer), orelse)
         elif isinstance(s, ast.While):
-            new = ast.While(s.test, go(s.body, bound, True, outer), s.orelse)
+            names |= certain_stores(s.test)
+            orelse = go(s.orelse, names, in_loop, outer)
+            new = ast.While(s.test, go(s.body, names, True, outer), orelse)
         elif isinstance(s, (ast.With, ast.AsyncWith)):
-            inner = set(bound)
-            for item in s.items:
-                if item.optional_vars is not None:
-                    inner |= uses(item.optional_vars).stores
+            inner = names.union(*(certain_stores(i) for i in s.items))
             passes = all(lets_pass(i.context_expr) for i in s.items)
-            new = type(s)(s.items, go(s.body, inner, in_loop, outer if passes else s))
+            new = type(s)(s.items, go(s.body, inner, in_loop, outer if passes else s.body))
         elif isinstance(s, ast.Try):
-            new = ast.Try(go(s.body, bound, in_loop, s), s.handlers, s.orelse, s.finalbody)
+            new = self._inside_try(s, names, in_loop, outer)
+        elif isinstance(s, ast.Match):
+            cases = [
+                ast.match_case(
+                    c.pattern, c.guard, go(c.body, names | uses(c.pattern).stores, in_loop, outer)
+                )
+                for c in s.cases
+            ]
+            new = ast.Match(s.subject, cases)
         return ast.copy_location(new, s) if new is not None else s
+
+    def _inside_try(
+        self, s: ast.Try, bound: set[str], in_loop: bool, outer: Sequence[ast.stmt] | None
+    ) -> ast.Try:
+        def go(body: list[ast.stmt], names: Bound, seen: bool) -> list[ast.stmt]:
+            if names is None:
+                return body
+            o = body if seen else outer
+            return self.block(body, set(names), in_loop=in_loop, outer=o)[0]
+
+        last = bool(s.finalbody)
+        handlers = [
+            ast.copy_location(
+                ast.ExceptHandler(h.type, h.name, go(h.body, bound | {h.name or ""}, last)), h
+            )
+            for h in s.handlers
+        ]
+        after = Flow(self.locals, strict=False).block(s.body, set(bound))
+        body, orelse = go(s.body, bound, True), go(s.orelse, after, last)
+        return ast.Try(body, handlers, orelse, go(s.finalbody, bound, False))
 
     # --------------------------------------------------------------- one region
 
     def _region(
-        self, group: list[ast.stmt], bound: set[str], in_loop: bool, outer: ast.AST | None
+        self,
+        group: list[ast.stmt],
+        bound: set[str],
+        in_loop: bool,
+        outer: Sequence[ast.stmt] | None,
     ) -> list[ast.stmt]:
         """A stretch of statements, as the call of a region, or as it is."""
         if self.plan.glue:
@@ -297,12 +378,13 @@ class _Splitter:
         found: Uses,
         bound: set[str],
         in_loop: bool,
-        outer: ast.AST | None,
+        outer: Sequence[ast.stmt] | None,
     ) -> list[ast.stmt] | None:
-        own = count_reads_of(group)
-        elsewhere = {n for n, count in self.reads.items() if count > own.get(n, 0)}
+        own = count_names(group)
+        # What another stretch assigns in some cases only goes through it in the others.
+        elsewhere = {n for n, count in self.names.items() if count > own.get(n, 0)}
         stores = found.stores & self.locals
-        if (found.reads | found.stores | found.captured) & self.shared:
+        if (found.reads | found.stores | found.captured) & self.shared or stores & self.early:
             return None
         try:
             end = Flow(self.locals, strict=True).block(group, set(bound))
@@ -319,17 +401,15 @@ class _Splitter:
             reads |= {n for n in gives if n not in end or self._conditional(n, group, bound)}
         else:
             gives = []
-        if outer is not None and len(group) > 1 and self._seen_after(stores, outer):
+        if self.code.co_flags & _ASYNC_GENERATOR and (found.returns or end is None):
+            return None  # it cannot return a value
+        at_once = len(group) == 1 and _stores_last(group[0])
+        if outer is not None and not at_once and self._seen_after(stores, outer, in_loop):
             return None
-        if outer is not None and len(group) == 1:
-            s = group[0]
-            plain = isinstance(s, ast.Assign) and len(s.targets) == 1
-            if not plain and self._seen_after(stores, outer):
-                return None
         takes = sorted(reads)
         if "super" in found.reads and self.arguments:  # it looks at the first argument
             first = self.arguments[0]
-            if first not in bound:
+            if first not in bound - self.shared:
                 return None
             takes = [first, *(n for n in takes if n != first)]
         return self._call(group, found, takes, gives, end is not None)
@@ -339,11 +419,17 @@ class _Splitter:
         end = Flow(self.locals, strict=False).block(group, bound - {name})
         return end is not None and name not in end
 
-    def _seen_after(self, stores: set[str], outer: ast.AST) -> bool:
-        """Whether what follows an exception may look at one of these locals."""
-        body = outer.body  # type: ignore[attr-defined]
-        inside = count_reads_of(body)
-        return any(self.reads.get(n, 0) > inside.get(n, 0) for n in stores)
+    def _seen_after(self, stores: set[str], outer: Sequence[ast.stmt], in_loop: bool) -> bool:
+        """Whether what follows an exception in a block may look at one of these locals."""
+        inside = count_reads_of(outer)
+        if any(self.reads.get(n, 0) > inside.get(n, 0) for n in stores):
+            return True
+        if in_loop:  # the block itself follows
+            try:
+                Flow(frozenset(stores), strict=True).block(outer, set())
+            except Unbound:
+                return True
+        return False
 
     def _call(
         self, group: list[ast.stmt], found: Uses, takes: list[str], gives: list[str], falls: bool
@@ -459,51 +545,97 @@ class _Splitter:
             if isinstance(a, ast.arg):
                 a.annotation = None
         declared = [d for d in self.declared if not any(d is s for s in ast.walk(as_module(body)))]
+        no: list[Any] = []
         # Every free variable is one, whether or not this part uses it.
         kind = type(self.node) if driver else ast.FunctionDef
         node: ast.stmt = kind(self.node.name, plain, [*declared, *body], [], None)
         placed_at(node, self.node)
         inner = list(self.chain[1:-1])
-        for c in reversed(inner):
+        for c in cast("list[Any]", reversed(inner)):
             if isinstance(c, ast.ClassDef):
-                node = placed_at(ast.ClassDef(c.name, [], [], [node], []), c)
+                node = placed_at(ast.ClassDef(c.name, no, no, [node], no), c)
             else:
-                node = placed_at(self._outer(cast(Any, c).name, free, node), c)
+                node = placed_at(self._outer(c.name, free, node), c)
         if not any(not isinstance(c, ast.ClassDef) for c in inner) and free:
-            node = placed_at(self._outer("_", free, node), self.node)
-        no: list[Any] = []
+            node = placed_at(self._outer("_", free, node, top=True), self.node)
         module = ast.Module([node], no)
         ast.fix_missing_locations(module)
         flags = self.code.co_flags & future_flags()
-        whole = compile(
-            module, self.code.co_filename, "exec", flags=flags, dont_inherit=True, optimize=-1
-        )
+        try:
+            whole = compile(
+                module, self.code.co_filename, "exec", flags=flags, dont_inherit=True, optimize=-1
+            )
+        except SyntaxError as e:
+            raise CannotSplit("it cannot be written in parts") from e
         made = [c for c in codes(whole) if c.co_name == self.node.name]
         found = [c for c in made if c.co_firstlineno == self.node.lineno]
         if not found or not set(found[-1].co_freevars) <= {*free, "__class__"}:
             raise CannotSplit("its variables cannot be told apart")
-        made_code = found[-1].replace(co_firstlineno=self.code.co_firstlineno)
-        return _renamed(made_code, made_code.co_qualname, self.code.co_qualname)
+        if found[-1].co_qualname != self.code.co_qualname:
+            raise CannotSplit("its names are declared around it")
+        kept = self.code.co_flags & _ITERABLE_COROUTINE if driver else 0
+        return found[-1].replace(
+            co_firstlineno=self.code.co_firstlineno, co_flags=found[-1].co_flags | kept
+        )
 
     @staticmethod
-    def _outer(name: str, free: list[str], inner: ast.stmt) -> ast.stmt:
+    def _outer(name: str, free: list[str], inner: Any, *, top: bool = False) -> ast.stmt:
+        """A function around another definition, which is named as if it stood alone for `top`."""
         no: list[Any] = []
         names = [n for n in free if n != "__class__"]
         body: list[ast.stmt] = [
             ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)) for n in names
         ]
+        if top:
+            body.insert(0, ast.Global([inner.name]))
         arguments = ast.arguments(no, no, None, no, no, None, no)
         return ast.FunctionDef(name, arguments, [*body, inner], [], None)
 
 
-def _renamed(code: types.CodeType, before: str, name: str) -> types.CodeType:
-    """Code, and all code within, with the beginning of its qualified names changed."""
-    constants = tuple(
-        _renamed(c, before, name) if isinstance(c, types.CodeType) else c for c in code.co_consts
-    )
-    return code.replace(
-        co_qualname=name + code.co_qualname.removeprefix(before), co_consts=constants
-    )
+class _BoundAt(Flow):
+    """What is bound for certain at each statement."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(names, strict=False)
+        self.at: dict[ast.stmt, set[str]] = {}
+
+    def statement(self, s: ast.stmt, bound: set[str]) -> Bound:
+        self.at[s] = bound & self.names
+        return super().statement(s, bound)
+
+
+def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
+    """Marks the generator expressions that are over when the call is that they are given to."""
+    for n in ast.walk(node):
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in consumers:
+            n.args = [
+                ast.copy_location(Consumed(a.elt, a.generators), a)
+                if isinstance(a, ast.GeneratorExp)
+                else a
+                for a in n.args
+            ]
+
+
+def _is_private(name: str) -> bool:
+    """Whether the compiler may have made a name of one that begins with two underscores."""
+    return name[:1] == "_" and "__" in name.strip("_")
+
+
+def _place(node: Any) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _stores_last(s: ast.stmt) -> bool:
+    """Whether a statement assigns locals only where nothing of it can fail any more."""
+    if isinstance(s, ast.Assign) and len(s.targets) == 1:
+        target = s.targets[0]
+    elif isinstance(s, ast.AugAssign):
+        target = s.target
+    else:
+        return False
+    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    plain = all(isinstance(p, ast.Name) for p in parts)
+    return plain and not uses(s.value).stores
 
 
 def _argument_count(code: types.CodeType) -> int:

@@ -2,8 +2,8 @@
 
 Owns: which modules run, what is expected to differ (the tables in README.md), the verdict. Does not
 own: running one module (`worker.py`, in a subprocess). Called as
-`python -m tests.cpython [--quick] [--moved | --watched] [names...]` with any CPython that
-`magpy._interp` was built for (torch is not needed), and by test_regression.py.
+`python -m tests.cpython [--quick] [--moved | --watched | --drivers SEED] [names...]` with any
+CPython that `magpy._interp` was built for (torch is not needed), and by test_regression.py.
 
 A test that fails without instrumentation as well does not count. Any other difference must be in
 the table, and what is in the table must differ: an unexpected failure and an unexpected success
@@ -43,6 +43,12 @@ ALL = sorted(
     }
 )
 
+DRIVERS = 4  # the mode of worker.py
+
+# What these test are frames, code objects and closures.
+NOT_AS_DRIVERS = "test_sys_settrace test_traceback test_inspect".split()
+ONLY_AS_DRIVERS = "test_except_star test_fstring test_contextlib_async test_weakref".split()
+
 TIMEOUT = 600  # seconds for one module; the slowest, test_set, needs about two minutes
 
 
@@ -50,7 +56,7 @@ TIMEOUT = 600  # seconds for one module; the slowest, test_set, needs about two 
 class Expected:
     """One row of the table in README.md."""
 
-    versions: tuple[str, ...]  # or "watched"
+    versions: tuple[str, ...]  # or "watched" or "drivers"
     pattern: str  # of test ids, as in fnmatch
     reason: str
 
@@ -71,19 +77,21 @@ def expected_differences(*about: str) -> list[Expected]:
     rows = []
     for line in (HERE / "README.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) == 3 and cells[0] and cells[0][0] in "3w":
+        if len(cells) == 3 and cells[0] and cells[0][0] in "3wd":
             row = Expected(tuple(cells[0].split(", ")), cells[1].strip("`"), cells[2])
             if not set(about).isdisjoint(row.versions):
                 rows.append(row)
     return rows
 
 
-def run_worker(module: str, mode: int, folder: Path) -> dict[str, dict[str, str]] | str:
+def run_worker(
+    module: str, mode: int, folder: Path, seed: int = 0
+) -> dict[str, dict[str, str]] | str:
     """One run of a module in a subprocess; a sentence when it gave no report."""
     output = folder / f"{module}.{mode}.json"
     cwd = folder / f"{module}.{mode}"
     cwd.mkdir()
-    command = [sys.executable, str(HERE / "worker.py"), module, str(output), str(mode)]
+    command = [sys.executable, str(HERE / "worker.py"), module, str(output), str(mode), str(seed)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     try:
         done = subprocess.run(
@@ -105,20 +113,27 @@ def run_worker(module: str, mode: int, folder: Path) -> dict[str, dict[str, str]
     return report
 
 
-def judge(module: str, mode: int, expected: list[Expected], folder: Path) -> Verdict:
+def judge(module: str, mode: int, expected: list[Expected], folder: Path, seed: int = 0) -> Verdict:
     """Runs a module both ways."""
     verdict = Verdict(module)
-    plain, twin = run_worker(module, 0, folder), run_worker(module, mode, folder)
+    plain, twin = run_worker(module, 0, folder), run_worker(module, mode, folder, seed)
     if isinstance(plain, str) or isinstance(twin, str):
         for name, report in (("CPython alone", plain), ("instrumented", twin)):
             if isinstance(report, str):
                 verdict.problems.append(f"{name}: {report}")
         return verdict
     verdict.tests = len(twin["outcomes"])
-    verdict.frames = int(twin["counts"]["twin_frames"])
-    verdict.explained += [what for what in twin["counts"] if what.startswith("dropped")]
-    if verdict.frames < verdict.tests or int(twin["counts"]["failed"]):
-        verdict.problems.append(f"not everything was instrumented: {twin['counts']}")
+    counts = twin["counts"]
+    verdict.explained += [what for what in counts if what.startswith("dropped")]
+    if mode == DRIVERS:
+        verdict.frames = int(counts["regions run"])
+        verdict.explained.append(
+            f"{counts['split']} of {counts['functions']} functions in {counts['regions']} regions"
+        )
+    else:
+        verdict.frames = int(counts["twin_frames"])
+    if verdict.frames < (verdict.tests if mode != DRIVERS else 1) or int(counts.get("failed", 0)):
+        verdict.problems.append(f"not everything was instrumented: {counts}")
     before, after = plain["outcomes"], twin["outcomes"]
     used = set()
     for test in sorted({*before, *after}):
@@ -131,7 +146,7 @@ def judge(module: str, mode: int, expected: list[Expected], folder: Path) -> Ver
             verdict.explained.append(f"{test}: {was} -> {now} ({row.reason})")
         else:
             verdict.problems.append(f"{test}: {was} -> {now}\n{twin['details'].get(test, '')}")
-    for row in expected:
+    for row in expected if mode != DRIVERS else ():  # which of these differ, the seed decides
         matching = [test for test in before if fnmatch.fnmatchcase(test, row.pattern)]
         if matching and row not in used:
             verdict.problems.append(f"{row.pattern} is in README.md but does not differ any more")
@@ -146,26 +161,36 @@ def main(argv: list[str] | None = None) -> int:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--moved", action="store_true", help="also move every frame's place")
     how.add_argument("--watched", action="store_true", help="a capture session for each test")
+    how.add_argument("--drivers", metavar="SEED", type=int, help="functions cut at random places")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="modules run at a time")
     options = parser.parse_args(argv)
     names = list(dict.fromkeys(options.names)) or (QUICK if options.quick else ALL)
+    if options.drivers is not None and not options.names:
+        names = [name for name in names if name not in NOT_AS_DRIVERS]
+        names += [] if options.quick else ONLY_AS_DRIVERS
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     mode = 3 if options.watched else 2 if options.moved else 1
-    expected = expected_differences(version, *(["watched"] if options.watched else []))
+    about = ["watched"] if options.watched else []
+    if options.drivers is not None:
+        mode, about = DRIVERS, ["drivers"]
+    expected = expected_differences(version, *about)
     failed = 0
     with (
         tempfile.TemporaryDirectory() as folder,
         concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
     ):
-        verdicts = pool.map(lambda name: judge(name, mode, expected, Path(folder)), names)
+        verdicts = pool.map(
+            lambda name: judge(name, mode, expected, Path(folder), options.drivers or 0), names
+        )
         for verdict in verdicts:
             state = "FAILED" if verdict.problems else "ok"
+            what = "regions run" if mode == DRIVERS else "frames"
             print(
-                f"{verdict.module}: {state}, {verdict.tests} tests, {verdict.frames} frames",
+                f"{verdict.module}: {state}, {verdict.tests} tests, {verdict.frames} {what}",
                 flush=True,
             )
             for text in verdict.explained:
-                print(f"    allowed: {text}")
+                print(f"    {text}")
             for text in verdict.problems:
                 print(f"    {text}", flush=True)
             failed += bool(verdict.problems)

@@ -3,7 +3,8 @@
 Owns: what happens inside the subprocess. Does not own: which modules run and what is expected of
 them (`tests/cpython/__main__.py`, the caller). Run as a script:
 `worker.py MODULE OUTPUT MODE`, with the repository root on `PYTHONPATH`; modes are those of
-`_interp.instrument_all`, 0 being CPython alone, and 3: each test is watched by a capture session.
+`_interp.instrument_all`, 0 being CPython alone, 3: each test is watched by a capture session, and
+4: the module's functions run as drivers (`drivers.py`), cut by the seed, a fourth argument.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Outcomes(unittest.TestResult):
 
 
 WATCHED = 3
+DRIVERS = 4
 
 
 class Handler:
@@ -116,18 +118,32 @@ def main() -> None:
     result = Outcomes()
     loader = unittest.defaultTestLoader
     interp: Any = None
+    drivers: Any = None
+    name = f"test.{module}"
     if mode == WATCHED:
         watch_every_test(counts)
+    elif mode == DRIVERS:
+        from tests.cpython.drivers import Drivers
+
+        drivers = Drivers(int(sys.argv[4]))
+        drivers.install()
+        drivers.load(name)
     elif mode:
         from magpy import _interp
         from magpy.instrument import rewrite  # noqa: F401 - registers itself
 
         interp = _interp
         interp.instrument_all(mode)
-    loader.loadTestsFromModule(importlib.import_module(f"test.{module}")).run(result)
+    loader.loadTestsFromModule(importlib.import_module(name)).run(result)
     if interp is not None:
         interp.instrument_all(0)
-    if mode:
+    if drivers is not None:
+        drivers.remove()
+        counts |= drivers.counts
+        for function, crash in drivers.crashes.items():
+            result.outcomes[f"split of {function}"] = "error"
+            result.details[f"split of {function}"] = crash
+    elif mode:
         from magpy import _interp
 
         counts |= _interp.hook_counts()
