@@ -158,6 +158,9 @@ class Compiled(Generic[_P, _R]):
     When none does, it calls `on_miss(self, args, kwargs)`.  While a capture runs on this thread, or
     with `_magpy_plain`, it calls the wrapped function and nothing else.  Attributes that do not
     begin with `_magpy_` are those of the wrapped function, for reading and writing.
+
+    Of the call whose number is `_magpy_sample` it tells `_magpy_options.sampled` what ran, which
+    returns whether that was of use.
     """
 
     def __new__(
@@ -168,6 +171,10 @@ class Compiled(Generic[_P, _R]):
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
+    def _magpy_drive(
+        self, driver: Callable[_P, _R], args: tuple[Any, ...], kwargs: dict[str, Any], /
+    ) -> _R:
+        """Calls a driver, and counts whether entries served all the regions that ran."""
     @property
     def __wrapped__(self) -> Callable[_P, _R]: ...
     @property
@@ -178,6 +185,8 @@ class Compiled(Generic[_P, _R]):
     _magpy_hits: int
     _magpy_misses: int
     _magpy_calls: int
+    _magpy_mixed: int
+    _magpy_sample: int
     _magpy_plain: bool
     _magpy_options: Any
     _magpy_owner: Any

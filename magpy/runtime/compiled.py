@@ -1,8 +1,9 @@
 """What stands behind a compiled callable: captures, entries, limits, statistics, warnings.
 
-Owns the policy (when to capture, when to give up) and `stats`.  Does not own dispatch
-(csrc/interp/dispatch.cpp) nor how a capture is done (magpy/capture) or made into an entry
-(magpy/runtime/entry.py).  Called by the dispatcher on a miss and by magpy/api.py.
+Owns the policy (when to capture, when to give up).  Does not own the figures of `magpy.stats`
+(magpy/runtime/figures.py), dispatch (csrc/interp/dispatch.cpp), nor how a capture is done
+(magpy/capture) or made into an entry (magpy/runtime/entry.py).  Called by the dispatcher on a miss
+and by magpy/api.py.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import traceback
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.driver import Driver, unwrapped
 from magpy.runtime.exceptions import as_the_programs
+from magpy.runtime.figures import FIRST, Share, Stats, sums
 from magpy.runtime.misses import Misses
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
@@ -63,62 +65,6 @@ class Options:
     mode: str | None = None
     options: dict[str, Any] | None = None
     background: bool = False
-
-
-@dataclass(slots=True)
-class Stats(Mapping[str, Any]):
-    """What a compiled callable did so far: attributes, and a mapping from their names.
-
-    Attributes:
-        captures: calls that were watched and became entries.
-        hits: calls that an entry served.
-        misses: calls that no entry served.
-        misses_by: how often the closest entry did not fit by what it looks at ("x.shape[0]",
-            "self.training"), the most frequent first.  Counted while there are entries, until they
-            are as many as there may be.
-        eager_calls: calls that ran eagerly without becoming an entry.
-        entries: entries kept now.
-        pending: entries whose graphs are being compiled in the background, or which are being
-            measured (`mode="auto"`).
-        choices: what serves the calls of each entry, where that was measured.
-        segments: graphs in each entry.
-        uncompiled: graphs for which the backend failed; Python runs them.
-        reasons: why calls ran eagerly and graphs were not compiled, oldest first, each once.
-        capture_seconds: time spent in capturing and building entries, without the backend.
-        compile_seconds: time spent in the backend.
-    """
-
-    captures: int = 0
-    hits: int = 0
-    misses: int = 0
-    eager_calls: int = 0
-    entries: int = 0
-    pending: int = 0
-    choices: list[str] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
-    uncompiled: int = 0
-    misses_by: dict[str, int] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
-    capture_seconds: float = 0.0
-    compile_seconds: float = 0.0
-
-    def __getitem__(self, name: str) -> Any:
-        """A figure by its name.
-
-        Raises:
-            KeyError: there is no such figure.
-        """
-        if name not in self.__dataclass_fields__:
-            raise KeyError(name)
-        return getattr(self, name)
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of the figures, in the order in which they are documented."""
-        return iter(self.__dataclass_fields__)
-
-    def __len__(self) -> int:
-        """How many figures there are."""
-        return len(self.__dataclass_fields__)
 
 
 class Manager:
@@ -153,6 +99,10 @@ class Manager:
         self.base_calls = 0
         self.base_hits = 0
         self.base_misses = 0
+        self.base_mixed = 0
+        self.share = Share()
+        #: The lines at which capturing ended, with the reasons.
+        self.left: dict[str, str] = {}
         self.reasons: list[str] = []
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
@@ -297,7 +247,11 @@ class Manager:
         else:
             self.captures += 1
             self.row = 0
+            self.left.clear()  # what was refused once need not be again
             if self.part_of is not None and not info.nodes:
+                code = compiled._magpy_wrapped.__code__
+                place = f"{code.co_filename}:{self.lines[0]} ({code.co_name})"
+                self.left.setdefault(place, "no tensor operation")
                 self.part_of.leave(self.lines)
             if wait is None:
                 self._install(compiled, new, info)
@@ -453,6 +407,7 @@ class Manager:
         self._note(text)
         self.row += 1
         self.refused += 1
+        self.left.setdefault(refusal.where, refusal.reason)
         config.log("capture", "%s: refused: %s", self.name, text)
         if config.regions and not self.options.fullgraph and self._split(compiled, refusal):
             return
@@ -498,7 +453,7 @@ class Manager:
         if found[1] is not None:
             args = (found[1], *args)
         try:
-            return run(*args, **kwargs)
+            return _interp.Compiled._magpy_drive(compiled, run, args, kwargs)
         except BaseException as e:  # noqa: BLE001 - it is raised at the call
             return _interp.Raise(hide_frames(e))
 
@@ -508,6 +463,7 @@ class Manager:
             return
         found = unwrapped(compiled._magpy_wrapped)
         if found is not None and found[0].__code__.co_flags & _SUSPENDS:
+            self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
             self._drive(compiled, lambda driver: driver.split())
 
     def _storm(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -532,6 +488,10 @@ class Manager:
         names = {n for n, v in plain.items() if n in before and before[n] != v}
         if not names:
             return False
+        known = ", ".join(sorted(names))
+        self.left[session.definition(compiled._magpy_wrapped)] = (
+            f"what follows from values that differ in every call ({known})"
+        )
         if self.part_of is not None:
             return self.part_of.vary(names)
         return self._drive(compiled, lambda driver: driver.vary(names))
@@ -579,7 +539,8 @@ class Manager:
             )
             return
         compiled._magpy_plain = True
-        self.warn(f"{self.name} runs eagerly from now on: {why}")
+        if self.part_of is None:
+            self.warn(f"{self.name} runs eagerly from now on: {why}")
 
     def _limit_text(self, why: Difference | None) -> str:
         made = "1 entry was" if self.captures == 1 else f"{self.captures} entries were"
@@ -608,37 +569,60 @@ class Manager:
         """The figures of `magpy.stats`."""
         if self.pending:
             self._take_up(compiled, failures=not self.options.fullgraph)
-        kept = compiled._magpy_entries
-        if self.driver is not None:
-            kept = [e for c in self.driver.all_compiled() for e in c._magpy_entries]
         hits = compiled._magpy_hits - self.base_hits
         calls = compiled._magpy_calls - self.base_calls
+        watched = self.captures + compiled._magpy_mixed - self.base_mixed
         return Stats(
-            captures=self.captures,
             hits=hits,
             misses=calls - hits,
-            eager_calls=max(0, calls - hits - self.captures),
-            entries=len(kept),
-            pending=len(self.pending) + len(self.trials),
-            choices=[e.tag.choice for e in kept],
-            segments=[len(e.tag.segments) for e in kept],
-            uncompiled=self.uncompiled,
-            misses_by=dict(sorted(self.missed.counts.items(), key=lambda item: -item[1])),
-            reasons=list(self.reasons),
-            capture_seconds=self.capture_seconds,
-            compile_seconds=self.compile_seconds,
+            eager_calls=max(0, calls - hits - watched),
+            share=self.share.value,
+            **self._sums(compiled),
         )
+
+    def _sums(self, compiled: Any) -> dict[str, Any]:
+        driver = self.driver
+        made, now = (driver.all_made(), driver.all_compiled()) if driver is not None else ([], [])
+        return sums([compiled, *made], [compiled, *now])
+
+    def sampled(self, compiled: Any, counted: tuple[int, list[EntryInfo]]) -> bool:
+        """A call was counted (csrc/interp/figures.cpp).
+
+        Args:
+            compiled: the compiled callable.
+            counted: how many operators ran outside of entries, and the entries that served.
+
+        Returns:
+            Whether it tells of calls to come: no entry waits or is measured.
+        """
+        try:
+            with signals.held():
+                found = self._sums(compiled)
+                if found["pending"]:
+                    return False
+                state = (found["captures"], len(found["reasons"]), found["uncompiled"])
+                self.share.add(state, self.backend, *counted)
+                if self.driver is not None and not found["entries"]:
+                    why = next(iter(found["reasons"]), "")
+                    self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
+        except Exception as e:
+            if signals.raised_by_handler(e):
+                raise
+            self._note(f"the share of operations in graphs is not known: {e}")
+        return True
 
     def reset(self, compiled: Any) -> None:
         """Drops all entries and starts anew."""
         compiled._magpy_entries = []
         compiled._magpy_plain = False
         self.reset_counts()
-        self.base_calls, self.base_hits, self.base_misses = (
+        self.base_calls, self.base_hits, self.base_misses, self.base_mixed = (
             compiled._magpy_calls,
             compiled._magpy_hits,
             compiled._magpy_misses,
+            compiled._magpy_mixed,
         )
+        compiled._magpy_sample = compiled._magpy_calls + FIRST
 
 
 def _flows(v: Any) -> bool:
@@ -696,6 +680,8 @@ def make(
     manager = Manager(wrapped, options, part_of, lines)
     compiled = _interp.Compiled(wrapped, manager.miss)
     compiled._magpy_options = manager
+    if part_of is None:
+        compiled._magpy_sample = FIRST
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled
 

@@ -211,3 +211,10 @@ class Driver:
         for d in self._drivers.values():
             found += d.all_compiled() if d is not None else []
         return found
+
+    def all_made(self) -> list[Any]:
+        """The compiled regions that there ever were, those of functions below among them."""
+        found = list(self._known.values())
+        for d in self._drivers.values():
+            found += d.all_made() if d is not None else []
+        return found
