@@ -50,6 +50,7 @@ from magpy.shapes.symbols import CannotFollowError
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _NO_DRIVER = object()
+_MOST_HISTORY = 500
 _STORM = 4  # captures without a hit, after which what differs is left to Python
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
@@ -103,6 +104,8 @@ class Manager:
         self.share = Share()
         #: The lines at which capturing ended, with the reasons.
         self.left: dict[str, str] = {}
+        #: What happened in calls, by their numbers, for reports (magpy/runtime/report.py).
+        self.history: list[tuple[int, str]] = []
         self.reasons: list[str] = []
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
@@ -174,7 +177,7 @@ class Manager:
                 self._give_up(compiled, self._limit_text(why))
             return _interp.MISS
         if why is not None:
-            config.log("miss", "%s: no entry holds: %s", self.name, why)
+            self._happened(compiled, "miss", f"no entry holds: {why}")
         other = _at_work()
         if other is not None:
             self._note(other)
@@ -257,13 +260,8 @@ class Manager:
                 self._install(compiled, new, info)
             else:
                 self.pending.append(wait)
-            config.log(
-                "capture",
-                "%s: captured %d operations in %.3f s",
-                self.name,
-                info.nodes,
-                info.capture_seconds,
-            )
+            done = f"captured {info.nodes} operations in {info.capture_seconds:.3f} s"
+            self._happened(compiled, "capture", done)
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -393,6 +391,12 @@ class Manager:
         if reason not in self.reasons and len(self.reasons) < 50:
             self.reasons.append(reason)
 
+    def _happened(self, compiled: Any, topic: str, text: str) -> None:
+        """Logs something, and keeps it with the number of the call."""
+        config.log(topic, "%s: %s", self.name, text)
+        if len(self.history) < _MOST_HISTORY:
+            self.history.append((compiled._magpy_calls - self.base_calls, text))
+
     def warn(self, text: str) -> None:
         """Warns once."""
         if text in self.warned:
@@ -408,7 +412,7 @@ class Manager:
         self.row += 1
         self.refused += 1
         self.left.setdefault(refusal.where, refusal.reason)
-        config.log("capture", "%s: refused: %s", self.name, text)
+        self._happened(compiled, "capture", f"refused: {text}")
         if config.regions and not self.options.fullgraph and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
@@ -517,6 +521,7 @@ class Manager:
         """Says that the backend failed for a graph; with `fullgraph`, raises its error."""
         name = _backend_name(self.options.backend)
         self._note(f"the backend {name} failed for {self.name}: {error}")
+        self._happened(compiled, "capture", f"the backend {name} failed: {error}")
         self.uncompiled += 1
         if self.options.fullgraph:
             compiled._magpy_plain = True
@@ -532,6 +537,7 @@ class Manager:
         if self.gave_up:
             return
         self.gave_up = True
+        self._happened(compiled, "capture", f"no further capture: {why}")
         if self._kept(compiled):
             # Entries go on serving; only misses are left alone.
             self.warn(
