@@ -42,7 +42,7 @@ from magpy.instrument.assignment import (
     stored_by,
     uses,
 )
-from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at
+from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at, spot_of
 from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags
 from magpy.objects.types import isinstance
 
@@ -82,12 +82,16 @@ class Region:
             stretch returns `value`; only the values where it does just one of these.
         reads: the locals that it takes.
         gives: the locals that it gives back.
+        spot: the expression that it is, where it is a part of a statement.
+        calls: the calls in it, where it is one statement.
     """
 
     lines: tuple[int, int]
     code: types.CodeType
     reads: tuple[str, ...]
     gives: tuple[str, ...]
+    spot: Spot | None = None
+    calls: tuple[Spot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +466,13 @@ class _Splitter:
         arguments = ast.arguments(no, [ast.arg(n) for n in takes], None, no, no, None, no)
         code = self._compiled(body, arguments, list(self.code.co_freevars), driver=False)
         lines = (group[0].lineno, last.end_lineno or last.lineno)
-        self.regions[name] = Region(lines, code, tuple(takes), tuple(gives))
+        spot: Spot | None = None
+        calls: tuple[Spot, ...] = ()
+        if len(group) == 1 and not any(True for _ in blocks_of(at)):
+            calls = tuple(s for n in ast.walk(at) if isinstance(n, ast.Call) and (s := spot_of(n)))
+            if self.plan.is_apart(at) or any(n[0] == "." for n in gives):
+                spot = spot_of(getattr(at, "value", None))
+        self.regions[name] = Region(lines, code, tuple(takes), tuple(gives), spot, calls)
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in takes], [])
         targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in gives]
         way = ast.Name(_WAY, ast.Load())
