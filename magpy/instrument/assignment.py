@@ -76,6 +76,7 @@ class _UsesOf(ast.NodeVisitor):
         elif isinstance(node.ctx, ast.Store):
             self.found.stores.add(node.id)
         else:
+            self.found.reads.add(node.id)
             self.found.unsafe = True
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -292,12 +293,12 @@ class Flow:
             bound = self._read(bound, s.test)
             return _meet(self.block(s.body, set(bound)), self.block(s.orelse, set(bound)))
         if isinstance(s, (ast.For, ast.AsyncFor)):
-            bound = self._read(bound, s.iter)
+            bound = self._read(bound, s.iter) - deleted_in(s)
             self.block(s.body, self._read(bound, s.target))
             self.block(s.orelse, set(bound))
             return bound
         if isinstance(s, ast.While):
-            bound = self._read(bound, s.test)
+            bound = self._read(bound - deleted_in(s), s.test)
             self.block(s.body, set(bound))
             self.block(s.orelse, set(bound))
             return bound
@@ -307,7 +308,7 @@ class Flow:
                 inner = self._read(inner, item.context_expr, item.optional_vars)
             after = self.block(s.body, set(inner))
             passes = all(lets_pass(i.context_expr) for i in s.items)
-            return after if passes else bound
+            return after if passes else bound - deleted_in(s)
         if isinstance(s, ast.Try) or type(s).__name__ == "TryStar":
             return self._try(cast(ast.Try, s), bound)
         if isinstance(s, ast.Match):
@@ -316,11 +317,12 @@ class Flow:
                 self._read(bound, case.pattern)
                 inside = bound | (uses(case.pattern).stores & self.names)
                 self.block(case.body, self._read(inside, case.guard))
-            return bound
-        return self._read(bound, s)
+            return bound - deleted_in(s)
+        return self._read(bound, s) - deleted_in(s)
 
     def _try(self, s: ast.Try, bound: set[str]) -> Bound:
         ways = [self.block(s.orelse, self.block(s.body, set(bound)))]
+        bound = bound - deleted_in(s)
         for h in s.handlers:
             self._read(bound, h.type)
             named = {h.name} if h.name else set()
@@ -330,7 +332,9 @@ class Flow:
         final = self.block(s.finalbody, set(bound))
         if final is None:
             return None
-        return None if after is None else after | final
+        if after is None:
+            return None
+        return (after - deleted_in(as_module(s.finalbody))) | final
 
 
 def certain_stores(node: ast.AST) -> set[str]:
@@ -352,6 +356,12 @@ def certain_stores(node: ast.AST) -> set[str]:
     if isinstance(node, ast.AnnAssign):
         return certain_stores(node.value) | certain_stores(node.target) if node.value else set()
     return {n for child in ast.iter_child_nodes(node) for n in certain_stores(child)}
+
+
+def deleted_in(node: ast.AST) -> set[str]:
+    """The names that something in a node deletes."""
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    return {n.id for n in names if isinstance(n.ctx, ast.Del)}
 
 
 def lets_pass(manager: ast.expr) -> bool:

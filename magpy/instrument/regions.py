@@ -34,6 +34,7 @@ from magpy.instrument.assignment import (
     count_names,
     count_reads,
     count_reads_of,
+    deleted_in,
     lets_pass,
     own_nodes,
     stored_by,
@@ -169,10 +170,10 @@ class _Splitter:
                 for n in uses(s).captured & self.locals if isinstance(s, SCOPES) else ():
                     captured[n] = min(captured.get(n, _place(s)), _place(s))
         times = collections.Counter([*self.arguments, *(n for n, _ in stored)])
-        deleted = {n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
+        deleted = deleted_in(node)
         #: No region uses these: inner functions share them and they are assigned more than once,
-        #: or they may be unbound again.
-        self.shared = {n for n in captured if times[n] > 1 or n in again} | deleted
+        #: or they are unbound again where no statement says so.
+        self.shared = {n for n in captured if times[n] > 1 or n in again or n in deleted}
         named = [h for h in every if isinstance(h, ast.ExceptHandler) and h.name]
         whole = count_names([node])
         for name in {cast(str, h.name) for h in named}:
@@ -272,11 +273,12 @@ class _Splitter:
                 s.test, go(s.body, names, in_loop, outer), go(s.orelse, names, in_loop, outer)
             )
         elif isinstance(s, (ast.For, ast.AsyncFor)):
+            names -= deleted_in(s)
             inner = names | certain_stores(s.target)
             orelse = go(s.orelse, names, in_loop, outer)
             new = type(s)(s.target, s.iter, go(s.body, inner, True, outer), orelse)
         elif isinstance(s, ast.While):
-            names |= certain_stores(s.test)
+            names = (names - deleted_in(s)) | certain_stores(s.test)
             orelse = go(s.orelse, names, in_loop, outer)
             new = ast.While(s.test, go(s.body, names, True, outer), orelse)
         elif isinstance(s, (ast.With, ast.AsyncWith)):
@@ -305,14 +307,15 @@ class _Splitter:
             return self.block(body, set(names), in_loop=in_loop, outer=o)[0]
 
         last = bool(s.finalbody)
+        after = Flow(self.locals, strict=False).block(s.body, set(bound))
+        body, orelse = go(s.body, bound, True), go(s.orelse, after, last)
+        bound = bound - deleted_in(s)
         handlers = [
             ast.copy_location(
                 ast.ExceptHandler(h.type, h.name, go(h.body, bound | {h.name or ""}, last)), h
             )
             for h in s.handlers
         ]
-        after = Flow(self.locals, strict=False).block(s.body, set(bound))
-        body, orelse = go(s.body, bound, True), go(s.orelse, after, last)
         return ast.Try(body, handlers, orelse, go(s.finalbody, bound, False))
 
     # --------------------------------------------------------------- one region
@@ -379,7 +382,7 @@ class _Splitter:
         takes = sorted(reads)
         if "super" in found.reads and self.arguments:  # it looks at the first argument
             first = self.arguments[0]
-            if first not in bound - self.shared:
+            if first not in bound or first in self.shared:
                 return None
             takes = [first, *(n for n in takes if n != first)]
         return self._call(group, found, takes, gives, end is not None)
