@@ -156,8 +156,10 @@ class Compiled(Generic[_P, _R]):
     """A callable that runs the first entry whose guard holds.
 
     When none does, it calls `on_miss(self, args, kwargs)`.  While a capture runs on this thread, or
-    with `_magpy_plain`, it calls the wrapped function and nothing else.  Attributes that do not
-    begin with `_magpy_` are those of the wrapped function, for reading and writing.
+    with `_magpy_plain`, it calls the wrapped function and nothing else; with `_magpy_part` it gives
+    MISS instead of calling that.  `_magpy_driver`, unless None, is called in place of all this, but
+    not while a capture runs.  Attributes that do not begin with `_magpy_` are those of the wrapped
+    function, for reading and writing.
     """
 
     def __new__(
@@ -179,6 +181,8 @@ class Compiled(Generic[_P, _R]):
     _magpy_misses: int
     _magpy_calls: int
     _magpy_plain: bool
+    _magpy_part: bool
+    _magpy_driver: Callable[_P, _R] | None
     _magpy_options: Any
     _magpy_owner: Any
 
@@ -271,6 +275,8 @@ class Handler(Protocol):
         Returns:
             An equal number, an object of its own, which the program gets.
         """
+    def differs(self, holder: Any, key: Any, /) -> None:
+        """What is read was another value in every call so far."""
     def inherits(self, cls: type, name: str, /) -> None:
         """A number that is an input is found through a class."""
     def contains(self, container: Any, item: Any, /) -> bool:
@@ -386,6 +392,13 @@ class Session:
         """The variable of a tracked object, by its identity; None if it is not tracked."""
     def rely_on(self, value: object, /) -> None:
         """Asks `Handler.rely_on` for each tracked object that is found in a value."""
+    def differ(self, holder: object, key: object, /) -> None:
+        """Reading what is at a place asks `Handler.differs`.
+
+        Args:
+            holder: an object, container or cell, held by the caller until the run ends.
+            key: where in it; None for anything in it.
+        """
     def vary(self, holder: object, key: object, /) -> None:
         """The number at a place is an input: reading it asks `Handler.counter`.
 

@@ -24,9 +24,9 @@ max_refusals: int = 3
 max_operations: int = 20000
 """Tensor operations of a call beyond which it runs eagerly: a graph of them would not pay."""
 
-regions: bool = os.environ.get("MAGPY_REGIONS", "") == "1"
+regions: bool = os.environ.get("MAGPY_REGIONS", "1") == "1"
 """Whether a callable that cannot be captured whole runs compiled around the lines that were refused
-(an experiment; environment: MAGPY_REGIONS=1)."""
+(environment: MAGPY_REGIONS=0 for not)."""
 
 background_niceness: int = 10
 """How much the process that compiles for `background=True` gives way to others (`man 2 nice`); read

@@ -46,13 +46,18 @@ class Site:
     spot: tuple[int, int, int, int]
 
 
+#: Libraries without tensors: what is refused there is refused where they are called.
+NO_TENSORS = sys.stdlib_module_names | {"numpy"}
+
+
 def _frames() -> list[Site]:
     """The frames of the call that is watched, the innermost first."""
-    found = []
+    found: list[Site] = []
     frame = sys._getframe(2)
     while frame is not None and not _interp.is_caller(frame):
         code, line = frame.f_code, frame.f_lineno or 0
-        if str(frame.f_globals.get("__name__")).startswith("magpy."):
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith("magpy.") or (not found and module.partition(".")[0] in NO_TENSORS):
             frame = frame.f_back  # type: ignore[assignment]
             continue
         place = next(itertools.islice(code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)

@@ -13,6 +13,9 @@ import pytest
 
 # The operations of every capture are checked after every pass, in processes of tests, too.
 os.environ.setdefault("MAGPY_VERIFY", "1")
+# Most tests are about what one entry redoes, and when it is refused.  Those of regions set
+# `magpy.config.regions` (tests/runtime/test_driver.py, tests/regions).
+os.environ.setdefault("MAGPY_REGIONS", "0")
 
 
 def pytest_addoption(parser):

@@ -38,9 +38,11 @@ struct CompiledObject {
   PyObject* entries;  // list of Entry
   PyObject* options;
   PyObject* owner;
+  PyObject* driver;  // called in place of `wrapped` and of the entries, unless None
   PyObject* weakrefs;
   long long hits, misses, calls;
   char plain;
+  char part;  // gives MISS instead of calling `wrapped`: its caller has the statements itself
 };
 
 // ---------------------------------------------------------------- Entry
@@ -283,13 +285,20 @@ PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t na
                               PyObject* kwnames) {
   auto* self = (CompiledObject*)object;
   // Within a capture this call is a part of the outer one, and is not counted.
-  if (tls_session != nullptr) return call_wrapped(self, args, nargsf, kwnames);
-  self->calls++;
-  if (self->plain) return call_wrapped(self, args, nargsf, kwnames);
-  PyObject* result = served(self, args, nargsf, kwnames);
-  if (result != miss) return result;
-  Py_DECREF(result);
-  return call_wrapped(self, args, nargsf, kwnames);
+  if (tls_session == nullptr) {
+    self->calls++;
+    if (self->driver && self->driver != Py_None) {
+      DynamoOff off;
+      const Ref driver = Ref::borrow(self->driver);
+      return PyObject_Vectorcall(driver.get(), args, nargsf, kwnames);
+    }
+    if (!self->plain) {
+      PyObject* result = served(self, args, nargsf, kwnames);
+      if (result != miss || self->part) return result;
+      Py_DECREF(result);
+    }
+  }
+  return self->part ? Py_NewRef(miss) : call_wrapped(self, args, nargsf, kwnames);
 }
 
 // ---------------------------------------------------------------- Compiled
@@ -314,6 +323,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->entries = entries.release();
   self->options = Py_NewRef(Py_None);
   self->owner = Py_NewRef(Py_None);
+  self->driver = Py_NewRef(Py_None);
   return (PyObject*)self;
 }
 
@@ -324,6 +334,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->entries);
   Py_VISIT(self->options);
   Py_VISIT(self->owner);
+  Py_VISIT(self->driver);
   return 0;
 }
 
@@ -332,7 +343,8 @@ int compiled_clear(PyObject* object) {
   // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone
   // gives a TypeError there.
   for (PyObject** field :
-       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner}) {
+       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner,
+        &self->driver}) {
     PyObject* old = *field;
     *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
     if (!*field) {
@@ -350,7 +362,8 @@ void compiled_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   for (PyObject** field :
-       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner})
+       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner,
+        &self->driver})
     Py_CLEAR(*field);
   Py_TYPE(object)->tp_free(object);
 }
@@ -440,12 +453,16 @@ PyMemberDef compiled_members[] = {
     {"_magpy_options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
     {"_magpy_owner", T_OBJECT, offsetof(CompiledObject, owner), 0,
      "the module whose forward this is, or None"},
+    {"_magpy_driver", T_OBJECT, offsetof(CompiledObject, driver), 0,
+     "what is called in place of the function, or None"},
     {"_magpy_hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},
     {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0,
      "calls that went to on_miss"},
     {"_magpy_calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
     {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0,
      "call the wrapped function and nothing else"},
+    {"_magpy_part", T_BOOL, offsetof(CompiledObject, part), 0,
+     "give MISS where the wrapped function would be called"},
     {nullptr, 0, 0, 0, nullptr},
 };
 

@@ -188,6 +188,15 @@ PyObject* session_vary(Session* s, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// differ(holder, key): a read of what is there, or of anything in the holder for None, asks
+// `Handler.differs`.  The caller holds both until the run ends.
+PyObject* session_differ(Session* s, PyObject* args) {
+  PyObject *holder, *key;
+  if (!PyArg_ParseTuple(args, "OO", &holder, &key)) return nullptr;
+  s->differing.insert(place_of_number(holder, key == Py_None ? nullptr : key));
+  Py_RETURN_NONE;
+}
+
 PyObject* session_tracked(Session* s, PyObject* o) {
   auto it = s->tracked.find(o);
   if (it == s->tracked.end()) Py_RETURN_NONE;
@@ -262,6 +271,7 @@ PyMethodDef session_methods[] = {
     {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
     {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},
     {"vary", reinterpret_cast<PyCFunction>(session_vary), METH_VARARGS, nullptr},
+    {"differ", reinterpret_cast<PyCFunction>(session_differ), METH_VARARGS, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
     {"attr_read", reinterpret_cast<PyCFunction>(session_attr_read), METH_VARARGS, nullptr},
     {"containers", reinterpret_cast<PyCFunction>(session_containers), METH_NOARGS, nullptr},
@@ -436,6 +446,8 @@ PyObject* py_fresh(PyObject*, PyObject* v) {
       return nullptr;
     return copy.release();
   }
+  if (PyBytes_CheckExact(v) && PyBytes_GET_SIZE(v) > 1)
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v));
   return Py_NewRef(v);
 }
 
@@ -464,7 +476,7 @@ PyMethodDef functions[] = {
     {"add_counters", py_add_counters, METH_VARARGS,
      "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
-    {"fresh", py_fresh, METH_O, "An equal number or string that nothing else refers to."},
+    {"fresh", py_fresh, METH_O, "An equal number, string or bytes that nothing else refers to; `v` itself where there is none."},
     {"is_caller", py_is_caller, METH_O,
      "Whether a frame was there before the run that this thread watches."},
     {"type_lookup", py_type_lookup, METH_VARARGS,

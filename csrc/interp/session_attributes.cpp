@@ -251,15 +251,15 @@ void touch_compared(Session* s, PyObject* o) {
 // Likewise of a number that a class, or what it derives from, holds.  False: its value is to be
 // compared.
 static bool class_number_read(Session* s, PyTypeObject* t, PyObject* name, PyObject* value) {
-  if (!is_heap(t) || !may_count(value)) return false;
   auto* cls = reinterpret_cast<PyObject*>(t);
+  const bool varies = may_vary(s, cls, name, value);
+  if (!is_heap(t) || (!varies && !may_count(value))) return false;
   const bool input = s->tracked.has(value);
   if (made_class(s, t)) {
     if (input && !found_in_made_class(s, t, name)) rely_on(s, value);
     return false;
   }
-  if (!input && !counts_here(name) && s->varying.count(place_of_number(cls, name)) == 0)
-    return false;
+  if (!input && !varies && !counts_here(name)) return false;
   auto seen = [&](PyTypeObject* o, Kind kind) {
     return s->seen.count(Triple{reinterpret_cast<uintptr_t>(o), reinterpret_cast<uintptr_t>(name),
                                 kind}) != 0;
@@ -311,11 +311,12 @@ static bool in_slot(Session* s, PyObject* descr, PyObject* obj, PyObject* value)
 static bool slot_number_read(Session* s, PyObject* obj, PyObject* name, PyObject* descr,
                              PyObject* value) {
   if (Py_TYPE(descr) != &PyMemberDescr_Type || !is_heap(PyDescr_TYPE(descr))) return false;
+  const bool varies = may_vary(s, obj, name, value);
   if (reinterpret_cast<PyMemberDescrObject*>(descr)->d_member->type != T_OBJECT_EX ||
-      !may_count(value))
+      (!varies && !may_count(value)))
     return false;
   if (s->tracked.has(value)) return true;
-  if (!counts_here(name) && s->varying.count(place_of_number(obj, name)) == 0) return false;
+  if (!varies && !counts_here(name)) return false;
   if (!first_time(s, kAttrC, obj, name)) return false;
   Ref fresh = ask(s, "counter", obj, name, value);
   if (!fresh || Py_TYPE(descr)->tp_descr_set(descr, obj, fresh.get()) < 0) {

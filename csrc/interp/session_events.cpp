@@ -317,8 +317,8 @@ void on_cell_load(PyObject* cell, PyObject* value) {
   if (it == s->cells.end() || s->written_cells.count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
   ErrorGuard error;
-  if (may_count(value) && (s->counter_cells.count(cell) != 0 ||
-                           s->varying.count(place_of_number(cell, nullptr)) != 0)) {
+  if (may_vary(s, cell, nullptr, value) ||
+      (may_count(value) && s->counter_cells.count(cell) != 0)) {
     PauseGuard pause;
     const Ref fresh = ask(s, "counter", cell, Py_None, value);
     if (!fresh || PyCell_Set(cell, fresh.get()) < 0) fail(s, "counter");

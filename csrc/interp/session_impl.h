@@ -176,7 +176,9 @@ struct Held {
   std::unordered_set<PyObject*> counter_cells;          // in `cells`
   std::unordered_set<PyObject*> numbered;               // containers in which numbers are inputs
   std::unordered_set<Triple, TripleHash>
-      varying;           // (dict, key) and (cell, null) whose number differs from call to call
+      varying;  // (dict, key) and (cell, null) whose number differs from call to call
+  std::unordered_set<Triple, TripleHash>
+      differing;         // (holder, key or null for all): a read of it is told to the handler
   RefMap<long> tracked;  // values that differ from call to call -> variable
   std::unordered_set<PyObject*> made;  // functions that the program made (addresses only)
   // None until the program makes a class: those that there were by then (false), and its own
@@ -334,6 +336,9 @@ uintptr_t key_number(PyObject* key);
 inline Triple place_of_number(PyObject* holder, PyObject* key) {
   return Triple{reinterpret_cast<uintptr_t>(holder), key_number(key), 0};
 }
+// Whether what is at a place differs from call to call, and is of a kind that can be an input: a
+// number, a text or bytes.
+bool may_vary(Session* s, PyObject* holder, PyObject* key, PyObject* value);
 // Whether the code that runs now is one that reads and stores this name.
 bool counts_here(PyObject* name);
 // The dict of an object from outside; nullptr if it has none, or has none yet and `is_read` alone,

@@ -69,6 +69,11 @@ void not_there(Session* s, const char* where) {
 }
 
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value) {
+  if (!s->differing.empty() && (s->differing.count(place_of_number(obj, nullptr)) != 0 ||
+                                s->differing.count(place_of_number(obj, key)) != 0)) {
+    ErrorGuard error;
+    ask(s, "differs", obj, key ? key : Py_None);
+  }
   s->log.push_back(
       Event{Ref::borrow(obj), Ref::borrow(key), Ref::borrow(value ? value : g_absent), kind});
 }
@@ -588,12 +593,19 @@ bool may_count(PyObject* value) {
   return value != nullptr && (PyFloat_CheckExact(value) || is_small_int(value));
 }
 
+bool may_vary(Session* s, PyObject* holder, PyObject* key, PyObject* value) {
+  return !s->varying.empty() && value != nullptr &&
+         (may_count(value) ||
+          (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0) ||
+          (PyBytes_CheckExact(value) && PyBytes_GET_SIZE(value) > 1)) &&
+         s->varying.count(place_of_number(holder, key)) != 0;
+}
+
 // A number that the program reads and will store again, a counter, or one that others store: it is
 // another number in every call, so it becomes an input that is followed by its identity, not a
 // constant.  The equal number put in its place has an identity of its own.
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
-  if (!may_count(value)) return false;
-  if (!counts_here(name) && s->varying.count(place_of_number(dict, name)) == 0) return false;
+  if (!may_vary(s, dict, name, value) && (!may_count(value) || !counts_here(name))) return false;
   if (s->tracked.has(value)) return true;
   auto it = s->containers.find(dict);
   PyObject* pre = it != s->containers.end() ? it->second.pre.get() : nullptr;

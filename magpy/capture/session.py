@@ -25,7 +25,7 @@ from magpy.capture.python.native import find_dynamo, prepare
 from magpy.capture.rebuild import Builder
 from magpy.errors import Refusal
 from magpy.frames import call_sites, signals
-from magpy.ir.capture import Capture, Outcome, Varying
+from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Record
 from magpy.ir.recipes import Spec
 from magpy.models.patched_names import unclear
@@ -43,6 +43,7 @@ def run(
     kwargs: dict[str, Any],
     scalars: bool = True,
     varying: Varying | None = None,
+    differing: Differing | None = None,
 ) -> Outcome:
     """Calls `f(*args, **kwargs)` for real, watched.
 
@@ -52,13 +53,14 @@ def run(
         kwargs: its keyword arguments.
         scalars: whether graphs may take Python numbers as inputs.
         varying: the sizes and numbers among the arguments that become inputs.
+        differing: what the run must not go by.
 
     Returns:
         The program's result or exception, and either a capture or the reason why there is none.
         Never raises on the program's behalf.
     """
     with signals.held():  # but where the program runs
-        return _run(f, args, kwargs, scalars, varying)
+        return _run(f, args, kwargs, scalars, varying, differing)
 
 
 def _run(
@@ -67,6 +69,7 @@ def _run(
     kwargs: dict[str, Any],
     scalars: bool,
     varying: Varying | None,
+    differing: Differing | None,
 ) -> Outcome:
     out = Outcome()
     handler: Handler | None = None
@@ -91,6 +94,10 @@ def _run(
             args, kwargs = varying.replace(recorder.argument, args, kwargs)
             for holder, key, follow in varying.places:
                 handler.varying.vary(holder, key, follow)
+        if differing is not None:
+            recorder.checked = differing.checked
+            for holder, key in differing.places:
+                handler.session.differ(holder, key)
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         if isinstance(e, Refusal):

@@ -30,12 +30,26 @@ class Plan:
         calls: calls of functions that have drivers of their own.
         lines: first and last lines of statements that stay.
         varying: names of locals whose values differ in every call and are computed with.
+        apart: first and last lines of statements that are regions of their own, and so are the
+            calls in them.
+        glue: there are no regions, and every call may find a driver.
     """
 
     alone: list[Spot] = field(default_factory=list)
     calls: list[Spot] = field(default_factory=list)
     lines: list[tuple[int, int]] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
+    apart: list[tuple[int, int]] = field(default_factory=list)
+    glue: bool = False
+
+    def key(self) -> tuple[Any, ...]:
+        """What tells plans apart."""
+        places = (self.alone, self.calls, self.lines, self.apart)
+        return *map(repr, places), frozenset(self.varying), self.glue
+
+    def is_apart(self, s: ast.stmt) -> bool:
+        """Whether a statement is a region of its own."""
+        return any(a <= s.lineno and (s.end_lineno or s.lineno) <= b for a, b in self.apart)
 
 
 class Hoist:
@@ -58,10 +72,14 @@ class Hoist:
         self.fixed = fixed
         #: Those of the statement at hand.
         self.here: Collection[str] = ()
-        self.count = 0
+        #: Names of variables that hold what was taken out of its statement.
+        self.temporaries: set[str] = set()
+        #: Those that hold what stands under names of the program's, such as a function.
+        self.named: set[str] = set()
         #: Nodes whose statements stay in the driver.
         self.alone: set[ast.AST] = set()
-        self.calls: dict[str, Spot] = {}
+        #: Calls of functions that may have drivers of their own.
+        self.driven: set[ast.Call] = set()
 
     def function(self, node: Definition) -> Definition:
         node.body = self.block(node.body)
@@ -71,6 +89,10 @@ class Hoist:
         return [new for s in body for new in self.statement(s)]
 
     def statement(self, s: ast.stmt) -> list[ast.stmt]:
+        if self.plan.glue:
+            for n in ast.walk(s):
+                self._drive(n)
+            return [s]
         if isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             self._whole(s, s)
             return [s]
@@ -106,11 +128,29 @@ class Hoist:
             setattr(owner, name, new)
         else:
             self.alone.add(s)
+        if self.plan.is_apart(s):
+            before += self._calls_apart(owner, name, s)
         if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
             self._taken_apart(s.value, before, s)
             self.alone.add(s)
         self._whole(s, s, blocks=False)
         return [*before, s]
+
+    def _calls_apart(self, owner: Any, name: str, s: ast.stmt) -> list[ast.stmt]:
+        """Takes the calls within an expression out of it."""
+        before: list[ast.stmt] = []
+        for path in list(_paths(getattr(owner, name))):
+            found = path[-1]
+            if len(path) == 1 or not isinstance(found, ast.Call) or found in self.alone:
+                continue
+            if self._is_super(found) or found in self.driven:
+                continue
+            new, ahead = self._out(getattr(owner, name), path, s, alone=False)
+            if new is None:
+                break
+            before += ahead
+            setattr(owner, name, new)
+        return before
 
     def _flows(self, display: ast.expr) -> bool:
         """Whether a value that differs in every call stands in a display as it is."""
@@ -156,12 +196,25 @@ class Hoist:
                     continue
                 if spot_of(n) in self.plan.alone or spot_of(n) in self.plan.calls:
                     self.alone.add(s)
+                    self._drive(n)
+
+    def _drive(self, n: ast.AST) -> None:
+        """Lets a call find the driver of what it calls: `f(x)` becomes `.call(f)(x)`."""
+        if not isinstance(n, ast.Call) or n in self.driven:
+            return
+        if spot_of(n) not in self.plan.calls and not self.plan.glue:
+            return
+        if not self._is_super(n):
+            self.driven.add(n)
+            found = ast.Call(ast.Name(".call", ast.Load()), [n.func], [])
+            self.driven.add(found)
+            n.func = placed_at(found, n.func)
 
     def _path(self, value: ast.expr) -> list[ast.expr] | None:
         """From an expression down to the first place in it that must be taken out."""
         for path in _paths(value):
             n = path[-1]
-            if n in self.alone or (isinstance(n, ast.Name) and n.id[0] == "."):
+            if n in self.alone or n in self.driven or getattr(n, "id", "")[:1] == ".":
                 continue
             spot = spot_of(n)
             if spot in self.plan.alone or (spot in self.plan.calls and isinstance(n, ast.Call)):
@@ -178,40 +231,36 @@ class Hoist:
         if not isinstance(n, _COMPUTES):
             return False
         names = {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
-        names = {x for x in names if x in self.names or x[0] == "."}
+        names = {x for x in names if x in self.names or x[0] == "."} - self.named
         return bool(names) and names <= self.plan.varying
 
     def _out(
-        self, value: ast.expr, path: list[ast.expr], s: ast.stmt
+        self, value: ast.expr, path: list[ast.expr], s: ast.stmt, *, alone: bool = True
     ) -> tuple[ast.expr | None, list[ast.stmt]]:
         ahead: list[ast.stmt] = []
         found = path[-1]
         ways = [_before(parent, child) for parent, child in itertools.pairwise(path)]
         if any(way is None for way in ways) or self._is_super(found):
             return None, []
+        if self._only_its_truth(found, path, s):
+            return self._assign(found, ahead, s), ahead
         spot = spot_of(found)
-        parts: list[_Part] = []
-        if isinstance(found, ast.Call) and (spot in self.plan.alone or spot in self.plan.calls):
-            parts = _parts(found) or []
-            work = [i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))]
-            last = max(work, default=-1)
-            if any(map(_unpacks, parts[: max(last, 0)])):
-                return None, []
+        stays = alone and (spot in self.plan.alone or spot in self.plan.calls)
+        parts = _computed_parts(found) if stays else []
+        if any(map(_unpacks, parts[:-1])):
+            return None, []
         for earlier in ways:
-            for holder, name, index in earlier or ():
-                self._temporary(holder, name, index, ahead, s)
-        if parts:
-            for i, (holder, name, index) in enumerate(parts):
-                e = _get(holder, name, index)
-                if i < last or (i == last and not isinstance(e, ast.Attribute)):
-                    self._temporary(holder, name, index, ahead, s)
-            if spot in self.plan.calls and spot not in self.plan.alone:
-                label = f".call{len(self.calls)}"
-                self.calls[label] = spot
-                call = cast(ast.Call, found)
-                call.args = [call.func, *call.args]
-                call.func = ast.copy_location(ast.Name(label, ast.Load()), found)
-        self.alone.add(found)
+            for part in earlier or ():
+                self._temporary(*part, ahead, s)
+        for part in parts:
+            e = _get(*part)
+            if part is not parts[-1] or not isinstance(e, ast.Attribute):
+                self._temporary(*part, ahead, s)
+            elif not _simple(e.value):
+                self._temporary(e, "value", None, ahead, s)
+        if alone:
+            self._drive(found)
+            self.alone.add(found)
         if len(path) == 1:
             if not isinstance(s, (ast.If, ast.For, ast.With, ast.Match)) and not self._joins(s):
                 return value, ahead
@@ -223,6 +272,15 @@ class Hoist:
             if _get(holder, field_name, index) is found:
                 _set(holder, field_name, index, temporary)
         return value, ahead
+
+    def _only_its_truth(self, found: ast.expr, path: list[ast.expr], s: ast.stmt) -> bool:
+        """Whether it is enough that Python decides a branch: what decides it may be computed.
+
+        The place of the jump is that of the condition; it is the condition itself that is refused
+        if that place is refused once more.
+        """
+        test = isinstance(s, ast.If) and len(path) == 1 and not isinstance(found, ast.Call)
+        return test and sum(spot == spot_of(found) for spot in self.plan.alone) == 1
 
     @staticmethod
     def _joins(s: ast.stmt) -> bool:
@@ -245,6 +303,7 @@ class Hoist:
             new = self._assign(e, ahead, s)
             if _chain_of_names(e):
                 self.alone.add(e)
+                self.named.add(new.id)
             _set(holder, name, index, new)
 
     def _may_move(self, e: ast.AST) -> bool:
@@ -254,8 +313,11 @@ class Hoist:
         return isinstance(e, ast.Constant)
 
     def _assign(self, e: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> ast.Name:
-        name = f".t{self.count}"
-        self.count += 1
+        # Named by its place, so that it keeps its name when the function is split again.
+        name = ".t" + "_".join(map(str, spot_of(e) or ()))
+        while name in self.temporaries:
+            name += "_"
+        self.temporaries.add(name)
         ahead.append(placed_at(ast.Assign([ast.Name(name, ast.Store())], e), e))
         return ast.copy_location(ast.Name(name, ast.Load()), e)
 
@@ -271,6 +333,16 @@ def spot_of(n: Any) -> Spot | None:
     if not isinstance(n, (ast.expr, ast.stmt)) or n.end_lineno is None:
         return None
     return n.lineno, n.end_lineno, n.col_offset, cast(int, n.end_col_offset)
+
+
+def blocks_of(s: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements in a statement."""
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(s, name, None)
+        if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
+            yield inner
+    for part in (*getattr(s, "handlers", ()), *getattr(s, "cases", ())):
+        yield part.body
 
 
 def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
@@ -350,13 +422,19 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     return None
 
 
-def _before(parent: ast.expr, child: ast.expr | None) -> list[_Part] | None:
-    """What an expression evaluates before one of its operands; all of them for None."""
+def _computed_parts(e: ast.expr) -> list[_Part]:
+    """The operands of an expression up to the last one in which something is computed."""
+    parts = _parts(e) or []
+    while parts and _simple(_get(*parts[-1])):
+        parts.pop()
+    return parts
+
+
+def _before(parent: ast.expr, child: ast.expr) -> list[_Part] | None:
+    """What an expression evaluates before one of its operands."""
     parts = _parts(parent)
     if parts is None:
         return None
-    if child is None:
-        return parts
     for i, (holder, name, index) in enumerate(parts):
         if _get(holder, name, index) is child:
             return None if any(map(_unpacks, parts[:i])) else parts[:i]

@@ -17,11 +17,14 @@ from __future__ import annotations
 import ast
 import collections
 import copy
+import itertools
+import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from magpy import _interp
 from magpy.instrument.assignment import (
     SCOPES,
     Bound,
@@ -40,7 +43,7 @@ from magpy.instrument.assignment import (
     stored_by,
     uses,
 )
-from magpy.instrument.hoisting import Hoist, Plan, Spot, placed_at
+from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at
 from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags
 from magpy.objects.types import isinstance
 
@@ -59,7 +62,15 @@ _CONSUMERS = frozenset(
 
 _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x100, 0x200  # flags of code objects
 
-_WAY = ".magpy"  # no name of a program's
+# No names of a program's: what a region gave, what it gives where its statements are to run in the
+# driver, what corrects the traceback of an exception that it raised, and what finds the driver of a
+# function that is called.
+_WAY, _MISS, _CORRECT, _CALL = ".magpy", ".miss", ".correct", ".call"
+
+
+#: What was split, by code and plan: the same functions run in many drivers.
+_splits: dict[Any, Split] = {}
+_MOST_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +96,12 @@ class Split:
     """A function, split.
 
     Attributes:
-        code: of the driver: the function's, with a free variable for each region and each call.
+        code: of the driver: the function's, with a free variable for each region.
         regions: the regions by the names of those variables.
-        calls: calls by the names of those variables: the driver calls these with what was called
-            and its arguments.
     """
 
     code: types.CodeType
     regions: dict[str, Region]
-    calls: dict[str, Spot]
 
 
 def split(function: types.FunctionType, plan: Plan) -> Split:
@@ -107,6 +115,17 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
         CannotSplit: it has no source, asks for its frame, or no region is left.
     """
     code = function.__code__
+    consumers = _CONSUMERS.difference(function.__globals__)
+    # Code is equal to that of another file and class, too.
+    key = code, code.co_filename, code.co_qualname, plan.key(), consumers
+    if key not in _splits:
+        if len(_splits) >= _MOST_KEPT:
+            _splits.clear()
+        _splits[key] = _split(code, plan, consumers)
+    return _splits[key]
+
+
+def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
     chain = find(code)
     for n in ast.walk(chain[-1]):
         f = n.func if isinstance(n, ast.Call) else None
@@ -118,22 +137,24 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
             raise CannotSplit(f"it asks for its frame or its locals ({name})")
     if any(_is_private(n) for n in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
         raise CannotSplit("a local's name is private to a class")
-    return _Splitter(chain, function, plan).split()
+    return _Splitter(chain, code, plan, consumers).split()
 
 
 class _Splitter:
     """Splits one function."""
 
-    def __init__(self, chain: Chain, function: types.FunctionType, plan: Plan) -> None:
+    def __init__(
+        self, chain: Chain, code: types.CodeType, plan: Plan, consumers: frozenset[str]
+    ) -> None:
         self.chain = chain
-        self.code = code = function.__code__
+        self.code = code
         self.plan = plan
         node = cast(Definition, _copied(chain[-1]))
         self.arguments = code.co_varnames[: _argument_count(code)]
         # Since 3.12 the code has the variables of comprehensions, too.
-        own = {n for s in own_nodes(node.body) for n in stored_by(s)} | {*self.arguments}
-        plain = own.intersection(code.co_varnames + code.co_cellvars)
-        _consumed(node, {n for n in _CONSUMERS if n not in function.__globals__} - plain)
+        own = {n for s in own_nodes(node.body) for n in stored_by(s)} | deleted_in(node)
+        plain = own.union(self.arguments).intersection(code.co_varnames + code.co_cellvars)
+        _consumed(node, consumers - plain)
         self.locals = frozenset(plain)
         self._sort_out(node)
         bound = _BoundAt(self.locals - self.shared)
@@ -141,8 +162,9 @@ class _Splitter:
         hoist = Hoist(plan, plain, bound.at)
         self.node = hoist.function(node)
         self.alone = hoist.alone
-        self.calls: dict[str, Spot] = hoist.calls
-        self.locals |= {f".t{i}" for i in range(hoist.count)}
+        self.driven = bool(hoist.driven)
+        self.temporaries = hoist.temporaries
+        self.locals |= self.temporaries
         self.reads = count_reads(self.node)
         self.names = count_names([self.node])
         if "super" in self.reads and self.arguments:  # it looks at the first argument
@@ -189,15 +211,28 @@ class _Splitter:
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             start, body = body[:1], body[1:]
         new, _ = self.block(body, set(self.arguments), in_loop=False, outer=None)
-        if not self.regions and not self.calls:
+        if not self.regions and not self.driven:
             raise CannotSplit("no statement is left to compile")
-        outer = [*self.code.co_freevars, *self.regions, *self.calls]
-        # A local that only regions assign is one of the driver, too.
-        for name in sorted(self.locals):
-            declared = ast.AnnAssign(ast.Name(name, ast.Store()), ast.Constant(None), None, 1)
-            start.append(placed_at(declared, self.node))
+        self._let_go(new, self.temporaries)
+        outer = [*self.code.co_freevars, *self.regions, _MISS, _CORRECT, _CALL]
         code = self._compiled(start + new, self.node.args, outer, driver=True)
-        return Split(code, self.regions, self.calls)
+        return Split(code, self.regions)
+
+    def _let_go(self, body: list[ast.stmt], names: set[str]) -> None:
+        """What a temporary holds dies after the statement that it was made for."""
+        found = {n: [i for i, s in enumerate(body) if n in _names_in(s)] for n in names}
+        last: list[tuple[int, str]] = []
+        for i, s in enumerate(body):
+            within = {n for n, places in found.items() if places == [i]}
+            for block in blocks_of(s):
+                if within:
+                    self._let_go(block, within & {n for x in block for n in _names_in(x)})
+        for n, places in found.items():
+            if len(places) > 1:
+                last.append((places[-1], n))
+        for i, name in sorted(last, reverse=True):
+            if not isinstance(body[i], (ast.Return, ast.Raise)):
+                body.insert(i + 1, placed_at(_cleared(name), body[i]))
 
     def block(
         self,
@@ -212,22 +247,11 @@ class _Splitter:
         group: list[ast.stmt] = []
         before: Bound = bound
         flow = Flow(self.locals, strict=False)
-        held: set[str] = set()  # temporaries, each of which one statement reads
-
-        def emit(new: list[ast.stmt], old: list[ast.stmt]) -> None:
-            nonlocal held
-            read = uses(old).reads
-            out.extend(new)
-            if held & read:  # what they are must not live longer than without them
-                names: list[ast.expr] = [ast.Name(n, ast.Del()) for n in sorted(held & read)]
-                out.append(placed_at(ast.Delete(names), old[-1]))
-            targets = {n for s in old if isinstance(s, ast.Assign) for n in uses(s).stores}
-            held = (held | {n for n in targets if n[0] == "."}) - read
 
         def close() -> None:
             nonlocal group
             if group:
-                emit(self._region(group, before or set(), in_loop, outer), group)
+                out.extend(self._region(group, before or set(), in_loop, outer))
             group = []
 
         for s in body:
@@ -236,12 +260,16 @@ class _Splitter:
                 out.append(s)
                 continue
             if self._may_join(s):
+                if group and self.plan.is_apart(s):
+                    close()
                 if not group:
                     before = set(bound)
                 group.append(s)
+                if self.plan.is_apart(s):
+                    close()
             else:
                 close()
-                emit([self._inside(s, set(bound), in_loop, outer)], [s])
+                out.append(self._inside(s, set(bound), in_loop, outer))
             bound = flow.statement(s, set(bound))
         close()
         return out, bound
@@ -253,7 +281,8 @@ class _Splitter:
         return any(a <= last and b >= first for a, b in self.plan.lines)
 
     def _may_join(self, s: ast.stmt) -> bool:
-        return not self._is_alone(s) and not uses(s).unsafe
+        opened = self.plan.is_apart(s) and any(True for _ in blocks_of(s))
+        return not self._is_alone(s) and not uses(s).unsafe and not opened
 
     def _inside(
         self, s: ast.stmt, bound: set[str], in_loop: bool, outer: Sequence[ast.stmt] | None
@@ -328,6 +357,8 @@ class _Splitter:
         outer: Sequence[ast.stmt] | None,
     ) -> list[ast.stmt]:
         """A stretch of statements, as the call of a region, or as it is."""
+        if self.plan.glue:
+            return group
         found = uses(group)
         simple = len(group) == 1 and isinstance(group[0], (ast.Return, ast.Pass))
         if not found.works or (simple and not found.works):
@@ -437,32 +468,26 @@ class _Splitter:
         lines = (group[0].lineno, last.end_lineno or last.lineno)
         self.regions[name] = Region(lines, code, tuple(takes), tuple(gives))
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in takes], [])
-        way = ast.Name(_WAY, ast.Load())
         targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in gives]
-        new: list[ast.stmt]
+        way = ast.Name(_WAY, ast.Load())
+        taken: list[ast.stmt] = []
         if display is not None:
-            new = [ast.Assign([ast.Name(_WAY, ast.Store())], call), ast.Return(rebuilt)]
+            taken = [ast.Return(rebuilt)]
         elif not falls:
-            new = [ast.Return(call)]
+            taken = [ast.Return(way)]
         elif mixed:
-            new = [
-                ast.Assign([ast.Name(_WAY, ast.Store())], call),
-                ast.If(
-                    ast.Subscript(way, ast.Constant(0), ast.Load()),
-                    [ast.Return(ast.Subscript(way, ast.Constant(1), ast.Load()))],
-                    [],
-                ),
-            ]
+            value = ast.Subscript(way, ast.Constant(1), ast.Load())
+            returned = ast.Subscript(way, ast.Constant(0), ast.Load())
+            taken = [ast.If(returned, [ast.Return(value)], [])]
             if targets:
                 store: list[ast.expr] = [ast.Name(_WAY, ast.Store()), *targets]
-                new.append(ast.Assign([ast.Tuple(store, ast.Store())], way))
-        elif len(targets) > 1:
-            new = [ast.Assign([ast.Tuple(targets, ast.Store())], call)]
+                taken.append(ast.Assign([ast.Tuple(store, ast.Store())], way))
         elif targets:
-            new = [ast.Assign(targets, call)]
-        else:
-            new = [ast.Expr(call)]
-        return [placed_at(s, at) for s in new]
+            one = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
+            taken = [ast.Assign([one], way)]
+        if falls:
+            taken.append(_cleared(_WAY))
+        return [placed_at(s, at) for s in _served_or_run(call, taken, group)]
 
     def _display(
         self, group: list[ast.stmt], takes: list[str]
@@ -583,7 +608,7 @@ class _BoundAt(Flow):
         return super().statement(s, bound)
 
 
-def _consumed(node: ast.AST, consumers: set[str]) -> None:
+def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
     """Marks the generator expressions that are over when the call is that they are given to."""
     for n in ast.walk(node):
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in consumers:
@@ -644,21 +669,43 @@ class _Returns(ast.NodeTransformer):
     visit_FunctionDef = visit_Lambda = visit_ClassDef = visit_AsyncFunctionDef = _leave
 
 
-_Make = Callable[[str, types.FunctionType], Any]
+def _names_in(s: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
+
+
+def _cleared(name: str) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None))
+
+
+def _served_or_run(
+    call: ast.expr, taken: list[ast.stmt], group: list[ast.stmt]
+) -> Iterator[ast.stmt]:
+    """Calls a region; what it gave is taken, or its statements run in the driver.
+
+    The bare `raise` adds nothing to the traceback, which was corrected.
+    """
+    correct = ast.Expr(ast.Call(ast.Name(_CORRECT, ast.Load()), [], []))
+    handler = ast.ExceptHandler(None, None, [correct, ast.Raise(None, None)])
+    yield ast.Try([ast.Assign([ast.Name(_WAY, ast.Store())], call)], [handler], [], [])
+    missed = ast.Compare(ast.Name(_WAY, ast.Load()), [ast.Is()], [ast.Name(_MISS, ast.Load())])
+    yield ast.If(missed, [_cleared(_WAY), *_copied(group)], taken)
+
+
+_Make = Callable[[Region, types.FunctionType], Any]
 
 
 def driver(
-    function: types.FunctionType, made: Split, make: _Make, call: Callable[[Spot], Any]
+    function: types.FunctionType, made: Split, make: _Make, call: Callable[[Any], Any]
 ) -> types.FunctionType:
     """The driver of a function: a function like it, which calls the regions.
 
     Args:
         function: what was split.
         made: how.
-        make: called with the name of each region and a function with its code; gives what the
-            driver calls.
-        call: called with the place of each call of a function that has a driver of its own; gives
-            what the driver calls with that function and its arguments.
+        make: called with each region and a function with its code; gives what the driver calls,
+            which gives `_interp.MISS` where the region's statements are to run in the driver.
+        call: called with what is called where a function with a driver of its own may be; gives
+            what is called in its place.
     """
     code = function.__code__
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -676,9 +723,10 @@ def driver(
         )
         plain.__module__ = function.__module__
         plain.__qualname__ = function.__qualname__
-        cells[name] = types.CellType(make(name, plain))
-    for name, spot in made.calls.items():
-        cells[name] = types.CellType(call(spot))
+        cells[name] = types.CellType(make(region, plain))
+    cells[_MISS] = types.CellType(_interp.MISS)
+    cells[_CORRECT] = types.CellType(correct_traceback)
+    cells[_CALL] = types.CellType(call)
     new = types.FunctionType(
         made.code, function.__globals__, function.__name__, None, closure(made.code.co_freevars)
     )
@@ -687,6 +735,31 @@ def driver(
     new.__qualname__ = function.__qualname__
     new.__module__ = function.__module__
     return new
+
+
+def correct_traceback() -> None:
+    """Gives the exception that a region raised the traceback of the function as it was written.
+
+    Called by the driver while it handles the exception: the driver's own entry, at the call of the
+    region, and that of the region's frame become one, at the line that raised.
+    """
+    error = sys.exc_info()[1]
+    frame = sys._getframe(1)
+    tb = error.__traceback__ if error is not None else None
+    inner = tb.tb_next if tb is not None else None
+    if error is None or tb is None or inner is None or tb.tb_frame is not frame:
+        return
+    code, own = inner.tb_frame.f_code, frame.f_code
+    if (code.co_filename, code.co_firstlineno, code.co_name) != (
+        own.co_filename,
+        own.co_firstlineno,
+        own.co_name,
+    ):
+        return
+    place = next(itertools.islice(code.co_positions(), inner.tb_lasti // 2, None), None)
+    at = next((i for i, p in enumerate(own.co_positions()) if p == place), None)
+    if at is not None:
+        error.__traceback__ = types.TracebackType(inner.tb_next, frame, 2 * at, inner.tb_lineno)
 
 
 __all__ = ["CannotSplit", "Plan", "Region", "Split", "Spot", "driver", "split"]

@@ -29,6 +29,7 @@ class Varying:
     Attributes:
         sizes: the dimensions by the identity of a tensor.
         numbers: places of positional arguments and names of keyword arguments.
+        texts: likewise of strings and bytes.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
         data: whether sizes and integers that follow from data are followed.
@@ -38,6 +39,7 @@ class Varying:
     numbers: set[int | str]
     places: list[tuple[Any, Any, bool]] = field(default_factory=list)
     data: bool = False
+    texts: set[int | str] = field(default_factory=set)
 
     @property
     def follow(self) -> bool:
@@ -49,11 +51,25 @@ class Varying:
     def replace(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with the numbers changed."""
+        """The arguments with the numbers and texts changed."""
+        varies = self.numbers | self.texts
         return (
-            tuple(change(v) if i in self.numbers else v for i, v in enumerate(args)),
-            {k: change(v) if k in self.numbers else v for k, v in kwargs.items()},
+            tuple(change(v) if i in varies else v for i, v in enumerate(args)),
+            {k: change(v) if k in varies else v for k, v in kwargs.items()},
         )
+
+
+@dataclass(slots=True)
+class Differing:
+    """What was another value in every call so far: a run that goes by it is refused there.
+
+    Attributes:
+        places: what holds such a value, and the key; None for all that is in the holder.
+        checked: by the program's line, the values that followed from data and were relied on.
+    """
+
+    places: list[tuple[Any, Any]] = field(default_factory=list)
+    checked: dict[str, set[Any]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -175,6 +175,16 @@ class Check(HostStep):
 
     expected: Any = field(kw_only=True)
 
+    def told_apart(self) -> Any:
+        """What tells the expected value from others."""
+        v = self.expected
+        return type(v), v.tobytes() if hasattr(v, "tobytes") else repr(v)
+
+    def is_new(self, checked: dict[str, set[Any]]) -> bool:
+        """Whether other values were expected at this line before, and not this one."""
+        seen = checked.get(self.where)
+        return seen is not None and self.told_apart() not in seen
+
 
 class CheckValue(Check):
     """The result must equal a plain value."""

@@ -431,6 +431,11 @@ def register_python(f: Callable[..., Any], effect: Effect) -> None:
     register_code(code, effect)
 
 
+def is_whole(code: types.CodeType) -> bool:
+    """Whether calls of Python functions with this code are not looked into."""
+    return code in _WHOLE_PYTHON
+
+
 def register_code(code: types.CodeType, effect: Effect) -> None:
     """Makes calls of Python functions with this code go to the handler as a whole."""
     _WHOLE_PYTHON[code] = effect

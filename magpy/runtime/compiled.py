@@ -14,14 +14,12 @@ import inspect
 import sys
 import time
 import traceback
-import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 
 from magpy import _interp, backends, config
@@ -32,23 +30,26 @@ from magpy.capture import session
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.frames import signals
 from magpy.guards.words import Difference
-from magpy.ir.capture import Capture, Outcome
-from magpy.ir.ops import HostStep
+from magpy.instrument.regions import Region
+from magpy.ir.capture import Capture, Differing, Outcome
+from magpy.ir.ops import Check, HostStep
 from magpy.objects.quiet import saved_tensors_are_heard, unheard
-from magpy.objects.types import attribute, is_heap, isinstance
+from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
-from magpy.runtime.driver import Driver, unwrapped
+from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
-from magpy.runtime.misses import Misses
+from magpy.runtime.misses import OF_DATA, Misses
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_NO_DRIVER = object()
-_STORM = 4  # captures without a hit, after which what differs is left to Python
+#: Captures that served few calls, after which what differs in every call is left to Python.
+_STORM = 3
+#: Modules given as arguments, each with entries of its own, which do not count towards the limits.
+_MOST_INSTANCES = 256
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -129,13 +130,13 @@ class Manager:
         wrapped: Any,
         options: Options,
         part_of: Driver | None = None,
-        lines: tuple[int, int] = (0, 0),
+        region: Region | None = None,
     ) -> None:
         """Keeps the options; nothing is captured before the first call."""
         self.options = options
         self.part_of = part_of
-        self.lines = lines
-        self.driver: Driver | None = None
+        self.region = region
+        self.drivers: Drivers | None = None
         self.backend = backends.resolve(options.backend, options.mode, options.options)
         self.name = attribute(wrapped, "__qualname__") or type(wrapped).__name__
         self.background: Inductor | None = None
@@ -156,13 +157,15 @@ class Manager:
         self.reasons: list[str] = []
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
-        self.warned: set[str] = set()
+        self.warned: set[str] = set() if self.part_of is None else self.part_of.drivers.warned
         self.gave_up = False
         self.missed = Misses()
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
-        self.driver = None
-        self.plain: dict[str, Any] = {}
+        self.drivers = None
+        self.checked: dict[str, set[Any]] = {}
+        self.in_vain = 0
+        self.instances: set[int] = set()
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
 
     def _takes_symbols(self) -> bool:
@@ -190,14 +193,68 @@ class Manager:
         Returns:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
-        if config.regions and not self.options.fullgraph:
-            result = self._in_part(compiled, args, kwargs)
-            if result is not _NO_DRIVER:
-                return result
+        if self.part_of is not None and self.part_of.is_stale:
+            return _interp.MISS
+        if self._cut_at_yields(compiled):
+            try:
+                return compiled._magpy_driver(*args, **kwargs)
+            except BaseException as e:  # noqa: BLE001 - it is raised at the call
+                return _interp.Raise(hide_frames(e))
         return self._capture(compiled, args, kwargs)
 
     def _capture(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        wrapped = compiled._magpy_wrapped
+        result = self._served_on_trial(compiled, args, kwargs)
+        if result is not _interp.MISS or compiled._magpy_plain:
+            return result
+        wrapped, why = compiled._magpy_wrapped, None
+        if not self.gave_up and (compiled._magpy_entries or self.pending):
+            why = self._why_missed(compiled, args, kwargs)
+        more = len(self.instances)
+        if (
+            self._kept(compiled) >= config.max_entries + more
+            or self.captures + self.refused >= config.max_captures + more
+        ):
+            if not self.gave_up:
+                self._give_up(compiled, self._limit_text(why))
+            return _interp.MISS
+        differing = None
+        if why is not None:
+            config.log("miss", "%s: no entry holds: %s", self.name, why)
+            if self._is_storm(compiled):
+                differing = self._differing(compiled, why, args, kwargs)
+                if differing is None:
+                    return _interp.MISS
+        other = _at_work()
+        if other is not None:
+            self._note(other)
+            return _interp.MISS
+        start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
+        varying = self._varies(compiled, args, kwargs)
+        outcome = session.run(
+            wrapped, args, kwargs, self.options.backend == "eager", varying, differing
+        )
+        # Building an entry makes many objects and no garbage: passes over the program's heap would
+        # only cost.  And none may begin while fake tensors die, to which torch refers weakly from
+        # cycles: PyObject_ClearWeakRefs (CPython 3.11) crashes if the pass that its tuple sets off
+        # takes the weak references that it is about to clear.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with signals.held():  # but where a compiler runs
+                self._take(compiled, outcome, start, turns)
+                new = self.captures > captures and self.part_of is None
+                if new and self.missed.repeated(why, self.varying.follows):
+                    self.warn(f"{self.name} is captured anew, not for the first time: {why}")
+        finally:
+            exception, value = outcome.exception, outcome.value
+            outcome.exception = outcome.value = outcome.capture = None
+            del outcome
+            if collecting:
+                gc.enable()
+        return value if exception is None else _interp.Raise(hide_frames(exception))
+
+    def _served_on_trial(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an entry gives that is being compiled in the background or measured, or MISS."""
         if self.pending:
             waiting = list(self.pending)
             self._take_up(compiled)
@@ -209,47 +266,9 @@ class Manager:
         for trial in list(self.trials):
             if trial.holds(args, kwargs):
                 result = self._measure(compiled, trial, args, kwargs)
-                if result is not _interp.MISS:
+                if result is not _interp.MISS or compiled._magpy_plain:
                     return result
-                if compiled._magpy_plain:
-                    return _interp.MISS
-        why = None
-        if not self.gave_up and (compiled._magpy_entries or self.pending):
-            why = self._why_missed(compiled, args, kwargs)
-        if (
-            self._kept(compiled) >= config.max_entries
-            or self.captures + self.refused >= config.max_captures
-        ):
-            if not self.gave_up:
-                self._give_up(compiled, self._limit_text(why))
-            return _interp.MISS
-        if why is not None:
-            config.log("miss", "%s: no entry holds: %s", self.name, why)
-        other = _at_work()
-        if other is not None:
-            self._note(other)
-            return _interp.MISS
-        start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
-        varying = self._varies(compiled, args, kwargs)
-        outcome = session.run(wrapped, args, kwargs, self.options.backend == "eager", varying)
-        # Building an entry makes many objects and no garbage: passes over the program's heap would
-        # only cost.  And none may begin while fake tensors die, to which torch refers weakly from
-        # cycles: PyObject_ClearWeakRefs (CPython 3.11) crashes if the pass that its tuple sets off
-        # takes the weak references that it is about to clear.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            with signals.held():  # but where a compiler runs
-                self._take(compiled, outcome, start, turns)
-                if self.captures > captures and self.missed.repeated(why, self.varying.follows):
-                    self.warn(f"{self.name} is captured anew, not for the first time: {why}")
-        finally:
-            exception, value = outcome.exception, outcome.value
-            outcome.exception = outcome.value = outcome.capture = None
-            del outcome
-            if collecting:
-                gc.enable()
-        return value if exception is None else _interp.Raise(hide_frames(exception))
+        return _interp.MISS
 
     def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
@@ -295,21 +314,30 @@ class Manager:
                 raise
             self._failed(compiled, e, outcome)
         else:
-            self.captures += 1
-            self.row = 0
-            if self.part_of is not None and not info.nodes:
-                self.part_of.leave(self.lines)
-            if wait is None:
-                self._install(compiled, new, info)
-            else:
-                self.pending.append(wait)
-            config.log(
-                "capture",
-                "%s: captured %d operations in %.3f s",
-                self.name,
-                info.nodes,
-                info.capture_seconds,
-            )
+            self._took(compiled, capture, new, info, wait)
+
+    def _took(
+        self, compiled: Any, capture: Capture, new: Any, info: EntryInfo, wait: Pending | None
+    ) -> None:
+        """An entry was made."""
+        self.captures += 1
+        self.row = 0
+        for step in capture.record.steps:
+            if isinstance(step, Check):
+                self.checked.setdefault(step.where, set()).add(step.told_apart())
+        if self.part_of is not None and not info.nodes:
+            self._leave("")
+        if wait is None:
+            self._install(compiled, new, info)
+        else:
+            self.pending.append(wait)
+        config.log(
+            "capture",
+            "%s: captured %d operations in %.3f s",
+            self.name,
+            info.nodes,
+            info.capture_seconds,
+        )
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -438,6 +466,8 @@ class Manager:
     def _note(self, reason: str) -> None:
         if reason not in self.reasons and len(self.reasons) < 50:
             self.reasons.append(reason)
+            if self.part_of is not None:
+                self.part_of.drivers.note(reason)
 
     def warn(self, text: str) -> None:
         """Warns once."""
@@ -454,7 +484,7 @@ class Manager:
         self.row += 1
         self.refused += 1
         config.log("capture", "%s: refused: %s", self.name, text)
-        if config.regions and not self.options.fullgraph and self._split(compiled, refusal):
+        if self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
             raise CaptureError(
@@ -463,81 +493,110 @@ class Manager:
         if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
 
+    # ------------------------------------------------------------- running in part
+
     def _split(self, compiled: Any, refusal: Refusal) -> bool:
         """Lets what is around a refused line run compiled; whether it can."""
         if self.part_of is not None:
-            return self.part_of.learn(refusal, self.lines)
+            assert self.region is not None
+            return self.part_of.learn(refusal, self.region.lines)
         return self._drive(compiled, lambda driver: driver.learn(refusal))
 
+    def _leave(self, why: str) -> None:
+        """Leaves the whole region to Python."""
+        assert self.part_of is not None
+        assert self.region is not None
+        self.part_of.leave(self.region.lines, why)
+
+    def _separate(self, compiled: Any, why: str) -> bool:
+        """Makes regions of single statements; whether anything changes by that."""
+        if self.part_of is not None:
+            assert self.region is not None
+            return self.part_of.separate(self.region.lines, why)
+        return self._drive(compiled, lambda driver: driver.separate(None, why))
+
     def _drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
+        """Lets a driver run the callable from now on, if one can be made; whether it does."""
         found = unwrapped(compiled._magpy_wrapped)
-        if found is None:
+        if not config.regions or self.options.fullgraph or found is None:
             return False
-        driver = Driver(found[0], self._region)
+        if self.drivers is None:
+            refresh = functools.partial(_refresh, weakref.ref(compiled))
+            self.drivers = Drivers(self._region, self._note, refresh)
+            self.drivers.warned = self.warned
+        driver = self.drivers.of(*found)
         if not teach(driver):
-            if driver.why:
-                self._note(f"it is not compiled in part: {driver.why}")
             return False
-        self.driver = driver
-        return True
+        _refresh(weakref.ref(compiled))
+        if driver.run is None:
+            self._note(f"it is not compiled in part: {driver.why}")
+        return driver.run is not None
 
-    def _in_part(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the call's driver gives, or `Raise(exception)`; `_NO_DRIVER`.
-
-        MISS where the call has to run as it is: a hook was set of a module.
-        """
-        if self.driver is None:
-            self._cut_at_yields(compiled)
-            self._storm(compiled, args, kwargs)
-        if self.driver is None:
-            return _NO_DRIVER
-        found = unwrapped(compiled._magpy_wrapped)
-        run = self.driver.run
-        if found is None or run is None:
-            return _interp.MISS
-        if found[1] is not None:
-            args = (found[1], *args)
-        try:
-            return run(*args, **kwargs)
-        except BaseException as e:  # noqa: BLE001 - it is raised at the call
-            return _interp.Raise(hide_frames(e))
-
-    def _cut_at_yields(self, compiled: Any) -> None:
+    def _cut_at_yields(self, compiled: Any) -> bool:
         """A generator function or a coroutine function has a driver from the start."""
         if self.part_of is not None or self.captures or self.refused:
-            return
+            return False
         found = unwrapped(compiled._magpy_wrapped)
-        if found is not None and found[0].__code__.co_flags & _SUSPENDS:
-            self._drive(compiled, lambda driver: driver.split())
+        if found is None or not found[0].__code__.co_flags & _SUSPENDS:
+            return False
+        return self._drive(compiled, lambda driver: True)
 
-    def _storm(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Several captures and no hit: whether what differs in every call can be left to Python."""
+    def _is_storm(self, compiled: Any) -> bool:
+        """Whether entries are made again and again that serve few calls."""
+        hits = compiled._magpy_hits - self.base_hits
+        return (
+            config.regions
+            and not self.options.fullgraph
+            and self.captures >= _STORM
+            and hits <= 2 * self.captures
+        )
+
+    def _differing(
+        self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Differing | None:
+        """What the next capture must not go by; None if it is known without one."""
+        place, names = self.missed.place, self._argument_names(compiled, args, kwargs)
+        at = names.index(why.what) if why.what in names else None
+        given = [*args, *kwargs.values()]
+        if at is not None and isinstance(given[at], torch.nn.Module):
+            # The same for each of several modules; those of one loop come again in every call.
+            if len(self.instances) < _MOST_INSTANCES:
+                self.instances.add(id(given[at]))
+            return Differing()
+        self.in_vain += 1
+        if self.in_vain > _STORM:
+            return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
+        if why is OF_DATA:
+            return Differing(checked=self.checked)
+        if at is None and place is not None:
+            if place.holder is not None and not isinstance(place.holder, (list, tuple, set)):
+                return Differing(places=[(place.holder, place.key)])
+            at = place.argument
+            if at is None:
+                return Differing(places=[(place.holder, None)])
+        if at is None or why.of_tensor or isinstance(given[at], torch.Tensor) or not names[at]:
+            return Differing()
+        varying = {names[at]}
+        if self.part_of is None:
+            known = self._drive(compiled, lambda driver: driver.vary(varying))
+        else:
+            known = self.part_of.vary(varying)
+        if known or self._separate(compiled, f"no entry fits ({why})"):
+            return None
+        return Differing()
+
+    @staticmethod
+    def _argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """The parameters that the arguments of a call are bound to; "" for those of `*args`."""
         found = unwrapped(compiled._magpy_wrapped)
         if found is None:
-            return False
-        function, owner = found
-        given = args if owner is None else (owner, *args)
-        code = function.__code__
-        plain = {
-            name: v
-            for name, v in [
-                *zip(code.co_varnames[: code.co_argcount], given, strict=False),
-                *kwargs.items(),
-            ]
-            if _flows(v)
-        }
-        before, self.plain = self.plain, plain
-        if self.captures < _STORM or compiled._magpy_hits - self.base_hits:
-            return False
-        names = {n for n, v in plain.items() if n in before and before[n] != v}
-        if not names:
-            return False
-        if self.part_of is not None:
-            return self.part_of.vary(names)
-        return self._drive(compiled, lambda driver: driver.vary(names))
+            return [""] * (len(args) + len(kwargs))
+        code, bound = found[0].__code__, found[1] is not None
+        names = code.co_varnames[bound : code.co_argcount]
+        return [*(names[i] if i < len(names) else "" for i in range(len(args))), *kwargs]
 
-    def _region(self, function: Any, driver: Driver, lines: tuple[int, int]) -> Any:
-        return make(function, self.options, driver, lines)
+    def _region(self, function: Any, driver: Driver, region: Region) -> Any:
+        return make(function, self.options, driver, region)
 
     def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:
         text = f"magpy failed ({outcome.stage or 'build'}): {type(error).__name__}: {error}"
@@ -572,6 +631,10 @@ class Manager:
         if self.gave_up:
             return
         self.gave_up = True
+        if self.part_of is not None:
+            if not self._kept(compiled):
+                self._leave(why)
+            return
         if self._kept(compiled):
             # Entries go on serving; only misses are left alone.
             self.warn(
@@ -609,8 +672,8 @@ class Manager:
         if self.pending:
             self._take_up(compiled, failures=not self.options.fullgraph)
         kept = compiled._magpy_entries
-        if self.driver is not None:
-            kept = [e for c in self.driver.all_compiled() for e in c._magpy_entries]
+        if self.drivers is not None:
+            kept = [*kept, *(e for c in self.drivers.compiled() for e in c._magpy_entries)]
         hits = compiled._magpy_hits - self.base_hits
         calls = compiled._magpy_calls - self.base_calls
         return Stats(
@@ -633,6 +696,7 @@ class Manager:
         """Drops all entries and starts anew."""
         compiled._magpy_entries = []
         compiled._magpy_plain = False
+        compiled._magpy_driver = None
         self.reset_counts()
         self.base_calls, self.base_hits, self.base_misses = (
             compiled._magpy_calls,
@@ -641,12 +705,15 @@ class Manager:
         )
 
 
-def _flows(v: Any) -> bool:
-    """Whether a value of a type of C is compared by what it says, and not by what it holds."""
-    t = type(v)
-    return not is_heap(t) and not isinstance(
-        v, (torch.Tensor, np.ndarray, dict, list, set, tuple, types.FunctionType, types.ModuleType)
-    )
+def _refresh(ref: weakref.ref[Any]) -> None:
+    """Lets a callable's calls run what its driver is by now."""
+    compiled: Any = ref()
+    if compiled is None:
+        return
+    drivers, found = compiled._magpy_options.drivers, unwrapped(compiled._magpy_wrapped)
+    if drivers is not None and found is not None:
+        run = drivers.of(*found).run
+        compiled._magpy_driver = None if run is None else bound(run, found[1])
 
 
 def _at_work() -> str | None:
@@ -690,11 +757,12 @@ def make(
     wrapped: Any,
     options: Options,
     part_of: Driver | None = None,
-    lines: tuple[int, int] = (0, 0),
+    region: Region | None = None,
 ) -> Any:
-    """An `_interp.Compiled` around a callable."""
-    manager = Manager(wrapped, options, part_of, lines)
+    """An `_interp.Compiled` around a callable, or around a region's function."""
+    manager = Manager(wrapped, options, part_of, region)
     compiled = _interp.Compiled(wrapped, manager.miss)
+    compiled._magpy_part = region is not None
     compiled._magpy_options = manager
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled

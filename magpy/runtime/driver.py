@@ -10,58 +10,161 @@ this).
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from magpy.errors import Refusal, Site
+from magpy.errors import NO_TENSORS, Refusal, Site
 from magpy.instrument import regions
-from magpy.objects.types import isinstance
+from magpy.models.callables import is_whole
+from magpy.objects.types import attribute, isinstance
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = (
-    *("_global_forward_hooks", "_global_forward_pre_hooks"),
-    *("_global_backward_hooks", "_global_backward_pre_hooks"),
-)
+#: What runs before a module's `forward`: it computes nothing with tensors itself.
 _MODULE_CALLS = frozenset(
-    (f.__code__.co_filename, f.__code__.co_firstlineno, f.__code__.co_name)
-    for f in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl)
+    f.__code__ for f in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl)
 )
+_INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])
 _Key = tuple[str, int, str]
-_Compile = Callable[[Any, "Driver", tuple[int, int]], Any]
+_Compile = Callable[[Any, "Driver", regions.Region], Any]
 
 
 def unwrapped(wrapped: Any) -> tuple[types.FunctionType, Any] | None:
     """The Python function that a callable runs first, and the object that it is given."""
-    if isinstance(wrapped, types.FunctionType):
+    if type(wrapped) is types.FunctionType:
         return wrapped, None
-    if isinstance(wrapped, types.MethodType):
+    if type(wrapped) is types.MethodType:
         inner = wrapped.__func__
-        return (inner, wrapped.__self__) if isinstance(inner, types.FunctionType) else None
-    if isinstance(wrapped, torch.nn.Module):
-        forward = type(wrapped).forward
-        plain = type(wrapped).__call__ is torch.nn.Module.__call__
-        if plain and isinstance(forward, types.FunctionType) and not _hooked(wrapped):
-            return forward, wrapped
-    return None
+        return (inner, wrapped.__self__) if type(inner) is types.FunctionType else None
+    called: Any = attribute(type(wrapped), "__call__")  # of modules: Module._wrapped_call_impl
+    return (called, wrapped) if type(called) is types.FunctionType else None
 
 
-def _hooked(module: torch.nn.Module) -> bool:
-    """Whether a call of a module runs more than its class's `forward`."""
-    own = vars(module)
-    return (
-        "forward" in own
-        or own.get("_compiled_call_impl") is not None
-        or any(own.get(n) for n in _HOOKS)
-        or any(getattr(torch.nn.modules.module, n) for n in _GLOBAL_HOOKS)
-    )
+def bound(function: types.FunctionType, owner: Any) -> Any:
+    """A function, or the method of an object, unless that is None."""
+    return function if owner is None else types.MethodType(function, owner)
 
 
 def _key(code: types.CodeType) -> _Key:
     return code.co_filename, code.co_firstlineno, code.co_name
+
+
+@dataclass(slots=True)
+class Lines:
+    """What of a function stays Python, whoever calls it.
+
+    Attributes:
+        plan: its places.
+        version: how often something was added.
+        reasons: why, by the first line of the place.
+    """
+
+    plan: regions.Plan = field(default_factory=regions.Plan)
+    version: int = 0
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+class Drivers:
+    """The drivers of all functions that run in the calls of one compiled callable.
+
+    Args:
+        compile_region: makes a compiled callable of a region's function; it is given the driver
+            and the region, too.
+        note: is told why something is left to Python.
+        changed: is called when the lines have changed.
+    """
+
+    def __init__(
+        self,
+        compile_region: _Compile,
+        note: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """Nothing is known yet."""
+        self.compile, self.note, self._changed = compile_region, note, changed
+        #: What users were warned of.
+        self.warned: set[str] = set()
+        self.lines: dict[_Key, Lines] = {}
+        self._drivers: dict[tuple[_Key, int], Driver] = {}
+
+    def learn(self, frames: list[Site], reason: str) -> None:
+        """Leaves a place to Python.
+
+        Args:
+            frames: where it is: the frames from the outermost function that may have a driver on.
+            reason: why, in the user's words.
+        """
+        while frames:
+            here, *frames = frames
+            lines = self.lines.setdefault(here.key, Lines())
+            plan, before = lines.plan, _size(lines.plan)
+            if frames and frames[0].key[2] in _INNER and frames[0].key[0] == here.key[0]:
+                # Source of this function that runs in a frame of its own, and stays Python.
+                inner, *rest = frames
+                plan.alone.append(here.spot)
+                if rest and inner.spot[2] >= 0:
+                    plan.calls.append(inner.spot)
+                frames = rest
+            elif frames and here.spot[2] >= 0:
+                if here.spot not in plan.calls:
+                    plan.calls.append(here.spot)
+            elif here.spot[2] >= 0:
+                plan.alone.append(here.spot)
+            else:
+                plan.lines.append((here.spot[0], here.spot[1]))
+            if not frames:
+                lines.reasons.setdefault(here.spot[0], reason)
+            lines.version += _size(plan) != before
+        self._changed()
+
+    def changed(self, lines: Lines) -> None:
+        """Something was added to the lines of a function."""
+        lines.version += 1
+        self._changed()
+
+    def of(self, function: types.FunctionType, owner: Any) -> Driver:
+        """The driver of a function; modules have drivers of their own for their methods."""
+        key = _key(function.__code__)
+        alone = isinstance(owner, torch.nn.Module)
+        place = key, id(owner) if alone else 0
+        made = self._drivers.get(place)
+        if made is None:
+            made = self._drivers[place] = Driver(
+                function, self.lines.setdefault(key, Lines()), self
+            )
+            if alone:
+                weakref.finalize(owner, self._drivers.pop, place, None).atexit = False
+        return made
+
+    def call(self, f: Any) -> Any:
+        """What is called in place of `f`, which a driver is about to call."""
+        found = unwrapped(f)
+        if found is None:
+            return f
+        function, owner = found
+        if _key(function.__code__) not in self.lines and not _may_drive(function):
+            return f
+        run = self.of(function, owner).run_of(function)
+        return f if run is None else bound(run, owner)
+
+    def compiled(self) -> Iterator[Any]:
+        """The compiled regions."""
+        for d in list(self._drivers.values()):
+            yield from d.compiled
+
+
+def _may_drive(function: types.FunctionType) -> bool:
+    """Whether a function that a refused line calls may compute with tensors."""
+    package = str(function.__globals__.get("__name__")).partition(".")[0]
+    return package not in NO_TENSORS and package != "magpy" and not is_whole(function.__code__)
+
+
+def _size(plan: regions.Plan) -> int:
+    return len(plan.alone) + len(plan.calls) + len(plan.lines)
 
 
 class Driver:
@@ -69,48 +172,70 @@ class Driver:
 
     Args:
         function: the function.
-        compile_region: makes a compiled callable of a region's function; it is given this driver
-            and the region's lines, too.
+        lines: what of it stays Python.
+        drivers: those of the functions that it calls.
     """
 
-    def __init__(self, function: types.FunctionType, compile_region: _Compile) -> None:
-        """Nothing is known yet."""
+    def __init__(self, function: types.FunctionType, lines: Lines, drivers: Drivers) -> None:
+        """Nothing is split yet."""
         self.function = function
-        self._compile = compile_region
-        self._plan = regions.Plan()
+        self.lines = lines
+        self.drivers = drivers
+        self._version = -1
         self._known: dict[Any, Any] = {}
+        self._before: dict[Any, Any] = {}
         self._splits = 0
         self.why = ""
-        #: What was refused in functions that this one calls, by function: frames from there on.
-        self._below: dict[_Key, list[list[Site]]] = {}
-        self._drivers: dict[_Key, Driver | None] = {}
         #: The compiled regions, in the order of the source.
         self.compiled: list[Any] = []
-        self.run: types.FunctionType | None = None
+        self._run: Any = None
 
-    def learn(self, refusal: Refusal, lines: tuple[int, int] | None = None) -> bool:
+    def learn(self, refusal: Refusal, within: tuple[int, int] | None = None) -> bool:
         """Leaves to Python what was refused.
 
         Args:
             refusal: what was refused, within this function or a region of it.
-            lines: of the region; its statements stay where the refusal names no line.
+            within: lines of the region; they stay where the refusal names no place.
 
         Returns:
-            Whether anything of the function is compiled then.
+            Whether anything was learnt.
         """
-        chain = self._chain(refusal)
-        if not chain:
-            if lines is None:
-                return False
-            self._plan.lines.append(lines)
-        else:
-            self._add(chain)
-        return self.split()
+        self.drivers.note(str(refusal))
+        frames = self._frames(refusal)
+        if frames:
+            before = [lines.version for lines in self.drivers.lines.values()]
+            self.drivers.learn(frames, refusal.reason)
+            if before != [lines.version for lines in self.drivers.lines.values()]:
+                return True
+        return self.separate(within, refusal.reason)
 
-    def _chain(self, refusal: Refusal) -> list[Site]:
-        """The frames of a refusal from this function's on, without those of module calls."""
+    def separate(self, within: tuple[int, int] | None, reason: str) -> bool:
+        """Makes regions of single statements where nobody knows which one is to blame.
+
+        Args:
+            within: the lines of a region; of the whole function if None.
+            reason: why; a region of one statement is left to Python for it.
+
+        Returns:
+            Whether anything changes by that.
+        """
+        if within is None:
+            code = self.function.__code__
+            within = code.co_firstlineno, max(n or 0 for *_, n in code.co_lines())
+        plan = self.lines.plan
+        if not any(a <= within[0] and within[1] <= b for a, b in plan.apart):
+            plan.apart.append(within)
+            self.drivers.changed(self.lines)
+        elif within in plan.lines or within in plan.apart:
+            return False
+        else:
+            self.leave(within, reason)
+        return True
+
+    def _frames(self, refusal: Refusal) -> list[Site]:
+        """The frames of a refusal from this function's on, the outermost first."""
         key = _key(self.function.__code__)
-        frames = [s for s in reversed(refusal.frames) if s.key not in _MODULE_CALLS]
+        frames = list(reversed(refusal.frames))
         while frames and frames[0].key != key:
             frames.pop(0)
         if frames:
@@ -121,93 +246,63 @@ class Driver:
             return [Site(key, (int(number), int(number), -1, -1))]
         return []
 
-    def _add(self, chain: Sequence[Site]) -> None:
-        here, *below = chain
-        plan = self._plan
-        if below and not below[0].key[2].startswith("<") and here.spot[2] >= 0:
-            if here.spot not in plan.calls:
-                plan.calls.append(here.spot)
-            known = self._below.setdefault(below[0].key, [])
-            known.append(list(below))
-            driver = self._drivers.get(below[0].key)
-            if driver is not None:
-                driver._add(below)
-                driver.split()
-        elif here.spot[2] >= 0:
-            plan.alone.append(here.spot)
-        else:
-            plan.lines.append((here.spot[0], here.spot[1]))
-
     def vary(self, names: set[str]) -> bool:
         """Leaves to Python what is computed with locals that differ in every call alone."""
-        if names <= self._plan.varying:
+        if names <= self.lines.plan.varying:
             return False
-        self._plan.varying |= names
-        return self.split()
-
-    def leave(self, lines: tuple[int, int]) -> bool:
-        """Leaves lines to Python."""
-        self._plan.lines.append(lines)
-        return self.split()
-
-    def split(self) -> bool:
-        """Splits the function anew; whether anything of it is compiled then."""
-        self._splits += 1
-        if self._splits > _MOST_SPLITS:
-            return self.run is not None
-        self.compiled = []
-        try:
-            made = regions.split(self.function, self._plan)
-        except regions.CannotSplit as e:
-            self.run, self.why = None, str(e)
-            return False
-        self.run = regions.driver(
-            self.function, made, lambda name, f: self._region(made.regions[name], f), self._caller
-        )
+        self.lines.plan.varying |= names
+        self.drivers.changed(self.lines)
         return True
+
+    def leave(self, lines: tuple[int, int], reason: str) -> None:
+        """Leaves lines to Python."""
+        self.lines.plan.lines.append(lines)
+        if reason:
+            self.lines.reasons.setdefault(lines[0], reason)
+        self.drivers.changed(self.lines)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the code that runs now was split before the last line was learnt."""
+        return self._version != self.lines.version
+
+    @property
+    def run(self) -> Any:
+        """A function like this one that runs it in part; None where that cannot be made."""
+        if self.is_stale:
+            self._version = self.lines.version
+            self._splits += 1
+            if self._splits <= _MOST_SPLITS:
+                self._split()
+        return self._run
+
+    def _split(self) -> None:
+        self.compiled, self._before, self._known = [], self._known, {}
+        self.lines.plan.glue = self.function.__code__ in _MODULE_CALLS
+        try:
+            made = regions.split(self.function, self.lines.plan)
+        except regions.CannotSplit as e:
+            self._run, self.why = None, str(e)
+            return
+        self._run = regions.driver(self.function, made, self._region, self.drivers.call)
+        self._before.clear()
+
+    def run_of(self, function: types.FunctionType) -> Any:
+        """`run`, for a function of the same code."""
+        run, own = self.run, self.function
+        if function is own or run is None:
+            return run
+        same = (
+            own.__code__ is function.__code__
+            and own.__closure__ == function.__closure__
+            and own.__defaults__ == function.__defaults__
+            and own.__kwdefaults__ == function.__kwdefaults__
+        )
+        return run if same else None
 
     def _region(self, region: regions.Region, function: types.FunctionType) -> Any:
         key = (region.lines, region.reads, region.gives, region.code)
-        if key not in self._known:
-            self._known[key] = self._compile(function, self, region.lines)
-        self.compiled.append(self._known[key])
-        return self._known[key]
-
-    def _caller(self, spot: regions.Spot) -> Callable[..., Any]:
-        def call(magpy_calls: Any, /, *args: Any, **kwargs: Any) -> Any:
-            """Calls a function by its driver."""
-            found = unwrapped(magpy_calls)
-            if found is None:
-                return magpy_calls(*args, **kwargs)
-            run = self._run_of(found[0])
-            if run is None:
-                return magpy_calls(*args, **kwargs)
-            return run(*args, **kwargs) if found[1] is None else run(found[1], *args, **kwargs)
-
-        return call
-
-    def _run_of(self, function: types.FunctionType) -> types.FunctionType | None:
-        key = _key(function.__code__)
-        if key not in self._below:
-            return None
-        if key not in self._drivers:
-            driver = Driver(function, self._compile)
-            for chain in self._below[key]:
-                driver._add(chain)
-            self._drivers[key] = driver if driver.split() else None
-        made = self._drivers[key]
-        if made is None or made.run is None:
-            return None
-        same = made.function.__code__ is function.__code__ and (
-            made.function.__closure__ == function.__closure__
-            and made.function.__defaults__ == function.__defaults__
-            and made.function.__kwdefaults__ == function.__kwdefaults__
-        )
-        return made.run if same else None
-
-    def all_compiled(self) -> list[Any]:
-        """The compiled regions, those of functions below among them."""
-        found = list(self.compiled)
-        for d in self._drivers.values():
-            found += d.all_compiled() if d is not None else []
-        return found
+        made = self._before.get(key) or self.drivers.compile(function, self, region)
+        self._known[key] = made
+        self.compiled.append(made)
+        return made

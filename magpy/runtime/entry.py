@@ -25,6 +25,7 @@ from magpy.replay.passes.undo import changes_outside
 from magpy.replay.pipeline import Lowering
 from magpy.replay.segments import Segment
 from magpy.runtime.exceptions import unchanged_until, untouched
+from magpy.shapes.speculation import PLAIN
 
 # The events that tell of one value in a container, a class, a cell or a slot.
 _HOLDING = ("dict_key", "cell", "type_attr", "list_item", "attr_c")
@@ -39,7 +40,7 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
     for kind, holder, key, value in capture.log:
         found = analysis.relative.get(id(holder))
         expr, anchor = (None, holder) if found is None else (found.expr, None)
-        if kind in _HOLDING and type(value) in (int, float):
+        if kind in _HOLDING and type(value) in PLAIN:
             if kind != "list_item" or found is None:
                 numbers.append((expr, anchor, key, value, False))
         elif (

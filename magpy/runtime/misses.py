@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from magpy.backends.runner import EntryInfo
+from magpy.guards.locate import Place, place_of
 from magpy.guards.words import Difference, Names, difference
 from magpy.objects.quiet import unheard
 from magpy.shapes.places import evaluated
@@ -29,6 +30,8 @@ class Misses:
         #: How often each check failed, by what it looks at.
         self.counts: dict[str, int] = {}
         self._told: set[str] = set()
+        #: Where the value is that the last miss was about, in that call.
+        self.place: Place | None = None
 
     def note(
         self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -44,7 +47,8 @@ class Misses:
         Returns:
             What the call differs in from the closest entry; None if there is none.
         """
-        found = _closest(f, entries, args, kwargs)
+        self.place = None
+        found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
             if what not in self.counts and len(self.counts) >= _MOST:
@@ -67,25 +71,27 @@ class Misses:
         self._told.add(found.what)
         return new
 
-
-def _closest(
-    f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Difference | None:
-    """The difference from the entry of which most checks held before the first that failed."""
-    if not entries:
-        return None
-    found = [(e.tag, e.guard.explain(args, kwargs)) for e in entries]
-    holding = [info for info, failure in found if failure is None]
-    failing = [(info, failure) for info, failure in found if failure is not None]
-    if holding:
-        # An entry compared a number that it had read.  A newer one tells its name, and its line.
-        fixed = [(info, failure) for info, failure in failing if _fixes(info, failure)]
-        if not fixed or not any(_number_changed(info, args, kwargs) for info in holding):
-            return OF_DATA
-        failing = fixed
-    info, failure = max(failing, key=lambda one: _held(one[1][0]))
-    with unheard():
-        return _words(f, info, failure)
+    def _closest(
+        self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Difference | None:
+        """The difference from the entry of which most checks held before the first that failed."""
+        if not entries:
+            return None
+        found = [(e.tag, e.guard.explain(args, kwargs)) for e in entries]
+        holding = [info for info, failure in found if failure is None]
+        failing = [(info, failure) for info, failure in found if failure is not None]
+        if holding:
+            # An entry compared a number that it had read.  A newer one tells its name and line.
+            fixed = [(info, failure) for info, failure in failing if _fixes(info, failure)]
+            if not fixed or not any(_number_changed(info, args, kwargs) for info in holding):
+                return OF_DATA
+            failing = fixed
+        info, failure = max(failing, key=lambda one: _held(one[1][0]))
+        with unheard():
+            if info.program is not None:
+                given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
+                self.place = place_of(info.program, failure, given)
+            return _words(f, info, failure)
 
 
 def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:

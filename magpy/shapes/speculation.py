@@ -26,6 +26,8 @@ from magpy.shapes.places import evaluated
 # Sizes of 0 and 1 stand for themselves: operations treat them differently (broadcasting).
 _SMALLEST = 2
 _DEPTH = 3
+#: What is an input where it differs from call to call.
+PLAIN = (int, float, str, bytes)
 
 Place = tuple[Any, ...]
 # Sizes and strides of a tensor.
@@ -71,20 +73,21 @@ class Memory:
             return None
         sizes: dict[int, Dims] = {}
         numbers: set[int | str] = set()
+        texts: set[int | str] = set()
         given = {f"_a{i}": v for i, v in enumerate(args)}
         given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         with torch._C.DisableTorchFunction():
             for place, v in _leaves(args, kwargs):
-                if type(v) not in (int, float):
+                if type(v) not in PLAIN:
                     _add(sizes, v, self._dims(place, v))
                 elif self._number(place, v):
-                    numbers.add(place[0])
+                    (numbers if type(v) in (int, float) else texts).add(place[0])
             for v, dims in self._reached(given, infos):
                 _add(sizes, v, dims)
             places = self._read(given, infos)
         data = bool(self._dynamic) or any(info.dynamic.pinned for info in infos)
-        found = Varying(sizes, numbers, places, data)
-        return found if sizes or numbers or places or data else None
+        found = Varying(sizes, numbers, places, data, texts)
+        return found if sizes or numbers or places or data or texts else None
 
     def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
         """Where numbers are that earlier calls read, and that are others now or were before.
@@ -178,7 +181,7 @@ def _mask(bits: Iterable[bool]) -> int:
 
 
 def number_at(holder: Any, key: Any) -> Any:
-    """The number at a key of a dict, list or deque, in a cell, class or slot, or None."""
+    """The number or text at a key of a dict, list or deque, in a cell, class or slot, or None."""
     if isinstance(key, Part):
         whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
         v = whole[key.at] if type(whole) is tuple and key.at < len(whole) else None
@@ -203,7 +206,7 @@ def number_at(holder: Any, key: Any) -> Any:
             v = slot.__get__(holder)
         except AttributeError:
             return None  # it is empty
-    return v if type(v) in (int, float) else None
+    return v if type(v) in PLAIN else None
 
 
 def _has_symbols(v: Any) -> bool:
@@ -215,7 +218,7 @@ def _has_symbols(v: Any) -> bool:
 
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
     for i, v in (*enumerate(args), *kwargs.items()):
-        if type(v) in (int, float):
+        if type(v) in PLAIN:
             yield (i,), v
         else:
             yield from _tensors((i,), v)
@@ -233,4 +236,4 @@ def _tensors(place: Place, v: Any) -> Iterator[tuple[Place, Any]]:
                 yield from _tensors((*place, k), x)
 
 
-__all__ = ["Memory", "number_at"]
+__all__ = ["PLAIN", "Memory", "number_at"]

@@ -285,13 +285,12 @@ def shown(value: Any, depth: int = 0) -> Any:
     return type(value).__name__
 
 
-def outcome(code: types.CodeType, fail_at: int, added: Any = ()) -> list[Any]:
+def outcome(code: types.CodeType, fail_at: int) -> list[Any]:
     """What a program does.
 
     Args:
         code: of the module.
         fail_at: the step that raises.
-        added: code of frames that do not count where an exception has passed.
     """
     log: list[Any] = []
     kept: list[Any] = []
@@ -351,7 +350,7 @@ def outcome(code: types.CodeType, fail_at: int, added: Any = ()) -> list[Any]:
         try:
             return shown(driven_to_the_end(call(), log))
         except (Exception, Over) as e:
-            return [type(e).__name__, str(e), *passed(e, code.co_filename, added)]
+            return [type(e).__name__, str(e), *passed(e, code.co_filename)]
 
     def start() -> Any:
         exec(code, space)
@@ -385,15 +384,13 @@ async def _all_of(values: Any, log: list[Any]) -> None:
         log.append(("yields", shown(v)))
 
 
-def passed(e: BaseException, file: str, added: Any) -> list[Any]:
+def passed(e: BaseException, file: str) -> list[Any]:
     """Where an exception has passed, and those that it came from."""
     frames = []
     trace = e.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == file:
-            if code in added:  # it stands where the driver's frame would
-                frames.pop()
             frames.append((code.co_qualname, trace.tb_lineno))
         trace = trace.tb_next
     if isinstance(e, UnboundLocalError) and frames:

@@ -27,7 +27,7 @@ def differences(seed):
     drivers.install()
     try:
         cut = drivers.compiled(text, file)
-        got = [random_programs.outcome(cut, n, drivers.codes) for n in fails]
+        got = [random_programs.outcome(cut, n) for n in fails]
     finally:
         drivers.remove()
     if drivers.crashes:

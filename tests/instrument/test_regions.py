@@ -4,9 +4,11 @@ import ast
 import contextlib
 import inspect
 import sys
+import traceback
 
 import pytest
 
+from magpy import _interp
 from magpy.instrument import regions
 from magpy.instrument.hoisting import Plan
 from magpy.instrument.source import CannotSplit
@@ -496,13 +498,25 @@ def outcome(call, args):
     try:
         value = call(*args)
     except Exception as e:
-        value = type(e), str(e)
+        places = [(f.name, f.lineno, f.end_lineno, f.colno) for f in frames_of(e)]
+        value = type(e), str(e), places
     return value, list(LOG)
 
 
+def frames_of(error):
+    return [
+        f for f in traceback.extract_tb(error.__traceback__) if f.name not in ("outcome", "call")
+    ]
+
+
+def as_it_is(f):
+    return f
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["served", "missed"])
 @pytest.mark.parametrize("plan", [lines, expressions])
 @pytest.mark.parametrize(("name", "args"), CASES)
-def test_a_driver_does_what_its_function_does(name, args, plan):
+def test_a_driver_does_what_its_function_does(name, args, plan, served):
     expected = outcome(functions()[name], args)
     function = functions()[name]
     if plan is lines and name in ONE_STATEMENT:
@@ -511,19 +525,19 @@ def test_a_driver_does_what_its_function_does(name, args, plan):
         return
     called = []
 
-    def make(name, region):
-        def call(*given):
-            called.append(name)
-            return region(*given)
+    def make(region, function):
+        def missed(*given):
+            called.append(region)
+            return _interp.MISS
 
-        return call
+        return function if served else missed
 
     made = regions.split(function, plan(function))
-    driver = regions.driver(function, made, make, lambda spot: None)
+    driver = regions.driver(function, made, make, as_it_is)
     assert outcome(driver, args) == expected
     for region in made.regions.values():
         assert "odd" not in region.code.co_names + region.code.co_freevars
-    assert set(called) <= set(made.regions)
+    assert set(called) <= set(made.regions.values())
 
 
 def test_regions_are_called():
@@ -531,10 +545,10 @@ def test_regions_are_called():
     called = []
     made = regions.split(function, lines(function))
     driver = regions.driver(
-        function, made, lambda name, f: lambda *a: (called.append(name), f(*a))[1], lambda s: None
+        function, made, lambda r, f: lambda *a: (called.append(r), f(*a))[1], as_it_is
     )
     assert driver(1) == (4, 3)
-    assert called == [".region0", ".region1"]
+    assert called == list(made.regions.values())
 
 
 def generator(n):
@@ -548,7 +562,7 @@ def generator(n):
 
 def test_a_generator_is_cut_at_its_yields():
     made = regions.split(generator, Plan())
-    driver = regions.driver(generator, made, lambda name, f: f, lambda s: None)
+    driver = regions.driver(generator, made, lambda region, f: f, as_it_is)
 
     def run(f):
         LOG.clear()
@@ -571,7 +585,7 @@ def test_what_is_deleted_in_the_end_is_an_argument_before():
 
     made = regions.split(f, lines(f))
     assert [r.reads for r in made.regions.values()] == [("x",), ("total", "y")]
-    assert regions.driver(f, made, lambda name, g: g, lambda s: None)([1, 2]) == 6
+    assert regions.driver(f, made, lambda region, g: g, lambda called: called)([1, 2]) == 6
 
 
 def test_names_that_only_flow_are_no_arguments():
@@ -582,7 +596,7 @@ def test_names_that_only_flow_are_no_arguments():
     made = regions.split(f, Plan())
     (region,) = made.regions.values()
     assert region.reads == ("x",)
-    driver = regions.driver(f, made, lambda name, g: g, lambda s: None)
+    driver = regions.driver(f, made, lambda region, g: g, as_it_is)
     assert driver(1, "a") == {"y": 2, "of": ["a", 1]}
 
 

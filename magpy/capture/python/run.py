@@ -117,6 +117,11 @@ class Run:
         """Keeps the first refusal, at the user's current line."""
         self.refusals.refuse(reason, remedy)
 
+    def differs(self, holder: Any, key: Any) -> None:
+        """What is read was another value in every call so far."""
+        name = f"{key!r} of a {type(holder).__name__}" if key is not None else type(holder).__name__
+        self.refuse(f"what is read here ({name}) differs in every call")
+
     def again(self, f: Any, args: tuple[Any, ...]) -> None:
         """The guard calls `f` and compares what it gives with what it gives now."""
         if not any(g is f and _same_given(a, args) for g, a, _ in self.redo):

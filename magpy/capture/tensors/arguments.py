@@ -341,14 +341,20 @@ class Values:
     # ------------------------------------------------------------- numbers that vary
 
     def argument(self, value: Any) -> Any:
-        """A number among the arguments becomes an input.  Returns an equal one to use instead."""
+        """A number or text among the arguments becomes an input.
+
+        Returns:
+            An equal one to use instead; the same where there is no other one.
+        """
         fresh = _interp.fresh(value)
+        if fresh is value:
+            return value
         var = self.tensors.new()
         self.record.numbers[id(fresh)] = fresh
         self.originals[id(fresh)] = value
         self.add(Bind(identity, (OutsideRef(fresh),), {}, expected=type(value), result=var))
         self._is_tracked(fresh, var)
-        if self.symbols is not None:
+        if self.symbols is not None and type(value) in (int, float):
             self.symbols.number(var, fresh)
         return fresh
 
@@ -363,7 +369,8 @@ class Values:
             follow: what sizes and places in tensors depend on it is followed.
         """
         self.record.counters.append((holder, key, value))
-        if follow and self.symbols is not None and not isinstance(holder, collections.deque):
+        number = type(value) in (int, float)
+        if follow and number and self.symbols is not None and type(holder) is not collections.deque:
             var = self._session.tracked(own)
             self.symbols.number(var, own)
 

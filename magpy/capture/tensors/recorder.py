@@ -44,6 +44,7 @@ from magpy.ir.ops import (
     Bind,
     BindError,
     Call,
+    Check,
     CheckMetadata,
     CheckSizes,
     CheckValue,
@@ -154,6 +155,8 @@ class Recorder(Values, TorchFunctionMode):
         #: The run has seeded torch's generators.
         self.seeded = False
         #: Of the step that is about to be written down: see `HostStep.warnings`.
+        #: The values that earlier runs relied on, by line, where each differed (see `Differing`).
+        self.checked: dict[str, set[Any]] = {}
         self.telling: tuple[Var, call_sites.Site] | None = None
         self._changes = False  # something was changed or drawn
         #: Where the program may catch what raises.
@@ -978,6 +981,8 @@ class Recorder(Values, TorchFunctionMode):
         step = kind(func, args, kwargs, outs, where=where_text(2), **more)
         if kind is not BindError and func is not identity:
             step.warnings = self.telling
+        if self.checked and isinstance(step, Check) and step.is_new(self.checked):
+            self.refusals.refuse("what this goes by follows from data and differs in every call")
         self.add(step)
 
     def add(self, step: OpStep | HostStep) -> None:

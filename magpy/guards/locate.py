@@ -1,0 +1,135 @@
+"""Where a value is that a call differs in: the object that holds it, and under which key.
+
+Owns following the registers of a guard program to the objects of one call.  Does not own which
+check failed (`_interp.Guard.explain`), nor what is done about it.  Called by
+magpy/runtime/misses.py.
+
+No code of the user's classes runs.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from magpy.guards.names import Program
+from magpy.objects.types import isinstance
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value is.
+
+    Attributes:
+        holder: a dict, list, tuple, cell or object; None for an argument itself.
+        key: the key, index or name; None for a cell.
+        argument: which argument it is reached from, by position (keyword arguments follow the
+            positional ones); None where it is reached from what all calls share.
+    """
+
+    holder: Any
+    key: Any
+    argument: int | None
+
+
+_OF_ONE = frozenset(
+    ["type", "len", "leaf", "is", "small_int", "dict_keys", "set", "func", "tensor"]
+)
+_LOADS = frozenset(["dict_get", "inst_dict", "attr", "item", "cell", "gradient"])
+
+
+class _Unknown(Exception):
+    """The way to a value is of a kind that is not followed."""
+
+
+def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Place | None:
+    """Where the value is that does not fit, in a call.
+
+    Args:
+        program: the guard program.
+        failure: what `_interp.Guard.explain` gave.
+        given: the arguments of the call, the keyword arguments in the program's order.
+
+    Returns:
+        None where that is not known.
+    """
+    where, _ = failure
+    if not isinstance(where, int):
+        return _anchored(program, where)
+    loads = {check[1]: check for check in program.checks if check[0] in _LOADS}
+    check = program.checks[where]
+
+    def value(operand: Any) -> Any:
+        if not isinstance(operand, int):
+            return operand[1]
+        if operand < len(given):
+            return given[operand]
+        if operand not in loads:
+            raise _Unknown
+        return _loaded(loads[operand], value)
+
+    def origin(operand: Any) -> int | None:
+        while isinstance(operand, int):
+            if operand < len(given):
+                return operand
+            operand = loads[operand][2] if operand in loads else None
+        return None
+
+    try:
+        if check[0] in _LOADS or check[0] in ("dict_absent", "attr_absent"):
+            absent = check[0] in ("dict_absent", "attr_absent")
+            operand, key = check[1:3] if absent else (check[2], (*check, None)[3])
+            return Place(value(operand), key, origin(operand))
+        if check[0] == "py" and check[2]:
+            found = [origin(o) for o in check[2]]
+            return Place(None, None, found[0]) if found[0] is not None else None
+        if check[0] not in _OF_ONE or not isinstance(check[1], int):
+            return None
+        operand = check[1]
+        if operand < len(given):
+            return Place(None, None, operand)
+        load = loads.get(operand)
+        if load is None or load[0] == "inst_dict":
+            return None
+        return Place(value(load[2]), (*load, None)[3], origin(load[2]))
+    except (_Unknown, LookupError, AttributeError, ValueError, TypeError):
+        return None
+
+
+def _loaded(check: tuple[Any, ...], value: Any) -> Any:
+    kind, _, operand, *rest = check
+    holder = value(operand)
+    if kind == "dict_get" and isinstance(holder, dict):
+        return dict.__getitem__(holder, rest[0])
+    if kind == "inst_dict":
+        return object.__getattribute__(holder, "__dict__")
+    if kind == "attr":
+        return object.__getattribute__(holder, rest[0])
+    if kind == "item" and isinstance(holder, (list, tuple)):
+        base: Any = list if isinstance(holder, list) else tuple
+        return base.__getitem__(holder, rest[0])
+    if kind == "cell" and type(holder) is types.CellType:
+        return holder.cell_contents
+    raise _Unknown
+
+
+def _anchored(program: Program, where: tuple[str, int, int]) -> Place | None:
+    section, i, j = where
+    if section not in program.anchors or section in ("state", "types", "supers", "redo"):
+        return None
+    record = program.anchors[section][i]
+    if section == "dicts":
+        key = record[1][j][0]
+        # Where keys come and go, what counts is which there are.
+        return Place(record[0], key if dict.__contains__(record[0], key) else None, None)
+    if section == "attrs":
+        return Place(record[0], record[1], None)
+    if section == "cells":
+        return Place(record[0], None, None)
+    if section in ("lists", "deques"):
+        return Place(record[0], j if j >= 0 else None, None)
+    return Place(record[0], None, None)
+
+
+__all__ = ["Place", "place_of"]
