@@ -160,6 +160,9 @@ class Compiled(Generic[_P, _R]):
     MISS instead of calling that.  `_magpy_driver`, unless None, is called in place of all this, but
     not while a capture runs.  Attributes that do not begin with `_magpy_` are those of the wrapped
     function, for reading and writing.
+
+    Of the call whose number is `_magpy_sample` it tells `_magpy_options.sampled` what ran, which
+    returns whether that was of use.
     """
 
     def __new__(
@@ -171,8 +174,6 @@ class Compiled(Generic[_P, _R]):
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
     @property
-    def __wrapped__(self) -> Callable[_P, _R]: ...
-    @property
     def _magpy_wrapped(self) -> Callable[_P, _R]: ...
     @property
     def _magpy_on_miss(self) -> Callable[..., Any]: ...
@@ -180,6 +181,8 @@ class Compiled(Generic[_P, _R]):
     _magpy_hits: int
     _magpy_misses: int
     _magpy_calls: int
+    _magpy_mixed: int
+    _magpy_sample: int
     _magpy_plain: bool
     _magpy_part: bool
     _magpy_driver: Callable[_P, _R] | None

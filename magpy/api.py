@@ -20,7 +20,8 @@ from magpy.models import callables
 from magpy.models.callables import Effect, Leaf
 from magpy.runtime import compiled as runtime
 from magpy.runtime import module as modules
-from magpy.runtime.compiled import Options, Stats
+from magpy.runtime.compiled import Options
+from magpy.runtime.figures import Stats
 
 F = TypeVar("F", bound=Callable[..., Any])
 

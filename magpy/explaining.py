@@ -1,7 +1,8 @@
-"""`magpy.explain`: what a call was captured as, or why it was not, as text and as pictures.
+"""`magpy.explain`: what a call was captured as, or why it was not, as text, pictures and a page.
 
 Owns the `Explanation`.  Does not own captures or entries; it makes its own of the function it is
-given, with the backend "eager", and leaves the function's own entries alone.
+given, with the backend "eager", and leaves the function's own entries alone.  The page tells of
+those, if there are any.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from magpy import _interp, backends
+from magpy.backends.runner import EntryInfo
 from magpy.capture import session
 from magpy.errors import Refusal
 from magpy.guards import draw as reference_graph
 from magpy.guards import words
 from magpy.guards.analysis import analyze
+from magpy.ir.capture import Outcome
 from magpy.runtime import entry as entries
 from magpy.runtime import module as modules
+from magpy.runtime import page, report
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class Explanation:
         graphs: the code of each segment.
         events: what the program was seen to do.
         reference_graph: networkx graph of the outside objects that were read.
+        report: what `save` writes.
     """
 
     captured: bool
@@ -50,6 +55,7 @@ class Explanation:
     events: int = 0
     reference_graph: Any = None
     modules: list[Any] = field(default_factory=list)
+    report: Any = None
 
     def __str__(self) -> str:
         """A page of text."""
@@ -76,6 +82,15 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def save(self, path: str | Path) -> None:
+        """Writes a page of HTML that needs nothing beside it.
+
+        It shows the source, each line with how it runs, the operator graphs, the guards with how
+        often each failed, what happened in calls, and the generated code.  Of a compiled callable
+        that has been called it tells what that has by now, of others what this call was.
+        """
+        Path(path).write_text(page.html(self.report), encoding="utf-8")
 
     def draw(self, path: str | Path) -> None:
         """Draws the reference graph to `path`, the operator graph to `NAME.graph.SUFFIX`.
@@ -114,34 +129,45 @@ def _operator_graph(module: Any) -> Any:
 def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Calls `f(*args, **kwargs)` once, watched, and tells what was captured.
 
-    The call is a real one: its effects happen.
+    The call is a real one: its effects happen.  What it gives is text (`print`), a page
+    (`.save("report.html")`) and a picture of the objects that were read (`.draw("objects.svg")`).
 
     Raises:
         Exception: whatever the call raises.
     """
+    compiled = f if isinstance(f, _interp.Compiled) else None
     if modules.is_compiled(f):
-        f = modules.original_of(f)
-    elif isinstance(f, _interp.Compiled):
+        compiled, f = modules.callable_of(f), modules.original_of(f)
+    elif compiled is not None:
         f = f._magpy_wrapped
     if not callable(f):
         raise TypeError(f"magpy.explain needs a function, method or module, not {type(f).__name__}")
     outcome = session.run(f, args, kwargs)
     if outcome.exception is not None:
         raise outcome.exception
+    made, info = _explained(f, outcome)
+    if compiled is not None and compiled._magpy_options.history:
+        made.report = report.of_compiled(compiled)
+    else:
+        made.report = report.of_call(f, info, made.reason)
+    return made
+
+
+def _explained(f: Any, outcome: Outcome) -> tuple[Explanation, EntryInfo | None]:
+    """What came of a watched call, and what Python keeps of the entry."""
     if outcome.failure is not None:
-        return Explanation(
-            False, f"magpy failed ({outcome.stage}): {outcome.failure}", outcome.value
-        )
+        text = f"magpy failed ({outcome.stage}): {outcome.failure}"
+        return Explanation(False, text, outcome.value), None
     if outcome.capture is None:
-        return Explanation(False, str(outcome.refusal), outcome.value)
+        return Explanation(False, str(outcome.refusal), outcome.value), None
     capture = outcome.capture
     try:
         analysis = analyze(capture, trace=True)
         _, info = entries.build(capture, backends.eager, lambda *_: _interp.MISS, analysis)
         assert info.program is not None
     except Refusal as r:
-        return Explanation(False, str(r), outcome.value)
-    return Explanation(
+        return Explanation(False, str(r), outcome.value), None
+    made = Explanation(
         True,
         value=outcome.value,
         operations=info.nodes,
@@ -154,3 +180,4 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
         reference_graph=reference_graph.picture(analysis.graph),
         modules=[s.graph for s in info.segments],
     )
+    return made, info

@@ -6,6 +6,7 @@
 #include <structmember.h>
 
 #include "errors.h"
+#include "figures.h"
 #include "frame_eval.h"
 #include "guards.h"
 #include "session.h"
@@ -41,6 +42,8 @@ struct CompiledObject {
   PyObject* driver;  // called in place of `wrapped` and of the entries, unless None
   PyObject* weakrefs;
   long long hits, misses, calls;
+  long long mixed;   // calls that a driver ran, in part by entries
+  long long sample;  // the call to be sampled; 0: none
   char plain;
   char part;  // gives MISS instead of calling `wrapped`: its caller has the statements itself
 };
@@ -253,6 +256,7 @@ bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObje
     const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
     auto* entry = (EntryObject*)item.get();
     if (!Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) continue;
+    EntryRun run;
     if (!entry->needs_memo) {
       *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
     } else {
@@ -265,11 +269,31 @@ bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObje
     }
     self->hits++;
     entry->hits++;
+    run.served(entry->tag);
     if (i > 0) move_to_front(entries, i, item.get());
     return true;
   }
   return false;
 }
+
+// Counts the call of a driver: a hit if entries served all the regions that ran.
+class DrivenCall {
+ public:
+  explicit DrivenCall(CompiledObject* self) : self_(self), before_(tls_tally) {}
+  ~DrivenCall() {
+    const bool served = tls_tally.served > before_.served;
+    if (served && tls_tally.missed == before_.missed)
+      self_->hits++;
+    else if (served || tls_tally.added > before_.added)
+      self_->mixed++;
+  }
+  DrivenCall(const DrivenCall&) = delete;
+  DrivenCall& operator=(const DrivenCall&) = delete;
+
+ private:
+  CompiledObject* self_;
+  const Tally before_;
+};
 
 // What an entry or a capture gives, an exception included; MISS where the call is to run eagerly.
 PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
@@ -277,28 +301,48 @@ PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyO
   PyObject* result = nullptr;
   if (answered(self, args, nargsf, kwnames, &result)) return returned_or_raised(result);
   self->misses++;
+  tls_tally.missed++;
   result = call_on_miss(self, args, PyVectorcall_NARGS(nargsf), kwnames);
   return result == miss ? result : returned_or_raised(result);
+}
+
+PyObject* called(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (self->driver && self->driver != Py_None) {
+    DynamoOff off;
+    const DrivenCall counted(self);
+    const Ref driver = Ref::borrow(self->driver);
+    return PyObject_Vectorcall(driver.get(), args, nargsf, kwnames);
+  }
+  if (!self->plain) {
+    PyObject* result = served(self, args, nargsf, kwnames);
+    if (result != miss || self->part) return result;
+    Py_DECREF(result);
+  }
+  return self->part ? Py_NewRef(miss) : call_wrapped(self, args, nargsf, kwnames);
+}
+
+// Likewise, and tells magpy/runtime how much of the call its entries did.
+PyObject* sampled(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const bool begun = begin_sample();
+  Ref result = Ref::steal(called(self, args, nargsf, kwnames));
+  const Ref found = begun ? end_sample() : Ref();
+  self->sample = self->calls + 1;
+  if (!result || !found) return result.release();
+  const Ref used =
+      Ref::steal(PyObject_CallMethod(self->options, "sampled", "OO", self, found.get()));
+  if (!used) return nullptr;
+  if (used.get() == Py_True) self->sample = self->calls * 3 + 1;  // odd after even
+  return result.release();
 }
 
 PyObject* compiled_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf,
                               PyObject* kwnames) {
   auto* self = (CompiledObject*)object;
   // Within a capture this call is a part of the outer one, and is not counted.
-  if (tls_session == nullptr) {
-    self->calls++;
-    if (self->driver && self->driver != Py_None) {
-      DynamoOff off;
-      const Ref driver = Ref::borrow(self->driver);
-      return PyObject_Vectorcall(driver.get(), args, nargsf, kwnames);
-    }
-    if (!self->plain) {
-      PyObject* result = served(self, args, nargsf, kwnames);
-      if (result != miss || self->part) return result;
-      Py_DECREF(result);
-    }
-  }
-  return self->part ? Py_NewRef(miss) : call_wrapped(self, args, nargsf, kwnames);
+  if (tls_session != nullptr)
+    return self->part ? Py_NewRef(miss) : call_wrapped(self, args, nargsf, kwnames);
+  if (++self->calls == self->sample) return sampled(self, args, nargsf, kwnames);
+  return called(self, args, nargsf, kwnames);
 }
 
 // ---------------------------------------------------------------- Compiled
@@ -438,7 +482,9 @@ int set_entries(PyObject* object, PyObject* value, void*) {
   }
   PyObject* copy = PyList_GetSlice(value, 0, PyList_GET_SIZE(value));
   if (!copy) return -1;
-  Py_SETREF(((CompiledObject*)object)->entries, copy);
+  auto* self = (CompiledObject*)object;
+  if (PyList_GET_SIZE(copy) > PyList_GET_SIZE(self->entries)) tls_tally.added++;
+  Py_SETREF(self->entries, copy);
   return 0;
 }
 
@@ -459,6 +505,10 @@ PyMemberDef compiled_members[] = {
     {"_magpy_misses", T_LONGLONG, offsetof(CompiledObject, misses), 0,
      "calls that went to on_miss"},
     {"_magpy_calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
+    {"_magpy_mixed", T_LONGLONG, offsetof(CompiledObject, mixed), 0,
+     "calls of a driver that entries answered in part"},
+    {"_magpy_sample", T_LONGLONG, offsetof(CompiledObject, sample), 0,
+     "the number of the call to be sampled next; 0: none is"},
     {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0,
      "call the wrapped function and nothing else"},
     {"_magpy_part", T_BOOL, offsetof(CompiledObject, part), 0,

@@ -7,6 +7,7 @@
 
 #include "callers.h"
 #include "dispatch.h"
+#include "figures.h"
 #include "frame_eval.h"
 #include "probes.h"
 #include "session_impl.h"
@@ -90,6 +91,7 @@ PyObject* session_run(Session* s, PyObject* args) {
   Py_ssize_t p = 0;
   while (PyDict_Next(kw, &p, &k, &v)) reach(s, v);
   reach(s, f);
+  spoil_sample();
   if (hook_install() < 0) return nullptr;
   Py_INCREF(s);
   tls_session = s;

@@ -4,6 +4,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
+#include <structmember.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <cstring>
@@ -26,13 +28,16 @@ enum Flag : unsigned {
                        // version counters tell
   kLooks =
       64,  // Python, and no other operator, asks for a value of data: item(), bool(), equal(), ...
+  kReadsNumber = 128,  // item(), bool(): no work, but a value that Python is given
   kSeveral = 32,  // the schema writes to other arguments than the first and `out`, of which version
                   // counters may not tell
 };
 
 struct ObserverObject {
   PyObject_HEAD unsigned flags;
-  at::CallbackHandle handle;  // 0: not started
+  at::CallbackHandle handle;       // 0: not started
+  long long count;                 // operators that Python called
+  int outer_depth, outer_running;  // those of who watches already
 };
 
 // The observers started on this thread; a nested one leaves the outer one watching.
@@ -65,6 +70,9 @@ constexpr const char* kTagged[] = {
 // Their result's shape follows from data, and no tag tells.
 constexpr const char* kUntagged[] = {"aten::_pack_padded_sequence"};
 
+// What gives Python a number that a tensor holds.
+constexpr const char* kNumbers[] = {"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"};
+
 // What computes statistics and writes them into the arguments running_mean and running_var.
 constexpr const char* kRunningStatistics[] = {
     "aten::native_batch_norm",       "aten::cudnn_batch_norm",
@@ -96,8 +104,11 @@ unsigned flags_of(const c10::OperatorName& name) {
     if (tag == at::Tag::nondeterministic_seeded) flags |= kRandom;
   }
   if (may_be_dynamic(name.name)) flags |= kDynamicShape;
-  if (name.name == "aten::is_nonzero") flags |= kLooks;  // what bool() calls, made of item()
   auto is = [&](const char* known) { return name.name == known; };
+  if (std::any_of(std::begin(kNumbers), std::end(kNumbers), is) ||
+      starts_with(name.name, "profiler::"))
+    flags |= kReadsNumber;
+  if (name.name == "aten::is_nonzero") flags |= kLooks;  // what bool() calls, made of item()
   if (std::any_of(std::begin(kRunningStatistics), std::end(kRunningStatistics), is))
     flags |= kStatistics;
   if (!found->schema().is_mutable()) return flags;
@@ -126,8 +137,15 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& recor
     known[name] = {name, overload, flags};
   }
   if (depth++ > 0) flags &= ~(unsigned)(kMutates | kSeveral);
-  if (operators++ > 0) flags &= ~(unsigned)kLooks;
-  for (ObserverObject* observer : observers) observer->flags |= flags;
+  const bool called = operators++ == 0;
+  if (!called) flags &= ~(unsigned)kLooks;
+  // What autograd's engine calls is no operation of the program's.
+  const bool counts =
+      called && (flags & kReadsNumber) == 0 && torch::autograd::get_current_graph_task_id() == -1;
+  for (ObserverObject* observer : observers) {
+    observer->flags |= flags & ~(unsigned)kReadsNumber;
+    observer->count += counts;
+  }
   return nullptr;
 }
 
@@ -147,6 +165,8 @@ void stop(ObserverObject* self) {
   auto it = std::find(observers.begin(), observers.end(), self);
   if (it == observers.end()) return;
   observers.erase(it);
+  depth = self->outer_depth;
+  operators = self->outer_running;
   at::CallbackHandle handle = self->handle;
   self->handle = 0;
   // The callback belongs to the observer that came first; hand it on while others watch.
@@ -162,8 +182,10 @@ PyObject* observer_start(PyObject* object, PyObject*) {
   auto* self = (ObserverObject*)object;
   if (std::find(observers.begin(), observers.end(), self) != observers.end()) Py_RETURN_NONE;
   try {
+    self->outer_depth = depth;
+    self->outer_running = operators;
+    depth = operators = 0;
     if (observers.empty()) {
-      depth = operators = 0;
       self->handle =
           at::addThreadLocalCallback(at::RecordFunctionCallback(on_operator, on_operator_end)
                                          .scopes({at::RecordScope::FUNCTION}));
@@ -202,6 +224,12 @@ PyMethodDef observer_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+PyMemberDef observer_members[] = {
+    {"operators", T_LONGLONG, offsetof(ObserverObject, count), 0,
+     "how many operators Python called, but for those that read a number"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
 PyTypeObject Observer_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 }  // namespace
@@ -214,6 +242,7 @@ int init_observer(PyObject* module) {
   Observer_Type.tp_new = observer_new;
   Observer_Type.tp_dealloc = observer_dealloc;
   Observer_Type.tp_methods = observer_methods;
+  Observer_Type.tp_members = observer_members;
   if (PyType_Ready(&Observer_Type) < 0 ||
       PyModule_AddObjectRef(module, "Observer", (PyObject*)&Observer_Type) < 0)
     return -1;

@@ -88,6 +88,8 @@ class EntryInfo:
         ahead: the segments that run ahead of the first change (magpy/runtime/exceptions.py).
         failed: told of a backend that fails for a graph; whether Python is to run that graph.
         choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
+        outside: what is done outside of the graphs: the place, the function, how many operations.
+        repeated: how many of these operations are in a graph, too.
     """
 
     guard: Any
@@ -101,6 +103,8 @@ class EntryInfo:
     ahead: list[Segment] = field(default_factory=list)
     failed: Callable[[BackendError], bool] | None = None
     choice: str = ""
+    outside: list[tuple[str, str, int]] = field(default_factory=list)
+    repeated: int = 0
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
     #: What the guard was made of, and the names of what it looks at, made when they are needed.
@@ -111,6 +115,11 @@ class EntryInfo:
     def nodes(self) -> int:
         """How many operations its graphs have."""
         return sum(s.nodes for s in self.segments)
+
+    @property
+    def operations(self) -> int:
+        """How many operations of the program it does."""
+        return self.nodes - self.repeated + sum(n for *_, n in self.outside)
 
 
 _SHOW = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]

@@ -16,6 +16,8 @@ import torch
 from magpy.guards.checks import ABSENT, c_leaf
 from magpy.guards.edges import InstanceDict
 from magpy.guards.graph import ReferenceGraph
+from magpy.guards.names import MODULE_TABLES, own_name
+from magpy.guards.words import LIBRARIES, OF_MODULES
 from magpy.objects.types import isinstance, module_name
 
 _COLOURS = {
@@ -50,26 +52,48 @@ def _label(obj: Any) -> str:
     return type(obj).__name__
 
 
+def _of_library(obj: Any) -> bool:
+    """Whether an object is a function, a class or a module of Python, torch or numpy."""
+    name = own_name(obj)
+    return isinstance(obj, types.GetSetDescriptorType) or (
+        name is not None and name.partition(".")[0] in LIBRARIES
+    )
+
+
 def picture(graph: ReferenceGraph) -> nx.MultiDiGraph:
     """The reference graph for people: its nodes are addresses, with text of the objects there.
 
-    An instance and its `__dict__` are one node.  Of a read that gave no object (a plain value,
-    nothing at all) the node itself tells.  No object is kept alive.
+    An instance and its `__dict__` are one node, and so are a module and its dicts of parameters,
+    buffers and modules.  What is not the user's (functions and classes of libraries, empty dicts
+    that every module has for its own use) is marked as "inner", and not drawn.  Of a read that gave
+    no object (a plain value, nothing at all) the node itself tells.  No object is kept alive.
     """
     shown = nx.MultiDiGraph()
     shown.add_node("call", label="call", kind="root", reads=[])
     owner = {id(e.value): e.source for e, _ in graph.edges if isinstance(e, InstanceDict)}
+    of_modules = [
+        e
+        for e, _ in graph.edges
+        if isinstance(e.key, str)
+        and e.key in OF_MODULES
+        and isinstance(e.value, dict)
+        and isinstance(owner.get(id(e.source)), torch.nn.Module)
+    ]
+    tables = {id(e.value): owner[id(e.source)] for e in of_modules if e.key in MODULE_TABLES}
+    hidden = {id(e.value) for e in of_modules if not e.value} - tables.keys()
+    owner |= tables
 
     def node(obj: Any) -> Any:
         if obj is graph.run:
             return "call"
         obj = owner.get(id(obj), obj)
         if id(obj) not in shown:
-            shown.add_node(id(obj), label=_label(obj), kind=_kind(obj), reads=[])
+            inner = _of_library(obj) or id(obj) in hidden
+            shown.add_node(id(obj), label=_label(obj), kind=_kind(obj), reads=[], inner=inner)
         return id(obj)
 
     for edge, checks in graph.edges:
-        if isinstance(edge, InstanceDict):
+        if isinstance(edge, InstanceDict) or id(edge.value) in tables:
             continue
         start = node(edge.source)
         names = list(dict.fromkeys(check[0] for check in checks))
@@ -119,6 +143,7 @@ def draw(graph: nx.MultiDiGraph, path: str | Path, limit: int = 160) -> None:
         ImportError: matplotlib is not installed and the path does not end in .dot.
     """
     path = Path(path)
+    graph = graph.subgraph([n for n, d in graph.nodes(data=True) if not d.get("inner")])
     depth = nx.single_source_shortest_path_length(graph, "call")
     near = sorted(depth, key=lambda n: (depth[n], graph.nodes[n].get("kind") == "function"))[:limit]
     part = graph.subgraph(near)

@@ -79,6 +79,10 @@ class Names:
         self._edges: dict[int, list[tuple[str, Any, Any]]] = collections.defaultdict(list)
         self._queue: collections.deque[tuple[Any, str]] = collections.deque()
         self._read_anchors(program.anchors)
+        for check in program.checks:
+            # An argument that is the same object in every call: `self` of a region.
+            if check[0] == "is" and isinstance(check[1], int) and check[1] < len(self.arguments):
+                self._name(check[2], self.arguments[check[1]])
         self._walk(f, program.anchors)
         self._edges.clear()
         self.registers = dict(enumerate(self.arguments))

@@ -34,7 +34,7 @@ from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Conditions
 
 #: What every torch.nn.Module has for its own use.
-_OF_MODULES = frozenset({*torch.nn.Module().__dict__, "_compiled_call_impl", "_call_impl"}) - {
+OF_MODULES = frozenset({*torch.nn.Module().__dict__, "_compiled_call_impl", "_call_impl"}) - {
     "training"
 }
 _MOST_LINES = 40  # of a group
@@ -62,10 +62,11 @@ _PYTHON_CHECKS = {
 }
 
 
-_LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy"})
+LIBRARIES = frozenset({*sys.stdlib_module_names, "torch", "numpy"})
 _CODE = "classes and functions"
 _TABLE = re.compile(rf"\.({'|'.join(MODULE_TABLES)})$")
 _GLOBALS = "globals and closures"
+_RELATIONS = ("is ", "<", ">", "=", "!", "%")
 _OTHER = "settings and tables of libraries: unchanged"
 
 
@@ -79,11 +80,38 @@ def summary(f: Any, program: Program) -> str:
         f: the callable whose calls are guarded.
         program: the guard program.
     """
+    return _read(f, program).text()
+
+
+def listing(f: Any, program: Program) -> list[tuple[str, str]]:
+    """What a guard asks for, one by one: the path of what is looked at, and what is asked of it.
+
+    Args:
+        f: the callable whose calls are guarded.
+        program: the guard program.
+    """
+    found = _read(f, program)
+    pairs = [(p, f"is {value}") for (*_, value), paths in found.values.items() for p in paths]
+    pairs += [(p, f"holds {text}") for (_, text), paths in found.contained.items() for p in paths]
+    pairs += [(p, _TENSOR) for paths in found.tensors.values() for p in paths]
+    for heading, lines in found.lines.items():
+        for text in dict.fromkeys(lines):
+            path, _, asked = text.partition(" ")
+            named = heading not in ("further checks", "torch") and asked.startswith(_RELATIONS)
+            pairs.append((path, asked) if named else (heading, text))
+    for package, names in found.code.items():
+        pairs += [(f"{_CODE}.{package or 'own'}", f"{name}: unchanged") for name in sorted(names)]
+    for heading, counts in found.counts.items():
+        pairs += [(heading, f"{n} {what}") for what, n in counts.items()]
+    return pairs
+
+
+def _read(f: Any, program: Program) -> _Summary:
     found = _Summary(Names(f, program))
     found.read_anchors(program.anchors)
     for check in program.checks:
         found.read_check(check)
-    return found.text()
+    return found
 
 
 class _Summary:
@@ -132,7 +160,7 @@ class _Summary:
         heading = self.heading(path)
         if heading == _CODE:
             self.counts[_CODE][_OTHER] += 1
-        elif c_leaf(v) and key not in _OF_MODULES:
+        elif c_leaf(v) and key not in OF_MODULES:
             self.values[heading, path.rpartition(".")[2], value_text(v)].append(path)
         else:
             self.counts[heading][
@@ -145,7 +173,7 @@ class _Summary:
             v.__globals__.get("__name__") if isinstance(v, types.FunctionType) else module_of(v)
         )
         package = str(module).partition(".")[0]
-        own = package == self.names.package and package not in _LIBRARIES
+        own = package == self.names.package and package not in LIBRARIES
         name = (own_name(v) or "").removeprefix(f"{module}.").replace("<locals>.", "")
         self.code["" if own else package].add(name)
 

@@ -64,6 +64,9 @@ def operations(step: OpStep) -> int:
     return getattr(step.func, "operations", 1)
 
 
+#: The mark of a node: the line of the program that makes the operation.
+WHERE = "magpy_where"
+
 #: The mark of a node that changes something: the input that it writes to, if it is an operation of
 #: which doing it again tells whether it has begun (magpy/runtime/exceptions.py); else None.
 CHANGES = "magpy_changes"
@@ -149,6 +152,7 @@ class GraphBuilder:
         own = as_itself(step.func)
         func = own if step.site is None else operation(own, step.site)
         node = self._call(func, step.args, step.kwargs, step.hidden)
+        node.meta[WHERE] = step.where
         if (
             step.random
             or step.unrepeatable
@@ -244,6 +248,7 @@ def _nameable(func: Any) -> Any:
 __all__ = [
     "CHANGES",
     "IN_PLACE",
+    "WHERE",
     "GraphBuilder",
     "operations",
     "safe",

@@ -1,8 +1,9 @@
 """What stands behind a compiled callable: captures, entries, limits, statistics, warnings.
 
-Owns the policy (when to capture, when to give up) and `stats`.  Does not own dispatch
-(csrc/interp/dispatch.cpp) nor how a capture is done (magpy/capture) or made into an entry
-(magpy/runtime/entry.py).  Called by the dispatcher on a miss and by magpy/api.py.
+Owns the policy (when to capture, when to give up).  Does not own the figures of `magpy.stats`
+(magpy/runtime/figures.py), dispatch (csrc/interp/dispatch.cpp), nor how a capture is done
+(magpy/capture) or made into an entry (magpy/runtime/entry.py).  Called by the dispatcher on a miss
+and by magpy/api.py.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import time
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,11 +42,13 @@ from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
+from magpy.runtime.figures import FIRST, Share, Stats, sums
 from magpy.runtime.misses import OF_DATA, Misses
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_MOST_HISTORY = 500
 #: Captures that served few calls, after which what differs in every call is left to Python.
 _STORM = 3
 #: Modules given as arguments, each with entries of its own, which do not count towards the limits.
@@ -64,62 +67,6 @@ class Options:
     mode: str | None = None
     options: dict[str, Any] | None = None
     background: bool = False
-
-
-@dataclass(slots=True)
-class Stats(Mapping[str, Any]):
-    """What a compiled callable did so far: attributes, and a mapping from their names.
-
-    Attributes:
-        captures: calls that were watched and became entries.
-        hits: calls that an entry served.
-        misses: calls that no entry served.
-        misses_by: how often the closest entry did not fit by what it looks at ("x.shape[0]",
-            "self.training"), the most frequent first.  Counted while there are entries, until they
-            are as many as there may be.
-        eager_calls: calls that ran eagerly without becoming an entry.
-        entries: entries kept now.
-        pending: entries whose graphs are being compiled in the background, or which are being
-            measured (`mode="auto"`).
-        choices: what serves the calls of each entry, where that was measured.
-        segments: graphs in each entry.
-        uncompiled: graphs for which the backend failed; Python runs them.
-        reasons: why calls ran eagerly and graphs were not compiled, oldest first, each once.
-        capture_seconds: time spent in capturing and building entries, without the backend.
-        compile_seconds: time spent in the backend.
-    """
-
-    captures: int = 0
-    hits: int = 0
-    misses: int = 0
-    eager_calls: int = 0
-    entries: int = 0
-    pending: int = 0
-    choices: list[str] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
-    uncompiled: int = 0
-    misses_by: dict[str, int] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
-    capture_seconds: float = 0.0
-    compile_seconds: float = 0.0
-
-    def __getitem__(self, name: str) -> Any:
-        """A figure by its name.
-
-        Raises:
-            KeyError: there is no such figure.
-        """
-        if name not in self.__dataclass_fields__:
-            raise KeyError(name)
-        return getattr(self, name)
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of the figures, in the order in which they are documented."""
-        return iter(self.__dataclass_fields__)
-
-    def __len__(self) -> int:
-        """How many figures there are."""
-        return len(self.__dataclass_fields__)
 
 
 class Manager:
@@ -154,6 +101,12 @@ class Manager:
         self.base_calls = 0
         self.base_hits = 0
         self.base_misses = 0
+        self.base_mixed = 0
+        self.share = Share()
+        #: The lines at which capturing ended, with the reasons.
+        self.left: dict[str, str] = {}
+        #: What happened in calls, by their numbers, for reports (magpy/runtime/report.py).
+        self.history: list[tuple[int, str]] = []
         self.reasons: list[str] = []
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
@@ -219,7 +172,7 @@ class Manager:
             return _interp.MISS
         differing = None
         if why is not None:
-            config.log("miss", "%s: no entry holds: %s", self.name, why)
+            self._happened(compiled, "miss", f"no entry holds: {why}")
             if self._is_storm(compiled):
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
@@ -322,22 +275,21 @@ class Manager:
         """An entry was made."""
         self.captures += 1
         self.row = 0
+        self.left.clear()  # what was refused once need not be again
         for step in capture.record.steps:
             if isinstance(step, Check):
                 self.checked.setdefault(step.where, set()).add(step.told_apart())
-        if self.part_of is not None and not info.nodes:
+        if self.region is not None and not info.nodes:
+            code = compiled._magpy_wrapped.__code__
+            place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
+            self.left.setdefault(place, "no tensor operation")
             self._leave("")
         if wait is None:
             self._install(compiled, new, info)
         else:
             self.pending.append(wait)
-        config.log(
-            "capture",
-            "%s: captured %d operations in %.3f s",
-            self.name,
-            info.nodes,
-            info.capture_seconds,
-        )
+        done = f"captured {info.nodes} operations in {info.capture_seconds:.3f} s"
+        self._happened(compiled, "capture", done)
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -466,8 +418,12 @@ class Manager:
     def _note(self, reason: str) -> None:
         if reason not in self.reasons and len(self.reasons) < 50:
             self.reasons.append(reason)
-            if self.part_of is not None:
-                self.part_of.drivers.note(reason)
+
+    def _happened(self, compiled: Any, topic: str, text: str) -> None:
+        """Logs something, and keeps it with the number of the call."""
+        config.log(topic, "%s: %s", self.name, text)
+        if len(self.history) < _MOST_HISTORY:
+            self.history.append((compiled._magpy_calls - self.base_calls, text))
 
     def warn(self, text: str) -> None:
         """Warns once."""
@@ -483,7 +439,8 @@ class Manager:
         self._note(text)
         self.row += 1
         self.refused += 1
-        config.log("capture", "%s: refused: %s", self.name, text)
+        self.left.setdefault(refusal.where, refusal.reason)
+        self._happened(compiled, "capture", f"refused: {text}")
         if self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
@@ -522,7 +479,7 @@ class Manager:
             return False
         if self.drivers is None:
             refresh = functools.partial(_refresh, weakref.ref(compiled))
-            self.drivers = Drivers(self._region, self._note, refresh)
+            self.drivers = Drivers(self._region, refresh)
             self.drivers.warned = self.warned
         driver = self.drivers.of(*found)
         if not teach(driver):
@@ -539,6 +496,7 @@ class Manager:
         found = unwrapped(compiled._magpy_wrapped)
         if found is None or not found[0].__code__.co_flags & _SUSPENDS:
             return False
+        self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
         return self._drive(compiled, lambda driver: True)
 
     def _is_storm(self, compiled: Any) -> bool:
@@ -577,6 +535,9 @@ class Manager:
         if at is None or why.of_tensor or isinstance(given[at], torch.Tensor) or not names[at]:
             return Differing()
         varying = {names[at]}
+        self.left[session.definition(compiled._magpy_wrapped)] = (
+            f"what follows from a value that differs in every call ({names[at]})"
+        )
         if self.part_of is None:
             known = self._drive(compiled, lambda driver: driver.vary(varying))
         else:
@@ -616,6 +577,7 @@ class Manager:
         """Says that the backend failed for a graph; with `fullgraph`, raises its error."""
         name = _backend_name(self.options.backend)
         self._note(f"the backend {name} failed for {self.name}: {error}")
+        self._happened(compiled, "capture", f"the backend {name} failed: {error}")
         self.uncompiled += 1
         if self.options.fullgraph:
             compiled._magpy_plain = True
@@ -631,6 +593,7 @@ class Manager:
         if self.gave_up:
             return
         self.gave_up = True
+        self._happened(compiled, "capture", f"no further capture: {why}")
         if self.part_of is not None:
             if not self._kept(compiled):
                 self._leave(why)
@@ -671,26 +634,47 @@ class Manager:
         """The figures of `magpy.stats`."""
         if self.pending:
             self._take_up(compiled, failures=not self.options.fullgraph)
-        kept = compiled._magpy_entries
-        if self.drivers is not None:
-            kept = [*kept, *(e for c in self.drivers.compiled() for e in c._magpy_entries)]
         hits = compiled._magpy_hits - self.base_hits
         calls = compiled._magpy_calls - self.base_calls
+        watched = self.captures + compiled._magpy_mixed - self.base_mixed
         return Stats(
-            captures=self.captures,
             hits=hits,
             misses=calls - hits,
-            eager_calls=max(0, calls - hits - self.captures),
-            entries=len(kept),
-            pending=len(self.pending) + len(self.trials),
-            choices=[e.tag.choice for e in kept],
-            segments=[len(e.tag.segments) for e in kept],
-            uncompiled=self.uncompiled,
-            misses_by=dict(sorted(self.missed.counts.items(), key=lambda item: -item[1])),
-            reasons=list(self.reasons),
-            capture_seconds=self.capture_seconds,
-            compile_seconds=self.compile_seconds,
+            eager_calls=max(0, calls - hits - watched),
+            share=self.share.value,
+            **self._sums(compiled),
         )
+
+    def _sums(self, compiled: Any) -> dict[str, Any]:
+        if self.drivers is None:
+            return sums([compiled], [compiled])
+        return sums([compiled, *self.drivers.made], [compiled, *self.drivers.compiled()])
+
+    def sampled(self, compiled: Any, counted: tuple[int, list[EntryInfo]]) -> bool:
+        """A call was counted (csrc/interp/figures.cpp).
+
+        Args:
+            compiled: the compiled callable.
+            counted: how many operators ran outside of entries, and the entries that served.
+
+        Returns:
+            Whether it tells of calls to come: no entry waits or is measured.
+        """
+        try:
+            with signals.held():
+                found = self._sums(compiled)
+                if found["pending"]:
+                    return False
+                state = (found["captures"], len(found["reasons"]), found["uncompiled"])
+                self.share.add(state, self.backend, *counted)
+                if self.drivers is not None and not found["entries"]:
+                    why = next(iter(found["reasons"]), "")
+                    self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
+        except Exception as e:
+            if signals.raised_by_handler(e):
+                raise
+            self._note(f"the share of operations in graphs is not known: {e}")
+        return True
 
     def reset(self, compiled: Any) -> None:
         """Drops all entries and starts anew."""
@@ -698,11 +682,13 @@ class Manager:
         compiled._magpy_plain = False
         compiled._magpy_driver = None
         self.reset_counts()
-        self.base_calls, self.base_hits, self.base_misses = (
+        self.base_calls, self.base_hits, self.base_misses, self.base_mixed = (
             compiled._magpy_calls,
             compiled._magpy_hits,
             compiled._magpy_misses,
+            compiled._magpy_mixed,
         )
+        compiled._magpy_sample = compiled._magpy_calls + FIRST
 
 
 def _refresh(ref: weakref.ref[Any]) -> None:
@@ -762,7 +748,10 @@ def make(
     """An `_interp.Compiled` around a callable, or around a region's function."""
     manager = Manager(wrapped, options, part_of, region)
     compiled = _interp.Compiled(wrapped, manager.miss)
-    compiled._magpy_part = region is not None
+    if region is not None:
+        compiled._magpy_part = True
+    else:
+        compiled._magpy_sample = FIRST
     compiled._magpy_options = manager
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled

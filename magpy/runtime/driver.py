@@ -74,18 +74,14 @@ class Drivers:
     Args:
         compile_region: makes a compiled callable of a region's function; it is given the driver
             and the region, too.
-        note: is told why something is left to Python.
         changed: is called when the lines have changed.
     """
 
-    def __init__(
-        self,
-        compile_region: _Compile,
-        note: Callable[[str], None],
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, compile_region: _Compile, changed: Callable[[], None]) -> None:
         """Nothing is known yet."""
-        self.compile, self.note, self._changed = compile_region, note, changed
+        self.compile, self._changed = compile_region, changed
+        #: All regions that were ever compiled.
+        self.made: list[Any] = []
         #: What users were warned of.
         self.warned: set[str] = set()
         self.lines: dict[_Key, Lines] = {}
@@ -200,7 +196,6 @@ class Driver:
         Returns:
             Whether anything was learnt.
         """
-        self.drivers.note(str(refusal))
         frames = self._frames(refusal)
         if frames:
             before = [lines.version for lines in self.drivers.lines.values()]
@@ -285,6 +280,8 @@ class Driver:
             self._run, self.why = None, str(e)
             return
         self._run = regions.driver(self.function, made, self._region, self.drivers.call)
+        for old in self._before.values():
+            old._magpy_entries = []  # only its figures are kept
         self._before.clear()
 
     def run_of(self, function: types.FunctionType) -> Any:
@@ -302,7 +299,10 @@ class Driver:
 
     def _region(self, region: regions.Region, function: types.FunctionType) -> Any:
         key = (region.lines, region.reads, region.gives, region.code)
-        made = self._before.get(key) or self.drivers.compile(function, self, region)
+        made = self._before.pop(key, None)
+        if made is None:
+            made = self.drivers.compile(function, self, region)
+            self.drivers.made.append(made)
         self._known[key] = made
         self.compiled.append(made)
         return made

@@ -16,11 +16,12 @@ from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
-from magpy.ir.ops import Part, Record
+from magpy.ir.ops import HostStep, OpStep, Part, Record
 from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 from magpy.replay import pipeline
 from magpy.replay.codegen import Code
+from magpy.replay.fx_graphs import operations
 from magpy.replay.passes.undo import changes_outside
 from magpy.replay.pipeline import Lowering
 from magpy.replay.segments import Segment
@@ -129,8 +130,24 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)
     info.mutates, info.transactional = changes_outside(record), low.transactional
     info.ahead = unchanged_until(plan) if info.mutates and not low.transactional else []
+    outside = _outside_graphs(low)
+    info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
+    rest = {id(s) for s in low.rest}
+    info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) in rest)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info
+
+
+def _outside_graphs(low: Lowering) -> list[tuple[Any, int]]:
+    """The steps that Python does one by one, and how many tensor operations each of them is."""
+    found: list[tuple[Any, int]] = []
+    for item in (*low.plan.prelude, *low.plan.items):
+        step = item[0] if isinstance(item, tuple) else item
+        if isinstance(step, OpStep):
+            found.append((step, operations(step)))
+        elif isinstance(step, HostStep) and step.engine is None and (step.outs or step.writes):
+            found.append((step, 1))
+    return found
 
 
 def _log(info: EntryInfo, guard: Any) -> None:
