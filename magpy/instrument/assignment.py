@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from magpy.instrument.source import walk
 from magpy.objects.types import isinstance
 
 #: Context managers of torch's that let every exception pass.
@@ -151,7 +152,7 @@ class _UsesOf(ast.NodeVisitor):
 
     def _declares(self, node: ast.AST) -> None:
         """A scope within that assigns variables of the function."""
-        shared = {n for s in ast.walk(node) if isinstance(s, ast.Nonlocal) for n in s.names}
+        shared = {n for s in walk(node) if isinstance(s, ast.Nonlocal) for n in s.names}
         if shared:
             self.found.unsafe = True
             self.found.captured |= shared
@@ -360,7 +361,7 @@ def certain_stores(node: ast.AST) -> set[str]:
 
 def deleted_in(node: ast.AST) -> set[str]:
     """The names that something in a node deletes."""
-    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    names = [n for n in walk(node) if isinstance(n, ast.Name)]
     return {n.id for n in names if isinstance(n.ctx, ast.Del)}
 
 
@@ -410,13 +411,13 @@ def stored_by(node: Any) -> Iterator[str]:
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
     elif isinstance(node, _COMPREHENSIONS):
-        yield from {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+        yield from {n.target.id for n in walk(node) if isinstance(n, ast.NamedExpr)}
 
 
 def count_reads(node: ast.AST) -> dict[str, int]:
     """How often each name is read in a tree."""
     counts: dict[str, int] = {}
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Load, ast.Del)):
             counts[n.id] = counts.get(n.id, 0) + 1
         elif isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
@@ -431,6 +432,6 @@ def count_reads_of(body: Sequence[ast.stmt]) -> dict[str, int]:
 
 def count_names(body: Sequence[ast.AST]) -> dict[str, int]:
     """How often each name is read, assigned or deleted in statements."""
-    every = [n for s in body for n in ast.walk(s)]
+    every = [n for s in body for n in walk(s)]
     read = [n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)]
     return collections.Counter([*read, *(name for n in every for name in stored_by(n))])

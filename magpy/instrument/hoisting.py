@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from magpy.instrument.source import Definition
+from magpy.instrument.source import Definition, walk
 from magpy.objects.types import isinstance
 
 #: Where an instruction's source is: line, last line, column, last column (PEP 657).
@@ -90,7 +90,7 @@ class Hoist:
 
     def statement(self, s: ast.stmt) -> list[ast.stmt]:
         if self.plan.glue:
-            for n in ast.walk(s):
+            for n in walk(s):
                 self._drive(n)
             return [s]
         if isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
@@ -106,7 +106,7 @@ class Hoist:
         assigned = {
             n.target.id
             for part in _own_parts(s)
-            for n in ast.walk(part)
+            for n in walk(part)
             if isinstance(n, ast.NamedExpr)
         }
         self.here = set(self.fixed.get(s, ())) - assigned
@@ -191,7 +191,7 @@ class Hoist:
         if spot_of(s) in self.plan.alone and not isinstance(s, ast.Expr):
             self.alone.add(s)
         for child in [node] if blocks else _own_parts(node):
-            for n in ast.walk(child):
+            for n in walk(child):
                 if isinstance(n, ast.Name) and n.id.startswith("."):
                     continue
                 if spot_of(n) in self.plan.alone or spot_of(n) in self.plan.calls:
@@ -230,7 +230,7 @@ class Hoist:
     def _only_varying(self, n: ast.AST) -> bool:
         if not isinstance(n, _COMPUTES):
             return False
-        names = {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
+        names = {x.id for x in walk(n) if isinstance(x, ast.Name)}
         names = {x for x in names if x in self.names or x[0] == "."} - self.named
         return bool(names) and names <= self.plan.varying
 
@@ -452,7 +452,7 @@ def _paths(e: ast.expr) -> Iterator[list[ast.expr]]:
 def placed_at(node: Any, where: ast.AST) -> Any:
     """A new node, with all in it that has no place, at the place of another."""
     ast.copy_location(node, where)
-    for n in ast.walk(node):
+    for n in walk(node):
         if "lineno" in n._attributes and not hasattr(n, "lineno"):
             ast.copy_location(n, where)
     return node

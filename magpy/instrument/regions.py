@@ -44,7 +44,7 @@ from magpy.instrument.assignment import (
     uses,
 )
 from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at
-from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags
+from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags, walk
 from magpy.objects.types import isinstance
 
 #: Names that ask for the frame they are in, or for its locals.
@@ -127,7 +127,7 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
 
 def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
     chain = find(code)
-    for n in ast.walk(chain[-1]):
+    for n in walk(chain[-1]):
         f = n.func if isinstance(n, ast.Call) else None
         name = f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else ""
         asks = name in ("_getframe", "currentframe") or (
@@ -177,13 +177,13 @@ class _Splitter:
 
     def _sort_out(self, node: Definition) -> None:
         """Finds the variables that regions leave alone."""
-        every = list(ast.walk(node))
+        every = list(walk(node))
         stored = [(n, s) for s in every for n in stored_by(s)]
         again = {
             n
             for loop in every
             if isinstance(loop, (ast.For, ast.AsyncFor, ast.While))
-            for s in ast.walk(loop)
+            for s in walk(loop)
             for n in stored_by(s)
         }
         captured: dict[str, tuple[int, int]] = {}
@@ -220,7 +220,8 @@ class _Splitter:
 
     def _let_go(self, body: list[ast.stmt], names: set[str]) -> None:
         """What a temporary holds dies after the statement that it was made for."""
-        found = {n: [i for i, s in enumerate(body) if n in _names_in(s)] for n in names}
+        inside = [_names_in(s) for s in body]
+        found = {n: [i for i, there in enumerate(inside) if n in there] for n in names}
         last: list[tuple[int, str]] = []
         for i, s in enumerate(body):
             within = {n for n, places in found.items() if places == [i]}
@@ -275,7 +276,7 @@ class _Splitter:
         return out, bound
 
     def _is_alone(self, s: ast.AST) -> bool:
-        if any(n in self.alone for n in ast.walk(s)):
+        if any(n in self.alone for n in walk(s)):
             return True
         first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
         return any(a <= last and b >= first for a, b in self.plan.lines)
@@ -545,10 +546,10 @@ class _Splitter:
             arguments.kwarg,
             [ast.Constant(None) for _ in arguments.defaults],
         )
-        for a in ast.walk(plain):
+        for a in walk(plain):
             if isinstance(a, ast.arg):
                 a.annotation = None
-        declared = [d for d in self.declared if not any(d is s for s in ast.walk(as_module(body)))]
+        declared = [d for d in self.declared if not any(d is s for s in walk(as_module(body)))]
         no: list[Any] = []
         # Every free variable is one, whether or not this part uses it.
         kind = type(self.node) if driver else ast.FunctionDef
@@ -610,7 +611,7 @@ class _BoundAt(Flow):
 
 def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
     """Marks the generator expressions that are over when the call is that they are given to."""
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in consumers:
             n.args = [
                 ast.copy_location(Consumed(a.elt, a.generators), a)
@@ -670,7 +671,7 @@ class _Returns(ast.NodeTransformer):
 
 
 def _names_in(s: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
+    return {n.id for n in walk(s) if isinstance(n, ast.Name)}
 
 
 def _cleared(name: str) -> ast.stmt:
