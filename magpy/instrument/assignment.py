@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from magpy.instrument.source import walk
 from magpy.objects.types import isinstance
 
 #: Context managers of torch's that let every exception pass.
@@ -76,6 +77,7 @@ class _UsesOf(ast.NodeVisitor):
         elif isinstance(node.ctx, ast.Store):
             self.found.stores.add(node.id)
         else:
+            self.found.reads.add(node.id)
             self.found.unsafe = True
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -150,7 +152,7 @@ class _UsesOf(ast.NodeVisitor):
 
     def _declares(self, node: ast.AST) -> None:
         """A scope within that assigns variables of the function."""
-        shared = {n for s in ast.walk(node) if isinstance(s, ast.Nonlocal) for n in s.names}
+        shared = {n for s in walk(node) if isinstance(s, ast.Nonlocal) for n in s.names}
         if shared:
             self.found.unsafe = True
             self.found.captured |= shared
@@ -292,12 +294,12 @@ class Flow:
             bound = self._read(bound, s.test)
             return _meet(self.block(s.body, set(bound)), self.block(s.orelse, set(bound)))
         if isinstance(s, (ast.For, ast.AsyncFor)):
-            bound = self._read(bound, s.iter)
+            bound = self._read(bound, s.iter) - deleted_in(s)
             self.block(s.body, self._read(bound, s.target))
             self.block(s.orelse, set(bound))
             return bound
         if isinstance(s, ast.While):
-            bound = self._read(bound, s.test)
+            bound = self._read(bound - deleted_in(s), s.test)
             self.block(s.body, set(bound))
             self.block(s.orelse, set(bound))
             return bound
@@ -307,7 +309,7 @@ class Flow:
                 inner = self._read(inner, item.context_expr, item.optional_vars)
             after = self.block(s.body, set(inner))
             passes = all(lets_pass(i.context_expr) for i in s.items)
-            return after if passes else bound
+            return after if passes else bound - deleted_in(s)
         if isinstance(s, ast.Try) or type(s).__name__ == "TryStar":
             return self._try(cast(ast.Try, s), bound)
         if isinstance(s, ast.Match):
@@ -316,11 +318,12 @@ class Flow:
                 self._read(bound, case.pattern)
                 inside = bound | (uses(case.pattern).stores & self.names)
                 self.block(case.body, self._read(inside, case.guard))
-            return bound
-        return self._read(bound, s)
+            return bound - deleted_in(s)
+        return self._read(bound, s) - deleted_in(s)
 
     def _try(self, s: ast.Try, bound: set[str]) -> Bound:
         ways = [self.block(s.orelse, self.block(s.body, set(bound)))]
+        bound = bound - deleted_in(s)
         for h in s.handlers:
             self._read(bound, h.type)
             named = {h.name} if h.name else set()
@@ -330,7 +333,9 @@ class Flow:
         final = self.block(s.finalbody, set(bound))
         if final is None:
             return None
-        return None if after is None else after | final
+        if after is None:
+            return None
+        return (after - deleted_in(as_module(s.finalbody))) | final
 
 
 def certain_stores(node: ast.AST) -> set[str]:
@@ -352,6 +357,12 @@ def certain_stores(node: ast.AST) -> set[str]:
     if isinstance(node, ast.AnnAssign):
         return certain_stores(node.value) | certain_stores(node.target) if node.value else set()
     return {n for child in ast.iter_child_nodes(node) for n in certain_stores(child)}
+
+
+def deleted_in(node: ast.AST) -> set[str]:
+    """The names that something in a node deletes."""
+    names = [n for n in walk(node) if isinstance(n, ast.Name)]
+    return {n.id for n in names if isinstance(n.ctx, ast.Del)}
 
 
 def lets_pass(manager: ast.expr) -> bool:
@@ -400,13 +411,13 @@ def stored_by(node: Any) -> Iterator[str]:
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
     elif isinstance(node, _COMPREHENSIONS):
-        yield from {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+        yield from {n.target.id for n in walk(node) if isinstance(n, ast.NamedExpr)}
 
 
 def count_reads(node: ast.AST) -> dict[str, int]:
     """How often each name is read in a tree."""
     counts: dict[str, int] = {}
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Load, ast.Del)):
             counts[n.id] = counts.get(n.id, 0) + 1
         elif isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
@@ -421,6 +432,6 @@ def count_reads_of(body: Sequence[ast.stmt]) -> dict[str, int]:
 
 def count_names(body: Sequence[ast.AST]) -> dict[str, int]:
     """How often each name is read, assigned or deleted in statements."""
-    every = [n for s in body for n in ast.walk(s)]
+    every = [n for s in body for n in walk(s)]
     read = [n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)]
     return collections.Counter([*read, *(name for n in every for name in stored_by(n))])

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from magpy.instrument.source import Definition
+from magpy.instrument.source import Definition, walk
 from magpy.objects.types import isinstance
 
 #: Where an instruction's source is: line, last line, column, last column (PEP 657).
@@ -69,13 +69,13 @@ class Hoist:
     ) -> None:
         self.plan = plan
         self.names = names
+        self.fixed = fixed
+        #: Those of the statement at hand.
+        self.here: Collection[str] = ()
         #: Names of variables that hold what was taken out of its statement.
         self.temporaries: set[str] = set()
         #: Those that hold what stands under names of the program's, such as a function.
         self.named: set[str] = set()
-        self.fixed = fixed
-        #: Those of the statement at hand.
-        self.here: Collection[str] = ()
         #: Nodes whose statements stay in the driver.
         self.alone: set[ast.AST] = set()
         #: Calls of functions that may have drivers of their own.
@@ -90,7 +90,7 @@ class Hoist:
 
     def statement(self, s: ast.stmt) -> list[ast.stmt]:
         if self.plan.glue:
-            for n in ast.walk(s):
+            for n in walk(s):
                 self._drive(n)
             return [s]
         if isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
@@ -106,7 +106,7 @@ class Hoist:
         assigned = {
             n.target.id
             for part in _own_parts(s)
-            for n in ast.walk(part)
+            for n in walk(part)
             if isinstance(n, ast.NamedExpr)
         }
         self.here = set(self.fixed.get(s, ())) - assigned
@@ -191,7 +191,7 @@ class Hoist:
         if spot_of(s) in self.plan.alone and not isinstance(s, ast.Expr):
             self.alone.add(s)
         for child in [node] if blocks else _own_parts(node):
-            for n in ast.walk(child):
+            for n in walk(child):
                 if isinstance(n, ast.Name) and n.id.startswith("."):
                     continue
                 if spot_of(n) in self.plan.alone or spot_of(n) in self.plan.calls:
@@ -230,7 +230,7 @@ class Hoist:
     def _only_varying(self, n: ast.AST) -> bool:
         if not isinstance(n, _COMPUTES):
             return False
-        names = {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
+        names = {x.id for x in walk(n) if isinstance(x, ast.Name)}
         names = {x for x in names if x in self.names or x[0] == "."} - self.named
         return bool(names) and names <= self.plan.varying
 
@@ -242,27 +242,23 @@ class Hoist:
         ways = [_before(parent, child) for parent, child in itertools.pairwise(path)]
         if any(way is None for way in ways) or self._is_super(found):
             return None, []
-        truth = self._only_its_truth(found, path, s)
-        runs_alone = alone and not truth
-        parts: list[_Part] = []
-        if runs_alone and spot_of(found) in (*self.plan.alone, *self.plan.calls):
-            parts = _parts(found) or []
-        work = [i for i, (h, n, k) in enumerate(parts) if not _simple(_get(h, n, k))]
-        last = max(work, default=-1)
-        if any(map(_unpacks, parts[: max(last, 0)])):
+        if self._only_its_truth(found, path, s):
+            return self._assign(found, ahead, s), ahead
+        spot = spot_of(found)
+        stays = alone and (spot in self.plan.alone or spot in self.plan.calls)
+        parts = _computed_parts(found) if stays else []
+        if any(map(_unpacks, parts[:-1])):
             return None, []
         for earlier in ways:
-            for holder, name, index in earlier or ():
-                self._temporary(holder, name, index, ahead, s)
-        if truth:
-            return self._assign(found, ahead, s), ahead
-        for i, (holder, name, index) in enumerate(parts[: last + 1]):
-            e = _get(holder, name, index)
-            if i == last and isinstance(e, ast.Attribute):
+            for part in earlier or ():
+                self._temporary(*part, ahead, s)
+        for part in parts:
+            e = _get(*part)
+            if part is not parts[-1] or not isinstance(e, ast.Attribute):
+                self._temporary(*part, ahead, s)
+            elif not _simple(e.value):
                 self._temporary(e, "value", None, ahead, s)
-            else:
-                self._temporary(holder, name, index, ahead, s)
-        if runs_alone:
+        if alone:
             self._drive(found)
             self.alone.add(found)
         if len(path) == 1:
@@ -426,13 +422,19 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     return None
 
 
-def _before(parent: ast.expr, child: ast.expr | None) -> list[_Part] | None:
-    """What an expression evaluates before one of its operands; all of them for None."""
+def _computed_parts(e: ast.expr) -> list[_Part]:
+    """The operands of an expression up to the last one in which something is computed."""
+    parts = _parts(e) or []
+    while parts and _simple(_get(*parts[-1])):
+        parts.pop()
+    return parts
+
+
+def _before(parent: ast.expr, child: ast.expr) -> list[_Part] | None:
+    """What an expression evaluates before one of its operands."""
     parts = _parts(parent)
     if parts is None:
         return None
-    if child is None:
-        return parts
     for i, (holder, name, index) in enumerate(parts):
         if _get(holder, name, index) is child:
             return None if any(map(_unpacks, parts[:i])) else parts[:i]
@@ -450,7 +452,7 @@ def _paths(e: ast.expr) -> Iterator[list[ast.expr]]:
 def placed_at(node: Any, where: ast.AST) -> Any:
     """A new node, with all in it that has no place, at the place of another."""
     ast.copy_location(node, where)
-    for n in ast.walk(node):
+    for n in walk(node):
         if "lineno" in n._attributes and not hasattr(n, "lineno"):
             ast.copy_location(n, where)
     return node

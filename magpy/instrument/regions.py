@@ -37,13 +37,14 @@ from magpy.instrument.assignment import (
     count_names,
     count_reads,
     count_reads_of,
+    deleted_in,
     lets_pass,
     own_nodes,
     stored_by,
     uses,
 )
 from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at, spot_of
-from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags
+from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags, walk
 from magpy.objects.types import isinstance
 
 #: Names that ask for the frame they are in, or for its locals.
@@ -54,6 +55,13 @@ _ASKS_FRAME = frozenset(["locals", "exec", "eval", "_getframe", "currentframe"])
 _MAY_ASK_FRAME = frozenset(["vars", "dir"])
 
 
+#: Builtin functions that have used up an iterator when they return.
+_CONSUMERS = frozenset(
+    [*("all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple")]
+)
+
+_ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x100, 0x200  # flags of code objects
+
 # No names of a program's: what a region gave, what it gives where its statements are to run in the
 # driver, what corrects the traceback of an exception that it raised, and what finds the driver of a
 # function that is called.
@@ -63,13 +71,6 @@ _WAY, _MISS, _CORRECT, _CALL = ".magpy", ".miss", ".correct", ".call"
 #: What was split, by code and plan: the same functions run in many drivers.
 _splits: dict[Any, Split] = {}
 _MOST_KEPT = 256
-
-#: Builtin functions that have used up an iterator when they return.
-_CONSUMERS = frozenset(
-    [*("all", "any", "dict", "frozenset", "list", "max", "min", "set", "sorted", "sum", "tuple")]
-)
-
-_ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x100, 0x200  # flags of code objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +119,9 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
         CannotSplit: it has no source, asks for its frame, or no region is left.
     """
     code = function.__code__
-    consumers = frozenset(n for n in _CONSUMERS if n not in function.__globals__)
-    key = code, plan.key(), consumers
+    consumers = _CONSUMERS.difference(function.__globals__)
+    # Code is equal to that of another file and class, too.
+    key = code, code.co_filename, code.co_qualname, plan.key(), consumers
     if key not in _splits:
         if len(_splits) >= _MOST_KEPT:
             _splits.clear()
@@ -129,7 +131,7 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
 
 def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
     chain = find(code)
-    for n in ast.walk(chain[-1]):
+    for n in walk(chain[-1]):
         f = n.func if isinstance(n, ast.Call) else None
         name = f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else ""
         asks = name in ("_getframe", "currentframe") or (
@@ -154,8 +156,8 @@ class _Splitter:
         node = cast(Definition, _copied(chain[-1]))
         self.arguments = code.co_varnames[: _argument_count(code)]
         # Since 3.12 the code has the variables of comprehensions, too.
-        own = {n for s in own_nodes(node.body) for n in stored_by(s)} | {*self.arguments}
-        plain = own.intersection(code.co_varnames + code.co_cellvars)
+        own = {n for s in own_nodes(node.body) for n in stored_by(s)} | deleted_in(node)
+        plain = own.union(self.arguments).intersection(code.co_varnames + code.co_cellvars)
         _consumed(node, consumers - plain)
         self.locals = frozenset(plain)
         self._sort_out(node)
@@ -166,7 +168,7 @@ class _Splitter:
         self.alone = hoist.alone
         self.driven = bool(hoist.driven)
         self.temporaries = hoist.temporaries
-        self.locals |= hoist.temporaries
+        self.locals |= self.temporaries
         self.reads = count_reads(self.node)
         self.names = count_names([self.node])
         if "super" in self.reads and self.arguments:  # it looks at the first argument
@@ -179,13 +181,13 @@ class _Splitter:
 
     def _sort_out(self, node: Definition) -> None:
         """Finds the variables that regions leave alone."""
-        every = list(ast.walk(node))
+        every = list(walk(node))
         stored = [(n, s) for s in every for n in stored_by(s)]
         again = {
             n
             for loop in every
             if isinstance(loop, (ast.For, ast.AsyncFor, ast.While))
-            for s in ast.walk(loop)
+            for s in walk(loop)
             for n in stored_by(s)
         }
         captured: dict[str, tuple[int, int]] = {}
@@ -194,10 +196,10 @@ class _Splitter:
                 for n in uses(s).captured & self.locals if isinstance(s, SCOPES) else ():
                     captured[n] = min(captured.get(n, _place(s)), _place(s))
         times = collections.Counter([*self.arguments, *(n for n, _ in stored)])
-        deleted = {n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)}
+        deleted = deleted_in(node)
         #: No region uses these: inner functions share them and they are assigned more than once,
-        #: or they may be unbound again.
-        self.shared = {n for n in captured if times[n] > 1 or n in again} | deleted
+        #: or they are unbound again where no statement says so.
+        self.shared = {n for n in captured if times[n] > 1 or n in again or n in deleted}
         named = [h for h in every if isinstance(h, ast.ExceptHandler) and h.name]
         whole = count_names([node])
         for name in {cast(str, h.name) for h in named}:
@@ -222,7 +224,8 @@ class _Splitter:
 
     def _let_go(self, body: list[ast.stmt], names: set[str]) -> None:
         """What a temporary holds dies after the statement that it was made for."""
-        found = {n: [i for i, s in enumerate(body) if n in _names_in(s)] for n in names}
+        inside = [_names_in(s) for s in body]
+        found = {n: [i for i, there in enumerate(inside) if n in there] for n in names}
         last: list[tuple[int, str]] = []
         for i, s in enumerate(body):
             within = {n for n, places in found.items() if places == [i]}
@@ -277,7 +280,7 @@ class _Splitter:
         return out, bound
 
     def _is_alone(self, s: ast.AST) -> bool:
-        if any(n in self.alone for n in ast.walk(s)):
+        if any(n in self.alone for n in walk(s)):
             return True
         first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
         return any(a <= last and b >= first for a, b in self.plan.lines)
@@ -304,11 +307,12 @@ class _Splitter:
                 s.test, go(s.body, names, in_loop, outer), go(s.orelse, names, in_loop, outer)
             )
         elif isinstance(s, (ast.For, ast.AsyncFor)):
+            names -= deleted_in(s)
             inner = names | certain_stores(s.target)
             orelse = go(s.orelse, names, in_loop, outer)
             new = type(s)(s.target, s.iter, go(s.body, inner, True, outer), orelse)
         elif isinstance(s, ast.While):
-            names |= certain_stores(s.test)
+            names = (names - deleted_in(s)) | certain_stores(s.test)
             orelse = go(s.orelse, names, in_loop, outer)
             new = ast.While(s.test, go(s.body, names, True, outer), orelse)
         elif isinstance(s, (ast.With, ast.AsyncWith)):
@@ -337,14 +341,15 @@ class _Splitter:
             return self.block(body, set(names), in_loop=in_loop, outer=o)[0]
 
         last = bool(s.finalbody)
+        after = Flow(self.locals, strict=False).block(s.body, set(bound))
+        body, orelse = go(s.body, bound, True), go(s.orelse, after, last)
+        bound = bound - deleted_in(s)
         handlers = [
             ast.copy_location(
                 ast.ExceptHandler(h.type, h.name, go(h.body, bound | {h.name or ""}, last)), h
             )
             for h in s.handlers
         ]
-        after = Flow(self.locals, strict=False).block(s.body, set(bound))
-        body, orelse = go(s.body, bound, True), go(s.orelse, after, last)
         return ast.Try(body, handlers, orelse, go(s.finalbody, bound, False))
 
     # --------------------------------------------------------------- one region
@@ -413,7 +418,7 @@ class _Splitter:
         takes = sorted(reads)
         if "super" in found.reads and self.arguments:  # it looks at the first argument
             first = self.arguments[0]
-            if first not in bound - self.shared:
+            if first not in bound or first in self.shared:
                 return None
             takes = [first, *(n for n in takes if n != first)]
         return self._call(group, found, takes, gives, end is not None)
@@ -551,10 +556,10 @@ class _Splitter:
             arguments.kwarg,
             [ast.Constant(None) for _ in arguments.defaults],
         )
-        for a in ast.walk(plain):
+        for a in walk(plain):
             if isinstance(a, ast.arg):
                 a.annotation = None
-        declared = [d for d in self.declared if not any(d is s for s in ast.walk(as_module(body)))]
+        declared = [d for d in self.declared if not any(d is s for s in walk(as_module(body)))]
         no: list[Any] = []
         # Every free variable is one, whether or not this part uses it.
         kind = type(self.node) if driver else ast.FunctionDef
@@ -616,7 +621,7 @@ class _BoundAt(Flow):
 
 def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
     """Marks the generator expressions that are over when the call is that they are given to."""
-    for n in ast.walk(node):
+    for n in walk(node):
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in consumers:
             n.args = [
                 ast.copy_location(Consumed(a.elt, a.generators), a)
@@ -676,7 +681,7 @@ class _Returns(ast.NodeTransformer):
 
 
 def _names_in(s: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
+    return {n.id for n in walk(s) if isinstance(n, ast.Name)}
 
 
 def _cleared(name: str) -> ast.stmt:

@@ -62,6 +62,20 @@ def _chains(node: ast.AST, chain: Chain) -> Iterator[Chain]:
             yield from _chains(inner, chain)
 
 
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """As `ast.walk`, in another order: most of the time that a split takes goes into it."""
+    todo: list[Any] = [node]
+    while todo:
+        n = todo.pop()
+        for name in n._fields:
+            value = getattr(n, name, None)
+            if type(value) is list:
+                todo += [x for x in value if isinstance(x, ast.AST)]
+            elif isinstance(value, ast.AST):
+                todo.append(value)
+        yield n
+
+
 def codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code objects in a code object, at any depth."""
     for c in code.co_consts:

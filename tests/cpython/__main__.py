@@ -45,9 +45,9 @@ ALL = sorted(
 
 DRIVERS = 4  # the mode of worker.py
 
-# What these test are frames, code objects and closures.
+# What these test is which frames there are, and the code in them.
 NOT_AS_DRIVERS = "test_sys_settrace test_traceback test_inspect".split()
-ONLY_AS_DRIVERS = "test_except_star test_fstring test_contextlib_async test_weakref".split()
+ONLY_AS_DRIVERS = "test_except_star test_fstring test_contextlib_async".split()
 
 TIMEOUT = 600  # seconds for one module; the slowest, test_set, needs about two minutes
 

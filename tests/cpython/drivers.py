@@ -71,8 +71,6 @@ class Drivers:
         self.counts: Counter[str] = Counter()
         #: What went wrong, by function.
         self.crashes: dict[str, str] = {}
-        #: Code of the regions: a frame that the function itself has not.
-        self.codes: set[types.CodeType] = set()
         self._made: dict[types.CodeType, regions.Split | None] = {}
         self._files: dict[str, tuple[ast.Module, types.CodeType]] = {}
         self._ran = itertools.count()
@@ -145,7 +143,6 @@ class Drivers:
                 chance = random.Random(zlib.crc32(f"{self.seed}:{name}".encode()))
                 made = regions.split(function, random_plan(source.find(code)[-1], chance))
                 self._made[code] = made
-                self.codes |= {r.code for r in made.regions.values()}
                 self.counts["split"] += 1
                 self.counts["regions"] += len(made.regions)
             except regions.CannotSplit as e:

@@ -31,6 +31,10 @@ def test_modules_watched_by_a_session_give_the_same_outcomes():
     run("--watched", "test_grammar", "test_generators", "test_scope", "test_patma", "test_with")
 
 
+def test_modules_whose_functions_are_drivers_give_the_same_outcomes():
+    run("--drivers", "1", "test_generators", "test_scope", "test_with", "test_patma", "test_raise")
+
+
 def test_expected_differences_are_read_from_the_readme():
     rows = runner.expected_differences("3.12")
     assert any("test_20_async_for_loop" in row.pattern for row in rows)

@@ -33,7 +33,8 @@ class Program:
 
     def text(self) -> str:
         """The module."""
-        body = self.block(2 + self.chance.randrange(3), 0, loop=False, handler=False, inner=False)
+        body = ["h = lambda: t(0, x, y)"] if self.chance.random() < 0.4 else []
+        body += self.block(2 + self.chance.randrange(3), 0, loop=False, handler=False, inner=False)
         head = ["c = t(1, 3)", "d = t(1, a + 1)"] if self.chance.random() < 0.9 else []
         if self.globals:
             head.insert(0, "global g0")
@@ -136,6 +137,10 @@ class Program:
             )
             return [f"    {line}" for line in lines]
 
+        def several() -> list[str]:
+            lines = self.block(4, 2, loop=False, handler=False, inner=inner)
+            return [f"    {line}" for line in lines]
+
         n, v, w = self.step(), self.chance.choice(NAMES), self.chance.choice(NAMES)
         simple: list[Callable[[], list[str]]] = [
             *[lambda: [f"{v} = {e()}"]] * 8,
@@ -143,7 +148,11 @@ class Program:
             *[lambda: [f"{self.name()} += {e()}"]] * 2,
             lambda: [f"{v}, {w} = {e()}, {e()}"],
             lambda: [f"{v}, *{w} = seq({n}, [{e()}, 1])"],
+            lambda: [f"{v}, ({w}, *a) = {e()}, seq({n}, [{e()}] * {self.chance.randrange(2)})"],
             lambda: [f"{v}: int = {e()}"],
+            *[lambda: [f"t({n}, {', '.join(BOUND)})"]] * 3,
+            lambda: [f"h = lambda: t({n}, {v}, {self.name()})"],
+            *[lambda: [f"{v} = h()"]] * 2,
             lambda: [f"{v}: int"],
             lambda: [f"o.value = {e()}"],
             lambda: [f"o.value += {e()}"],
@@ -181,6 +190,13 @@ class Program:
             lambda: [f"with {suppressed}:", *body()],
             lambda: [f"with cm({n}) as {v}, cm({e()}) as {w}:", *body()],
             lambda: ["try:", *body(), handlers[0] + ":", *body(handler=True)],
+            *[lambda: ["try:", *several(), "except Boom:", *body(handler=True)]] * 3,
+            lambda: ["with suppress(Boom):", *several()],
+            lambda: [
+                *(f"for {v} in seq({n}, (1, 2, 3)):", "    try:"),
+                *(f"    {line}" for line in several()),
+                "    except Boom: continue",
+            ],
             lambda: [
                 *("try:", *body(), handlers[0] + handlers[2]),
                 *(f"    {v} = t({n}, type(e).__name__)", *body(handler=True)),
@@ -269,13 +285,12 @@ def shown(value: Any, depth: int = 0) -> Any:
     return type(value).__name__
 
 
-def outcome(code: types.CodeType, fail_at: int, added: Any = ()) -> list[Any]:
+def outcome(code: types.CodeType, fail_at: int) -> list[Any]:
     """What a program does.
 
     Args:
         code: of the module.
         fail_at: the step that raises.
-        added: code of frames that do not count where an exception has passed.
     """
     log: list[Any] = []
     kept: list[Any] = []
@@ -289,8 +304,9 @@ def outcome(code: types.CodeType, fail_at: int, added: Any = ()) -> list[Any]:
         return next((v for v in values[::-1] if isinstance(v, (int, dict))), len(log))
 
     def seq(step: Any, values: Any) -> Any:
-        t(step, values)
-        return iter(values)
+        for value in values:
+            t(step, value)
+            yield value
 
     def keep(value: Any) -> Any:
         kept.append(value)
@@ -334,7 +350,7 @@ def outcome(code: types.CodeType, fail_at: int, added: Any = ()) -> list[Any]:
         try:
             return shown(driven_to_the_end(call(), log))
         except (Exception, Over) as e:
-            return [type(e).__name__, str(e), *passed(e, code.co_filename, added)]
+            return [type(e).__name__, str(e), *passed(e, code.co_filename)]
 
     def start() -> Any:
         exec(code, space)
@@ -368,17 +384,18 @@ async def _all_of(values: Any, log: list[Any]) -> None:
         log.append(("yields", shown(v)))
 
 
-def passed(e: BaseException, file: str, added: Any) -> list[Any]:
+def passed(e: BaseException, file: str) -> list[Any]:
     """Where an exception has passed, and those that it came from."""
     frames = []
     trace = e.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == file:
-            if code in added:  # it stands where the driver's frame would
-                frames.pop()
             frames.append((code.co_qualname, trace.tb_lineno))
         trace = trace.tb_next
+    if isinstance(e, UnboundLocalError) and frames:
+        # In 3.11 a load that is done together with the store before is at the line of that.
+        frames[-1] = (frames[-1][0], 0)
     before = e.__context__
     return [frames, type(before).__name__, str(before), e.__suppress_context__]
 

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import inspect
+import sys
 import traceback
 
 import pytest
@@ -157,6 +158,279 @@ def closure():
     ]
 
 
+LEVEL = 10
+
+
+def bump():
+    global LEVEL
+    LEVEL += 1
+    return odd(LEVEL)
+
+
+def kinds():
+    """What the splitter got wrong once, each for its kind."""
+
+    def a_local_is_read_when_its_loop_comes_back_after_an_exception(xs):
+        s = 0
+        for x in xs:
+            try:
+                odd(x)
+                t = s + x
+                s = t * 2
+                u = 1 / (x - 2)
+                odd(u)
+            except ZeroDivisionError:
+                odd("zero")
+        return s
+
+    def an_unpacking_stores_before_it_fails(xs):
+        n = len(xs) + 1
+        a = b = 0
+        with contextlib.suppress(ValueError):
+            odd(0)
+            a, (b, *_) = n, xs
+            odd(a)
+        return a, b
+
+    def an_inner_function_is_made_before_what_it_reads(x):
+        def read():
+            return y + 1
+
+        odd(x)
+        y = x * 2
+        z = read()
+        odd(z)
+        return z
+
+    def a_generator_is_kept(x):
+        m = x * 2
+        odd(m)
+        k = x + 1
+        values = iter(k * v for v in [1, 2])
+        odd(k)
+        k = x + 10
+        return next(values), k, m
+
+    def a_generator_is_used_up(x):
+        k = x + 1
+        s = sum(k * v for v in [1, 2])
+        odd(k)
+        k = s + 10
+        return k
+
+    def a_global_is_read_before_it_changes(x):
+        m = x * 2
+        odd(m)
+        first = LEVEL + odd(bump())
+        second = m
+        second += LEVEL + odd(bump())
+        return second, first
+
+    def a_target_is_read_before_the_value(xs):
+        m = len(xs)
+        xs = [m, *xs]
+        xs[0] += len([odd(xs.append(m))]) + odd(xs.pop())
+        xs[odd(len(xs)) - 2] += odd(xs.pop())
+        return xs
+
+    def an_argument_is_unpacked_before_the_next(x):
+        steps = []
+
+        def step():
+            steps.append(x)
+            yield x
+
+        m = x * 2
+        return odd(*step(), odd(len(steps))), len([*step(), odd(len(steps))]) + m
+
+    def an_assignment_in_an_expression_may_not_happen(x):
+        y = 0
+        odd(x)
+        z = x > 1 and (y := x + 1)
+        odd(z)
+        return y, z, (w := x + y) + w
+
+    def a_local_is_only_assigned_by_an_expression(x):
+        m = x * 2
+        odd(m)
+        z = x > 1 and (y := x + 1)
+        odd(z)
+        return abs(y) + m
+
+    def a_handler_forgets_its_exception(x):
+        e = x + 1
+        try:
+            odd(x)
+            y = 1 / (x - 1)
+        except ZeroDivisionError as e:
+            y = len(str(e))
+            odd(y)
+        return y + e
+
+    def a_handler_raises_again(x):
+        try:
+            try:
+                y = 1 / (x - 1)
+                odd(y)
+            except ZeroDivisionError as e:
+                y = len(str(e)) + 1
+                odd(y)
+                z = str(sys.exc_info()[1])
+                odd(z)
+                raise
+            else:
+                w = y + 1
+                odd(w)
+                v = w * 2
+            finally:
+                u = x * 3
+                odd(u)
+                u = u + 1
+        except ZeroDivisionError as e:
+            return type(e).__name__, u, z, repr(e.__context__)
+        return u, v
+
+    def a_class_reads_its_annotations(x):
+        kind = type(x)
+        odd(x)
+
+        class Inner:
+            y: kind = x + 1
+
+        odd(Inner.y)
+        return Inner.__annotations__["y"].__name__, Inner.__qualname__
+
+    def an_annotation_assigns_nothing(x):
+        odd(x)
+        late: int
+        y = x + 1
+        odd(y)
+        return late + y  # noqa: F821 - it is a local
+
+    def an_inner_function_declares(x):
+        n = x + 1
+
+        def declares():
+            global LEVEL
+            nonlocal n
+            n = n + 1
+            return n
+
+        odd(n)
+        declares()
+        n = n * 2
+        odd(n)
+        return n + declares()
+
+    def an_inner_class_declares(x):
+        m = x * 2
+        n = x + 1
+        odd(n)
+
+        class Inner:
+            nonlocal n
+            n = n + 1
+
+        y = n * 2
+        odd(y)
+        return y + m
+
+    def a_match_is_cut(x):
+        match [x, odd(x + 1)]:
+            case [1, y]:
+                z = y * 2
+                odd(z)
+                w = z + 1
+            case [_, *rest] if odd(len(rest)):
+                w = sum(rest)
+                odd(w)
+                w = w + 1
+        return w
+
+    def a_head_stays(xs):
+        it = list(xs)
+        s = 0
+        while odd(len(it)):
+            x = it.pop() * 2
+            s = s + x
+        else:
+            s = s + 100
+        for x in odd(list(xs)):
+            s = s + x
+        else:
+            odd(s)
+            s = s * 2
+        return s
+
+    def a_local_only_goes_through_a_region(x):
+        y = abs(x)
+        odd(x)
+        if x > 1:
+            y = x + 1
+        if odd(x) > 1:
+            z = y + 1
+            y = z
+        return y
+
+    def deletes_in_the_end(x):
+        try:
+            y = x * 2
+            odd(y)
+        finally:
+            if odd(x) > 1:
+                del y
+        z = odd(x) + 1
+        return [z, y * 2]
+
+    def deletes_in_a_loop(xs):
+        last = len(xs)
+        for x in xs:
+            y = last + x
+            odd(y)
+            with contextlib.suppress(ZeroDivisionError):
+                z = y * 2
+                odd(z)
+                w = z / (x - 2)
+                del y
+                odd(w)
+            s = y + x  # noqa: F821 - it may be bound
+            odd(s)
+        return y + last  # noqa: F821 - it may be bound
+
+    def deleted_before_it_is_read(x):
+        y = x + 1
+        if odd(x) > 1:
+            del y
+        m = x * 2
+        z = len([odd(x)])
+        return z, y + m
+
+    return [
+        (a_local_is_read_when_its_loop_comes_back_after_an_exception, [([1, 2, 3],)]),
+        (an_unpacking_stores_before_it_fails, [([],), ([1],)]),
+        (an_inner_function_is_made_before_what_it_reads, [(1,)]),
+        (a_generator_is_kept, [(1,)]),
+        (a_generator_is_used_up, [(1,)]),
+        (a_global_is_read_before_it_changes, [(1,)]),
+        (a_target_is_read_before_the_value, [([1],)]),
+        (an_argument_is_unpacked_before_the_next, [(1,)]),
+        (an_assignment_in_an_expression_may_not_happen, [(1,), (2,)]),
+        (a_local_is_only_assigned_by_an_expression, [(1,), (2,)]),
+        (a_handler_forgets_its_exception, [(1,), (2,)]),
+        (a_handler_raises_again, [(1,), (2,)]),
+        (a_class_reads_its_annotations, [(1,)]),
+        (an_annotation_assigns_nothing, [(1,)]),
+        (an_inner_function_declares, [(1,)]),
+        (an_inner_class_declares, [(1,)]),
+        (a_match_is_cut, [(1,), (2,)]),
+        (a_head_stays, [([1, 2],)]),
+        (a_local_only_goes_through_a_region, [(1,), (2,)]),
+        (deletes_in_the_end, [(1,), (2,)]),
+        (deletes_in_a_loop, [([1],), ([2],), ([2, 1],)]),
+        (deleted_before_it_is_read, [(1,), (2,)]),
+    ]
+
+
 class Base:
     def __init__(self, v):
         self.__v = v
@@ -166,6 +440,12 @@ class Base:
 
 
 class Derived(Base):
+    def deletes_self(self):
+        m = abs(LEVEL)
+        odd(m)
+        del self
+        super()
+
     def base(self):
         a = super().base()
         odd(a)
@@ -180,14 +460,15 @@ class Derived(Base):
 
 def functions():
     """Functions by name, new ones: their closures hold what a call leaves in them."""
-    made = [f for f, _ in closure()]
-    return {f.__name__: f for f in [*made, Derived.base, Derived.private]}
+    made = [f for f, _ in closure() + kinds()]
+    return {f.__name__: f for f in [*made, Derived.base, Derived.private, Derived.deletes_self]}
 
 
 CASES = [
-    *((f.__name__, a) for f, calls in closure() for a in calls),
+    *((f.__name__, a) for f, calls in closure() + kinds() for a in calls),
     ("base", (Derived(1),)),
     ("private", (Derived(1),)),
+    ("deletes_self", (Derived(1),)),
 ]
 #: These are one statement each: with its line, nothing is left.
 ONE_STATEMENT = ("nested_calls", "order")
@@ -211,6 +492,8 @@ def expressions(function):
 
 
 def outcome(call, args):
+    global LEVEL
+    LEVEL = 10
     LOG.clear()
     try:
         value = call(*args)
@@ -288,6 +571,21 @@ def test_a_generator_is_cut_at_its_yields():
 
     assert made.regions
     assert run(driver) == run(generator)
+
+
+def test_what_is_deleted_in_the_end_is_an_argument_before():
+    def f(xs):
+        total = 0
+        for x in xs:
+            y = x * 2
+            odd(y)
+            total = total + y
+            del y
+        return total
+
+    made = regions.split(f, lines(f))
+    assert [r.reads for r in made.regions.values()] == [("x",), ("total", "y")]
+    assert regions.driver(f, made, lambda region, g: g, lambda called: called)([1, 2]) == 6
 
 
 def test_names_that_only_flow_are_no_arguments():
