@@ -608,7 +608,7 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
-                if self.driver is not None and not found["entries"]:
+                if self.driver is not None and not found["entries"] and counted[0]:
                     why = next(iter(found["reasons"]), "")
                     self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
         except Exception as e:
