@@ -668,7 +668,8 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
-                if self.drivers is not None and not found["entries"] and not self.gave_up:
+                nothing = self.drivers is not None and not found["entries"] and counted[0]
+                if nothing and not self.gave_up:
                     why = next(iter(found["reasons"]), "")
                     self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
         except Exception as e:
