@@ -56,6 +56,12 @@ def _frames() -> list[Site]:
     frame = sys._getframe(2)
     while frame is not None and not _interp.is_caller(frame):
         code, line = frame.f_code, frame.f_lineno or 0
+        if code.co_name == "handle_torch_function" and found:
+            # Only while it is watched does an operation of torch's go this way: it is refused
+            # where it is called.
+            found.clear()
+            frame = frame.f_back.f_back if frame.f_back is not None else None  # type: ignore[assignment]
+            continue
         module = str(frame.f_globals.get("__name__"))
         if module.startswith("magpy.") or (not found and module.partition(".")[0] in NO_TENSORS):
             frame = frame.f_back  # type: ignore[assignment]

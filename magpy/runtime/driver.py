@@ -28,6 +28,8 @@ _MOST_SPLITS = 24
 _MODULE_CALLS = frozenset(
     f.__code__ for f in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl)
 )
+#: Python functions of these modules are operations, as a capture sees them.
+_OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd")
 _INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])
 _Key = tuple[str, int, str]
 _Compile = Callable[[Any, "Driver", regions.Region], Any]
@@ -155,8 +157,11 @@ class Drivers:
 
 def _may_drive(function: types.FunctionType) -> bool:
     """Whether a function that a refused line calls may compute with tensors."""
-    package = str(function.__globals__.get("__name__")).partition(".")[0]
-    return package not in NO_TENSORS and package != "magpy" and not is_whole(function.__code__)
+    module = str(function.__globals__.get("__name__"))
+    package = module.partition(".")[0]
+    if package in NO_TENSORS or package == "magpy" or module.startswith(_OPERATIONS):
+        return False
+    return not is_whole(function.__code__)
 
 
 def _size(plan: regions.Plan) -> int:
