@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import collections
-import copy
 import itertools
 import sys
 import types
@@ -653,7 +652,14 @@ def _argument_count(code: types.CodeType) -> int:
 
 
 def _copied(node: Any) -> Any:
-    return copy.deepcopy(node)
+    """As `copy.deepcopy` of syntax trees and lists of them, in a fraction of the time."""
+    if isinstance(node, list):
+        return [_copied(n) for n in node]
+    if not isinstance(node, ast.AST):
+        return node
+    new = type(node).__new__(type(node))
+    vars(new).update((name, _copied(value)) for name, value in vars(node).items())
+    return new
 
 
 class _Returns(ast.NodeTransformer):
