@@ -573,7 +573,7 @@ class _Splitter:
             raise CannotSplit("it cannot be written in parts") from e
         made = [c for c in codes(whole) if c.co_name == self.node.name]
         found = [c for c in made if c.co_firstlineno == self.node.lineno]
-        if not found or not set(found[-1].co_freevars) <= {*free, "__class__"}:
+        if not found or not set(found[-1].co_freevars) <= {*free}:
             raise CannotSplit("its variables cannot be told apart")
         if found[-1].co_qualname != self.code.co_qualname:
             raise CannotSplit("its names are declared around it")
