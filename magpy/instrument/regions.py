@@ -42,7 +42,7 @@ from magpy.instrument.assignment import (
     stored_by,
     uses,
 )
-from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at
+from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at, spot_of
 from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags, walk
 from magpy.objects.types import isinstance
 
@@ -82,12 +82,16 @@ class Region:
             stretch returns `value`; only the values where it does just one of these.
         reads: the locals that it takes.
         gives: the locals that it gives back.
+        spot: the expression that it is, where it is a part of a statement.
+        calls: the calls in it, where it is one statement.
     """
 
     lines: tuple[int, int]
     code: types.CodeType
     reads: tuple[str, ...]
     gives: tuple[str, ...]
+    spot: Spot | None = None
+    calls: tuple[Spot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +470,13 @@ class _Splitter:
         arguments = ast.arguments(no, [ast.arg(n) for n in takes], None, no, no, None, no)
         code = self._compiled(body, arguments, list(self.code.co_freevars), driver=False)
         lines = (group[0].lineno, last.end_lineno or last.lineno)
-        self.regions[name] = Region(lines, code, tuple(takes), tuple(gives))
+        spot: Spot | None = None
+        calls: tuple[Spot, ...] = ()
+        if len(group) == 1 and not any(True for _ in blocks_of(at)):
+            calls = tuple(s for n in walk(at) if isinstance(n, ast.Call) and (s := spot_of(n)))
+            if self.plan.is_apart(at) or any(n[0] == "." for n in gives):
+                spot = spot_of(getattr(at, "value", None))
+        self.regions[name] = Region(lines, code, tuple(takes), tuple(gives), spot, calls)
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in takes], [])
         targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in gives]
         way = ast.Name(_WAY, ast.Load())
@@ -552,7 +562,11 @@ class _Splitter:
         no: list[Any] = []
         # Every free variable is one, whether or not this part uses it.
         kind = type(self.node) if driver else ast.FunctionDef
-        node: ast.stmt = kind(self.node.name, plain, [*declared, *body], [], None)
+        # Code begins at its first decorator, and the places in it are counted from there.
+        first = self.code.co_firstlineno
+        mark = ast.Constant(None, lineno=first, col_offset=0, end_lineno=first, end_col_offset=0)
+        decorators: list[ast.expr] = [mark] if first != self.node.lineno else []
+        node: ast.stmt = kind(self.node.name, plain, [*declared, *body], decorators, None)
         placed_at(node, self.node)
         inner = list(self.chain[1:-1])
         for c in cast("list[Any]", reversed(inner)):
@@ -572,15 +586,13 @@ class _Splitter:
         except SyntaxError as e:
             raise CannotSplit("it cannot be written in parts") from e
         made = [c for c in codes(whole) if c.co_name == self.node.name]
-        found = [c for c in made if c.co_firstlineno == self.node.lineno]
+        found = [c for c in made if c.co_firstlineno == self.code.co_firstlineno]
         if not found or not set(found[-1].co_freevars) <= {*free}:
             raise CannotSplit("its variables cannot be told apart")
         if found[-1].co_qualname != self.code.co_qualname:
             raise CannotSplit("its names are declared around it")
         kept = self.code.co_flags & _ITERABLE_COROUTINE if driver else 0
-        return found[-1].replace(
-            co_firstlineno=self.code.co_firstlineno, co_flags=found[-1].co_flags | kept
-        )
+        return found[-1].replace(co_flags=found[-1].co_flags | kept)
 
     @staticmethod
     def _outer(name: str, free: list[str], inner: Any, *, top: bool = False) -> ast.stmt:

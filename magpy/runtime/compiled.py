@@ -49,8 +49,8 @@ from magpy.shapes.symbols import CannotFollowError
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
-#: Captures that served few calls, after which what differs in every call is left to Python.
-_STORM = 3
+#: Misses for one reason after which what differs is left to Python, where entries serve few calls.
+_STORM = 2
 #: Modules given as arguments, each with entries of its own, which do not count towards the limits.
 _MOST_INSTANCES = 256
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
@@ -173,7 +173,7 @@ class Manager:
         differing = None
         if why is not None:
             self._happened(compiled, "miss", f"no entry holds: {why}")
-            if self._is_storm(compiled):
+            if self._is_storm(compiled, why):
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
                     return _interp.MISS
@@ -455,21 +455,19 @@ class Manager:
     def _split(self, compiled: Any, refusal: Refusal) -> bool:
         """Lets what is around a refused line run compiled; whether it can."""
         if self.part_of is not None:
-            assert self.region is not None
-            return self.part_of.learn(refusal, self.region.lines)
+            return self.part_of.learn(refusal, self.region)
         return self._drive(compiled, lambda driver: driver.learn(refusal))
 
     def _leave(self, why: str) -> None:
         """Leaves the whole region to Python."""
         assert self.part_of is not None
         assert self.region is not None
-        self.part_of.leave(self.region.lines, why)
+        self.part_of.leave(self.region, why)
 
     def _separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""
         if self.part_of is not None:
-            assert self.region is not None
-            return self.part_of.separate(self.region.lines, why)
+            return self.part_of.separate(self.region, why)
         return self._drive(compiled, lambda driver: driver.separate(None, why))
 
     def _drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
@@ -499,15 +497,15 @@ class Manager:
         self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
         return self._drive(compiled, lambda driver: True)
 
-    def _is_storm(self, compiled: Any) -> bool:
-        """Whether entries are made again and again that serve few calls."""
+    def _is_storm(self, compiled: Any, why: Difference) -> bool:
+        """Whether entries are made again and again for one reason, and serve few calls.
+
+        The first time that something differs it becomes an input if it can, or another way.
+        """
+        if not config.regions or self.options.fullgraph:
+            return False
         hits = compiled._magpy_hits - self.base_hits
-        return (
-            config.regions
-            and not self.options.fullgraph
-            and self.captures >= _STORM
-            and hits <= 2 * self.captures
-        )
+        return self.missed.counts.get(why.what, 0) >= _STORM and hits <= 2 * self.captures
 
     def _differing(
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -532,8 +530,11 @@ class Manager:
             at = place.argument
             if at is None:
                 return Differing(places=[(place.holder, None)])
-        if at is None or why.of_tensor or isinstance(given[at], torch.Tensor) or not names[at]:
+        if why.of_tensor or (at is not None and isinstance(given[at], torch.Tensor)):
             return Differing()
+        if at is None or not names[at]:
+            text = f"no entry fits ({why})"
+            return None if self._separate(compiled, text) else Differing()
         varying = {names[at]}
         self.left[session.definition(compiled._magpy_wrapped)] = (
             f"what follows from a value that differs in every call ({names[at]})"
@@ -667,7 +668,7 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
-                if self.drivers is not None and not found["entries"]:
+                if self.drivers is not None and not found["entries"] and not self.gave_up:
                     why = next(iter(found["reasons"]), "")
                     self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
         except Exception as e:

@@ -186,12 +186,12 @@ class Driver:
         self.compiled: list[Any] = []
         self._run: Any = None
 
-    def learn(self, refusal: Refusal, within: tuple[int, int] | None = None) -> bool:
+    def learn(self, refusal: Refusal, region: regions.Region | None = None) -> bool:
         """Leaves to Python what was refused.
 
         Args:
             refusal: what was refused, within this function or a region of it.
-            within: lines of the region; they stay where the refusal names no place.
+            region: that region; None for the whole function.
 
         Returns:
             Whether anything was learnt.
@@ -202,29 +202,34 @@ class Driver:
             self.drivers.learn(frames, refusal.reason)
             if before != [lines.version for lines in self.drivers.lines.values()]:
                 return True
-        return self.separate(within, refusal.reason)
+        return self.separate(region, refusal.reason)
 
-    def separate(self, within: tuple[int, int] | None, reason: str) -> bool:
+    def separate(self, region: regions.Region | None, reason: str) -> bool:
         """Makes regions of single statements where nobody knows which one is to blame.
 
         Args:
-            within: the lines of a region; of the whole function if None.
-            reason: why; a region of one statement is left to Python for it.
+            region: what is to blame; the whole function if None.
+            reason: why.  Of a region of one statement, the functions that it calls get drivers;
+                if they have, it is left to Python.
 
         Returns:
             Whether anything changes by that.
         """
-        if within is None:
+        plan = self.lines.plan
+        if region is None:
             code = self.function.__code__
             within = code.co_firstlineno, max(n or 0 for *_, n in code.co_lines())
-        plan = self.lines.plan
+            if within in plan.apart:
+                return False
+        else:
+            within = region.lines
         if not any(a <= within[0] and within[1] <= b for a, b in plan.apart):
             plan.apart.append(within)
-            self.drivers.changed(self.lines)
-        elif within in plan.lines or within in plan.apart:
-            return False
-        else:
-            self.leave(within, reason)
+        elif region is not None and not set(region.calls) <= set(plan.calls):
+            plan.calls += set(region.calls) - set(plan.calls)
+        elif region is not None:
+            self.leave(region, reason)
+        self.drivers.changed(self.lines)
         return True
 
     def _frames(self, refusal: Refusal) -> list[Site]:
@@ -249,11 +254,14 @@ class Driver:
         self.drivers.changed(self.lines)
         return True
 
-    def leave(self, lines: tuple[int, int], reason: str) -> None:
-        """Leaves lines to Python."""
-        self.lines.plan.lines.append(lines)
+    def leave(self, region: regions.Region, reason: str) -> None:
+        """Leaves a region to Python."""
+        if region.spot is not None:
+            self.lines.plan.alone.append(region.spot)
+        else:
+            self.lines.plan.lines.append(region.lines)
         if reason:
-            self.lines.reasons.setdefault(lines[0], reason)
+            self.lines.reasons.setdefault(region.lines[0], reason)
         self.drivers.changed(self.lines)
 
     @property
@@ -298,7 +306,7 @@ class Driver:
         return run if same else None
 
     def _region(self, region: regions.Region, function: types.FunctionType) -> Any:
-        key = (region.lines, region.reads, region.gives, region.code)
+        key = (region.lines, region.spot, region.reads, region.gives, region.code)
         made = self._before.pop(key, None)
         if made is None:
             made = self.drivers.compile(function, self, region)

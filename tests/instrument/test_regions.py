@@ -158,6 +158,10 @@ def closure():
     ]
 
 
+def as_it_is(f):
+    return f
+
+
 LEVEL = 10
 
 
@@ -372,6 +376,16 @@ def kinds():
             y = z
         return y
 
+    @as_it_is
+    @as_it_is
+    def is_decorated(x):
+        y = x * 2
+        odd(y)
+        z = y + 1
+        w = 1 / (x - 1)
+        odd(w)
+        return z / (x - 2)
+
     def another_super(x):
         class super:  # noqa: A001 - the compiler knows the name
             value = x * 2
@@ -439,6 +453,7 @@ def kinds():
         (a_match_is_cut, [(1,), (2,)]),
         (a_head_stays, [([1, 2],)]),
         (a_local_only_goes_through_a_region, [(1,), (2,)]),
+        (is_decorated, [(1,), (2,), (3,)]),
         (another_super, [(1,)]),
         (deletes_in_the_end, [(1,), (2,)]),
         (deletes_in_a_loop, [([1],), ([2],), ([2, 1],)]),
@@ -522,10 +537,6 @@ def frames_of(error):
     return [
         f for f in traceback.extract_tb(error.__traceback__) if f.name not in ("outcome", "call")
     ]
-
-
-def as_it_is(f):
-    return f
 
 
 @pytest.mark.parametrize("served", [True, False], ids=["served", "missed"])
