@@ -78,6 +78,7 @@ class Refusal(Exception):
         remedy: what the user can do, or "".
         passing: whether it says nothing about the next call.
         frames: where the frames of the call are, the innermost first.
+        more: what else was refused in the same run.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Refusal(Exception):
         """Keeps the parts; `str()` joins those in words."""
         super().__init__(reason)
         self.frames = _frames()
+        self.more: list[Refusal] = []
         self.reason = reason
         self.where = where
         self.remedy = remedy

@@ -256,7 +256,7 @@ bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObje
     const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
     auto* entry = (EntryObject*)item.get();
     if (!Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) continue;
-    EntryRun run;
+    EntryRun run(thread_figures());
     if (!entry->needs_memo) {
       *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
     } else {
@@ -279,12 +279,13 @@ bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObje
 // Counts the call of a driver: a hit if entries served all the regions that ran.
 class DrivenCall {
  public:
-  explicit DrivenCall(CompiledObject* self) : self_(self), before_(tls_tally) {}
+  explicit DrivenCall(CompiledObject* self) : self_(self), before_(thread_figures()) {}
   ~DrivenCall() {
-    const bool served = tls_tally.served > before_.served;
-    if (served && tls_tally.missed == before_.missed)
+    const Figures& now = thread_figures();
+    const bool served = now.served > before_.served;
+    if (served && now.missed == before_.missed)
       self_->hits++;
-    else if (served || tls_tally.added > before_.added)
+    else if (served || now.added > before_.added)
       self_->mixed++;
   }
   DrivenCall(const DrivenCall&) = delete;
@@ -292,7 +293,7 @@ class DrivenCall {
 
  private:
   CompiledObject* self_;
-  const Tally before_;
+  const Figures before_;
 };
 
 // What an entry or a capture gives, an exception included; MISS where the call is to run eagerly.
@@ -301,7 +302,7 @@ PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyO
   PyObject* result = nullptr;
   if (answered(self, args, nargsf, kwnames, &result)) return returned_or_raised(result);
   self->misses++;
-  tls_tally.missed++;
+  thread_figures().missed++;
   result = call_on_miss(self, args, PyVectorcall_NARGS(nargsf), kwnames);
   return result == miss ? result : returned_or_raised(result);
 }
@@ -483,7 +484,7 @@ int set_entries(PyObject* object, PyObject* value, void*) {
   PyObject* copy = PyList_GetSlice(value, 0, PyList_GET_SIZE(value));
   if (!copy) return -1;
   auto* self = (CompiledObject*)object;
-  if (PyList_GET_SIZE(copy) > PyList_GET_SIZE(self->entries)) tls_tally.added++;
+  if (PyList_GET_SIZE(copy) > PyList_GET_SIZE(self->entries)) thread_figures().added++;
   Py_SETREF(self->entries, copy);
   return 0;
 }

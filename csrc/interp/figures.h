@@ -1,8 +1,8 @@
 // What is counted of the calls of compiled callables, for `magpy.stats`.
 //
-// Owns: the tally of each thread, and the sample: what is known of the one call of a thread of
-// which every tensor operation is counted.  Does not own: which calls are sampled (dispatch), the
-// counting of operators (csrc/tensor/observer.cpp), what becomes of a sample
+// Owns: the figures of each thread: the tally of its calls, and the sample: what is known of the
+// one call of which every tensor operation is counted.  Does not own: which calls are sampled
+// (dispatch), the counting of operators (csrc/tensor/observer.cpp), what becomes of a sample
 // (magpy/runtime/figures.py).
 #pragma once
 
@@ -10,12 +10,19 @@
 
 namespace magpy {
 
-// What the compiled callables of this thread did so far: calls that an entry served, calls that
-// none did, entries that were added.
-struct Tally {
+struct Figures {
+  // What the compiled callables of the thread did so far: calls that an entry served, calls that
+  // none did, entries that were added.
   long long served, missed, added;
+  // Of the call that is sampled: what counts operators (none: no call is), the tags of the entries
+  // that served, whether part of it was watched.
+  PyObject *observer, *tags;
+  bool spoiled;
 };
-extern thread_local Tally tls_tally;
+
+// Those of this thread.  Not on the C stack: a program that switches stacks (greenlets) may leave a
+// call in the middle.
+Figures& thread_figures();
 
 // Begins to sample a call; false if one is being sampled on this thread, or operators cannot be
 // counted.
@@ -25,20 +32,28 @@ bool begin_sample();
 // none if the call is of no use: part of it was watched.
 Ref end_sample();
 
-// The call that is sampled is watched, or an entry of it: it is not like other calls.
-void spoil_sample();
-
 // While it lives an entry runs: it is known what it does, so no operator is counted.
 class EntryRun {
  public:
-  EntryRun();
-  ~EntryRun();
+  explicit EntryRun(Figures& figures) : figures_(figures) {
+    if (figures_.observer != nullptr) begin();
+  }
+  ~EntryRun() {
+    if (before_) end();
+  }
   EntryRun(const EntryRun&) = delete;
   EntryRun& operator=(const EntryRun&) = delete;
   // The entry has served the call.
-  void served(PyObject* tag);
+  void served(PyObject* tag) {
+    figures_.served++;
+    if (figures_.observer != nullptr) note(tag);
+  }
 
  private:
+  void begin();
+  void end();
+  void note(PyObject* tag);
+  Figures& figures_;
   Ref before_;
 };
 

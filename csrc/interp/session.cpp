@@ -91,7 +91,7 @@ PyObject* session_run(Session* s, PyObject* args) {
   Py_ssize_t p = 0;
   while (PyDict_Next(kw, &p, &k, &v)) reach(s, v);
   reach(s, f);
-  spoil_sample();
+  thread_figures().spoiled = true;
   if (hook_install() < 0) return nullptr;
   Py_INCREF(s);
   tls_session = s;

@@ -10,6 +10,8 @@ from __future__ import annotations
 from magpy.errors import Refusal
 from magpy.frames.locations import where_text
 
+_MOST = 16
+
 
 class RefusalBox:
     """Keeps the first refusal of a run, and no later one."""
@@ -28,9 +30,15 @@ class RefusalBox:
             self.first = refusal.without_frames()
 
     def refuse(self, reason: str, remedy: str = "", passing: bool = False) -> None:
-        """Keeps a refusal at the user's current line, if it is the first."""
+        """Keeps a refusal at the user's current line: the first, and with it some later ones.
+
+        These may follow from the first; but most are refused for themselves, and what runs in part
+        need not meet them one by one.
+        """
         if self.first is None:
             self.first = Refusal(reason, where_text(2), remedy, passing)
+        elif not passing and not self.first.passing and len(self.first.more) < _MOST:
+            self.first.more.append(Refusal(reason, where_text(2), remedy))
 
     def fail(self, error: Exception) -> None:
         """Keeps a refusal, or a failure of magpy's own, which refuses the run."""

@@ -173,7 +173,7 @@ class Manager:
         differing = None
         if why is not None:
             self._happened(compiled, "miss", f"no entry holds: {why}")
-            if self._is_storm(compiled, why):
+            if self._is_storm(compiled):
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
                     return _interp.MISS
@@ -497,7 +497,7 @@ class Manager:
         self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
         return self._drive(compiled, lambda driver: True)
 
-    def _is_storm(self, compiled: Any, why: Difference) -> bool:
+    def _is_storm(self, compiled: Any) -> bool:
         """Whether entries are made again and again for one reason, and serve few calls.
 
         The first time that something differs it becomes an input if it can, or another way.
@@ -505,7 +505,7 @@ class Manager:
         if not config.regions or self.options.fullgraph:
             return False
         hits = compiled._magpy_hits - self.base_hits
-        return self.missed.counts.get(why.what, 0) >= _STORM and hits <= 2 * self.captures
+        return self.missed.times >= _STORM and hits <= 2 * self.captures
 
     def _differing(
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -668,7 +668,8 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
-                if self.drivers is not None and not found["entries"] and not self.gave_up:
+                nothing = self.drivers is not None and not found["entries"] and counted[0]
+                if nothing and not self.gave_up:
                     why = next(iter(found["reasons"]), "")
                     self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
         except Exception as e:

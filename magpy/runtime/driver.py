@@ -200,6 +200,9 @@ class Driver:
         if frames:
             before = [lines.version for lines in self.drivers.lines.values()]
             self.drivers.learn(frames, refusal.reason)
+            for other in refusal.more:
+                if not any(s.key[0].startswith("<frozen importlib") for s in other.frames):
+                    self.drivers.learn(self._frames(other), other.reason)
             if before != [lines.version for lines in self.drivers.lines.values()]:
                 return True
         return self.separate(region, refusal.reason)
@@ -289,7 +292,8 @@ class Driver:
             return
         self._run = regions.driver(self.function, made, self._region, self.drivers.call)
         for old in self._before.values():
-            old._magpy_entries = []  # only its figures are kept
+            # A driver that runs now may still call it; only its figures are kept.
+            old._magpy_plain, old._magpy_entries = True, []
         self._before.clear()
 
     def run_of(self, function: types.FunctionType) -> Any:

@@ -29,7 +29,8 @@ class Stats(Mapping[str, Any]):
     """What a compiled callable did so far: attributes, and a mapping from their names.
 
     Of a callable that is compiled in part the figures are those of all its regions together, but
-    for `hits`, `misses` and `eager_calls`, which count calls of the callable.
+    for `hits`, `misses`, `eager_calls` and `share`, which tell of calls of the callable, and not of
+    what a generator or a coroutine does after its call.
 
     Attributes:
         captures: runs of the callable, or of a region, that were watched and became entries.

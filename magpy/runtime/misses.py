@@ -32,6 +32,9 @@ class Misses:
         self._told: set[str] = set()
         #: Where the value is that the last miss was about, in that call.
         self.place: Place | None = None
+        self._causes: dict[Any, int] = {}
+        #: How often one cause has made calls miss, of that of the last miss.
+        self.times = 0
 
     def note(
         self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -51,10 +54,19 @@ class Misses:
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
+            cause = self._cause(what)
+            self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS
             self.counts[what] = self.counts.get(what, 0) + 1
         return found
+
+    def _cause(self, what: str) -> Any:
+        """What one miss and another are to be counted by: of containers not the single item."""
+        place = self.place
+        if place is None or (place.key is not None and not isinstance(place.holder, (list, tuple))):
+            return what
+        return id(place.holder) if place.argument is None else place.argument
 
     def repeated(self, found: Difference | None, followed: bool) -> bool:
         """Whether the same check failed before, and nobody was told of that yet.

@@ -249,6 +249,24 @@ def test_a_callable_of_which_a_part_is_compiled_is_not_warned_of(in_part):
     assert magpy.stats(compiled).regions == 1
 
 
+def test_a_generator_works_after_the_call(in_part):
+    def f(x):
+        h = x.relu() + 1
+        yield h
+        yield h * 2
+
+    compiled = magpy.compile(f, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = [compiled(X) for _ in range(8)]
+        for generator in made:
+            assert len(list(generator)) == 2
+    stats = magpy.stats(compiled)
+    assert stats.share is None
+    assert stats.captures > 0
+    assert stats.in_python[0][1] == "it suspends (yield, await)"
+
+
 def test_counting_shows_the_program_nothing():
     seen = []
 
