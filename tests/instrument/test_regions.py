@@ -158,6 +158,10 @@ def closure():
     ]
 
 
+def as_it_is(f):
+    return f
+
+
 LEVEL = 10
 
 
@@ -372,6 +376,30 @@ def kinds():
             y = z
         return y
 
+    @as_it_is
+    @as_it_is
+    def is_decorated(x):
+        y = x * 2
+        odd(y)
+        z = y + 1
+        w = 1 / (x - 1)
+        odd(w)
+        return z / (x - 2)
+
+    def another_super(x):
+        class super:  # noqa: A001 - the compiler knows the name
+            value = x * 2
+
+        class Inner:
+            def method(self, y):
+                z = y + 1
+                odd(z)
+                return super().value + z
+
+        m = abs(x)
+        odd(m)
+        return Inner().method(m) + m
+
     def deletes_in_the_end(x):
         try:
             y = x * 2
@@ -425,6 +453,8 @@ def kinds():
         (a_match_is_cut, [(1,), (2,)]),
         (a_head_stays, [([1, 2],)]),
         (a_local_only_goes_through_a_region, [(1,), (2,)]),
+        (is_decorated, [(1,), (2,), (3,)]),
+        (another_super, [(1,)]),
         (deletes_in_the_end, [(1,), (2,)]),
         (deletes_in_a_loop, [([1],), ([2],), ([2, 1],)]),
         (deleted_before_it_is_read, [(1,), (2,)]),
@@ -509,10 +539,6 @@ def frames_of(error):
     ]
 
 
-def as_it_is(f):
-    return f
-
-
 @pytest.mark.parametrize("served", [True, False], ids=["served", "missed"])
 @pytest.mark.parametrize("plan", [lines, expressions])
 @pytest.mark.parametrize(("name", "args"), CASES)
@@ -549,6 +575,30 @@ def test_regions_are_called():
     )
     assert driver(1) == (4, 3)
     assert called == list(made.regions.values())
+
+
+def shadowed():
+    class super:
+        value = 3
+
+    class Inner:
+        def method(self):
+            odd(1)
+            return super().value + 1
+
+    return Inner
+
+
+def test_a_method_with_another_super():
+    inner = shadowed()
+    function = inner.method
+    try:
+        made = regions.split(function, expressions(function))
+    except CannotSplit:  # since 3.13 the compiler asks for the class where there is none
+        assert sys.version_info >= (3, 13)
+        return
+    driver = regions.driver(function, made, lambda region, f: f, lambda called: called)
+    assert driver(inner()) == function(inner()) == 4
 
 
 def generator(n):
