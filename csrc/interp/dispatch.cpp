@@ -387,9 +387,8 @@ int compiled_clear(PyObject* object) {
   auto* self = (CompiledObject*)object;
   // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone
   // gives a TypeError there.
-  for (PyObject** field :
-       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner,
-        &self->driver}) {
+  for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
+                           &self->owner, &self->driver}) {
     PyObject* old = *field;
     *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
     if (!*field) {
@@ -406,9 +405,8 @@ void compiled_dealloc(PyObject* object) {
   auto* self = (CompiledObject*)object;
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
-  for (PyObject** field :
-       {&self->entries, &self->wrapped, &self->on_miss, &self->options, &self->owner,
-        &self->driver})
+  for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
+                           &self->owner, &self->driver})
     Py_CLEAR(*field);
   Py_TYPE(object)->tp_free(object);
 }

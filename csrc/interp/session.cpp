@@ -478,7 +478,9 @@ PyMethodDef functions[] = {
     {"add_counters", py_add_counters, METH_VARARGS,
      "add_counters(code, names): names that the code both reads and stores."},
     {"forget_leaves", py_forget_leaves, METH_NOARGS, nullptr},
-    {"fresh", py_fresh, METH_O, "An equal number, string or bytes that nothing else refers to; `v` itself where there is none."},
+    {"fresh", py_fresh, METH_O,
+     "An equal number, string or bytes that nothing else refers to; `v` itself where there is "
+     "none."},
     {"is_caller", py_is_caller, METH_O,
      "Whether a frame was there before the run that this thread watches."},
     {"type_lookup", py_type_lookup, METH_VARARGS,

@@ -595,8 +595,7 @@ bool may_count(PyObject* value) {
 
 bool may_vary(Session* s, PyObject* holder, PyObject* key, PyObject* value) {
   return !s->varying.empty() && value != nullptr &&
-         (may_count(value) ||
-          (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0) ||
+         (may_count(value) || (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) > 0) ||
           (PyBytes_CheckExact(value) && PyBytes_GET_SIZE(value) > 1)) &&
          s->varying.count(place_of_number(holder, key)) != 0;
 }

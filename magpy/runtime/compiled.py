@@ -156,8 +156,8 @@ class Manager:
         return self._capture(compiled, args, kwargs)
 
     def _capture(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = self._served_on_trial(compiled, args, kwargs)
-        if result is not _interp.MISS or compiled._magpy_plain:
+        done, result = self._served_on_trial(compiled, args, kwargs)
+        if done:
             return result
         wrapped, why = compiled._magpy_wrapped, None
         if not self.gave_up and (compiled._magpy_entries or self.pending):
@@ -206,22 +206,27 @@ class Manager:
                 gc.enable()
         return value if exception is None else _interp.Raise(hide_frames(exception))
 
-    def _served_on_trial(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What an entry gives that is being compiled in the background or measured, or MISS."""
+    def _served_on_trial(
+        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bool, Any]:
+        """Whether an entry fits that is being compiled in the background or measured.
+
+        And what it gives: MISS where the call is to run eagerly until its graph is there.
+        """
         if self.pending:
             waiting = list(self.pending)
             self._take_up(compiled)
             if compiled._magpy_plain:
-                return _interp.MISS
+                return True, _interp.MISS
             served, result = serve(waiting, args, kwargs)
             if served:
-                return result
+                return True, result
         for trial in list(self.trials):
             if trial.holds(args, kwargs):
                 result = self._measure(compiled, trial, args, kwargs)
                 if result is not _interp.MISS or compiled._magpy_plain:
-                    return result
-        return _interp.MISS
+                    return True, result
+        return False, _interp.MISS
 
     def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""

@@ -98,7 +98,8 @@ def test_the_number_of_different_checks_is_bounded(monkeypatch):
     c = magpy.compile(lambda d: {k: v * 2 for k, v in d.items()}, backend="eager")
     counted = Misses()
     for name in ("a", "b", "c", "d"):
-        monkeypatch.setattr(misses, "_closest", lambda *_, n=name: misses.Difference(n, "1", "2"))
+        found = misses.Difference(name, "1", "2")
+        monkeypatch.setattr(Misses, "_closest", lambda *_, found=found: found)
         counted.note(c, [], (), {})
     assert counted.counts == {"a": 1, "b": 1, OTHERS: 2}
 
