@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import io
 import itertools
+import linecache
 import random
 import re
 import sys
@@ -51,6 +52,7 @@ class Report:
     Attributes:
         varies: it is not even like itself.
         late: it was left at a step in which an operation raises for its data after a change.
+        drivers: how many of the compiled callables ran in part (magpy/runtime/driver.py).
     """
 
     finding: Finding | None = None
@@ -61,6 +63,7 @@ class Report:
     hits: int = 0
     calls: int = 0
     reasons: tuple[str, ...] = ()
+    drivers: int = 0
 
 
 def attempt(f, *args, **kwargs):
@@ -732,6 +735,8 @@ def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0, looked_at
     """
     report = Report()
     code = compiled_source(source)
+    # A driver is made of the function's source.
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     made = []
 
     def compile_target(target):
@@ -771,6 +776,7 @@ def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0, looked_at
         report.hits += stats.hits
         report.calls += stats.hits + stats.misses
         report.reasons += tuple(stats.reasons)
+        report.drivers += c._magpy_driver is not None
         failures = [r for r in stats.reasons if r.startswith(_FAILURES[backend == "eager"])]
         if failures and report.finding is None:
             report.finding = Finding("internal", -1, failures[0])
