@@ -398,7 +398,9 @@ class Picture:
             self._word("over", path)
             return
         self._word(("suspended", v.__qualname__, frame.f_lineno), path)
-        self._attributes(frame.f_locals, path)
+        # A driver's frame has variables of its own, whose names are none of a program's.
+        own = {n: x for n, x in frame.f_locals.items() if n[0] != "." or n == ".0"}
+        self._attributes(own, path)
 
     def _coroutine(self, v, path):
         frame = v.cr_frame

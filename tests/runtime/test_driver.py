@@ -198,6 +198,28 @@ def test_an_exception_of_a_region_is_the_programs():
     assert raised.traceback[-1].lineno == expected.traceback[-1].lineno
 
 
+def test_an_exception_that_an_entry_of_a_region_makes_is_the_programs():
+    seen = queue.Queue()
+
+    def handler(x):
+        seen.put(x)
+        y = x * 2
+        if y.dim() == 2:
+            raise ValueError("matrix")
+        return y
+
+    compiled = magpy.compile(handler, backend="eager")
+    x = torch.randn(2, 3)
+    for _ in range(5):
+        with pytest.raises(ValueError, match="matrix") as raised:
+            compiled(x)
+        lines = [(e.name, e.lineno) for e in raised.traceback[1:]]
+        assert lines == [("handler", handler.__code__.co_firstlineno + 3)]
+    stats = magpy.stats(compiled)
+    assert stats.regions
+    assert stats.hits > 1
+
+
 def test_gradients_flow_through_regions():
     model, seen = layers(), queue.Queue()
 
