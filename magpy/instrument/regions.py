@@ -568,7 +568,7 @@ class _Splitter:
                 node = placed_at(self._outer(c.name, free, node), c)
         if not any(not isinstance(c, ast.ClassDef) for c in inner) and free:
             node = placed_at(self._outer("_", free, node, top=True), self.node)
-        module = ast.Module([node], no)
+        module = ast.Module([*self._imports(), node], no)
         ast.fix_missing_locations(module)
         flags = self.code.co_flags & future_flags()
         try:
@@ -587,6 +587,13 @@ class _Splitter:
         return found[-1].replace(
             co_firstlineno=self.code.co_firstlineno, co_flags=found[-1].co_flags | kept
         )
+
+    def _imports(self) -> Iterator[ast.stmt]:
+        """The imports of the function's module: CPython calls what is imported by other opcodes."""
+        for n in own_nodes(cast(ast.Module, self.chain[0]).body):
+            if isinstance(n, (ast.Import, ast.ImportFrom)):
+                names = (a.asname or a.name.partition(".")[0] for a in n.names)
+                yield from (ast.Import([ast.alias(name)]) for name in names if name != "*")
 
     @staticmethod
     def _outer(name: str, free: list[str], inner: Any, *, top: bool = False) -> ast.stmt:

@@ -89,13 +89,32 @@ class _Places(ast.NodeVisitor):
                 self.visit(x)
 
 
+#: Until then most drivers have learnt which lines are refused, and regions have entries.
+_ALIKE = 4
+
+
+def _begin_alike(steps: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """Lets a program begin with calls that are alike."""
+    first = next((i for i, s in enumerate(steps.body) if _yields(s)), None)
+    if first is not None:
+        again = [s for s in steps.body[: first + 1] if not isinstance(s, ast.Global)]
+        steps.body[first + 1 : first + 1] = again * _ALIKE
+
+
+def _yields(s: ast.stmt) -> bool:
+    return isinstance(s, ast.Expr) and isinstance(s.value, ast.Yield)
+
+
+def functions_of(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions defined in a program."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [n for n in ast.walk(tree) if isinstance(n, kinds)]
+
+
 def with_refused_lines(source: str, rng: random.Random) -> str:
     """The program with refused lines in its functions, most of them in the one that is compiled."""
     tree = ast.parse(source)
-    functions = [
-        n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
-    ]
-    functions = [n for n in functions if n.name not in _UNTOUCHED and n.name[:2] != "__"]
+    functions = [n for n in functions_of(tree) if n.name not in _UNTOUCHED and n.name[:2] != "__"]
     targets = [n for n in functions if n.name == "f"] or functions
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
         function = rng.choice(targets if rng.random() < 0.85 else functions)
@@ -118,6 +137,7 @@ def with_refused_lines(source: str, rng: random.Random) -> str:
                 setattr(node, name, new)
             else:
                 value[i] = new
+    _begin_alike(next(n for n in functions_of(tree) if n.name == "steps"))
     text = ast.unparse(ast.fix_missing_locations(tree))
     return f"import torch\n{_WORLD}\n{text}\n"
 
