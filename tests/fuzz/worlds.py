@@ -778,7 +778,7 @@ def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0, looked_at
         report.hits += stats.hits
         report.calls += stats.hits + stats.misses
         report.reasons += tuple(stats.reasons)
-        report.drivers += c._magpy_driver is not None
+        report.drivers += bool(stats.regions)
         failures = [r for r in stats.reasons if r.startswith(_FAILURES[backend == "eager"])]
         if failures and report.finding is None:
             report.finding = Finding("internal", -1, failures[0])
