@@ -185,6 +185,7 @@ class Compiled(Generic[_P, _R]):
     _magpy_sample: int
     _magpy_plain: bool
     _magpy_part: bool
+    _magpy_driven: Any
     _magpy_driver: Callable[_P, _R] | None
     _magpy_options: Any
     _magpy_owner: Any

@@ -40,6 +40,7 @@ struct CompiledObject {
   PyObject* options;
   PyObject* owner;
   PyObject* driver;  // called in place of `wrapped` and of the entries, unless None
+  PyObject* driven;  // the code that the driver was made of, if `wrapped` is a Python function
   PyObject* weakrefs;
   long long hits, misses, calls;
   long long mixed;   // calls that a driver ran, in part by entries
@@ -307,8 +308,32 @@ PyObject* served(CompiledObject* self, PyObject* const* args, size_t nargsf, PyO
   return result == miss ? result : returned_or_raised(result);
 }
 
+// The Python function of a function or a method, or null.
+PyFunctionObject* function_of(PyObject* callable) {
+  if (PyMethod_Check(callable)) callable = PyMethod_GET_FUNCTION(callable);
+  return PyFunction_Check(callable) ? (PyFunctionObject*)callable : nullptr;
+}
+
+// Whether there is a driver of what `wrapped` is now: the program may have given it other code.
+// The driver is given the defaults that the function has by now.
+bool is_driven(CompiledObject* self) {
+  if (!self->driver || self->driver == Py_None) return false;
+  PyFunctionObject* function = function_of(self->wrapped);
+  PyFunctionObject* driver = function_of(self->driver);
+  if (!function || !driver) return true;
+  if (function->func_code != self->driven) return false;
+  auto* object = (PyObject*)driver;
+  if (driver->func_defaults != function->func_defaults)
+    PyFunction_SetDefaults(object, function->func_defaults ? function->func_defaults : Py_None);
+  if (driver->func_kwdefaults != function->func_kwdefaults) {
+    PyObject* given = function->func_kwdefaults;
+    PyFunction_SetKwDefaults(object, given ? given : Py_None);
+  }
+  return true;
+}
+
 PyObject* called(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-  if (self->driver && self->driver != Py_None) {
+  if (is_driven(self)) {
     DynamoOff off;
     const DrivenCall counted(self);
     const Ref driver = Ref::borrow(self->driver);
@@ -369,6 +394,7 @@ PyObject* compiled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->options = Py_NewRef(Py_None);
   self->owner = Py_NewRef(Py_None);
   self->driver = Py_NewRef(Py_None);
+  self->driven = Py_NewRef(Py_None);
   return (PyObject*)self;
 }
 
@@ -380,6 +406,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->options);
   Py_VISIT(self->owner);
   Py_VISIT(self->driver);
+  Py_VISIT(self->driven);
   return 0;
 }
 
@@ -388,7 +415,7 @@ int compiled_clear(PyObject* object) {
   // Left callable: a finalizer of the same cycle may still call it.  None in place of what is gone
   // gives a TypeError there.
   for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
-                           &self->owner, &self->driver}) {
+                           &self->owner, &self->driver, &self->driven}) {
     PyObject* old = *field;
     *field = field == &self->entries ? PyList_New(0) : Py_NewRef(Py_None);
     if (!*field) {
@@ -406,7 +433,7 @@ void compiled_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   for (PyObject** field : {&self->entries, &self->wrapped, &self->on_miss, &self->options,
-                           &self->owner, &self->driver})
+                           &self->owner, &self->driver, &self->driven})
     Py_CLEAR(*field);
   Py_TYPE(object)->tp_free(object);
 }
@@ -498,6 +525,8 @@ PyMemberDef compiled_members[] = {
     {"_magpy_options", T_OBJECT, offsetof(CompiledObject, options), 0, "how it was compiled"},
     {"_magpy_owner", T_OBJECT, offsetof(CompiledObject, owner), 0,
      "the module whose forward this is, or None"},
+    {"_magpy_driven", T_OBJECT, offsetof(CompiledObject, driven), 0,
+     "the code that the driver was made of"},
     {"_magpy_driver", T_OBJECT, offsetof(CompiledObject, driver), 0,
      "what is called in place of the function, or None"},
     {"_magpy_hits", T_LONGLONG, offsetof(CompiledObject, hits), 0, "calls that an entry answered"},

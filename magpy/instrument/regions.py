@@ -576,7 +576,7 @@ class _Splitter:
                 node = placed_at(self._outer(c.name, free, node), c)
         if not any(not isinstance(c, ast.ClassDef) for c in inner) and free:
             node = placed_at(self._outer("_", free, node, top=True), self.node)
-        module = ast.Module([node], no)
+        module = ast.Module([*self._imports(), node], no)
         ast.fix_missing_locations(module)
         flags = self.code.co_flags & future_flags()
         try:
@@ -593,6 +593,13 @@ class _Splitter:
             raise CannotSplit("its names are declared around it")
         kept = self.code.co_flags & _ITERABLE_COROUTINE if driver else 0
         return found[-1].replace(co_flags=found[-1].co_flags | kept)
+
+    def _imports(self) -> Iterator[ast.stmt]:
+        """The imports of the function's module: CPython calls what is imported by other opcodes."""
+        for n in own_nodes(cast(ast.Module, self.chain[0]).body):
+            if isinstance(n, (ast.Import, ast.ImportFrom)):
+                names = (a.asname or a.name.partition(".")[0] for a in n.names)
+                yield from (ast.Import([ast.alias(name)]) for name in names if name != "*")
 
     @staticmethod
     def _outer(name: str, free: list[str], inner: Any, *, top: bool = False) -> ast.stmt:
@@ -760,7 +767,9 @@ def correct_traceback() -> None:
     """Gives the exception that a region raised the traceback of the function as it was written.
 
     Called by the driver while it handles the exception: the driver's own entry, at the call of the
-    region, and that of the region's frame become one, at the line that raised.
+    region, and that of the region's frame become one, at the line that raised.  An entry that
+    raises makes frames of the region's name that begin at the line that raised
+    (magpy/frames/synthetic.py).
     """
     error = sys.exc_info()[1]
     frame = sys._getframe(1)
@@ -769,16 +778,14 @@ def correct_traceback() -> None:
     if error is None or tb is None or inner is None or tb.tb_frame is not frame:
         return
     code, own = inner.tb_frame.f_code, frame.f_code
-    if (code.co_filename, code.co_firstlineno, code.co_name) != (
-        own.co_filename,
-        own.co_firstlineno,
-        own.co_name,
-    ):
+    if (code.co_filename, code.co_name) != (own.co_filename, own.co_name):
+        return
+    if code.co_firstlineno not in (own.co_firstlineno, inner.tb_lineno):
         return
     place = next(itertools.islice(code.co_positions(), inner.tb_lasti // 2, None), None)
     at = next((i for i, p in enumerate(own.co_positions()) if p == place), None)
-    if at is not None:
-        error.__traceback__ = types.TracebackType(inner.tb_next, frame, 2 * at, inner.tb_lineno)
+    lasti = -1 if at is None else 2 * at  # -1: the line is known, the columns are not
+    error.__traceback__ = types.TracebackType(inner.tb_next, frame, lasti, inner.tb_lineno)
 
 
 __all__ = ["CannotSplit", "Plan", "Region", "Split", "Spot", "driver", "split"]

@@ -706,6 +706,7 @@ def _refresh(ref: weakref.ref[Any]) -> None:
     drivers, found = compiled._magpy_options.drivers, unwrapped(compiled._magpy_wrapped)
     if drivers is not None and found is not None:
         run = drivers.of(*found).run
+        compiled._magpy_driven = found[0].__code__
         compiled._magpy_driver = None if run is None else bound(run, found[1])
 
 

@@ -164,6 +164,15 @@ def _may_drive(function: types.FunctionType) -> bool:
     return not is_whole(function.__code__)
 
 
+def _same_objects(a: Any, b: Any) -> bool:
+    """Whether two tuples, dicts or None hold the same objects: equal ones may be other tensors."""
+    if a is None or b is None or len(a) != len(b):
+        return a is b
+    if type(a) is dict:
+        return list(a) == list(b) and _same_objects(tuple(a.values()), tuple(b.values()))
+    return all(x is y for x, y in zip(a, b, strict=True))
+
+
 def _size(plan: regions.Plan) -> int:
     return len(plan.alone) + len(plan.calls) + len(plan.lines)
 
@@ -182,7 +191,7 @@ class Driver:
         self.function = function
         self.lines = lines
         self.drivers = drivers
-        self._version = -1
+        self._version, self._code = -1, function.__code__
         self._known: dict[Any, Any] = {}
         self._before: dict[Any, Any] = {}
         self._splits = 0
@@ -280,8 +289,8 @@ class Driver:
     @property
     def run(self) -> Any:
         """A function like this one that runs it in part; None where that cannot be made."""
-        if self.is_stale:
-            self._version = self.lines.version
+        if self.is_stale or self._code is not self.function.__code__:
+            self._version, self._code = self.lines.version, self.function.__code__
             self._splits += 1
             if self._splits <= _MOST_SPLITS:
                 self._split()
@@ -302,15 +311,19 @@ class Driver:
         self._before.clear()
 
     def run_of(self, function: types.FunctionType) -> Any:
-        """`run`, for a function of the same code."""
+        """`run`, for a function of the same code; None where it has other cells or defaults."""
         run, own = self.run, self.function
-        if function is own or run is None:
+        if run is None:
+            return None
+        if function is own:
+            run.__defaults__, run.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
             return run
         same = (
             own.__code__ is function.__code__
-            and own.__closure__ == function.__closure__
-            and own.__defaults__ == function.__defaults__
-            and own.__kwdefaults__ == function.__kwdefaults__
+            and own.__globals__ is function.__globals__
+            and _same_objects(own.__closure__, function.__closure__)
+            and _same_objects(run.__defaults__, function.__defaults__)
+            and _same_objects(run.__kwdefaults__, function.__kwdefaults__)
         )
         return run if same else None
 

@@ -23,14 +23,14 @@ import warnings
 import torch
 
 import magpy
-from tests.fuzz import dense, grammar, shrink, worlds
+from tests.fuzz import dense, grammar, refused, shrink, worlds
 
 # Seconds for a program; a compiler may take one for each of its graphs.
 TIMEOUTS = {"eager": 12, "aot_eager": 90, "inductor": 90}
 _TIMEOUT = TIMEOUTS["eager"]
 
 # What makes the program of a seed, by name.
-GRAMMARS = {"wide": grammar.program, "dense": dense.program}
+GRAMMARS = {"wide": grammar.program, "dense": dense.program, "refused": refused.program}
 make_program = grammar.program
 
 _WARM = """
@@ -287,6 +287,7 @@ class Batch:
         t.captures += report.captures
         t.hits += report.hits
         t.calls += report.calls
+        t.drivers += report.drivers
         for reason in report.reasons:
             self.reasons[re.sub(r"'[^']*'|\d+|\S*<fuzz>\S*|\([^()]*\)", "_", reason)[:100]] += 1
         if report.finding is not None:
@@ -378,13 +379,14 @@ def _all(seeds, jobs, every=30.0):
 def _counts(batches, seconds):
     programs = sum(b.programs for b in batches)
     total = {
-        n: sum(getattr(b.total, n) for b in batches) for n in ("steps", "calls", "hits", "captures")
+        n: sum(getattr(b.total, n) for b in batches)
+        for n in ("steps", "calls", "hits", "captures", "drivers")
     }
     kinds = collections.Counter(f.kind for b in batches for _, f in b.failures)
     dropped = sum((b.dropped for b in batches), collections.Counter())
     return (
         f"{programs} programs, {total['steps']} steps, {total['calls']} calls,"
-        f" {total['hits']} hits, {total['captures']} captures,"
+        f" {total['hits']} hits, {total['captures']} captures, {total['drivers']} driven,"
         f" {kinds['differs']} differences, {kinds['crash']} crashes, {kinds['hangs']} hangs,"
         f" {kinds['internal'] + kinds['harness']} internal failures;"
         f" left out: {dict(dropped)};"

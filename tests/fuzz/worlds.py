@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import io
 import itertools
+import linecache
 import random
 import re
 import sys
@@ -51,6 +52,7 @@ class Report:
     Attributes:
         varies: it is not even like itself.
         late: it was left at a step in which an operation raises for its data after a change.
+        drivers: how many of the compiled callables ran in part (magpy/runtime/driver.py).
     """
 
     finding: Finding | None = None
@@ -61,6 +63,7 @@ class Report:
     hits: int = 0
     calls: int = 0
     reasons: tuple[str, ...] = ()
+    drivers: int = 0
 
 
 def attempt(f, *args, **kwargs):
@@ -395,7 +398,9 @@ class Picture:
             self._word("over", path)
             return
         self._word(("suspended", v.__qualname__, frame.f_lineno), path)
-        self._attributes(frame.f_locals, path)
+        # A driver's frame has variables of its own, whose names are none of a program's.
+        own = {n: x for n, x in frame.f_locals.items() if n[0] != "." or n == ".0"}
+        self._attributes(own, path)
 
     def _coroutine(self, v, path):
         frame = v.cr_frame
@@ -732,6 +737,8 @@ def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0, looked_at
     """
     report = Report()
     code = compiled_source(source)
+    # A driver is made of the function's source.
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     made = []
 
     def compile_target(target):
@@ -771,6 +778,7 @@ def run(source, seed=0, wrap=None, limit=64, immortal=False, frames=0, looked_at
         report.hits += stats.hits
         report.calls += stats.hits + stats.misses
         report.reasons += tuple(stats.reasons)
+        report.drivers += bool(stats.regions)
         failures = [r for r in stats.reasons if r.startswith(_FAILURES[backend == "eager"])]
         if failures and report.finding is None:
             report.finding = Finding("internal", -1, failures[0])

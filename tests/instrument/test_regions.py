@@ -650,6 +650,18 @@ def test_names_that_only_flow_are_no_arguments():
     assert driver(1, "a") == {"y": 2, "of": ["a", 1]}
 
 
+def makes(x):
+    odd(x)
+    x = x + 1
+    return x, lambda: traceback.format_exc()
+
+
+def test_functions_that_a_driver_makes_have_the_code_of_those_of_its_function():
+    made = regions.split(makes, lines(makes))
+    driver = regions.driver(makes, made, lambda region, function: function, as_it_is)
+    assert driver(1)[1].__code__ == makes(1)[1].__code__
+
+
 def asks(x):
     y = x + 1
     return locals(), y

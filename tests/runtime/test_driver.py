@@ -198,6 +198,94 @@ def test_an_exception_of_a_region_is_the_programs():
     assert raised.traceback[-1].lineno == expected.traceback[-1].lineno
 
 
+def test_an_exception_that_an_entry_of_a_region_makes_is_the_programs():
+    seen = queue.Queue()
+
+    def handler(x):
+        seen.put(x)
+        y = x * 2
+        if y.dim() == 2:
+            raise ValueError("matrix")
+        return y
+
+    compiled = magpy.compile(handler, backend="eager")
+    x = torch.randn(2, 3)
+    for _ in range(5):
+        with pytest.raises(ValueError, match="matrix") as raised:
+            compiled(x)
+        lines = [(e.name, e.lineno) for e in raised.traceback[1:]]
+        assert lines == [("handler", handler.__code__.co_firstlineno + 3)]
+    stats = magpy.stats(compiled)
+    assert stats.regions
+    assert stats.hits > 1
+
+
+def test_functions_of_one_code_have_their_own_cells_and_defaults():
+    seen = queue.SimpleQueue()
+
+    def handler(x):
+        scale = x * 2
+
+        def inner(y, k=x + 1):
+            z = y * scale
+            seen.put(None)
+            return z * k
+
+        return inner(x)
+
+    compiled = magpy.compile(handler, backend="eager")
+    for i in range(6):
+        x = torch.full((2,), float(i % 2), requires_grad=True)
+        own = x.detach().clone().requires_grad_()
+        handler(x).sum().backward()
+        compiled(own).sum().backward()
+        assert torch.equal(own.grad, x.grad)
+    assert compiled._magpy_driver is not None
+
+
+OUTSIDE = queue.SimpleQueue()
+
+
+def changed_defaults(f):
+    f.__defaults__ = (7,)
+
+
+def changed_keyword_defaults(f):
+    f.__kwdefaults__ = {"m": 7}
+
+
+def changed_code(f):
+    def other(x, k=2, *, m=1):
+        return x - k
+
+    f.__code__ = other.__code__
+
+
+@pytest.mark.parametrize("change", [changed_defaults, changed_keyword_defaults, changed_code])
+@pytest.mark.parametrize("within", [False, True], ids=["itself", "called"])
+def test_a_function_is_given_other_defaults_or_code(change, within):
+    def make():
+        def scaled(x, k=2, *, m=1):
+            y = x * k
+            OUTSIDE.put(None)
+            return y * m + 1
+
+        def calls(x):
+            return scaled(x + 1)
+
+        return scaled, calls if within else scaled
+
+    (inner, function), (own, wrapped) = make(), make()
+    compiled = magpy.compile(wrapped, backend="eager")
+    x = torch.ones(2)
+    for i in range(10):
+        if i == 5:
+            assert compiled._magpy_driver is not None
+            change(inner)
+            change(own)
+        assert torch.equal(compiled(x), function(x))
+
+
 def test_gradients_flow_through_regions():
     model, seen = layers(), queue.Queue()
 
