@@ -75,6 +75,10 @@ def _frames() -> list[Site]:
     return found
 
 
+#: How a remedy begins where there is nothing to do but to call again.
+NEXT_CALL = "The next call"
+
+
 class Refusal(Exception):
     """A capture cannot become an entry.
 
@@ -83,6 +87,8 @@ class Refusal(Exception):
         where: "file:line (function)" of the user's program, or "".
         remedy: what the user can do, or "".
         passing: whether it says nothing about the next call.
+        first_time: whether it need not be refused again, since what it is about has happened then
+            (a cache is filled, a module imported).
         frames: where the frames of the call are, the innermost first.
         more: what else was refused in the same run.
     """
@@ -93,6 +99,8 @@ class Refusal(Exception):
         """Keeps the parts; `str()` joins those in words."""
         super().__init__(reason)
         self.frames = _frames()
+        imports = any(s.key[0].startswith("<frozen importlib") for s in self.frames)
+        self.first_time = imports or remedy.startswith(NEXT_CALL)
         self.more: list[Refusal] = []
         self.reason = reason
         self.where = where

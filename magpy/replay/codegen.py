@@ -531,7 +531,7 @@ class Code:
         called = step.func
         if step.engine is not None and step.engine.sites:
             called = support.from_lines(step.engine.sites, called)
-        self.lines.append(f"# {step.where}")
+        self.lines.append("# " + " ".join(step.where.splitlines()))
         if step.warnings is not None:
             texts, place = step.warnings
             called = telling(operation(called, place))

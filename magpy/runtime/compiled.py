@@ -118,6 +118,8 @@ class Manager:
         self.drivers = None
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
+        #: What was refused that need not be refused again.
+        self.once: set[str] = set()
         self.instances: set[int] = set()
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
 
@@ -446,6 +448,9 @@ class Manager:
         self.refused += 1
         self.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
+        if refusal.first_time and text not in self.once:
+            self.once.add(text)
+            return
         if self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:

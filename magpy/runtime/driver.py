@@ -215,7 +215,7 @@ class Driver:
             before = [lines.version for lines in self.drivers.lines.values()]
             self.drivers.learn(frames, refusal.reason)
             for other in refusal.more:
-                if not any(s.key[0].startswith("<frozen importlib") for s in other.frames):
+                if not other.first_time:
                     self.drivers.learn(self._frames(other), other.reason)
             if before != [lines.version for lines in self.drivers.lines.values()]:
                 return True
