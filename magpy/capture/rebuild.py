@@ -534,6 +534,8 @@ class Builder:
             "async_generator",
             "Generator",
             "odict_iterator",
+            "UntypedStorage",  # the memory of a tensor
+            "TypedStorage",
         ) or t.__name__.endswith("IOWrapper"):
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         try:

@@ -17,10 +17,11 @@ from typing import Any
 
 import torch
 
+from magpy import _interp
 from magpy.errors import NO_TENSORS, Refusal, Site
 from magpy.instrument import regions
 from magpy.models.callables import is_whole
-from magpy.objects.types import attribute, isinstance
+from magpy.objects.types import isinstance
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
@@ -42,7 +43,8 @@ def unwrapped(wrapped: Any) -> tuple[types.FunctionType, Any] | None:
     if type(wrapped) is types.MethodType:
         inner = wrapped.__func__
         return (inner, wrapped.__self__) if type(inner) is types.FunctionType else None
-    called: Any = attribute(type(wrapped), "__call__")  # of modules: Module._wrapped_call_impl
+    # Of modules: Module._wrapped_call_impl.  A static method is given no object.
+    called: Any = _interp.type_lookup(type(wrapped), "__call__")
     return (called, wrapped) if type(called) is types.FunctionType else None
 
 

@@ -286,6 +286,26 @@ def test_a_function_is_given_other_defaults_or_code(change, within):
         assert torch.equal(compiled(x), function(x))
 
 
+def test_an_object_whose_call_is_a_static_method():
+    class Scaled:
+        @staticmethod
+        def __call__(x):
+            y = x * 2
+            OUTSIDE.put(1)
+            return y + 1
+
+    scaled = Scaled()
+
+    def calls(x):
+        return scaled(x + 1)
+
+    compiled, itself = (magpy.compile(f, backend="eager") for f in (calls, scaled))
+    x = torch.ones(2)
+    for _ in range(4):
+        assert torch.equal(compiled(x), calls(x))
+        assert torch.equal(itself(x), scaled(x))
+
+
 def test_gradients_flow_through_regions():
     model, seen = layers(), queue.Queue()
 
