@@ -50,6 +50,13 @@ class Site:
 NO_TENSORS = sys.stdlib_module_names | {"numpy"}
 
 
+#: What magpy itself calls, and what operations are made of.
+_INTERNAL = (
+    *("sympy.", "torch.fx.", "torch.utils._sympy.", "torch._subclasses.", "torch._meta_reg"),
+    *("torch._prims", "torch._refs", "torch._decomp", "torch._ops", "torch._library"),
+)
+
+
 def _frames() -> list[Site]:
     """The frames of the call that is watched, the innermost first."""
     found: list[Site] = []
@@ -63,7 +70,8 @@ def _frames() -> list[Site]:
             frame = frame.f_back.f_back if frame.f_back is not None else None  # type: ignore[assignment]
             continue
         module = str(frame.f_globals.get("__name__"))
-        if module.startswith("magpy.") or (not found and module.partition(".")[0] in NO_TENSORS):
+        inner = module.startswith(_INTERNAL) or module.partition(".")[0] in NO_TENSORS
+        if module.startswith("magpy.") or (inner and not found):
             frame = frame.f_back  # type: ignore[assignment]
             continue
         place = next(itertools.islice(code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)

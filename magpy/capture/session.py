@@ -96,6 +96,8 @@ def _run(
                 handler.varying.vary(holder, key, follow)
         if differing is not None:
             recorder.checked = differing.checked
+            if symbols is not None and differing.fixed:
+                symbols.not_at, symbols.refuse = differing.fixed, handler.run.fixes
             for holder, key in differing.places:
                 handler.session.differ(holder, key)
         recorder.observer.start()

@@ -66,10 +66,12 @@ class Differing:
     Attributes:
         places: what holds such a value, and the key; None for all that is in the holder.
         checked: by the program's line, the values that followed from data and were relied on.
+        fixed: expressions, with their lines, that relied on a size or number that varies.
     """
 
     places: list[tuple[Any, Any]] = field(default_factory=list)
     checked: dict[str, set[Any]] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True, kw_only=True)

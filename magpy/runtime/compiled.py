@@ -534,12 +534,13 @@ class Manager:
             return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
         if why is OF_DATA:
             return Differing(checked=self.checked)
+        if why.where and self.in_vain <= _STORM:
+            return Differing(fixed={why.where})
         if at is None and place is not None:
-            if place.holder is not None and not isinstance(place.holder, (list, tuple, set)):
-                return Differing(places=[(place.holder, place.key)])
-            at = place.argument
-            if at is None:
-                return Differing(places=[(place.holder, None)])
+            at, whole = place.argument, isinstance(place.holder, (list, tuple, set))
+            passed = at is None or isinstance(given[at], (list, tuple, set))
+            if at is None or (place.holder is not None and not (whole and passed)):
+                return Differing(places=[(place.holder, None if whole else place.key)])
         if why.of_tensor or (at is not None and isinstance(given[at], torch.Tensor)):
             return Differing()
         if at is None or not names[at]:

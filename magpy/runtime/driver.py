@@ -275,7 +275,7 @@ class Driver:
 
     def leave(self, region: regions.Region, reason: str) -> None:
         """Leaves a region to Python."""
-        if region.spot is not None:
+        if region.spot is not None and region.spot not in self.lines.plan.alone:
             self.lines.plan.alone.append(region.spot)
         else:
             self.lines.plan.lines.append(region.lines)

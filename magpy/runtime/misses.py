@@ -54,7 +54,7 @@ class Misses:
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
-            cause = self._cause(what)
+            cause = found.where or self._cause(what)
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS

@@ -180,15 +180,20 @@ class _Located(list[Any]):
         places: for each condition; None for those that a compiler finds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, symbols: Symbols) -> None:
         """None were found yet."""
         super().__init__()
+        self._symbols = symbols
         self.places: list[Place | None] = []
 
     def append(self, guard: Any) -> None:
         """Adds a condition."""
         super().append(guard)
-        self.places.append(place_of_program() if _interp.session_active() else None)
+        place = place_of_program() if _interp.session_active() else None
+        self.places.append(place)
+        symbols = self._symbols
+        if place is not None and symbols.not_at and str(place) in symbols.not_at:
+            symbols.refuse()
 
 
 class Symbols:
@@ -217,6 +222,9 @@ class Symbols:
         self.sources: list[Source] = []
         #: Something could not be followed: no symbol is free.
         self.fixed = False
+        #: The places at which no condition may be put on a symbol, and what refuses the run there.
+        self.not_at: set[str] = set()
+        self.refuse: Callable[[], object] = bool
 
     @functools.cached_property
     def env(self) -> Any:
@@ -226,7 +234,7 @@ class Symbols:
         env = ShapeEnv(
             duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
         )
-        env.guards = _Located()
+        env.guards = _Located(self)
         return env
 
     @functools.cached_property

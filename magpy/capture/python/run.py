@@ -122,6 +122,10 @@ class Run:
         name = f"{key!r} of a {type(holder).__name__}" if key is not None else type(holder).__name__
         self.refuse(f"what is read here ({name}) differs in every call")
 
+    def fixes(self) -> None:
+        """A size or number is relied on where it was another one in every call."""
+        self.refuse("what this goes by is a size or number that differs in every call")
+
     def again(self, f: Any, args: tuple[Any, ...]) -> None:
         """The guard calls `f` and compares what it gives with what it gives now."""
         if not any(g is f and _same_given(a, args) for g, a, _ in self.redo):
