@@ -190,19 +190,24 @@ class Hoist:
         """Keeps a statement in the driver where a place is in it that was not taken out."""
         if spot_of(s) in self.plan.alone and not isinstance(s, ast.Expr):
             self.alone.add(s)
+        places = {*self.plan.alone, *self.plan.calls}
         for child in [node] if blocks else _own_parts(node):
-            for n in walk(child):
-                if isinstance(n, ast.Name) and n.id.startswith("."):
-                    continue
-                if spot_of(n) in self.plan.alone or spot_of(n) in self.plan.calls:
-                    self.alone.add(s)
-                    self._drive(n)
+            nodes = list(walk(child))
+            if not any(spot_of(n) in places for n in nodes if getattr(n, "id", "")[:1] != "."):
+                continue
+            self.alone.add(s)
+            inner = {n for f in nodes if isinstance(f, _DEFINES) for n in walk(f)}
+            for n in nodes:
+                if n not in inner and spot_of(n) not in self.plan.alone:
+                    self._drive(
+                        n, any_call=True
+                    )  # the statement is no region: what it calls may be
 
-    def _drive(self, n: ast.AST) -> None:
+    def _drive(self, n: ast.AST, *, any_call: bool = False) -> None:
         """Lets a call find the driver of what it calls: `f(x)` becomes `.call(f)(x)`."""
         if not isinstance(n, ast.Call) or n in self.driven:
             return
-        if spot_of(n) not in self.plan.calls and not self.plan.glue:
+        if spot_of(n) not in self.plan.calls and not self.plan.glue and not any_call:
             return
         if not self._is_super(n):
             self.driven.add(n)
@@ -323,6 +328,9 @@ class Hoist:
 
 
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
+
+
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 _COMPUTES = (ast.Call, ast.BinOp, ast.Subscript, ast.Compare, ast.JoinedStr, ast.Attribute)
