@@ -29,6 +29,7 @@ class Plan:
             expression.
         calls: calls of functions that have drivers of their own.
         lines: first and last lines of statements that stay.
+        left: places of statements that stay.
         varying: names of locals whose values differ in every call and are computed with.
         apart: first and last lines of statements that are regions of their own, and so are the
             calls in them.
@@ -38,13 +39,14 @@ class Plan:
     alone: list[Spot] = field(default_factory=list)
     calls: list[Spot] = field(default_factory=list)
     lines: list[tuple[int, int]] = field(default_factory=list)
+    left: list[Spot] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
     apart: list[tuple[int, int]] = field(default_factory=list)
     glue: bool = False
 
     def key(self) -> tuple[Any, ...]:
         """What tells plans apart."""
-        places = (self.alone, self.calls, self.lines, self.apart)
+        places = (self.alone, self.calls, self.lines, self.left, self.apart)
         return *map(repr, places), frozenset(self.varying), self.glue
 
     def is_apart(self, s: ast.stmt) -> bool:

@@ -82,15 +82,17 @@ class Region:
             stretch returns `value`; only the values where it does just one of these.
         reads: the locals that it takes.
         gives: the locals that it gives back.
-        spot: the expression that it is, where it is a part of a statement.
-        calls: the calls in it, where it is one statement.
+        places: its statements, which may be expressions taken out of others.
+        compound: there are statements in its statements.
+        calls: the calls in it, where it is one simple statement.
     """
 
     lines: tuple[int, int]
     code: types.CodeType
     reads: tuple[str, ...]
     gives: tuple[str, ...]
-    spot: Spot | None = None
+    places: tuple[Spot, ...] = ()
+    compound: bool = False
     calls: tuple[Spot, ...] = ()
 
 
@@ -282,6 +284,8 @@ class _Splitter:
         if any(n in self.alone for n in walk(s)):
             return True
         first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
+        if spot_of(s) in self.plan.left:
+            return True
         return any(a <= last and b >= first for a, b in self.plan.lines)
 
     def _may_join(self, s: ast.stmt) -> bool:
@@ -470,13 +474,14 @@ class _Splitter:
         arguments = ast.arguments(no, [ast.arg(n) for n in takes], None, no, no, None, no)
         code = self._compiled(body, arguments, list(self.code.co_freevars), driver=False)
         lines = (group[0].lineno, last.end_lineno or last.lineno)
-        spot: Spot | None = None
         calls: tuple[Spot, ...] = ()
-        if len(group) == 1 and not any(True for _ in blocks_of(at)):
+        compound = [any(True for _ in blocks_of(s)) for s in group]
+        if compound == [False]:
             calls = tuple(s for n in walk(at) if isinstance(n, ast.Call) and (s := spot_of(n)))
-            if self.plan.is_apart(at) or any(n[0] == "." for n in gives):
-                spot = spot_of(getattr(at, "value", None))
-        self.regions[name] = Region(lines, code, tuple(takes), tuple(gives), spot, calls)
+        places = tuple(spot for s in group if (spot := spot_of(s)) is not None)
+        self.regions[name] = Region(
+            lines, code, tuple(takes), tuple(gives), places, any(compound), calls
+        )
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in takes], [])
         targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in gives]
         way = ast.Name(_WAY, ast.Load())

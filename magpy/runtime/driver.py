@@ -275,10 +275,11 @@ class Driver:
 
     def leave(self, region: regions.Region, reason: str) -> None:
         """Leaves a region to Python."""
-        if region.spot is not None and region.spot not in self.lines.plan.alone:
-            self.lines.plan.alone.append(region.spot)
+        plan = self.lines.plan
+        if region.compound or set(region.places) <= set(plan.left):
+            plan.lines.append(region.lines)
         else:
-            self.lines.plan.lines.append(region.lines)
+            plan.left += region.places
         if reason:
             self.lines.reasons.setdefault(region.lines[0], reason)
         self.drivers.changed(self.lines)
@@ -330,7 +331,7 @@ class Driver:
         return run if same else None
 
     def _region(self, region: regions.Region, function: types.FunctionType) -> Any:
-        key = (region.lines, region.spot, region.reads, region.gives, region.code)
+        key = (region.places, region.reads, region.gives, region.code)
         made = self._before.pop(key, None)
         if made is None:
             made = self.drivers.compile(function, self, region)
