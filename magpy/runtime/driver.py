@@ -25,6 +25,8 @@ from magpy.objects.types import isinstance
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
+#: A condition that is refused once leaves its truth to Python, and twice itself.
+_MOST_TIMES = 2
 #: What runs before a module's `forward`: it computes nothing with tensors itself.
 _MODULE_CALLS = frozenset(
     f.__code__ for f in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl)
@@ -113,7 +115,8 @@ class Drivers:
                 if here.spot not in plan.calls:
                     plan.calls.append(here.spot)
             elif here.spot[2] >= 0:
-                plan.alone.append(here.spot)
+                if plan.alone.count(here.spot) < _MOST_TIMES:
+                    plan.alone.append(here.spot)
             else:
                 plan.lines.append((here.spot[0], here.spot[1]))
             if not frames:
