@@ -42,6 +42,10 @@ def find(code: types.CodeType) -> Chain:
     except (SyntaxError, ValueError) as e:
         raise CannotSplit("its source cannot be parsed") from e
     for chain in _chains(tree, [tree]):
+        if isinstance(chain[-1], ast.Lambda):
+            if _is_lambda(chain[-1], code) and any(_same(c, code) for c in codes(whole)):
+                return [*chain[:-1], _defined(chain[-1])]
+            continue
         node = cast(Definition, chain[-1])
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         if node.name == code.co_name and first == code.co_firstlineno:
@@ -58,8 +62,27 @@ def _chains(node: ast.AST, chain: Chain) -> Iterator[Chain]:
             yield from _chains(inner, [*chain, inner])
         elif isinstance(inner, ast.ClassDef):
             yield from _chains(inner, [*chain, inner])
+        elif isinstance(inner, ast.Lambda):
+            yield [*chain, inner]
         else:
             yield from _chains(inner, chain)
+
+
+def _is_lambda(node: ast.Lambda, code: types.CodeType) -> bool:
+    """Whether code is that of a lambda: others may stand in its line."""
+    if code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
+        return False
+    body = node.body
+    first, last = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    placed = [p for p in code.co_positions() if None not in p and p[2] != p[3]]
+    return bool(placed) and all(first <= (a, c) and (b, d) <= last for a, b, c, d in placed)
+
+
+def _defined(node: ast.Lambda) -> ast.FunctionDef:
+    """A lambda as a definition."""
+    value = ast.copy_location(ast.Return(node.body), node.body)
+    made = ast.FunctionDef("<lambda>", node.args, [value], [], None)
+    return ast.copy_location(made, node)
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:

@@ -601,6 +601,16 @@ def test_a_method_with_another_super():
     assert driver(inner()) == function(inner()) == 4
 
 
+def test_a_lambda_is_found_among_others_of_its_line():
+    a, b = lambda x: (odd(x) + 1) * 2, lambda x: (odd(x) + 2) * 3  # fmt: skip
+    for f in (a, b):
+        made = regions.split(f, expressions(f))
+        driver = regions.driver(f, made, lambda region, g: g, as_it_is)
+        assert made.regions
+        assert driver(3) == f(3)
+        assert driver.__code__.co_name == "<lambda>"
+
+
 def generator(n):
     for i in range(n):
         a = i * 2
