@@ -60,29 +60,14 @@ def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Pl
     loads = {check[1]: check for check in program.checks if check[0] in _LOADS}
     check = program.checks[where]
 
-    def value(operand: Any) -> Any:
-        if not isinstance(operand, int):
-            return operand[1]
-        if operand < len(given):
-            return given[operand]
-        if operand not in loads:
-            raise _Unknown
-        return _loaded(loads[operand], value)
-
-    def origin(operand: Any) -> int | None:
-        while isinstance(operand, int):
-            if operand < len(given):
-                return operand
-            operand = loads[operand][2] if operand in loads else None
-        return None
-
+    way = _Way(loads, given)
     try:
         if check[0] in _LOADS or check[0] in ("dict_absent", "attr_absent"):
             absent = check[0] in ("dict_absent", "attr_absent")
             operand, key = check[1:3] if absent else (check[2], (*check, None)[3])
-            return Place(value(operand), key, origin(operand))
+            return Place(way.value(operand), key, way.origin(operand))
         if check[0] == "py" and check[2]:
-            found = [origin(o) for o in check[2]]
+            found = [way.origin(o) for o in check[2]]
             return Place(None, None, found[0]) if found[0] is not None else None
         if check[0] not in _OF_ONE or not isinstance(check[1], int):
             return None
@@ -92,14 +77,43 @@ def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Pl
         load = loads.get(operand)
         if load is None or load[0] == "inst_dict":
             return None
-        return Place(value(load[2]), (*load, None)[3], origin(load[2]))
+        return Place(way.value(load[2]), (*load, None)[3], way.origin(load[2]))
     except (_Unknown, LookupError, AttributeError, ValueError, TypeError):
         return None
 
 
-def _loaded(check: tuple[Any, ...], value: Any) -> Any:
-    kind, _, operand, *rest = check
-    holder = value(operand)
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way to what registers hold: what loads them, and the arguments.
+
+    No functions within `place_of`: those would keep the arguments in a cycle.
+    """
+
+    loads: dict[int, tuple[Any, ...]]
+    given: list[Any]
+
+    def value(self, operand: Any) -> Any:
+        """What an operand is."""
+        if not isinstance(operand, int):
+            return operand[1]
+        if operand < len(self.given):
+            return self.given[operand]
+        if operand not in self.loads:
+            raise _Unknown
+        _, _, holder, *_ = load = self.loads[operand]
+        return _loaded(load, self.value(holder))
+
+    def origin(self, operand: Any) -> int | None:
+        """The argument that an operand is reached from."""
+        while isinstance(operand, int):
+            if operand < len(self.given):
+                return operand
+            operand = self.loads[operand][2] if operand in self.loads else None
+        return None
+
+
+def _loaded(check: tuple[Any, ...], holder: Any) -> Any:
+    kind, _, _, *rest = check
     if kind == "dict_get" and isinstance(holder, dict):
         return dict.__getitem__(holder, rest[0])
     if kind == "inst_dict":

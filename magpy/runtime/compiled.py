@@ -161,9 +161,22 @@ class Manager:
         done, result = self._served_on_trial(compiled, args, kwargs)
         if done:
             return result
-        wrapped, why = compiled._magpy_wrapped, None
+        why = None
         if not self.gave_up and (compiled._magpy_entries or self.pending):
             why = self._why_missed(compiled, args, kwargs)
+        try:
+            return self._watch(compiled, args, kwargs, why)
+        finally:
+            self.missed.place = None  # it holds an argument
+
+    def _watch(
+        self,
+        compiled: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        why: Difference | None,
+    ) -> Any:
+        """Captures a call, which differs from the entries by `why`, unless that is of no use."""
         more = len(self.instances)
         if (
             self._kept(compiled) >= config.max_entries + more
@@ -185,6 +198,7 @@ class Manager:
             return _interp.MISS
         start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
+        wrapped = compiled._magpy_wrapped
         outcome = session.run(
             wrapped, args, kwargs, self.options.backend == "eager", varying, differing
         )

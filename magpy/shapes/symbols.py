@@ -22,6 +22,7 @@ import functools
 import logging
 import math
 import operator
+import weakref
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
@@ -183,7 +184,7 @@ class _Located(list[Any]):
     def __init__(self, symbols: Symbols) -> None:
         """None were found yet."""
         super().__init__()
-        self._symbols = symbols
+        self._symbols = weakref.ref(symbols)  # conditions are kept for longer than the run
         self.places: list[Place | None] = []
 
     def append(self, guard: Any) -> None:
@@ -191,8 +192,8 @@ class _Located(list[Any]):
         super().append(guard)
         place = place_of_program() if _interp.session_active() else None
         self.places.append(place)
-        symbols = self._symbols
-        if place is not None and symbols.not_at and str(place) in symbols.not_at:
+        symbols = self._symbols()
+        if symbols and place is not None and symbols.not_at and str(place) in symbols.not_at:
             symbols.refuse()
 
 
