@@ -133,21 +133,28 @@ class Entry:
 
     Args:
         guard: the checks.
-        mock: called with exactly the caller's arguments.
-        needs_memo: whether a dict, fresh in each call and shared by the entries tried in it, comes
-            before them.
+        mock: called with exactly the caller's arguments, or with what `reads` says.
+        reads: the guard's registers whose values the mock is called with.
         tag: whatever the maker of the entry wants to find again.
+
+    Raises:
+        ValueError: the guard does not fill one of the registers.
     """
 
     def __new__(
-        cls, guard: Guard, mock: Callable[..., Any], needs_memo: bool = False, tag: object = None
+        cls,
+        guard: Guard,
+        mock: Callable[..., Any],
+        reads: tuple[int, ...] | None = None,
+        tag: object = None,
     ) -> Entry: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the mock gives; MISS if the guard does not hold."""
+
     @property
     def guard(self) -> Guard: ...
     @property
     def mock(self) -> Callable[..., Any]: ...
-    @property
-    def needs_memo(self) -> bool: ...
     tag: Any
     hits: int
 

@@ -2,8 +2,12 @@
 #include "dispatch.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <structmember.h>
+#include <vector>
 
 #include "errors.h"
 #include "figures.h"
@@ -25,11 +29,12 @@ struct RaiseObject {
 };
 
 struct EntryObject {
-  PyObject_HEAD GuardObject* guard;
+  PyObject_HEAD vectorcallfunc vectorcall;
+  GuardObject* guard;
   PyObject* mock;
   PyObject* tag;
   long long hits;
-  char needs_memo;
+  std::vector<int>* reads;  // the registers that the mock is given; null: the call's arguments
 };
 
 struct CompiledObject {
@@ -51,23 +56,92 @@ struct CompiledObject {
 
 // ---------------------------------------------------------------- Entry
 
+// What the guard of an entry read for its mock.
+class Given {
+ public:
+  explicit Given(const EntryObject* entry) {
+    if (!entry->reads) return;
+    count_ = entry->reads->size();
+    if (count_ > kSmall) large_.resize(count_ + 1);
+    values_ = (large_.empty() ? small_ : large_.data()) + 1;
+    std::fill_n(values_, count_, nullptr);
+    reads_.emplace(Reads{*entry->reads, values_});
+  }
+  ~Given() {
+    for (size_t i = 0; i < count_; i++) Py_XDECREF(values_[i]);
+  }
+  Given(const Given&) = delete;
+  Given& operator=(const Given&) = delete;
+
+  const Reads* reads() const { return reads_ ? &*reads_ : nullptr; }
+  PyObject* call(PyObject* mock) const {
+    return PyObject_Vectorcall(mock, values_, count_ | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  }
+
+ private:
+  static constexpr size_t kSmall = 32;
+  PyObject* small_[kSmall + 1];
+  std::vector<PyObject*> large_;
+  size_t count_ = 0;
+  PyObject** values_ = nullptr;
+  std::optional<Reads> reads_;
+};
+
+// Runs the mock if the guard holds: a new reference to what it gives, nullptr with an exception
+// set, or MISS.
+PyObject* run_entry(const EntryObject* entry, PyObject* const* args, size_t nargsf,
+                    PyObject* kwnames, bool among_others) {
+  const Given given(entry);
+  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
+  if (!Guard_check(entry->guard, args, npos, kwnames, among_others, given.reads()))
+    return Py_NewRef(miss);
+  EntryRun run(thread_figures());
+  PyObject* result = entry->reads ? given.call(entry->mock)
+                                  : PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
+  if (result != miss) run.served(entry->tag);
+  return result;
+}
+
+PyObject* entry_vectorcall(PyObject* object, PyObject* const* args, size_t nargsf,
+                           PyObject* kwnames) {
+  return run_entry((EntryObject*)object, args, nargsf, kwnames, false);
+}
+
+// The registers in a tuple, or null with an exception set.
+std::unique_ptr<std::vector<int>> registers_of(PyObject* reads) {
+  if (reads == Py_None) return nullptr;
+  if (!PyTuple_Check(reads))
+    return PyErr_SetString(PyExc_TypeError, "reads must be a tuple of registers or None"), nullptr;
+  auto found = std::make_unique<std::vector<int>>();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(reads); i++) {
+    const long r = PyLong_AsLong(PyTuple_GET_ITEM(reads, i));
+    if (r == -1 && PyErr_Occurred()) return nullptr;
+    found->push_back((int)std::clamp(r, -1L, (long)INT_MAX));
+  }
+  return found;
+}
+
 PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"guard", "mock", "needs_memo", "tag", nullptr};
-  PyObject *guard, *mock, *tag = Py_None;
-  int needs_memo = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|pO:Entry", const_cast<char**>(names),
-                                   &Guard_Type, &guard, &mock, &needs_memo, &tag)) {
+  static const char* names[] = {"guard", "mock", "reads", "tag", nullptr};
+  PyObject *guard, *mock, *reads = Py_None, *tag = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|OO:Entry", const_cast<char**>(names),
+                                   &Guard_Type, &guard, &mock, &reads, &tag)) {
     return nullptr;
   }
   if (!PyCallable_Check(mock))
     return PyErr_SetString(PyExc_TypeError, "the mock function must be callable"), nullptr;
+  std::unique_ptr<std::vector<int>> registers = registers_of(reads);
+  if (!registers && reads != Py_None) return nullptr;
+  if (registers && !Guard_fills((GuardObject*)guard, *registers))
+    return PyErr_SetString(PyExc_ValueError, "the guard does not fill these registers"), nullptr;
   auto* self = (EntryObject*)type->tp_alloc(type, 0);
   if (!self) return nullptr;
   self->guard = (GuardObject*)Py_NewRef(guard);
   self->mock = Py_NewRef(mock);
   self->tag = Py_NewRef(tag);
   self->hits = 0;
-  self->needs_memo = needs_memo != 0;
+  self->reads = registers.release();
+  self->vectorcall = entry_vectorcall;
   return (PyObject*)self;
 }
 
@@ -90,6 +164,7 @@ int entry_clear(PyObject* object) {
 void entry_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   entry_clear(object);
+  delete ((EntryObject*)object)->reads;
   Py_TYPE(object)->tp_free(object);
 }
 
@@ -100,8 +175,6 @@ PyMemberDef entry_members[] = {
     {"tag", T_OBJECT, offsetof(EntryObject, tag), 0,
      "whatever the maker of the entry wants to find again"},
     {"hits", T_LONGLONG, offsetof(EntryObject, hits), 0, "how many calls this entry answered"},
-    {"needs_memo", T_BOOL, offsetof(EntryObject, needs_memo), READONLY,
-     "does the mock take a dict before the arguments?"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -162,33 +235,6 @@ PyObject* returned_or_raised(PyObject* result) {
 
 // ---------------------------------------------------------------- the call
 
-// mock(memo, *args, **kwargs) without building a tuple.
-PyObject* call_with_memo(PyObject* mock, PyObject* memo, PyObject* const* args, size_t nargsf,
-                         PyObject* kwnames) {
-  Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
-  if (nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET) {
-    auto** with_memo = const_cast<PyObject**>(args) - 1;
-    PyObject* saved = with_memo[0];
-    with_memo[0] = memo;
-    PyObject* result = PyObject_Vectorcall(mock, with_memo, npos + 1, kwnames);
-    with_memo[0] = saved;
-    return result;
-  }
-  Py_ssize_t total = npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-  constexpr Py_ssize_t kSmall = 8;
-  PyObject* small[kSmall + 1];
-  PyObject** values = small;
-  if (total > kSmall) {
-    values = (PyObject**)PyMem_Malloc((total + 1) * sizeof *values);
-    if (!values) return PyErr_NoMemory();
-  }
-  values[0] = memo;
-  std::copy(args, args + total, values + 1);
-  PyObject* result = PyObject_Vectorcall(mock, values, npos + 1, kwnames);
-  if (values != small) PyMem_Free(values);
-  return result;
-}
-
 // Puts `entry`, found at `index` or wherever it is by now, first; the others keep their order.
 void move_to_front(PyObject* entries, Py_ssize_t index, PyObject* entry) {
   PyObject** items = ((PyListObject*)entries)->ob_item;
@@ -246,31 +292,21 @@ class DynamoOff {
 // Whether an entry answers the call: *result is new then, or nullptr with an exception set.
 bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames,
               PyObject** result) {
-  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in
   // use.
   const Ref held = Ref::borrow(self->entries);
   PyObject* entries = held.get();
-  Ref memo;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
     if (!Py_IS_TYPE(PyList_GET_ITEM(entries, i), &Entry_Type)) continue;
     const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
     auto* entry = (EntryObject*)item.get();
-    if (!Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) continue;
-    EntryRun run(thread_figures());
-    if (!entry->needs_memo) {
-      *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
-    } else {
-      if (!memo) memo = Ref::steal(PyDict_New());
-      *result = memo ? call_with_memo(entry->mock, memo.get(), args, nargsf, kwnames) : nullptr;
-    }
+    *result = run_entry(entry, args, nargsf, kwnames, PyList_GET_SIZE(entries) > 1);
     if (*result == miss) {
       Py_DECREF(*result);
       continue;
     }
     self->hits++;
     entry->hits++;
-    run.served(entry->tag);
     if (i > 0) move_to_front(entries, i, item.get());
     return true;
   }
@@ -693,8 +729,10 @@ int init_dispatch(PyObject* module) {
 
   Entry_Type.tp_name = "magpy._interp.Entry";
   Entry_Type.tp_basicsize = sizeof(EntryObject);
-  Entry_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  Entry_Type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
   Entry_Type.tp_doc = "A guard and the mock function that may run while it holds.";
+  Entry_Type.tp_vectorcall_offset = offsetof(EntryObject, vectorcall);
+  Entry_Type.tp_call = PyVectorcall_Call;
   Entry_Type.tp_new = entry_new;
   Entry_Type.tp_dealloc = entry_dealloc;
   Entry_Type.tp_traverse = entry_traverse;

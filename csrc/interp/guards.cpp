@@ -1,6 +1,7 @@
 // See guards.h.
 #include "guards.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <vector>
@@ -132,8 +133,8 @@ PyObject* guard_check(PyObject* self, PyObject* args) {
       call.parse(positional, keywords) < 0) {
     return nullptr;
   }
-  return PyBool_FromLong(
-      Guard_check((GuardObject*)self, call.values.data(), call.npos, call.kwnames.get(), false));
+  return PyBool_FromLong(Guard_check((GuardObject*)self, call.values.data(), call.npos,
+                                     call.kwnames.get(), false, nullptr));
 }
 
 PyObject* explanation(Failure failure) {
@@ -232,14 +233,35 @@ PyTypeObject Absent_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject Guard_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
-                 bool among_others) {
+                 bool among_others, const Reads* reads) {
   const Program& program = *guard->program;
   if (guard->dead || !arguments_match(program, npos, kwnames)) return false;
   // Entries mostly differ in what they were given: that is found out before everything anchored is
   // looked at.  The checks run again after it, since what it runs may change anything.
   if (among_others && !run_program(program, args, program.harmless, nullptr)) return false;
   if (!guard->anchors->check()) return false;
-  return run_program(program, args, program.ops.size(), nullptr);
+  return run_program(program, args, program.ops.size(), nullptr, reads);
+}
+
+bool Guard_fills(GuardObject* guard, const std::vector<int>& registers) {
+  const Program& program = *guard->program;
+  std::vector<bool> filled(program.nregisters, false);
+  std::fill_n(filled.begin(), program.narguments, true);
+  for (const Op& op : program.ops) {
+    switch (op.code) {
+      case Code::kDictGet:
+      case Code::kInstDict:
+      case Code::kAttr:
+      case Code::kGradient:
+      case Code::kItem:
+      case Code::kCell: filled[op.dst] = true; break;
+      case Code::kMethod: filled[op.dst] = filled[op.dst2] = true; break;
+      case Code::kDeque: std::fill_n(filled.begin() + op.dst, op.n, true); break;
+      default: break;
+    }
+  }
+  return std::all_of(registers.begin(), registers.end(),
+                     [&](int r) { return r >= 0 && r < program.nregisters && filled[r]; });
 }
 
 int init_guards(PyObject* module) {

@@ -12,6 +12,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <vector>
+
+#include "program.h"
+
 namespace magpy {
 
 struct GuardObject;
@@ -20,8 +24,11 @@ extern PyTypeObject Guard_Type;
 // Does every check hold for this call?  `args` is a vector of npos positional values followed by
 // the values named in kwnames (a tuple or nullptr), all borrowed.  Never raises; an exception that
 // is set on entry is not touched.  With `among_others`, a call with other arguments is told early.
+// `reads` (which may be nullptr) are registers that the caller wants to have.
 bool Guard_check(GuardObject* guard, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
-                 bool among_others);
+                 bool among_others, const Reads* reads);
+// Whether every one of these is a register that some check or argument fills.
+bool Guard_fills(GuardObject* guard, const std::vector<int>& registers);
 
 int init_guards(PyObject* module);
 

@@ -273,7 +273,8 @@ Ref failure_text(const Op& op, const Frame& frame) {
 
 }  // namespace
 
-bool run_program(const Program& program, PyObject* const* args, size_t n, Failure* failure) {
+bool run_program(const Program& program, PyObject* const* args, size_t n, Failure* failure,
+                 const Reads* reads) {
   constexpr int kOnStack = 64;
   PyObject* on_stack[kOnStack];
   std::unique_ptr<PyObject*[]> on_heap;
@@ -295,6 +296,10 @@ bool run_program(const Program& program, PyObject* const* args, size_t n, Failur
       failure->text = failure_text(op, frame);
     }
     return false;
+  }
+  if (reads) {
+    for (size_t i = 0; i < reads->registers.size(); i++)
+      reads->values[i] = Py_NewRef(frame.get(reads->registers[i]));
   }
   return true;
 }

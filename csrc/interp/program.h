@@ -74,11 +74,18 @@ struct Program {
   RefList refs;
 };
 
+// Which registers the caller wants to have: `values` are new references once every check held.
+struct Reads {
+  const std::vector<int>& registers;
+  PyObject** values;
+};
+
 // Compiles checks.  0, or -1 with an exception set.
 int build_program(Program& program, int nregs, PyObject* const* checks, Py_ssize_t n);
 // Whether every check holds for these arguments; if not, `failure` (which may be nullptr) tells of
 // the first that does not.
-bool run_program(const Program& program, PyObject* const* args, size_t n, Failure* failure);
+bool run_program(const Program& program, PyObject* const* args, size_t n, Failure* failure,
+                 const Reads* reads = nullptr);
 // The name of a kind of check.
 const char* op_name(Code code);
 

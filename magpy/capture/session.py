@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import operator
 import traceback
 import types
 from typing import Any
@@ -115,7 +116,7 @@ def _run(
         return out
     try:
         with recorder:
-            out.value = handler.session.run(f, args, kwargs)
+            out.value = handler.session.run(*_called(f, args), kwargs)
     except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
         out.exception = program
     finally:
@@ -131,6 +132,11 @@ def _run(
         handler.end()
         del handler
     return out
+
+
+def _called(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """What is called: it may be another one in each call, and is given as an argument then."""
+    return (args[0], args[1:]) if f is operator.call else (f, args)
 
 
 def _finish(

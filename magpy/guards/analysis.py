@@ -37,18 +37,21 @@ from magpy.ir.capture import Capture
 from magpy.ir.ops import (
     Bind,
     HostStep,
+    ModeStep,
     OpStep,
     OutsideRef,
+    Ref,
     class_number,
     item_held,
     part_held,
     slot_held,
 )
 from magpy.ir.recipes import Const, ContainerEffect
+from magpy.ir.trees import leaves
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
 from magpy.objects import c_state
-from magpy.objects.types import isinstance
+from magpy.objects.types import attribute, isinstance
 from magpy.shapes.conditions import Conditions
 
 
@@ -120,6 +123,7 @@ def run_of(capture: Capture) -> Run:
         parts=frozenset(
             (id(step.args[0].obj), step.args[1]) for step in steps if step.func is part_held
         ),
+        instances_vary=capture.instances_vary,
     )
 
 
@@ -163,6 +167,8 @@ class Analyzer:
             graph.anchor(answer)
         self._tensors()
         conditions = self._conditions()
+        if c.instances_vary:
+            self._instances()
         self._operations()
         self._asked_again()
         self._unwatched()
@@ -205,6 +211,20 @@ class Analyzer:
         given = [graph.operand(v) if place is None else place for place, v in places]
         graph.check(("py", conditions, tuple(given)))
         return conditions
+
+    def _instances(self) -> None:
+        """No step may hold a module or function that is another one in other calls."""
+        record, relative = self.capture.record, self.graph.relative
+        if record.unwatched:
+            raise Refusal("Python runs unwatched, which may belong to a module that varies")
+        for step in record.steps:
+            held = [] if isinstance(step, ModeStep) else [step.func]
+            if isinstance(step, (OpStep, HostStep)):
+                held += leaves((step.args, step.kwargs))
+            for v in held:
+                owner = None if isinstance(v, (OutsideRef, Ref)) else attribute(v, "__self__")
+                if id(v) in relative or (owner is not None and id(owner) in relative):
+                    raise Refusal("a module or function that varies is part of an operation")
 
     def _operations(self) -> None:
         """What is called in a graph is found there by its name, which others may give away.

@@ -332,6 +332,8 @@ class Function(
     def lower(self, program: Program) -> None:
         """They stay, as does what a function has for good."""
         f, (_, defaults, kwdefaults) = self.source, self.value
+        if id(f) in program.relative:  # guarded where it was reached
+            return
         program.record("funcs", f, *self.value)
         program.anchor(f.__globals__)
         program.anchor(f.__builtins__)

@@ -23,8 +23,17 @@ import torch
 
 from magpy.errors import Refusal
 from magpy.guards.checks import ABSENT, c_leaf, device_equal, holds, scalar_equal
-from magpy.guards.edges import Argument, Attribute, Called, Capacity, Gradient, Item, edge_of
-from magpy.guards.program import ANCHOR_TYPES, Edge, Program
+from magpy.guards.edges import (
+    Argument,
+    Attribute,
+    Called,
+    Capacity,
+    DictKey,
+    Gradient,
+    Item,
+    edge_of,
+)
+from magpy.guards.program import ANCHOR_TYPES, INSTANCES, Edge, Program
 from magpy.guards.world import Run, World
 from magpy.objects import c_state
 from magpy.objects.types import isinstance
@@ -90,7 +99,8 @@ class ReferenceGraph(Program):
             self.check(("leaf", reg, v))
             return
         t = self.class_of(v)
-        if isinstance(v, ANCHOR_TYPES):
+        varies = self.run.instances_vary and isinstance(v, INSTANCES)
+        if isinstance(v, ANCHOR_TYPES) and not varies:
             self.check(("is", reg, v))
             self.class_assigned(v)
             return
@@ -120,6 +130,9 @@ class ReferenceGraph(Program):
 
     def _bind_object(self, v: Any, t: Any, reg: int) -> None:
         self.check(("type", reg, t))
+        if t is types.FunctionType:
+            self._bind_function(v, reg)
+            return
         if c_state.settled(t):
             value = self.world.state(v)
             self.check(
@@ -131,6 +144,20 @@ class ReferenceGraph(Program):
                 self.read(Item(v, i, tuple.__getitem__(v, i)))
         elif isinstance(v, frozenset) and not all(c_leaf(x) for x in v):
             raise Refusal("a frozenset of objects is among the arguments")
+
+    def _bind_function(self, v: Any, reg: int) -> None:
+        """A function made of the same code, whatever it closes over and has for defaults."""
+        for name in ("__code__", "__globals__", "__builtins__"):
+            dst = self.register()
+            self.check(("attr", dst, reg, name))
+            self.check(("is", dst, getattr(v, name)))
+        for name in ("__closure__", "__defaults__", "__kwdefaults__"):
+            self.read(Attribute(v, name, getattr(v, name)))
+        defaults = v.__kwdefaults__
+        if defaults:
+            self.check(("dict_keys", self.operand(defaults), tuple(defaults)))
+            for key, value in defaults.items():
+                self.read(DictKey(defaults, key, value))
 
     def anchor(self, v: Any, held: bool = True) -> None:
         """An anchored place holds this very object: relative ones must stay it, or stay others.

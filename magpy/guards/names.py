@@ -60,14 +60,18 @@ class Names:
     Args:
         f: the callable whose calls are guarded.
         program: the guard program, which keeps the objects alive.
+        given: the callable is another one in each call, and comes before its arguments.
     """
 
-    def __init__(self, f: Any, program: Program) -> None:
+    def __init__(self, f: Any, program: Program, given: bool = False) -> None:
         """Finds all paths."""
         code, bound = _called(f)
         #: What the callable's own state is reached by.
         self.root = code.co_varnames[0] if code and bound and code.co_argcount else "self"
-        self.arguments = _arguments(code, bound, program)
+        self.arguments = _arguments(code, bound, program, given)
+        self._variables = code.co_freevars if code and given else ()
+        if given:
+            self.arguments.insert(0, f.__name__ if self._variables else self.root)
         #: The package of the callable, whose functions and classes are the user's own.
         self.package = _root_module(f).partition(".")[0]
         #: The modules of the user's functions, and the variables in their closures.
@@ -207,6 +211,8 @@ class Names:
                 self._register_keys[dst] = _Keys(self.operand(operand), attributes=True)
             case ("attr", dst, operand, name):
                 self.registers[dst] = f"{self.operand(operand)}.{name}"
+            case ("item", dst, operand, i) if self._of_closure(operand, i):
+                self.registers[dst] = self._variables[i]
             case ("item", dst, operand, i):
                 self.registers[dst] = f"{self.operand(operand)}[{i}]"
             case ("deque", first, operand, n):
@@ -219,6 +225,10 @@ class Names:
                 self.registers[owner] = f"{self.operand(operand)}.__self__"
             case ("gradient", dst, operand):
                 self.registers[dst] = f"{self.operand(operand)}.grad"
+
+    def _of_closure(self, operand: Any, i: int) -> bool:
+        closure = f"{self.arguments[0]}.__closure__" if self._variables else None
+        return self.operand(operand) == closure and i < len(self._variables)
 
 
 def _called(f: Any) -> tuple[types.CodeType | None, int]:
@@ -234,14 +244,13 @@ def _called(f: Any) -> tuple[types.CodeType | None, int]:
     return (f.__code__, bound) if isinstance(f, types.FunctionType) else (None, 0)
 
 
-def _arguments(code: types.CodeType | None, bound: int, program: Program) -> list[str]:
+def _arguments(code: types.CodeType | None, bound: int, program: Program, given: bool) -> list[str]:
     names = list(code.co_varnames[bound : code.co_argcount]) if code else []
     rest = "argument"
     if code and code.co_flags & 0x04:  # inspect.CO_VARARGS
         rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-    positional = [
-        names[i] if i < len(names) else f"{rest}[{i - len(names)}]" for i in range(program.npos)
-    ]
+    count = program.npos - given
+    positional = [names[i] if i < len(names) else f"{rest}[{i - len(names)}]" for i in range(count)]
     return [*positional, *program.kwnames]
 
 

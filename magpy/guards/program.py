@@ -41,6 +41,9 @@ ANCHOR_TYPES = (
     _interp.Compiled,
 )
 
+# Those of which there may be many that are alike.
+INSTANCES = (torch.nn.Module, types.FunctionType)
+
 Check = tuple[Any, ...]
 # How a check names an object: a register, or ("a", object).
 Operand = int | tuple[str, Any]

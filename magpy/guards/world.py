@@ -35,6 +35,8 @@ class Run:
         rearranged: identities of lists and deques into which the run put something.
         numbered: identities of lists and deques, with places of numbers that are inputs.
         parts: identities of dicts, with keys of tuples of which numbers are inputs.
+        instances_vary: modules and functions that are reached through the arguments are other ones
+            in other calls.
     """
 
     log: Sequence[tuple[str, Any, Any, Any]]
@@ -48,6 +50,7 @@ class Run:
     rearranged: frozenset[int] = frozenset()
     numbered: frozenset[tuple[int, int]] = frozenset()
     parts: frozenset[tuple[int, Any]] = frozenset()
+    instances_vary: bool = False
 
     def places(self, obj: Any, pre: Any) -> set[int]:
         """The places of numbers that are inputs, which may have been counted from the end."""

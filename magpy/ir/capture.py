@@ -96,6 +96,8 @@ class Capture:
         start_modes: torch's modes when the call began.
         events: how many events the session saw.
         raised_at: the frames that the exception passed, if the call raised.
+        instances_vary: modules and functions that are reached through the arguments are other ones
+            in other calls, and count by what they are like.
     """
 
     f: Any
@@ -116,6 +118,7 @@ class Capture:
     start_modes: Any
     events: int
     raised_at: list[tuple[str, int, str, dict[str, Any]]] | None = None
+    instances_vary: bool = False
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ effects, which nothing can interrupt any more; then the result.
 from __future__ import annotations
 
 import collections
-import keyword
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -117,7 +116,8 @@ class Code:
         self._pins: list[Any] = []
         self._memo: dict[int, str] = {}
         self._made: set[Var] = set()
-        self._read: dict[str, str] = {}
+        # What is read of the arguments, and the guard's registers that have it.
+        self._read: dict[str, int] = {}
         self.globals.update(analysis.constants)
         self._counter = 0
 
@@ -153,10 +153,9 @@ class Code:
             return self.constant(obj, "A")
         if rel.expr.isidentifier():
             return rel.expr
-        # Read once, before any effect can change what lies on the way.
+        # As the guard found it, before any effect can change what lies on the way.
         name = f"r{rel.register}"
-        if name not in self._read:
-            self._read[name] = f"{name} = {rel.expr}"
+        self._read[name] = rel.register
         return name
 
     def var(self, var: Var) -> str:
@@ -717,23 +716,20 @@ class Code:
             if isinstance(s, ModeStep)
         )
 
+    def reads(self) -> tuple[int, ...] | None:
+        """The guard's registers that the mock function takes; None: the call's arguments."""
+        c = self.capture
+        if not c.kwargs and not self._read:
+            return None
+        return (*range(len(c.args) + len(c.kwargs)), *self._read.values())
+
     def _assemble(self, calls: list[str], result: str) -> tuple[Any, str]:
         c = self.capture
         params = [f"_a{i}" for i in range(len(c.args))]
-        head: list[str] = []
+        params += [*(f"_k{i}" for i in range(len(c.kwargs))), *self._read]
         if params:
             params.append("/")
-        if c.kwargs and all(
-            k.isidentifier() and not keyword.iskeyword(k) and k not in self.globals
-            for k in c.kwargs
-        ):
-            params.append("*")
-            params.extend(c.kwargs)
-            head = [f"_k{i} = {k}" for i, k in enumerate(c.kwargs)]
-        elif c.kwargs:
-            params.append("**_kw")
-            head = [f"_k{i} = _kw[{k!r}]" for i, k in enumerate(c.kwargs)]
-        body = [*head, *self._read.values(), "saved = ()"]
+        body = ["saved = ()"]
         restore = self._restore(body)
         body.append("try:")
         if self._casts():

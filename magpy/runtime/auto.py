@@ -142,7 +142,7 @@ class Trial:
             if not r.segment.native:
                 r.backend = self.backends[name]
             r.use(self.made[name].get(r.name))
-        return self.entry.mock
+        return self.entry
 
     def _keep(self, name: str) -> None:
         self.made[name] = {r.name: r.segment.compiled for r in self.info.runners}
@@ -176,4 +176,4 @@ class Trial:
             s.compiled = None
         if self._guard_takes(args, kwargs) > MARGIN * statistics.median(self.times["eager"]):
             return None
-        return _interp.Entry(self.entry.guard, wrapped, False, self.info)
+        return _interp.Entry(self.entry.guard, wrapped, None, self.info)

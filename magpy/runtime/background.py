@@ -103,7 +103,7 @@ class Pending:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the entry to learn the inputs of its later graphs; MISS if it does not fit."""
-        return self.entry.mock(*args, **kwargs)
+        return self.entry(*args, **kwargs)
 
     def holds(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether the call is one that the entry will serve."""

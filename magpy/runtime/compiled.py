@@ -12,6 +12,7 @@ import contextlib
 import functools
 import gc
 import inspect
+import operator
 import sys
 import time
 import traceback
@@ -38,12 +39,14 @@ from magpy.objects.quiet import saved_tensors_are_heard, unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
 from magpy.runtime import entry as entries
+from magpy.runtime import families
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
+from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, Share, Stats, sums
-from magpy.runtime.misses import OF_DATA, Misses
+from magpy.runtime.misses import OF_DATA, Misses, goes_by_instance
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 
@@ -51,8 +54,6 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 _MOST_HISTORY = 500
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 _STORM = 2
-#: Modules given as arguments, each with entries of its own, which do not count towards the limits.
-_MOST_INSTANCES = 256
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -67,6 +68,11 @@ class Options:
     mode: str | None = None
     options: dict[str, Any] | None = None
     background: bool = False
+
+    def key(self) -> tuple[Any, ...]:
+        """What tells them from other options; it has a hash if theirs have."""
+        given = tuple(sorted((self.options or {}).items()))
+        return self.backend, self.fullgraph, self.dynamic, self.mode, given
 
 
 class Manager:
@@ -116,11 +122,15 @@ class Manager:
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
         self.drivers = None
+        self.family: Family | None = None
+        #: Entries of the family that were captured in calls of this callable.
+        self.shared_captures = 0
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
         #: What was refused that need not be refused again.
         self.once: set[str] = set()
-        self.instances: set[int] = set()
+        #: Whether modules and functions that the arguments reach are other ones in other calls.
+        self.instances_vary = self.shares_instances = False
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
 
     def _takes_symbols(self) -> bool:
@@ -177,10 +187,10 @@ class Manager:
         why: Difference | None,
     ) -> Any:
         """Captures a call, which differs from the entries by `why`, unless that is of no use."""
-        more = len(self.instances)
+        self.instances_vary |= self.missed.of_instance
         if (
-            self._kept(compiled) >= config.max_entries + more
-            or self.captures + self.refused >= config.max_captures + more
+            self._kept(compiled) >= config.max_entries
+            or self.captures + self.refused >= config.max_captures
         ):
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(why))
@@ -251,6 +261,7 @@ class Manager:
                 raise outcome.taken()
             capture = outcome.capture
             assert capture is not None
+            capture.instances_vary = self.instances_vary
             with unheard():
                 new, info = entries.build(
                     capture, self.backend, self._recover_of(weakref.ref(compiled))
@@ -297,6 +308,12 @@ class Manager:
         self.captures += 1
         self.row = 0
         self.left.clear()  # what was refused once need not be again
+        if capture.instances_vary and not self.shares_instances:
+            self.shares_instances = True
+            # They would hold what the program has let go.
+            compiled._magpy_entries = [
+                e for e in compiled._magpy_entries if not goes_by_instance(e.tag)
+            ]
         for step in capture.record.steps:
             if isinstance(step, Check):
                 self.checked.setdefault(step.where, set()).add(step.told_apart())
@@ -529,7 +546,9 @@ class Manager:
         if not config.regions or self.options.fullgraph:
             return False
         hits = compiled._magpy_hits - self.base_hits
-        return self.missed.times >= _STORM and hits <= 2 * self.captures
+        # What Python gives a region can as well be computed with there.
+        given = self.part_of is not None and self.missed.of_argument
+        return self.missed.times >= (1 if given else _STORM) and hits <= 2 * self.captures
 
     def _differing(
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -538,10 +557,7 @@ class Manager:
         place, names = self.missed.place, self._argument_names(compiled, args, kwargs)
         at = names.index(why.what) if why.what in names else None
         given = [*args, *kwargs.values()]
-        if at is not None and isinstance(given[at], torch.nn.Module):
-            # The same for each of several modules; those of one loop come again in every call.
-            if len(self.instances) < _MOST_INSTANCES:
-                self.instances.add(id(given[at]))
+        if self.missed.of_instance:
             return Differing()
         self.in_vain += 1
         if self.in_vain > _STORM:
@@ -672,6 +688,9 @@ class Manager:
         )
 
     def _sums(self, compiled: Any) -> dict[str, Any]:
+        if self.family is not None and compiled._magpy_driver is not None:
+            found = sums([compiled], [compiled, self.family.shared])
+            return found | {"captures": self.captures + self.shared_captures}
         if self.drivers is None:
             return sums([compiled], [compiled])
         return sums([compiled, *self.drivers.made], [compiled, *self.drivers.compiled()])
@@ -772,20 +791,42 @@ def make(
     options: Options,
     part_of: Driver | None = None,
     region: Region | None = None,
+    miss: Callable[..., Any] | None = None,
 ) -> Any:
     """An `_interp.Compiled` around a callable, or around a region's function."""
     manager = Manager(wrapped, options, part_of, region)
-    compiled = _interp.Compiled(wrapped, manager.miss)
+    compiled = _interp.Compiled(wrapped, miss or manager.miss)
     if region is not None:
         compiled._magpy_part = True
     else:
         compiled._magpy_sample = FIRST
     compiled._magpy_options = manager
+    if region is None and miss is None:
+        _join_family(compiled)
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled
 
 
+def _join_family(compiled: Any) -> None:
+    """Lets entries of callables that are alike serve this one, too, unless it is the first."""
+    manager = compiled._magpy_options
+    options, name = manager.options, manager.name
+    if options.background or options.mode == "auto":
+        return
+
+    def shared(miss: Callable[..., Any]) -> Any:
+        made = make(operator.call, options, miss=miss)
+        made._magpy_options.name = name
+        made._magpy_options.instances_vary = True
+        return made
+
+    family = family_of(compiled._magpy_wrapped, options.key(), shared)
+    if family is not None and family.join(compiled):
+        manager.family = family
+
+
 def reset_all() -> None:
     """Drops the entries of every compiled callable of the process."""
+    families.forget()
     for compiled in [c for ref in list(_all.values()) if (c := ref()) is not None]:
         compiled._magpy_options.reset(compiled)

@@ -13,6 +13,7 @@ from typing import Any
 from magpy import _interp, config, faults
 from magpy.backends import Backend, eager
 from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
+from magpy.errors import Refusal
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
@@ -93,7 +94,7 @@ def build(
         # follows what memory a tensor has from outside.
         backend = eager
     faults.check("refgraph")
-    analysis = analysis or analyze(capture)
+    analysis = analysis or _analysis(capture)
     faults.check("guard")
     guard = analysis.guard()
     low = pipeline.run(capture, analysis, backend is not eager)
@@ -107,7 +108,18 @@ def build(
     )
     if config.logs:
         _log(info, guard)
-    return _interp.Entry(guard, info.mock, False, info), info
+    return _interp.Entry(guard, info.mock, code.reads(), info), info
+
+
+def _analysis(capture: Capture) -> Analysis:
+    """The analysis; of modules that vary it is about these alone if there is no other way."""
+    try:
+        return analyze(capture)
+    except Refusal:
+        if not capture.instances_vary:
+            raise
+        capture.instances_vary = False
+        return analyze(capture)
 
 
 def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:

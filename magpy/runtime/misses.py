@@ -6,14 +6,20 @@ what is done about a miss (magpy/runtime/compiled.py, which calls this).
 
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+import torch
 
 from magpy.backends.runner import EntryInfo
 from magpy.guards.locate import Place, place_of
+from magpy.guards.names import Program
+from magpy.guards.program import INSTANCES
 from magpy.guards.words import Difference, Names, difference
 from magpy.objects.quiet import unheard
+from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
-from magpy.shapes.speculation import number_at
+from magpy.shapes.speculation import PLAIN, number_at
 
 _MOST = 64
 #: What is counted under one name once `_MOST` different checks have failed.
@@ -35,6 +41,10 @@ class Misses:
         self._causes: dict[Any, int] = {}
         #: How often one cause has made calls miss, of that of the last miss.
         self.times = 0
+        #: Whether the last miss was about a module or a function that is another one.
+        self.of_instance = False
+        #: Whether it was about an argument, or what that holds, which cannot become an input.
+        self.of_argument = False
 
     def note(
         self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -50,16 +60,24 @@ class Misses:
         Returns:
             What the call differs in from the closest entry; None if there is none.
         """
-        self.place = None
+        self.place, self.of_instance, self.of_argument = None, False, False
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
+            self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()])
             cause = found.where or self._cause(what)
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS
             self.counts[what] = self.counts.get(what, 0) + 1
         return found
+
+    def _is_of_argument(self, found: Difference, given: list[Any]) -> bool:
+        place = self.place
+        if place is None or place.argument is None or found.of_tensor:
+            return False
+        value = given[place.argument] if place.holder is None else None
+        return not isinstance(value, (*PLAIN, torch.Tensor))
 
     def _cause(self, what: str) -> Any:
         """What one miss and another are to be counted by: of containers not the single item."""
@@ -101,9 +119,10 @@ class Misses:
         info, failure = max(failing, key=lambda one: _held(one[1][0]))
         with unheard():
             if info.program is not None:
+                self.of_instance = _is_of_instance(info.program, failure[0])
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
-            return _words(f, info, failure)
+            return _words(f, args, info, failure)
 
 
 def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:
@@ -112,6 +131,20 @@ def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:
         return False
     kind, check, *_ = info.program.checks[failure[0]]
     return kind == "py" and check is info.dynamic.conditions
+
+
+def _is_of_instance(program: Program, where: Any) -> bool:
+    """Whether a check is for one module or function that the arguments reach."""
+    kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
+    return kind == "is" and isinstance(rest[1], INSTANCES)
+
+
+def goes_by_instance(info: EntryInfo) -> bool:
+    """Whether an entry serves calls with one module or function alone of those that are alike."""
+    program = info.program
+    return program is not None and any(
+        _is_of_instance(program, i) for i in range(len(program.checks))
+    )
 
 
 def _number_changed(info: EntryInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -134,10 +167,11 @@ def _held(where: Any) -> int:
     return -1 if where[0] in ("args", "dead") else 0
 
 
-def _words(f: Any, info: EntryInfo, failure: tuple[Any, str]) -> Difference:
+def _words(f: Any, args: tuple[Any, ...], info: EntryInfo, failure: tuple[Any, str]) -> Difference:
     assert info.program is not None
     if info.names is None:
-        info.names = Names(f, info.program)
+        shared = f is operator.call
+        info.names = Names(args[0] if shared else f, info.program, shared)
     return difference(info.names, info.program, failure)
 
 

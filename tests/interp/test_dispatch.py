@@ -6,6 +6,7 @@ Owns: dispatch without torch.  Does not own: guards (`test_guards.py`), what a m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
 import gc
@@ -29,11 +30,9 @@ def make(wrapped: Callable[..., Any] = lambda *a, **k: ("wrapped", a, k)) -> _in
     return _interp.Compiled(wrapped, lambda c, a, k: ("miss", a, k))
 
 
-def entry(
-    value: Any, mock: Callable[..., Any], *, needs_memo: bool = False, tag: object = None
-) -> _interp.Entry:
+def entry(value: Any, mock: Callable[..., Any], *, tag: object = None) -> _interp.Entry:
     """An entry for one positional argument that equals `value`."""
-    return _interp.Entry(_interp.Guard(1, (), 1, [("leaf", 0, value)], {}), mock, needs_memo, tag)
+    return _interp.Entry(_interp.Guard(1, (), 1, [("leaf", 0, value)], {}), mock, None, tag)
 
 
 def counters(c: _interp.Compiled) -> tuple[int, int, int]:
@@ -62,7 +61,7 @@ def test_entry_whose_guard_holds_answers() -> None:
 def test_keyword_arguments_reach_the_mock() -> None:
     c = make()
     g = _interp.Guard(1, ("k",), 2, [("leaf", 1, 5)], {})
-    c._magpy_entries = [_interp.Entry(g, lambda x, *, k: (x, k), False)]
+    c._magpy_entries = [_interp.Entry(g, lambda x, *, k: (x, k), None)]
     assert c(1, k=5) == (1, 5)
     assert c(1, k=6) == ("miss", (1,), {"k": 6})
     assert c(1, 5) == ("miss", (1, 5), {})
@@ -97,39 +96,51 @@ def test_mock_exception_propagates() -> None:
     assert counters(c) == (1, 0, 1)
 
 
-def test_memo_is_one_fresh_dict_per_call() -> None:
-    seen: list[dict[Any, Any]] = []
-
-    def first(memo: dict[Any, Any], x: int) -> Any:
-        memo["n"] = memo.get("n", 0) + 1
-        seen.append(memo)
-        return MISS
-
-    def second(memo: dict[Any, Any], x: int) -> Any:
-        seen.append(memo)
-        return memo["n"]
-
-    c = make()
-    c._magpy_entries = [entry(1, first, needs_memo=True), entry(1, second, needs_memo=True)]
-    assert c(1) == 1
-    assert seen[0] is seen[1]
-    c._magpy_entries = c._magpy_entries[::-1]
-    assert c(1) == 1
-    assert seen[2] is not seen[0]
-
-
-@pytest.mark.parametrize("n", [0, 1, 8, 9, 40])
-def test_memo_precedes_many_arguments(n: int) -> None:
+@pytest.mark.parametrize("n", [0, 1, 8, 33, 70])
+def test_a_mock_is_given_registers(n: int) -> None:
     names = ("p", "q")
-    g = _interp.Guard(n, names, n + 2, [], {})
+    checks = [("item", n + 2, n, 1), ("dict_get", n + 3, n + 1, "key")]
+    g = _interp.Guard(n, names, n + 4, checks, {})
+    reads = (n + 3, *range(n), n + 2)
     c = make()
-    c._magpy_entries = [_interp.Entry(g, lambda memo, *a, **k: (type(memo), a, k), True)]
+    c._magpy_entries = [_interp.Entry(g, lambda *a: a, reads)]
     values = tuple(range(n))
-    expected = (dict, values, {"p": 1, "q": 2})
-    assert c(*values, p=1, q=2) == expected  # no room before the arguments
-    assert functools.partial(c, *values)(p=1, q=2) == expected
+    given = {"p": (5, 6), "q": {"key": 7}}
+    expected = (7, *values, 6)
+    assert c(*values, **given) == expected  # no room before the arguments
+    assert functools.partial(c, *values)(**given) == expected
     bound = types.MethodType(c, 0)
-    assert n == 0 or bound(*values[1:], p=1, q=2) == expected  # room before them
+    assert n == 0 or bound(*values[1:], **given) == expected  # room before them
+    assert c._magpy_entries[0](*values, **given) == expected
+    assert c._magpy_entries[0](*values, p=(5,), q={"key": 7}) is MISS
+
+
+def test_registers_are_released_after_the_call() -> None:
+    g = _interp.Guard(1, (), 2, [("inst_dict", 1, 0)], {})  # which makes a reference
+
+    class Holder:
+        pass
+
+    def fails(d: Any) -> Any:
+        raise ValueError
+
+    for mock in (len, fails):
+        e = _interp.Entry(g, mock, (1,))
+        holder = Holder()
+        held = vars(holder)
+        before = sys.getrefcount(held)
+        with contextlib.suppress(ValueError):
+            e(holder)
+        assert sys.getrefcount(held) == before
+
+
+@pytest.mark.parametrize("reads", [(2,), (-1,), (1 << 40,), (1, 3)])
+def test_registers_that_nothing_fills_are_refused(reads: tuple[int, ...]) -> None:
+    g = _interp.Guard(1, (), 3, [("item", 1, 0, 0)], {})
+    with pytest.raises(ValueError, match="does not fill"):
+        _interp.Entry(g, print, reads)
+    with pytest.raises(TypeError):
+        _interp.Entry(g, print, [1])  # type: ignore[arg-type]
 
 
 def test_plain_calls_the_wrapped_function() -> None:
@@ -177,7 +188,7 @@ def test_entries_may_change_while_a_guard_runs() -> None:
         return True
 
     g = _interp.Guard(1, (), 1, [("py", check, (0,))], {})
-    c._magpy_entries = [_interp.Entry(g, lambda x: "hit", False)]
+    c._magpy_entries = [_interp.Entry(g, lambda x: "hit", None)]
     assert c(1) == "hit"
     assert c._magpy_entries == []
 
@@ -384,15 +395,15 @@ def test_constructor_refuses_what_is_not_callable(args: tuple[Any, ...]) -> None
 
 def test_entry_refuses_other_guards() -> None:
     with pytest.raises(TypeError):
-        _interp.Entry(3, print, False)  # type: ignore[arg-type]
+        _interp.Entry(3, print)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         entry(1, 3)  # type: ignore[arg-type]
 
 
 def test_entry_shows_its_parts() -> None:
-    e = entry(1, print, needs_memo=True, tag="t")
+    e = entry(1, print, tag="t")
     assert isinstance(e.guard, _interp.Guard)
-    assert (e.mock, e.needs_memo, e.tag, e.hits) == (print, True, "t", 0)
+    assert (e.mock, e.tag, e.hits) == (print, "t", 0)
     e.tag = 5
     assert e.tag == 5
 
@@ -406,7 +417,7 @@ def test_cycle_through_guard_and_mock_is_collected() -> None:
         c = make(lambda x: m)
         g = _interp.Guard(1, (), 1, [("is", 0, m)], {"dicts": [(m.__dict__, [("c", c, "is")])]})
         m.c = c
-        c._magpy_entries = [_interp.Entry(g, lambda x: m, False, c)]
+        c._magpy_entries = [_interp.Entry(g, lambda x: m, None, c)]
         c._magpy_owner = m
         c._magpy_options = {"self": c}
         assert c(m) is m
@@ -422,8 +433,8 @@ def test_calls_leak_nothing() -> None:
     c = _interp.Compiled(lambda *a, **k: value, lambda c, a, k: value)
     g = _interp.Guard(1, (), 1, [("is", 0, argument)], {})
     c._magpy_entries = [
-        _interp.Entry(g, lambda memo, x: MISS, True),
-        _interp.Entry(g, lambda x: value, False),
+        _interp.Entry(g, lambda x: MISS, (0,)),
+        _interp.Entry(g, lambda x: value, None),
     ]
 
     def run() -> None:

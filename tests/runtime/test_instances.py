@@ -1,0 +1,336 @@
+"""Many instances, few captures: modules and functions that differ from call to call.
+
+Owns: modules given as arguments or reached through them, closures, compiled callables of one piece
+of code (magpy/runtime/families.py): what shares entries and, as much, what must not.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+
+
+class Block(nn.Module):
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width)
+        self.up = nn.Linear(width, 2 * width)
+        self.down = nn.Linear(2 * width, width)
+        self.scale = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.scale * self.down(torch.relu(self.up(self.norm(x))))
+
+
+def call(module: Any, x: torch.Tensor) -> Any:
+    return module(x)
+
+
+def check(c: Any, f: Callable[..., Any], module: nn.Module, x: torch.Tensor) -> None:
+    """One call and its backward pass do what eager does to a copy of the module."""
+    module.zero_grad()
+    twin = copy.deepcopy(module)
+    given, expected = x.clone().requires_grad_(), x.clone().requires_grad_()
+    result, wanted = c(module, given), f(twin, expected)
+    assert torch.equal(result, wanted)
+    result.sum().backward()
+    wanted.sum().backward()
+    assert torch.equal(given.grad, expected.grad)
+    for (name, a), (_, b) in zip(module.named_parameters(), twin.named_parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), name
+        assert a.grad is None or torch.equal(a.grad, b.grad), name
+    for (name, a), (_, b) in zip(module.named_buffers(), twin.named_buffers(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_modules_among_the_arguments_share_one_entry() -> None:
+    c = magpy.compile(call, backend="eager")
+    for _ in range(5):
+        module = Block()
+        for _ in range(2):
+            check(c, call, module, torch.rand(3, 4))
+    s = magpy.stats(c)
+    assert (s.captures, s.entries, s.eager_calls) == (2, 1, 0)
+
+
+def change(what: str, module: Block) -> Any:
+    if what == "training":
+        module.eval()
+    elif what == "frozen":
+        module.up.weight.requires_grad_(False)
+    elif what == "tied":
+        module.down.weight = nn.Parameter(module.up.weight.t())
+        module.extra = module.up.weight
+        module.up.bias = nn.Parameter(torch.rand(8))
+        module.norm.weight = module.norm.bias
+    elif what == "twice":
+        module.up = nn.Sequential(module.up)
+    elif what == "hook":
+        module.up.register_forward_hook(lambda m, a, r: r * 2)
+    elif what == "forward":
+        module.up.forward = lambda x: torch.ones(x.shape[0], 8)
+    elif what == "class":
+        module.up.__class__ = type("Other", (nn.Linear,), {"forward": lambda s, x: s.weight[:, 0]})
+    elif what == "number":
+        module.scale = 3.0
+    elif what == "parameter is a buffer":
+        bias = module.up.bias.detach()
+        del module.up.bias
+        module.up.register_buffer("bias", bias)
+    elif what == "dtype":
+        module.double()
+    elif what == "momentum":
+        module.norm.momentum = 0.5
+    return module
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "training",
+        "frozen",
+        "tied",
+        "twice",
+        "hook",
+        "forward",
+        "class",
+        "number",
+        "parameter is a buffer",
+        "dtype",
+        "momentum",
+    ],
+)
+def test_modules_that_differ_are_not_confused(what: str) -> None:
+    c = magpy.compile(call, backend="eager")
+    dtype = torch.float64 if what == "dtype" else torch.float32
+    for _ in range(3):
+        check(c, call, Block(), torch.rand(3, 4))
+    assert magpy.stats(c).captures == 2
+    for _ in range(2):
+        check(c, call, change(what, Block()), torch.rand(3, 4, dtype=dtype))
+        check(c, call, Block(), torch.rand(3, 4))
+    assert magpy.stats(c).captures <= 4
+
+
+def test_what_is_one_module_in_one_call_may_be_two_in_another() -> None:
+    def both(a: Any, b: Any, x: Any) -> Any:
+        return b(a(x))
+
+    c = magpy.compile(both, backend="eager")
+    modules = [Block().eval() for _ in range(3)]
+    x = torch.rand(3, 4)
+    for a in modules:
+        for b in modules:
+            assert torch.equal(c(a, b, x), both(a, b, x))
+    assert magpy.stats(c).captures <= 4
+
+
+def test_a_module_that_is_known_otherwise_too_stays_this_one() -> None:
+    known = Block().eval()
+
+    def f(module: Any, x: Any) -> Any:
+        return known(module(x)) if module is not known else module(x)
+
+    c = magpy.compile(f, backend="eager")
+    x = torch.rand(3, 4)
+    for module in (Block().eval(), Block().eval(), known, Block().eval(), known):
+        assert torch.equal(c(module, x), f(module, x))
+
+
+def test_what_a_call_changes_in_a_module_is_changed_in_its_own() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls, self.seen = 0, []
+            self.register_buffer("total", torch.zeros(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            self.seen.append(len(self.seen))
+            self.total += x.sum(0)
+            self.last = x * 2
+            return self.total * self.calls
+
+    c = magpy.compile(call, backend="eager")
+    modules = [Counter() for _ in range(4)]
+    twins = [Counter() for _ in range(4)]
+    for i in range(12):
+        x = torch.rand(3, 4)
+        a, b = modules[i % 4], twins[i % 4]
+        assert torch.equal(c(a, x), b(x))
+        assert (a.calls, a.seen) == (b.calls, b.seen)
+        assert torch.equal(a.total, b.total)
+        assert torch.equal(a.last, b.last)
+    assert all(m.calls == 3 for m in modules)
+
+
+def test_dropped_modules_are_let_go() -> None:
+    c = magpy.compile(call, backend="eager")
+    seen: list[weakref.ref[Any]] = []
+    for _ in range(20):
+        module = Block().eval()
+        c(module, torch.rand(3, 4))
+        seen.append(weakref.ref(module))
+        del module
+    gc.collect()
+    assert [r() for r in seen] == [None] * 20
+    assert magpy.stats(c).captures == 2
+
+
+def test_a_decorated_method_of_many_instances() -> None:
+    class Ranker:
+        def __init__(self, i: int) -> None:
+            self.block, self.bias, self.calls = Block().eval(), i / 7, 0
+
+        @magpy.compile(backend="eager")
+        def rank(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return self.block(x) + self.bias
+
+    rankers = [Ranker(i) for i in range(10)]
+    x = torch.rand(3, 4)
+    for _ in range(2):
+        for r in rankers:
+            assert torch.equal(r.rank(x), r.block(x) + r.bias)
+    assert [r.calls for r in rankers] == [2] * 10
+    assert magpy.stats(Ranker.rank).captures <= 3
+
+
+def test_functions_among_the_arguments_count_by_code_and_contents() -> None:
+    def apply(f: Any, x: Any) -> Any:
+        return f(x) + 1
+
+    def scaled(t: Any) -> Any:
+        return lambda x: x * t
+
+    def shifted(t: Any, by: Any = 2) -> Any:
+        def shift(x: Any, by: Any = by, *, sign: Any = t) -> Any:
+            return x + by * sign
+
+        return shift
+
+    c = magpy.compile(apply, backend="eager")
+    x = torch.rand(3)
+    for _ in range(6):
+        f = scaled(torch.rand(3))
+        assert torch.equal(c(f, x), apply(f, x))
+    assert magpy.stats(c).captures == 2
+    for i in range(6):
+        g = shifted(torch.rand(3), torch.rand(3) if i % 2 else 2)
+        assert torch.equal(c(g, x), apply(g, x))
+    assert magpy.stats(c).captures <= 5
+
+
+def test_closures_of_one_function_share_entries() -> None:
+    block = Block().eval()
+
+    def make(scale: float, name: str) -> Any:
+        def scaled(x: Any) -> Any:
+            return block(x * scale), name
+
+        return scaled
+
+    plain = [make(1 + i / 3, f"h{i}") for i in range(12)]
+    made = [magpy.compile(f, backend="eager") for f in plain]
+    x = torch.rand(3, 4)
+    for _ in range(2):
+        for c, f in zip(made, plain, strict=True):
+            (a, name), (b, wanted) = c(x), f(x)
+            assert torch.equal(a, b)
+            assert name == wanted
+    stats = [magpy.stats(c) for c in made]
+    assert sum(s.captures for s in stats) <= 4
+    assert sum(s.hits for s in stats) >= 20
+
+
+def test_layers_that_are_compiled_each_share_entries() -> None:
+    layers = [Block() for _ in range(8)]
+    compiled = [magpy.compile(layer, backend="eager") for layer in layers]
+    twins = copy.deepcopy(layers)
+    for _ in range(3):
+        x = torch.rand(3, 4)
+        a = b = x
+        for layer, twin in zip(compiled, twins, strict=True):
+            a, b = layer(a), twin(b)
+        assert torch.equal(a, b)
+        a.sum().backward()
+        b.sum().backward()
+        for layer, twin in zip(layers, twins, strict=True):
+            for p, q in zip(layer.parameters(), twin.parameters(), strict=True):
+                assert torch.equal(p.grad, q.grad)
+            assert torch.equal(layer.norm.running_mean, twin.norm.running_mean)
+    assert sum(magpy.stats(c).captures for c in compiled) == 2
+    assert sum(magpy.stats(c).hits for c in compiled) == 22
+
+
+def test_a_member_whose_call_is_refused_goes_its_own_way() -> None:
+    def make(i: int) -> Any:
+        def f(x: Any) -> Any:
+            if i == 2:
+                globals()["_kept"] = open  # noqa: PLW0603,RUF100
+                x.numpy().tofile("/dev/null")
+            return x * i
+
+        return f
+
+    plain = [make(i) for i in range(5)]
+    made = [magpy.compile(f, backend="eager") for f in plain]
+    x = torch.rand(3)
+    for _ in range(3):
+        for c, f in zip(made, plain, strict=True):
+            assert torch.equal(c(x), f(x))
+    assert magpy.stats(made[4]).hits >= 2
+
+
+def test_exceptions_pass_through_shared_entries() -> None:
+    def make(limit: int) -> Any:
+        def f(x: Any) -> Any:
+            if x.shape[0] > limit:
+                raise ValueError(f"more than {limit}")
+            return x + 1
+
+        return f
+
+    made = [magpy.compile(make(i), backend="eager") for i in (2, 3, 4)]
+    for c, limit in zip(made, (2, 3, 4), strict=True):
+        for _ in range(2):
+            with pytest.raises(ValueError, match=f"more than {limit}") as e:
+                c(torch.rand(5))
+            names = [t.frame.code.name for t in e.traceback]
+            assert names == ["test_exceptions_pass_through_shared_entries", "f"]
+
+
+def test_a_dropped_member_is_let_go() -> None:
+    def make() -> Any:
+        t = torch.rand(3)
+        return (lambda x: x * t), weakref.ref(t)
+
+    kept = []
+    for _ in range(5):
+        f, ref = make()
+        c = magpy.compile(f, backend="eager")
+        assert torch.equal(c(torch.ones(3)), ref())
+        kept.append(ref)
+        del f, c
+    gc.collect()
+    assert [r() for r in kept] == [None] * 5
+
+
+def test_one_function_compiled_twice_has_entries_of_its_own() -> None:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    a, b = magpy.compile(f, backend="eager"), magpy.compile(f, backend="eager")
+    for c in (a, b):
+        c(torch.ones(3))
+        c(torch.ones(3))
+        assert (magpy.stats(c).captures, magpy.stats(c).hits, len(c._magpy_entries)) == (1, 1, 1)
