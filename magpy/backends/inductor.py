@@ -43,6 +43,22 @@ class Inductor:
         settings: Any = config
         return bool(self.patches().get("triton.cudagraphs", settings.triton.cudagraphs))
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether what it compiles is about no tensors of one entry."""
+        from torch._inductor import config
+
+        settings: Any = config
+        return not self.cuda_graphs and not self.patches().get("freezing", settings.freezing)
+
+    def key(self) -> tuple[str, ...]:
+        """What its settings are told from others by, those of the process included."""
+        from torch._functorch import config as functorch
+        from torch._inductor import config
+
+        settings: Any = (config, functorch)
+        return repr(sorted(self.patches().items())), *(c.get_hash().hex() for c in settings)
+
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
         import torch

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from magpy import _interp, faults
-from magpy.backends import Backend, eager
+from magpy.backends import Backend, eager, reuse
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.output_aliasing import looked_at
 from magpy.backends.random_ops import told_apart
@@ -251,6 +251,8 @@ class Runner:
         self.info = info
         self.name = f"segment{segment.index}"
         self.fixed: tuple[Any, ...] = ()
+        #: What it shares with graphs that are alike.
+        self._kept: reuse.Compiled | None = None
         #: Gives what runs instead as long as the graph is compiled elsewhere.
         self.stand_in: Callable[[Runner, tuple[Any, ...]], Callable[..., Any]] | None = None
 
@@ -297,9 +299,13 @@ class Runner:
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
                 with busy, _own_warnings(), draws, self.modes():
-                    compiled = _interp.let_signals_in(
-                        functools.partial(self.backend, graph, inputs)
-                    )
+                    compiled = self._shared(graph, inputs) if not sizes else None
+                    if compiled is None:
+                        compiled = _interp.let_signals_in(
+                            functools.partial(self.backend, graph, inputs)
+                        )
+                        if self._kept is not None:
+                            self._kept.call = compiled
                 if not callable(compiled):
                     raise TypeError(
                         f"the backend returned {type(compiled).__name__}, which is not callable"
@@ -317,6 +323,26 @@ class Runner:
             compiled = self._as_compiled_for(compiled, inputs[len(places) :])
         self.use(compiled)
         return compiled
+
+    def _shared(self, graph: Any, inputs: list[Any]) -> Callable[..., Any] | None:
+        """What was compiled for a graph like this; what is compiled now may serve others."""
+        backend, segment = self.backend, self.segment
+        if not isinstance(backend, Inductor) or not backend.is_shared:
+            return None
+        apart = (*backend.key(), segment.draws > 1, len(segment.detached))
+        found = reuse.forms(graph, apart)
+        if found is None:
+            return None
+        form, order = found
+        memory = [segment.memory[segment.inputs[i]] for i in order]
+        key = form, tuple(memory.index(m) if m else -1 for m in memory)
+        known = reuse.find(key, order, inputs)
+        if known is not None:
+            self._kept = known
+            return known.called_with(order)
+        self._kept = reuse.Compiled(order, inputs)
+        reuse.keep(key, self._kept)
+        return None
 
     def _as_compiled_for(
         self, compiled: Callable[..., Any], examples: list[Any]
