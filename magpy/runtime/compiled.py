@@ -147,7 +147,7 @@ class Manager:
             if signals.raised_by_handler(e):
                 raise
             self.varying.stop()
-            self._note(f"sizes and numbers that vary are captured one by one: {e}")
+            self.note(f"sizes and numbers that vary are captured one by one: {e}")
             return None
 
     # ------------------------------------------------------------- the dispatcher's questions
@@ -204,7 +204,7 @@ class Manager:
                     return _interp.MISS
         other = _at_work()
         if other is not None:
-            self._note(other)
+            self.note(other)
             return _interp.MISS
         start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
@@ -279,10 +279,10 @@ class Manager:
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
             if compiler_turns() != turns:
-                self._note(f"{r} (while a compiler ran on another thread)")
+                self.note(f"{r} (while a compiler ran on another thread)")
                 return
             if r.passing:
-                self._note(str(r))
+                self.note(str(r))
                 return
             # Where no line is to blame, the user is told which function it is.
             r.where = r.where or session.definition(compiled._magpy_wrapped)
@@ -291,7 +291,7 @@ class Manager:
             if outcome.capture is not None and outcome.capture.record.symbols is not None:
                 # What can be captured with sizes that are fixed is not lost.
                 self.varying.stop()
-                self._note(f"sizes and numbers that vary are captured one by one: {e}")
+                self.note(f"sizes and numbers that vary are captured one by one: {e}")
             elif isinstance(e, BackendError):
                 self._backend_failed(compiled, e)
         except Exception as e:
@@ -351,7 +351,7 @@ class Manager:
         return None
 
     def _not_elsewhere(self, wait: Pending) -> None:
-        self._note(f"not compiled in the background: {wait.unable}")
+        self.note(f"not compiled in the background: {wait.unable}")
         wait.ready()
 
     def _take_up(self, compiled: Any, failures: bool = True) -> None:
@@ -375,7 +375,7 @@ class Manager:
             except ValueError:
                 continue
             if wait.unable is not None:
-                self._note(f"not compiled in the background: {wait.unable}")
+                self.note(f"not compiled in the background: {wait.unable}")
             self._install(compiled, wait.entry, wait.info)
 
     def _install(self, compiled: Any, entry: Any, info: EntryInfo) -> None:
@@ -404,7 +404,7 @@ class Manager:
         if entry is not None:
             compiled._magpy_entries = [entry, *compiled._magpy_entries]
         elif not self._kept(compiled):
-            self._note("eager is the fastest, and to look for an entry would take too long")
+            self.note("eager is the fastest, and to look for an entry would take too long")
             compiled._magpy_plain = True
         return result
 
@@ -453,7 +453,8 @@ class Manager:
 
     # ------------------------------------------------------------- saying what happened
 
-    def _note(self, reason: str) -> None:
+    def note(self, reason: str) -> None:
+        """Keeps a reason why something is not compiled."""
         if reason not in self.reasons and len(self.reasons) < 50:
             self.reasons.append(reason)
 
@@ -474,7 +475,7 @@ class Manager:
             warnings.warn(MagpyWarning(text), stacklevel=_frames_of_magpy())
 
     def _refused(self, compiled: Any, text: str, refusal: Refusal, raised: bool) -> None:
-        self._note(text)
+        self.note(text)
         self.row += 1
         self.refused += 1
         self.left.setdefault(refusal.where, refusal.reason)
@@ -525,7 +526,7 @@ class Manager:
             return False
         _refresh(weakref.ref(compiled))
         if driver.run is None:
-            self._note(f"it is not compiled in part: {driver.why}")
+            self.note(f"it is not compiled in part: {driver.why}")
         return driver.run is not None
 
     def _cut_at_yields(self, compiled: Any) -> bool:
@@ -571,7 +572,8 @@ class Manager:
             passed = at is None or isinstance(given[at], (list, tuple, set))
             if at is None or (place.holder is not None and not (whole and passed)):
                 return Differing(places=[(place.holder, None if whole else place.key)])
-        if why.of_tensor or (at is not None and isinstance(given[at], torch.Tensor)):
+        tensor = at is not None and isinstance(given[at], torch.Tensor)
+        if (why.of_tensor or tensor) and not self.missed.of_argument:
             return Differing()
         if at is None or not names[at]:
             text = f"no entry fits ({why})"
@@ -603,7 +605,7 @@ class Manager:
 
     def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:
         text = f"magpy failed ({outcome.stage or 'build'}): {type(error).__name__}: {error}"
-        self._note(text)
+        self.note(text)
         self.row += 1
         self.refused += 1
         config.log("capture", "%s", "".join(traceback.format_exception(error)))
@@ -618,7 +620,7 @@ class Manager:
     def _backend_failed(self, compiled: Any, error: BackendError) -> None:
         """Says that the backend failed for a graph; with `fullgraph`, raises its error."""
         name = _backend_name(self.options.backend)
-        self._note(f"the backend {name} failed for {self.name}: {error}")
+        self.note(f"the backend {name} failed for {self.name}: {error}")
         self._happened(compiled, "capture", f"the backend {name} failed: {error}")
         self.uncompiled += 1
         if self.options.fullgraph:
@@ -654,7 +656,7 @@ class Manager:
         text = f"{made} made and none fits" + (f" ({why})" if why is not None else "")
         if self.refused:
             text += f"; {self.refused} calls could not be captured"
-        self._note(text)
+        self.note(text)
         return text
 
     def _why_missed(
@@ -719,7 +721,7 @@ class Manager:
         except Exception as e:
             if signals.raised_by_handler(e):
                 raise
-            self._note(f"the share of operations in graphs is not known: {e}")
+            self.note(f"the share of operations in graphs is not known: {e}")
         return True
 
     def reset(self, compiled: Any) -> None:

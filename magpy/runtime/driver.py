@@ -32,7 +32,7 @@ _MODULE_CALLS = frozenset(
     f.__code__ for f in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl)
 )
 #: Python functions of these modules are operations, as a capture sees them.
-_OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd")
+_OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd", "torch.nested")
 _INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])
 _Key = tuple[str, int, str]
 _Compile = Callable[[Any, "Driver", regions.Region], Any]

@@ -73,7 +73,7 @@ class Family:
     def _miss(self, shared: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry fits is captured for all, or its member goes its own way."""
         manager = shared._magpy_options
-        before = manager.captures
+        before, known = manager.captures, len(manager.reasons)
         result = manager.miss(shared, args, kwargs)
         if manager.captures > before:
             found = self._members.get(id(args[0]))
@@ -82,6 +82,9 @@ class Family:
                 member._magpy_options.shared_captures += 1
             return result
         member = self._leave(args[0])
+        if member is not None:
+            for reason in manager.reasons[known:]:
+                member._magpy_options.note(reason)
         if result is _interp.MISS and member is not None:
             try:
                 return member(*args[1:], **kwargs)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from magpy import _tensor
 from magpy.backends.runner import EntryInfo
 from magpy.guards.locate import Place, place_of
 from magpy.guards.names import Program
@@ -74,10 +75,12 @@ class Misses:
 
     def _is_of_argument(self, found: Difference, given: list[Any]) -> bool:
         place = self.place
-        if place is None or place.argument is None or found.of_tensor:
+        if place is None or place.argument is None:
             return False
         value = given[place.argument] if place.holder is None else None
-        return not isinstance(value, (*PLAIN, torch.Tensor))
+        if isinstance(value, torch.Tensor):
+            return is_unlike_any(value)
+        return not found.of_tensor and not isinstance(value, PLAIN)
 
     def _cause(self, what: str) -> Any:
         """What one miss and another are to be counted by: of containers not the single item."""
@@ -123,6 +126,11 @@ class Misses:
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
             return _words(f, args, info, failure)
+
+
+def is_unlike_any(tensor: torch.Tensor) -> bool:
+    """Whether no guard knows what a tensor is like (a nested tensor)."""
+    return _tensor.TensorMeta(tensor).opaque is not None
 
 
 def _fixes(info: EntryInfo, failure: tuple[Any, str]) -> bool:

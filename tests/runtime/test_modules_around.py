@@ -75,8 +75,10 @@ def test_copies_are_compiled_modules_of_their_own(wrapped: Any) -> None:
     compiled = magpy.compile(wrapped, backend="eager")
     x = torch.randn(3, 4)
     compiled(x)
-    for made in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+    # The first copy shows that modules vary, the entry that is made then serves all others.
+    copies = (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled)))
+    for made, hits in zip(copies, (2, 3), strict=True):
         assert made.module is not compiled.module
         for _ in range(3):
             assert torch.equal(made(x), wrapped(x))
-        assert magpy.stats(made).hits == 2
+        assert magpy.stats(made).hits == hits
