@@ -142,4 +142,9 @@ def keep(key: Any, compiled: Compiled) -> None:
     _made.setdefault(key, weakref.WeakSet()).add(compiled)
 
 
-__all__ = ["Compiled", "find", "forms", "keep"]
+def forget() -> None:
+    """Begins anew: what was compiled serves its own entries alone."""
+    _made.clear()
+
+
+__all__ = ["Compiled", "find", "forget", "forms", "keep"]

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from magpy import _interp, backends, config
-from magpy.backends import process
+from magpy.backends import process, reuse
 from magpy.backends.inductor import Inductor
 from magpy.backends.runner import BackendError, EntryInfo, compiler_elsewhere, compiler_turns
 from magpy.capture import session
@@ -830,5 +830,6 @@ def _join_family(compiled: Any) -> None:
 def reset_all() -> None:
     """Drops the entries of every compiled callable of the process."""
     families.forget()
+    reuse.forget()
     for compiled in [c for ref in list(_all.values()) if (c := ref()) is not None]:
         compiled._magpy_options.reset(compiled)
