@@ -63,7 +63,7 @@ def _frames() -> list[Site]:
     frame = sys._getframe(2)
     while frame is not None and not _interp.is_caller(frame):
         code, line = frame.f_code, frame.f_lineno or 0
-        if code.co_name == "handle_torch_function" and found:
+        if code.co_name == "handle_torch_function":
             # Only while it is watched does an operation of torch's go this way: it is refused
             # where it is called.
             found.clear()
