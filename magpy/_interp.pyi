@@ -115,15 +115,9 @@ class Raise:
 
     Args:
         exception: what is raised.
-        finish: called with this object when the mock function is over; gives what is raised.
     """
 
-    def __new__(
-        cls,
-        exception: BaseException,
-        /,
-        finish: Callable[[Raise], BaseException] | None = None,
-    ) -> Raise: ...
+    def __new__(cls, exception: BaseException, /) -> Raise: ...
     def take(self) -> BaseException:
         """The exception, which is held no longer."""
 

@@ -114,14 +114,12 @@ class EngineRun:
     Attributes:
         gradients: the memories in which it adds to gradients; any `.grad` may be another object
             afterwards. None if it adds to none.
-        hooks: hooks of leaves run in it, and not only one: their order can be seen.
         goes_on: it goes on to a graph from before the call, which may be freed by another one: then
             it raises.
         sites: the lines of the program from which it is called, outermost first.
     """
 
     gradients: frozenset[int] | None = None
-    hooks: bool = False
     goes_on: bool = False
     sites: tuple[Any, ...] = ()
 

@@ -33,8 +33,7 @@ _C_MODULES = [
 _HOMES: tuple[Any, ...] = (torch.nn.functional, torch.functional, torch.Tensor, *_C_MODULES)
 #: What torch has put at the names in each home; methods of C may be hidden, too.
 _KNOWN = [dict(vars(home)) for home in _HOMES]
-_METHODS = vars(torch._C.TensorBase).keys() - vars(torch.Tensor).keys()
-_KNOWN[_HOMES.index(torch.Tensor)].update(dict.fromkeys(_METHODS, _interp.ABSENT))
+_KNOWN[_HOMES.index(torch.Tensor)] |= {**vars(torch._C.TensorBase), **vars(torch.Tensor)}
 
 
 def _of_torch(v: Any) -> bool:
@@ -50,7 +49,7 @@ _BEFORE = next(
         f"{home.__name__}.{name}"
         for home, known in zip(_HOMES, _KNOWN, strict=True)
         for name, v in known.items()
-        if name[:2] != "__" and v is not _interp.ABSENT and not _of_torch(v)
+        if name[:2] != "__" and not _of_torch(v)
     ),
     "",
 )
@@ -61,7 +60,7 @@ def replaced() -> str:
     for home, known in zip(_HOMES, _KNOWN, strict=True):
         now = vars(home)
         for name, v in known.items():
-            if now.get(name, _interp.ABSENT) is not v:
+            if now.get(name, v) is not v:
                 return f"{home.__name__}.{name}"
     return _BEFORE
 

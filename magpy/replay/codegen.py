@@ -250,9 +250,6 @@ class Code:
     def _make_attr(self, s: New, parts: list[str]) -> str:
         return f"{parts[0]}.{s.cls}"
 
-    def _make_method_call(self, s: New, parts: list[str]) -> str:
-        return f"{parts[0]}.{s.cls}()"
-
     def _make_tensor(self, s: New, parts: list[str]) -> str:
         return parts[0]
 

@@ -53,13 +53,11 @@ class Reach:
         nodes: of autograd's graph.
         functions: the Python functions that run in it: hooks, and those of a
             `torch.autograd.Function`.
-        hooks: whether hooks of leaves are among them.
     """
 
     leaves: list[torch.Tensor]
     nodes: set[Any]
     functions: list[Any]
-    hooks: bool
 
 
 def memory_of(tensor: Any) -> int:
@@ -97,10 +95,9 @@ def reach(roots: Any) -> Reach:
     for node in seen:
         if node.next_functions:
             functions += _tensor.node_hooks(node)
-    own = len(functions)
     for t in found.values():
         functions += _hooks_of(t)
-    return Reach(list(found.values()), set(seen), functions, len(functions) > own)
+    return Reach(list(found.values()), set(seen), functions)
 
 
 def made_by_of(tensor: torch.Tensor) -> Any:

@@ -57,7 +57,7 @@ class Session:
         self._looked, self._log, self._before = looked, list(log), list(before)
 
     def is_outside(self, v):
-        return not isinstance(v, Thing)
+        return not isinstance(v, (Thing, dict))
 
     def containers(self):
         return [(v, list(v), False, 0) for v in self._looked] + [

@@ -742,7 +742,6 @@ class Recorder(Values, TorchFunctionMode):
         engine = step.engine = EngineRun(
             goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
             sites=call_sites.called_from(),
-            hooks=reach.hooks and len(reach.functions) > 1,
         )
         if reach.functions:
             engine.gradients = frozenset([0])

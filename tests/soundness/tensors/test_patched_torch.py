@@ -156,7 +156,7 @@ def test_the_former_function_is_called_by_who_kept_it(use, backend):
                 seen = attempt(f, argument)
             yield seen
 
-    run(kept, None, backend)
+    run(kept, reason(use), backend)
 
 
 def test_nothing_is_replaced_unless_somebody_does():
