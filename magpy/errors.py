@@ -97,6 +97,7 @@ class Refusal(Exception):
         passing: whether it says nothing about the next call.
         first_time: whether it need not be refused again, since what it is about has happened then
             (a cache is filled, a module imported).
+        raised: whether it is that the call raised, which no line is to blame for.
         frames: where the frames of the call are, the innermost first.
         more: what else was refused in the same run.
     """
@@ -109,6 +110,7 @@ class Refusal(Exception):
         self.frames = _frames()
         imports = any(s.key[0].startswith("<frozen importlib") for s in self.frames)
         self.first_time = imports or remedy.startswith(NEXT_CALL)
+        self.raised = False
         self.more: list[Refusal] = []
         self.reason = reason
         self.where = where

@@ -166,13 +166,15 @@ def _finish(
     if run.refusals.first is not None:
         raise run.refusals.first
     if out.exception is not None:
-        raised = out.exception
-        raise Refusal(
-            f"the call raised {type(raised).__name__}: {str(raised)[:200]}",
-            _raise_site(raised),
-            passing=signals.raised_by_handler(raised)
-            and isinstance(raised, (Exception, KeyboardInterrupt)),
+        error = out.exception
+        refusal = Refusal(
+            f"the call raised {type(error).__name__}: {str(error)[:200]}",
+            _raise_site(error),
+            passing=signals.raised_by_handler(error)
+            and isinstance(error, (Exception, KeyboardInterrupt)),
         )
+        refusal.raised = True
+        raise refusal
     difference = state.difference()
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
