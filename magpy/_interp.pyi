@@ -115,15 +115,9 @@ class Raise:
 
     Args:
         exception: what is raised.
-        finish: called with this object when the mock function is over; gives what is raised.
     """
 
-    def __new__(
-        cls,
-        exception: BaseException,
-        /,
-        finish: Callable[[Raise], BaseException] | None = None,
-    ) -> Raise: ...
+    def __new__(cls, exception: BaseException, /) -> Raise: ...
     def take(self) -> BaseException:
         """The exception, which is held no longer."""
 
@@ -260,7 +254,7 @@ class Handler(Protocol):
         Returns:
             What the program gets in its place; ABSENT if it gets the result itself.
         """
-    def below(self, function: Any, given: tuple[Any, ...], /) -> None:
+    def below(self, function: Any, /) -> None:
         """A Python function starts where events are paused (see the function `below`)."""
     def warns(self, message: Any, watched: bool, /) -> bool:
         """A warning is about to be shown, `watched` from a C function that the program called.
@@ -302,19 +296,10 @@ class Handler(Protocol):
         """A unary operation on a tracked value gave `result`; what the program gets."""
     def item(self, op: int, obj: Any, key: Any, result: Any, /) -> Any:
         """`obj[key]`, one of them tracked, gave `result`; what the program gets."""
-    def item_store(self, op: int, obj: Any, key: Any, value: Any, /) -> Any:
-        """`obj[key] = value` is about to be done in a tracked object; `del` if value is ABSENT.
-
-        `stored_in` or `store_raised` follows.
-        """
     def attribute(self, op: int, obj: Any, name: str, value: Any, /) -> Any:
         """`obj.name` of a tracked object was read."""
-    def attribute_store(self, op: int, obj: Any, name: str, value: Any, /) -> Any:
-        """`obj.name = value` is about to be done; `stored_in` or `store_raised` follows."""
-    def stored_in(self, obj: Any, /) -> None:
-        """The store in a tracked object that was told of last has been made."""
-    def store_raised(self, obj: Any, late: bool, /) -> None:
-        """It has raised; with `late`, it may have stored something before."""
+    def array_written(self, obj: Any, /) -> None:
+        """A tracked object is about to be written to: one of its items, or an attribute."""
     def format(self, conversion: int, value: Any, spec: Any, result: Any, /) -> Any:
         """A tracked value was formatted in an f-string; what the program gets."""
     def join(self, op: int, parts: Any, unused: None, result: Any, /) -> Any:
@@ -458,13 +443,6 @@ def is_instance(obj: object, classes: Any, /) -> bool:
 
 def c_base(cls: type, /) -> type:
     """The nearest class written in C along the chain of `__base__`."""
-
-def functions_of(module: Any, /) -> dict[str, Any]:
-    """The C functions that a module was made with, by name, whatever stands there now.
-
-    Raises:
-        TypeError: it is no module.
-    """
 
 def function_of(frame: Any, /) -> Any:
     """The function that a frame runs, or None if it runs no function."""

@@ -239,7 +239,8 @@ def effect(f: F) -> F:
 
     It is called when all else of the call is done, so what it returns (other than None) cannot be
     used: a call that gets something else from it runs eagerly.  A function of C that magpy knows,
-    such as `list.append`, is followed as ever.
+    such as `list.append`, is followed as ever.  One that is written in Python runs as the program
+    calls it, and what is around the call is compiled: nobody watches what it does otherwise.
     """
     native.prepare()
     if callable(f) and not _is_python(f) and callables.is_known(f):

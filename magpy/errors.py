@@ -63,7 +63,7 @@ def _frames() -> list[Site]:
     frame = sys._getframe(2)
     while frame is not None and not _interp.is_caller(frame):
         code, line = frame.f_code, frame.f_lineno or 0
-        if code.co_name == "handle_torch_function" and found:
+        if code.co_name == "handle_torch_function":
             # Only while it is watched does an operation of torch's go this way: it is refused
             # where it is called.
             found.clear()
@@ -97,6 +97,7 @@ class Refusal(Exception):
         passing: whether it says nothing about the next call.
         first_time: whether it need not be refused again, since what it is about has happened then
             (a cache is filled, a module imported).
+        raised: whether it is that the call raised, which no line is to blame for.
         frames: where the frames of the call are, the innermost first.
         more: what else was refused in the same run.
     """
@@ -109,6 +110,7 @@ class Refusal(Exception):
         self.frames = _frames()
         imports = any(s.key[0].startswith("<frozen importlib") for s in self.frames)
         self.first_time = imports or remedy.startswith(NEXT_CALL)
+        self.raised = False
         self.more: list[Refusal] = []
         self.reason = reason
         self.where = where

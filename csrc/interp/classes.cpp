@@ -60,26 +60,7 @@ PyObject* py_referent(PyObject*, PyObject* v) {
 #endif
 }
 
-// The functions that a module was made with, whatever stands at their names now.
-PyObject* py_functions_of(PyObject*, PyObject* module) {
-  if (!PyModule_Check(module))
-    return PyErr_Format(PyExc_TypeError, "a module is expected, not %s", Py_TYPE(module)->tp_name);
-  PyModuleDef* def = PyModule_GetDef(module);
-  if (def == nullptr && PyErr_Occurred()) return nullptr;
-  Ref found = Ref::steal(PyDict_New());
-  const Ref name = Ref::steal(found ? PyModule_GetNameObject(module) : nullptr);
-  if (!name) return nullptr;
-  for (PyMethodDef* m = def ? def->m_methods : nullptr; m != nullptr && m->ml_name != nullptr;
-       ++m) {
-    const Ref f = Ref::steal(PyCFunction_NewEx(m, module, name.get()));
-    if (!f || PyDict_SetItemString(found.get(), m->ml_name, f.get()) < 0) return nullptr;
-  }
-  return found.release();
-}
-
 PyMethodDef functions[] = {
-    {"functions_of", py_functions_of, METH_O,
-     "The C functions that a module was made with, by name."},
     {"own_dict", py_own_dict, METH_O,
      "own_dict(object) -> the dict of its attributes, or None: no property of that name is asked"},
     {"referent", py_referent, METH_O,

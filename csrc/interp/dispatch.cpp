@@ -22,10 +22,9 @@ namespace {
 // What a mock returns to say "not this entry after all", and `on_miss` to say "run it eagerly".
 PyObject* miss = nullptr;
 
-// What a mock or `on_miss` returns for an exception to be raised with the traceback that it has, or
-// that `finish` gives it: the frame of the mock would keep what the program has let go.
+// What a mock or `on_miss` returns for an exception to be raised with the traceback that it has.
 struct RaiseObject {
-  PyObject_HEAD PyObject *exception, *finish;
+  PyObject_HEAD PyObject* exception;
 };
 
 struct EntryObject {
@@ -183,23 +182,20 @@ PyMemberDef entry_members[] = {
 PyTypeObject Raise_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyObject* raise_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"", "finish", nullptr};
-  PyObject *exception, *finish = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:Raise", const_cast<char**>(names), &exception,
-                                   &finish))
+  static const char* names[] = {"", nullptr};
+  PyObject* exception;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Raise", const_cast<char**>(names), &exception))
     return nullptr;
   if (!PyExceptionInstance_Check(exception))
     return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
   auto* self = (RaiseObject*)type->tp_alloc(type, 0);
   if (!self) return nullptr;
   self->exception = Py_NewRef(exception);
-  self->finish = Py_NewRef(finish);
   return (PyObject*)self;
 }
 
 void raise_dealloc(PyObject* object) {
   Py_XDECREF(((RaiseObject*)object)->exception);
-  Py_XDECREF(((RaiseObject*)object)->finish);
   Py_TYPE(object)->tp_free(object);
 }
 
@@ -221,14 +217,9 @@ PyMethodDef raise_methods[] = {
 PyObject* returned_or_raised(PyObject* result) {
   if (!result || !Py_IS_TYPE(result, &Raise_Type)) return result;
   Ref raised = Ref::steal(result);
-  PyObject* finish = ((RaiseObject*)result)->finish;
-  Ref exception = Ref::steal(finish == Py_None ? raise_take(result, nullptr)
-                                               : PyObject_CallOneArg(finish, result));
+  PyObject* value = raise_take(result, nullptr);
   raised.reset();
-  if (!exception) return nullptr;
-  if (!PyExceptionInstance_Check(exception.get()))
-    return PyErr_SetString(PyExc_TypeError, "an exception is needed"), nullptr;
-  PyObject* value = exception.release();
+  if (!value) return nullptr;
   PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(value)), value, PyException_GetTraceback(value));
   return nullptr;
 }
@@ -722,7 +713,7 @@ int init_dispatch(PyObject* module) {
   Raise_Type.tp_basicsize = sizeof(RaiseObject);
   Raise_Type.tp_flags = Py_TPFLAGS_DEFAULT;
   Raise_Type.tp_doc =
-      "Raise(exception, finish=None): what a mock returns for an exception to be raised.";
+      "Raise(exception): what a mock returns for an exception to be raised.";
   Raise_Type.tp_new = raise_new;
   Raise_Type.tp_dealloc = raise_dealloc;
   Raise_Type.tp_methods = raise_methods;

@@ -297,13 +297,8 @@ PyObject* run_watched(PyThreadState* ts, Frame* frame, int throwflag) {
   }
   if (tls_session != nullptr && compat::frame_code(frame) == shows_warnings && !throwflag)
     return run_showing(ts, frame);
-  if (tls_below && tls_session != nullptr && !throwflag && !compat::is_generator_frame(frame)) {
-    PyCodeObject* code = compat::frame_code(frame);
-    const Py_ssize_t given = code->co_argcount + code->co_kwonlyargcount +
-                             ((code->co_flags & CO_VARARGS) != 0) +
-                             ((code->co_flags & CO_VARKEYWORDS) != 0);
-    on_frame_below(compat::frame_func(frame), frame->localsplus, given);
-  }
+  if (tls_below && tls_session != nullptr && !throwflag && !compat::is_generator_frame(frame))
+    on_frame_below(compat::frame_func(frame));
   const bool session = active();
   if (session && !throwflag && signal_handled(frame)) return run_unwatched(ts, frame);
   if ((!session && !(everywhere && tls_pause == 0)) || throwflag ||

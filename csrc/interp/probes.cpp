@@ -60,14 +60,8 @@ PyObject* probe_attr_load(PyObject*, Args a, size_t, PyObject*) { return attr_lo
 
 // (obj, value, name)
 PyObject* probe_attr_store(PyObject*, Args a, size_t, PyObject*) {
-  bool told = false;
-  if (active()) {
-    on_attr_store(a[0], a[2], a[1]);
-    told = take_store_told();
-  }
-  PyObject* done = none_or_null(PyObject_SetAttr(a[0], a[2], a[1]));
-  if (told) on_store_done(a[0], done != nullptr);
-  return done;
+  if (active()) on_attr_store(a[0], a[2], a[1]);
+  return none_or_null(PyObject_SetAttr(a[0], a[2], a[1]));
 }
 
 // (obj, name)
@@ -165,15 +159,8 @@ PyObject* item_store(PyObject* obj, PyObject* key, PyObject* value) {
                                          : PyObject_DelItem(obj, key));
   };
   if (!active()) return store();
-  const ToC use = on_item_store(obj, key, value);
-  const bool told = take_store_told();
-  PyObject* done;
-  {
-    ToCScope given(use);
-    done = store();
-  }
-  if (told) on_store_done(obj, done != nullptr);
-  return done;
+  ToCScope given(on_item_store(obj, key, value));
+  return store();
 }
 
 // (key, obj)

@@ -85,9 +85,8 @@ void on_result(PyObject* func, PyTypeObject* self, PyObject* value);
 // A Python frame of `func` starts (called by the hook, before its first instruction; not for
 // resumed generators). `first_arg` is the value of its first positional parameter or nullptr.
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg);
-// A Python frame of `func` starts below such a call, unwatched.  `given` holds the values of its
-// `n` parameters.
-void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n);
+// A Python frame of `func` starts below such a call, unwatched.
+void on_frame_below(PyObject* func);
 // A function is called with a number and a frame: true where it is the handler of that signal, and
 // nothing of it is wanted.
 bool on_handler(PyObject* func, PyObject* number);
@@ -162,10 +161,6 @@ bool on_identity(PyObject* a, PyObject* b);
 PyObject* on_unary(int op, PyObject* a, PyObject* result);
 // An operation on these (b may be null) raised: that it does is sure for these very values only.
 void on_raised(PyObject* a, PyObject* b);
-// Whether the handler has noted the store that is about to be made; asked once.
-bool take_store_told();
-// What was about to be stored in a tracked object, or deleted, is, or is not: that raised.
-void on_store_done(PyObject* obj, bool stored);
 
 // A call (pre).  `args` is a vector of npos positional values followed by the keyword values named
 // in kwnames (tuple or nullptr).

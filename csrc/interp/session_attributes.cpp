@@ -679,8 +679,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
       (PyObject_CheckBuffer(obj) || tracked(s, obj))) {
     // An array copies what it is given (`a.real = v`), and its flags look at it.
     if (tracked(s, obj) && value != nullptr) {
-      s->store_told = true;
-      Ref::steal(derive(s, "attribute_store", 0, obj, name, Py_NewRef(value)));
+      ask(s, "array_written", obj);
     } else {
       if (value != nullptr) rely_on(s, value);
       touch(s, obj, false);

@@ -518,21 +518,12 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
   return {call_for_effect(s, f, args, npos, kwnames), true, kPassedOn};
 }
 
-void on_frame_below(PyObject* func, PyObject* const* given, Py_ssize_t n) {
-  Session* s = tls_session;
+void on_frame_below(PyObject* func) {
   ErrorGuard error;
-  PauseGuard pause;  // in a call done as a whole, events are on
+  PauseGuard pause;
   SignalHold signals;
   tls_below = false;
-  const Ref list = Ref::steal(PyList_New(0));
-  bool ok = static_cast<bool>(list);
-  for (Py_ssize_t i = 0; i < n && ok; ++i)
-    ok = given[i] == nullptr || PyList_Append(list.get(), given[i]) == 0;
-  const Ref values = Ref::steal(ok ? PyList_AsTuple(list.get()) : nullptr);
-  if (values)
-    ask(s, "below", func, values.get());
-  else
-    fail(s, "below");
+  ask(tls_session, "below", func);
   tls_below = true;
 }
 

@@ -244,7 +244,6 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
 
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value) {
   ++tls_session->events;
-  tls_session->store_told = false;
   ErrorGuard error;
   attr_store(tls_session, obj, name, value);
 }
@@ -483,8 +482,7 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
   if (!s->tracked.empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
-      s->store_told = true;
-      Ref::steal(derive(s, "item_store", 0, obj, key, Py_NewRef(value ? value : g_absent)));
+      ask(s, "array_written", obj);
       return;
     }
     rely_on(s, key);
@@ -511,7 +509,6 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
 ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
-  s->store_told = false;
   const ToC use = computes(obj) ? kComputed : kPassedOn;
   item_store_pre(s, obj, key, value);
   return use;
@@ -682,24 +679,6 @@ void on_raised(PyObject* a, PyObject* b) {
   if (warning) ask(s, "warning_raised", a);
   for (PyObject* v : {a, b})
     if (v != nullptr && !is_tensor(v)) rely_on(s, v);
-}
-
-bool take_store_told() {
-  const bool told = tls_session->store_told;
-  tls_session->store_told = false;
-  return told;
-}
-
-void on_store_done(PyObject* obj, bool stored) {
-  Session* s = tls_session;
-  // numpy tells of arithmetic that fails when it has stored what came of it.
-  const bool late = !stored && (PyErr_ExceptionMatches(PyExc_ArithmeticError) ||
-                                PyErr_ExceptionMatches(PyExc_Warning));
-  ErrorGuard error;
-  if (stored)
-    ask(s, "stored_in", obj);
-  else
-    ask(s, "store_raised", obj, late ? Py_True : Py_False);
 }
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {

@@ -193,7 +193,6 @@ struct Held {
 // allocator gives, all zero.
 struct Session : PyObject, Held {
   unsigned long long events;
-  bool store_told;   // the handler has noted the store in a tracked object that is about to be made
   bool after;        // whether what is told of is over
   PyObject* getter;  // of the property that is loaded, if a probe has called it; borrowed
   PyObject* advanced;  // the iterator that was looked into last (address only), and when

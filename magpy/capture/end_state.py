@@ -24,11 +24,6 @@ from magpy.objects.snapshots import ABSENT, content_of
 from magpy.objects.types import isinstance
 
 
-def iterated(iterator: Any) -> list[Any]:
-    """The list that an iterator of C goes over, if it goes over one."""
-    return [v for v in gc.get_referents(iterator) if isinstance(v, list)]
-
-
 def _same(now: Any, pre: Any, builder: Builder) -> bool:
     """Whether a place holds what it held before, in every call."""
     if any(type(v) in (int, float, complex, str) and builder.varies(v) for v in (now, pre)):

@@ -14,10 +14,7 @@ from __future__ import annotations
 import collections
 import copyreg
 import enum
-import gc
-import inspect
 import itertools
-import operator
 import sys
 import types
 import weakref
@@ -29,13 +26,11 @@ import torch
 
 from magpy import _interp
 from magpy.errors import Refusal
-from magpy.frames import call_sites
 from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import Var
 from magpy.ir.recipes import Const, New, Outside, Spec, Value
 from magpy.models.callables import module_of_type
 from magpy.objects import buffers, c_state
-from magpy.objects.iterators import used_up
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import is_heap, isinstance
 
@@ -68,16 +63,18 @@ _REDUCIBLE = frozenset(
 )
 
 
-# How the iterators of dicts and sets are made, and of which view of a dict.
-_DICT_ITERATORS: dict[type, tuple[Any, str | None]] = {
-    type(iter({})): (iter, None),
-    type(iter({}.values())): (iter, "values"),
-    type(iter({}.items())): (iter, "items"),
-    type(reversed({})): (reversed, None),
-    type(reversed({}.values())): (reversed, "values"),
-    type(reversed({}.items())): (reversed, "items"),
-    type(iter(set())): (iter, None),
-}
+#: Ends of names: files, and views and iterators of dicts and sets, which `copy` makes lists of.
+_NOT_MADE = (
+    "IOWrapper",
+    "_keys",
+    "_values",
+    "_items",
+    "keyiterator",
+    "valueiterator",
+    "itemiterator",
+    "set_iterator",
+    "odict_iterator",
+)
 
 
 # Exceptions whose state is their arguments.
@@ -162,7 +159,9 @@ class Builder:
             return spec
         self._check_class(v if isinstance(v, type) else t)
         if isinstance(v, BaseException) and not self._is_outside(v):
-            return self.error(v)
+            if v.__traceback__ is not None or v.__context__ is not None or v.__cause__ is not None:
+                raise Refusal("an exception is kept that was raised")
+            return self._instance(v, t)
         var = self._var_of(v)
         if var is not None:
             if isinstance(v, torch.Tensor) and not self._is_outside(v) and vars(v):
@@ -194,31 +193,6 @@ class Builder:
                 _defined_at(cls),
                 "Define the class outside of the compiled function",
             )
-
-    def error(self, v: BaseException, kept: bool = True) -> Spec:
-        """The spec of an exception of the run, with its traceback if it is `kept`, not raised.
-
-        Raises:
-            Refusal: it cannot be made again.
-        """
-        if self._is_outside(v):
-            return self.build(v)
-        self._check_class(type(v))
-        if v.__cause__ is not None or v.__context__ is not None:
-            raise Refusal("an exception is kept that was raised while another was handled")
-        var = self._var_of(v)
-        if var is None:
-            spec = self._instance(v, type(v))
-        else:
-            spec = self._remember(v, New("error", None, [Value(var)]))
-            self._state(v, type(v), spec)
-        sites = call_sites.passed(v)
-        if isinstance(spec, New):
-            if v.__suppress_context__:  # raise ... from None
-                spec.fill.append(("slots", [("__suppress_context__", self.build(True))]))
-            if kept and sites:
-                spec.fill.append(("traceback", sites))
-        return spec
 
     def varies(self, v: Any) -> bool:
         """Whether a number or text is a value of the run that differs from call to call."""
@@ -259,14 +233,8 @@ class Builder:
             return self._cell(v)
         if isinstance(v, (np.ndarray, np.generic)):
             return self._numpys(v, t)
-        if t is types.GeneratorType:
-            return self._generator(v)
         if t is super or t is weakref.ref:
             return self._stands_for(v, t)
-        if t in (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items())):
-            return self._view(v, t)
-        if t in _DICT_ITERATORS:
-            return self._dict_iterator(v, t)
         if is_heap(t) or t in (
             list,
             dict,
@@ -293,30 +261,6 @@ class Builder:
     @staticmethod
     def _list(parts: list[Spec]) -> Spec:
         return New("tuple", None, parts)
-
-    def _dict_iterator(self, v: Any, t: type) -> Spec:
-        """An iterator that goes by the state of a dict or set, of which pickling knows nothing."""
-        make, view = _DICT_ITERATORS[t]
-        inner = [x for x in gc.get_referents(v) if isinstance(x, (dict, set, frozenset))]
-        if not inner or operator.length_hint(v) != len(inner[0]):
-            raise Refusal(f"a {t.__name__} is kept that has already run a part")
-        if self._is_outside(inner[0]):
-            raise Refusal(f"a {t.__name__} is kept that goes through an object from outside")
-        spec = self.build(inner[0])
-        if view is not None:
-            spec = New("method_call", view, [spec])
-        return self._remember(v, New("call", make, [spec]))
-
-    def _view(self, v: Any, t: type) -> Spec:
-        mapping = getattr(v, "mapping", None)
-        names = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
-        if mapping is None or t not in names:
-            raise Refusal(f"a {t.__name__} is kept")
-        # `.mapping` is a proxy; the dict itself is its only referent.
-        inner = [x for x in gc.get_referents(mapping) if isinstance(x, dict)]
-        if len(inner) != 1:
-            raise Refusal(f"a {t.__name__} is kept")
-        return self._remember(v, New("method_call", names[t], [self.build(inner[0])]))
 
     def _tuple(self, v: Any, t: type) -> Spec:
         parts = [self.build(x) for x in tuple.__iter__(v)]
@@ -368,38 +312,6 @@ class Builder:
         except ValueError:
             return spec
         spec.fill.append(self.build(content))
-        return spec
-
-    def _generator(self, v: Any) -> Spec:
-        frame = v.gi_frame
-        if frame is None or inspect.getgeneratorstate(v) != inspect.GEN_CREATED:
-            raise Refusal(
-                "a generator is kept that has already run a part",
-                "",
-                "Return a list, or a generator that has not started",
-            )
-        code = _interp.original_of(v.gi_code) or v.gi_code
-        local = dict(frame.f_locals)
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if (
-            code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-            or code.co_kwonlyargcount
-            or any(n not in local for n in names)
-        ):
-            raise Refusal(
-                "a generator object is kept",
-                "",
-                "Return a list, or a function that makes the generator",
-            )
-        spec = New("generator", (code, frame.f_globals, v.__name__, v.__qualname__))
-        self._remember(v, spec)
-        spec.parts.append(New("tuple", None, [self.build(local[n]) for n in names]))
-        # The frame holds the cells of its free variables last.
-        cells = [c for c in gc.get_referents(v) if type(c) is types.CellType]
-        free = cells[len(cells) - len(code.co_freevars) :]
-        if len(free) != len(code.co_freevars):
-            raise Refusal("a generator object is kept whose cells cannot be told")
-        spec.parts.append(New("tuple", None, [self.build(c) for c in free]))
         return spec
 
     def _instance(self, v: Any, t: type) -> Spec:
@@ -530,13 +442,14 @@ class Builder:
         if t.__name__ in (
             "frame",
             "traceback",
+            "generator",
             "coroutine",
             "async_generator",
             "Generator",
-            "odict_iterator",
+            "mappingproxy",
             "UntypedStorage",  # the memory of a tensor
             "TypedStorage",
-        ) or t.__name__.endswith("IOWrapper"):
+        ) or t.__name__.endswith(_NOT_MADE):
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         try:
             cls: Any = t
@@ -555,7 +468,7 @@ class Builder:
             return Const(v)
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if t is itertools.chain and state is None:
-            make, args = used_up, (itertools.chain,)
+            raise Refusal("an itertools.chain is kept that is at its end")
         if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
             raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
         base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)

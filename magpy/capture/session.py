@@ -9,11 +9,7 @@ Called by magpy/runtime/compiled.py.
 from __future__ import annotations
 
 import functools
-import gc
-import inspect
 import operator
-import traceback
-import types
 from typing import Any
 
 import torch
@@ -23,13 +19,11 @@ from magpy.capture.end_state import end_state
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.callbacks import Handler
 from magpy.capture.python.native import find_dynamo, prepare
-from magpy.capture.rebuild import Builder
 from magpy.errors import Refusal
-from magpy.frames import call_sites, signals
+from magpy.frames import signals
 from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Record
-from magpy.ir.recipes import Spec
-from magpy.models.patched_names import unclear
+from magpy.models.patched_names import replaced
 from magpy.objects import c_state as opaque
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
@@ -77,9 +71,10 @@ def _run(
     try:
         prepare()
         find_dynamo()
-        reason = unclear()
-        if reason is not None:
-            raise Refusal(reason)
+        name = replaced()
+        if name:
+            # torch tells the recorder of what stands there, not of what is called.
+            raise Refusal(f"another function has been put at {name}")
         symbols = None
         if varying is not None and varying.follow:
             symbols = Symbols(varying.sizes, varying.data)
@@ -170,19 +165,22 @@ def _finish(
     record.mutated |= buffers.written_tensors(record)
     buffers.check_arrays()
     buffers.check_shared(definition(f))
-    buffers.check_below(record)
+    buffers.check_below()
     recorder.check_end()
     if any(map(session.is_outside, run.locks)):
         run.refuse("a lock is taken and not given back")
     if run.refusals.first is not None:
         raise run.refusals.first
-    if out.exception is not None and signals.raised_by_handler(out.exception):
-        interrupted = isinstance(out.exception, (Exception, KeyboardInterrupt))
-        raise Refusal(
-            f"the call raised {type(out.exception).__name__}",
-            _raise_site(out.exception),
-            passing=interrupted,
+    if out.exception is not None:
+        error = out.exception
+        refusal = Refusal(
+            f"the call raised {type(error).__name__}: {str(error)[:200]}",
+            _raise_site(error),
+            passing=signals.raised_by_handler(error)
+            and isinstance(error, (Exception, KeyboardInterrupt)),
         )
+        refusal.raised = True
+        raise refusal
     difference = state.difference()
     if difference is not None:
         raise Refusal(f"the call leaves torch in another state than it found it in ({difference})")
@@ -207,11 +205,7 @@ def _end(
     run, recorder, session = handler.run, handler.recorder, handler.session
     log = session.log()
     builder = run.builder()
-    if out.exception is None:
-        result = builder.build(out.value)
-    else:
-        result = _exception_spec(out.exception, builder)
-    handler.finish_iterators(builder)
+    result = builder.build(out.value)
     handler.finish_contexts(builder)
     handler.finish_modules()
     for tensor in record.inputs.values():
@@ -224,14 +218,14 @@ def _end(
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads)
-    before = _traceback_before(log, out.exception)
+    _check_tracebacks(log)
     reads += [("identity", obj, None, None) for obj in run.identities]
-    if not all(map(builder.knows, handler.finalizers)) or _suspended(out.exception):
-        # The collector, or who lets go of the exception, has it die later, and Python of the
-        # program runs then, of which no entry knows.
+    if not all(map(builder.knows, handler.finalizers)):
+        # The collector has it die later, and Python of the program runs then, of which no entry
+        # knows.
         raise Refusal(
             "the call leaves an object behind that runs code when it dies (a __del__, the callback "
-            "of a weak reference, the `finally` of a generator)"
+            "of a weak reference)"
         )
     kept = recorder.given.kept(builder.knows)
     if kept is not None:
@@ -245,7 +239,6 @@ def _end(
             run.redo.append((read, keys, value))
     if any(kind == "object" and opaque.of_numpy(obj) for kind, obj, _, _ in log):
         run.redo.append((opaque.numpy_errors, (), opaque.numpy_errors()))
-    raised_at = None if out.exception is None else call_sites.passed(out.exception, before)
     return Capture(
         f=f,
         args=args,
@@ -261,10 +254,8 @@ def _end(
         arrays=run.arrays,
         buffers=handler.buffers.shared(),
         memos=run.memos,
-        iterators=handler.iterators,
         start_modes=recorder.start_modes,
         events=session.events,
-        raised_at=raised_at,
     )
 
 
@@ -277,50 +268,17 @@ def definition(f: Any) -> str:
     return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
 
 
-def _traceback_before(log: list[tuple[str, Any, Any, Any]], leaving: BaseException | None) -> Any:
-    """The traceback that an exception from outside had which now leaves the call; None: none.
-
-    Raises:
-        Refusal: one was raised and handled, whose traceback has grown by that.
-    """
-    found = None
+def _check_tracebacks(log: list[tuple[str, Any, Any, Any]]) -> None:
+    """Refuses where an exception from outside was raised and handled: its traceback has grown."""
     written = {(id(obj), name) for kind, obj, name, _ in log if kind == "write_attr"}
     for kind, obj, _, value in log:
         if kind != "object" or not isinstance(obj, BaseException):
             continue
         traceback_before, context = value
-        chain = [obj.__traceback__]
-        while chain[-1] is not None and chain[-1] is not traceback_before:
-            chain.append(chain[-1].tb_next)
-        if obj is leaving and chain[-1] is traceback_before:
-            found = traceback_before
-        elif obj.__traceback__ is not traceback_before:
+        if obj.__traceback__ is not traceback_before:
             raise Refusal(f"a {type(obj).__name__} from outside is raised and handled")
         if obj.__context__ is not context and (id(obj), "__context__") not in written:
             raise Refusal(f"a {type(obj).__name__} from outside is raised where one is handled")
-    return found
-
-
-def _suspended(error: BaseException | None) -> bool:
-    """Whether the frames of an exception hold a generator that has more to do when it dies."""
-    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
-        # `f_locals` would keep them alive where the frame is cleared.
-        for v in gc.get_referents(frame):
-            if type(v) is not types.GeneratorType or not v.gi_code.co_exceptiontable:
-                continue
-            if inspect.getgeneratorstate(v) == inspect.GEN_SUSPENDED:
-                return True
-    return False
-
-
-def _exception_spec(error: BaseException, builder: Builder) -> Spec:
-    where = _raise_site(error)
-    try:
-        return builder.error(error, kept=False)
-    except Refusal as r:
-        raise Refusal(
-            f"the call raised {type(error).__name__}: {str(error)[:200]} ({r.reason})", where
-        ) from r
 
 
 def _raise_site(e: BaseException) -> str:

@@ -65,24 +65,6 @@ def called_from() -> tuple[Site, ...]:
     return tuple(sites)
 
 
-def passed(error: BaseException, before: Any = None) -> list[Site]:
-    """The sites of the program's frames that an exception passed, outermost first.
-
-    Args:
-        error: the exception.
-        before: its traceback of before it was raised again, which is left out.
-    """
-    sites = []
-    tb = error.__traceback__
-    while tb is not None and tb is not before:
-        frame = tb.tb_frame
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "magpy":
-            code = frame.f_code
-            sites.append((code.co_filename, tb.tb_lineno, code.co_name, frame.f_globals))
-        tb = tb.tb_next
-    return sites
-
-
 def site_of_caller(level: int, frame: types.FrameType) -> Site | None:
     """The site of the `level`-th caller (1: the innermost) of a frame of magpy's."""
     f = program_frame(frame)

@@ -22,7 +22,6 @@ from magpy.guards.checks import (
     c_leaf,
     class_holds,
     item_is_number,
-    iterator_like,
     lie_as_before,
     mode_of,
     placed_as,
@@ -176,8 +175,6 @@ class Analyzer:
             self.python_check(array_unchanged(before), array)
         for obj, before in c.opaque:
             self.python_check(c_state.unchanged(before), obj)
-        for iterator, taken, length, exhausted in c.iterators:
-            self.python_check(iterator_like(taken, length if exhausted else None), iterator)
         anchors: dict[str, Any] = dict(graph.records)
         anchors.update((name, list(group.values())) for name, group in graph.groups.items())
         anchors["state"] = c.state
@@ -262,20 +259,9 @@ class Analyzer:
             self.python_check(still_remembers(key, value, result), memo)
 
     def _unwatched(self) -> None:
-        """What runs unwatched below steps must be the same, and reach the same."""
-        record = self.capture.record
-        looks = [
-            *record.looks,
-            *((obj, None) for obj, _ in (*self.capture.opaque, *self.capture.arrays)),
-        ]
-        fixed: dict[int, set[Any]] = collections.defaultdict(set)
-        for v, key in looks:
-            if id(v) not in self.graph.relative:
-                fixed[id(v)].add(key)
-        varying = [(v, key) for v, key in looks if id(v) in self.graph.relative]
-        for unwatched in record.unwatched:
-            check = runs_below(unwatched, fixed, varying)
-            self.python_check(check, *unwatched.of, *(v for v, _ in varying))
+        """Still no Python of the program's may run unwatched below steps."""
+        for unwatched in self.capture.record.unwatched:
+            self.python_check(runs_below(unwatched), *unwatched.of)
 
     def _asked_of_relative(self, f: Any, args: tuple[Any, ...], value: Any) -> bool:
         """A question about an object that is another one in every call is asked of that."""

@@ -51,7 +51,6 @@ _PYTHON_CHECKS = {
     "device_equal": "{}",
     "holds": "the functions that {} holds",
     "item_is_number": "the numbers that {} holds",
-    "iterator_like": "what is left in {}",
     "lie_as_before": "which of {} share memory",
     "maxlen_equal": "the maxlen of {}",
     "placed_as": "the mesh and placements of {}",

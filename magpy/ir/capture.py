@@ -91,11 +91,8 @@ class Capture:
         arrays: numpy arrays from outside, and what they were (magpy/objects/buffers.py).
         buffers: bytes from outside that were read as such.
         memos: caches that were asked (`functools.lru_cache`), the key, what they knew.
-        iterators: iterators from outside, what the run took, how much there was, and whether all of
-            that counts.
         start_modes: torch's modes when the call began.
         events: how many events the session saw.
-        raised_at: the frames that the exception passed, if the call raised.
         instances_vary: modules and functions that are reached through the arguments are other ones
             in other calls, and count by what they are like.
     """
@@ -114,10 +111,8 @@ class Capture:
     arrays: list[tuple[Any, Any]]
     buffers: list[Any]
     memos: list[tuple[Any, Any, Any, Any]]
-    iterators: list[tuple[Any, tuple[Any, ...], int, bool]]
     start_modes: Any
     events: int
-    raised_at: list[tuple[str, int, str, dict[str, Any]]] | None = None
     instances_vary: bool = False
 
 

@@ -114,14 +114,12 @@ class EngineRun:
     Attributes:
         gradients: the memories in which it adds to gradients; any `.grad` may be another object
             afterwards. None if it adds to none.
-        hooks: hooks of leaves run in it, and not only one: their order can be seen.
         goes_on: it goes on to a graph from before the call, which may be freed by another one: then
             it raises.
         sites: the lines of the program from which it is called, outermost first.
     """
 
     gradients: frozenset[int] | None = None
-    hooks: bool = False
     goes_on: bool = False
     sites: tuple[Any, ...] = ()
 
@@ -134,23 +132,22 @@ class HostStep(Operation):
 
     Attributes:
         owner: the random generator of Python or numpy that the step draws from.
-        warnings: numpy does it: what it would warn of becomes this variable, a list of texts, and
-            the line of the program that calls it (magpy/models/numpy_warnings.py).
+        arithmetic: numpy does it, called from this line of the program: the entry is left where it
+            would warn (magpy/models/numpy_warnings.py).
         engine: what autograd's engine does in it.
         in_order: it has to do with a device's queue of work (events, waiting), and stands where it
             stands among the operations.
     """
 
     owner: Any = field(default=None, kw_only=True)
-    warnings: tuple[Var, Any] | None = field(default=None, kw_only=True)
+    arithmetic: Any = field(default=None, kw_only=True)
     engine: EngineRun | None = field(default=None, kw_only=True)
     in_order: bool = field(default=False, kw_only=True)
 
     @property
     def defined(self) -> list[Var]:
         """The variables that it defines."""
-        found = [v for _, v in self.outs]
-        return found if self.warnings is None else [*found, self.warnings[0]]
+        return [v for _, v in self.outs]
 
     @property
     def gradients(self) -> frozenset[int] | None:
@@ -220,8 +217,7 @@ class Binding(HostStep):
     @property
     def defined(self) -> list[Var]:
         """The variables that it defines."""
-        found = [self.result, *(v for _, v in self.outs)]
-        return found if self.warnings is None else [*found, self.warnings[0]]
+        return [self.result, *(v for _, v in self.outs)]
 
 
 @dataclass(slots=True)
@@ -238,12 +234,6 @@ class Bind(Binding):
 
 class BindArray(Binding):
     """The result must be a numpy array; `expected` is its dtype and its shape."""
-
-    __slots__ = ()
-
-
-class BindError(Binding):
-    """The call must raise an exception, which is the result; `expected` is its type and text."""
 
     __slots__ = ()
 
@@ -274,19 +264,17 @@ class EffectStep:
 
 @dataclass(slots=True)
 class Unwatched:
-    """Python that runs unwatched below a step.
+    """A question that guards ask again: whether Python of the program's runs below a step.
 
     Attributes:
-        ask: tells the functions (magpy/unwatched/listeners.py).
+        ask: tells what runs there (magpy/unwatched/listeners.py).
         of: objects from outside that it is asked of.
-        codes: what tells the functions from others, when they ran first.
-        reach: what they had within reach then (magpy/unwatched/reachability.py).
+        passes: what decided whether the records of a logger pass.
     """
 
     ask: Callable[..., Any]
     of: tuple[Any, ...]
-    codes: list[Any]
-    reach: Any
+    passes: list[str]
 
 
 Step = OpStep | ModeStep | HostStep | EffectStep
@@ -400,7 +388,6 @@ class Record:
         unwatched: what asks for Python that runs unwatched below steps.
         caught: the line of the first operation after a change of which the program may catch what
             it raises; "" if there is none.
-        looks: where the run has looked or written: holders, with names or keys, or None for all.
         transform_spans: the steps during which a transform of torch.func was active
             (magpy/capture/tensors/functorch.py).
     """
@@ -423,6 +410,5 @@ class Record:
     pinned: bool = False
     gradients: list[tuple[Any, Any]] = field(default_factory=list)
     unwatched: list[Unwatched] = field(default_factory=list)
-    looks: list[tuple[Any, Any]] = field(default_factory=list)
     caught: str = ""
     transform_spans: list[Any] = field(default_factory=list)

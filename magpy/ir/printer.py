@@ -15,7 +15,6 @@ from typing import Any
 from magpy.ir.ops import (
     Bind,
     BindArray,
-    BindError,
     Binding,
     Check,
     EffectStep,
@@ -117,7 +116,7 @@ def _assigned(step: OpStep | HostStep, value: str) -> str:
 def _host(step: HostStep) -> str:
     called = _assigned(step, call(step))
     if isinstance(step, Binding):
-        what = {BindArray: "array ", BindError: "raised "}.get(type(step), "")
+        what = "array " if isinstance(step, BindArray) else ""
         return f"%{step.result}: {what}{argument(step.expected)} = {called}"
     if isinstance(step, Check):
         return f"check {called} equals {argument(step.expected)}"
@@ -144,8 +143,8 @@ def _effects(step: OpStep | HostStep) -> Iterable[str]:
             yield "symbolic"
         if step.in_order:
             yield "in order"
-        if step.warnings is not None:
-            yield f"warns into %{step.warnings[0]}"
+        if step.arithmetic is not None:
+            yield "leaves where numpy would warn"
 
 
 __all__ = ["argument", "call", "function", "line", "modes", "text"]

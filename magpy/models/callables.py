@@ -74,17 +74,12 @@ class Effect(Enum):
     HOLDERS = auto()  # asks who has weak references to an object, which the recorder may have
     NUMBER = auto()  # float() and int(): they may take a tensor's value
     SEED = auto()  # seeds torch's generators: redone at its place among the operations
-    ATTRGETTER = auto()
-    METHODCALLER = auto()
     FORMAT = auto()  # str.format: may read attributes of what it is given
     LOCK = auto()  # takes a lock or gives it back, which an entry need not redo
     READ = auto()  # reads the world and leaves it alone: read again before an entry is used
-    AMBIENT = auto()  # computes under the decimal context, which is not among its arguments
-    ZONED = auto()  # likewise under the time zone
     COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
-    SUBCLASSES = auto()  # asks a class which derive from it
     HANDLED = auto()  # asks which exception is being handled, which may be the caller's
     IDENTITY = auto()  # tells which object it is given
     CALLABLE = auto()  # asks whether an object's class has a `__call__`
@@ -761,8 +756,8 @@ _BY_TYPE: tuple[tuple[type, Effect], ...] = (
     (functools._lru_cache_wrapper, Effect.MEMO),
     (functools.partial, Effect.PARTIAL),
     (weakref.ref, Effect.WEAKREF),
-    (operator.attrgetter, Effect.ATTRGETTER),
-    (operator.methodcaller, Effect.METHODCALLER),
+    (operator.attrgetter, Effect.REFUSE),
+    (operator.methodcaller, Effect.REFUSE),
 )
 
 
@@ -794,7 +789,7 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
     if name in ("__init__", "__setstate__") and isinstance(f, _DESCRIPTORS):
         return Effect.UNKNOWN if _definer(owner, name) in _FOLLOWED else Effect.REMADE
     if name == "__subclasses__" and issubclass(owner, type):
-        return Effect.SUBCLASSES
+        return Effect.REFUSE
     if name == "with_traceback" and issubclass(owner, BaseException):
         return Effect.REMADE
     if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):
@@ -809,7 +804,7 @@ def _by_home(home: str, name: str) -> Effect:
     for table, effect in _BY_HOME:
         if name in table.get(home, ()):
             return effect
-    return Effect.AMBIENT if home in _AMBIENT else Effect.UNKNOWN
+    return Effect.REFUSE if home in _AMBIENT else Effect.UNKNOWN
 
 
 _BY_HOME = (
@@ -821,7 +816,7 @@ _BY_HOME = (
     (_REGISTRY, Effect.REGISTRY),
     (_REFUSED, Effect.REFUSE),
     (_CONTEXT, Effect.CONTEXT),
-    (_ZONED, Effect.ZONED),
+    (_ZONED, Effect.REFUSE),
     (_HANDLED, Effect.HANDLED),
 )
 

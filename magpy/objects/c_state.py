@@ -17,10 +17,8 @@ import functools
 import gc
 import numbers
 import operator
-import os
 import re
 import sys
-import time
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -310,21 +308,9 @@ def slots_of(obj: Any) -> Iterator[tuple[str, Any]]:
                     continue  # a slot of other objects, under a name of this class
 
 
-def decimal_context() -> tuple[Any, ...]:
-    """The thread's decimal context, under which `decimal` computes (PEP 327), without its flags."""
-    c = decimal.getcontext()
-    traps = tuple(sorted(signal.__name__ for signal, on in c.traps.items() if on))
-    return c.prec, c.rounding, c.Emin, c.Emax, c.capitals, c.clamp, traps
-
-
 def behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
     """The dict that a mapping proxy shows."""
     return gc.get_referents(proxy)[0]
-
-
-def time_zone() -> tuple[Any, ...]:
-    """The zone by which C converts between local time and seconds (tzset(3))."""
-    return os.environ.get("TZ"), time.tzname, time.timezone, time.altzone
 
 
 def numpy_errors() -> tuple[Any, ...]:

@@ -39,12 +39,6 @@ _LEAVES = frozenset(
 )
 CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, collections.deque)
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
-#: What goes on where it was, without a function that starts.
-GENERATORS: tuple[Any, ...] = (
-    types.GeneratorType,
-    types.CoroutineType,
-    types.AsyncGeneratorType,
-)
 _ELEMENTS = 100  # so many elements of an array are looked at
 
 #: The classes that a class has attributes of, in order; a type's `__mro__`.
@@ -87,12 +81,6 @@ def foreign_module(module: types.ModuleType) -> bool:
 def foreign_class(cls: type) -> bool:
     """Whether a class is one of Python's own, or of torch's or numpy's."""
     return not made_by_statement(cls) or of_library(space(cls).get("__module__"))
-
-
-def imported(names: Any) -> list[types.ModuleType]:
-    """The modules of the program that code with these names imports where it runs."""
-    found = (sys.modules.get(n) for n in names & sys.modules.keys())
-    return [m for m in found if isinstance(m, types.ModuleType) and not foreign_module(m)]
 
 
 def elements(v: Any) -> Iterator[Any]:
@@ -147,13 +135,11 @@ def held_by_library(v: Any) -> list[Any]:
 __all__ = [
     "CONTAINERS",
     "FOREIGN",
-    "GENERATORS",
     "HEAP",
     "elements",
     "foreign_class",
     "foreign_module",
     "held_by_library",
-    "imported",
     "inside",
     "leaf",
     "made_by_statement",

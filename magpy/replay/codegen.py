@@ -25,7 +25,6 @@ from magpy.ir import aliasing
 from magpy.ir.capture import Capture
 from magpy.ir.ops import (
     BindArray,
-    BindError,
     Binding,
     Call,
     Check,
@@ -46,7 +45,7 @@ from magpy.ir.ops import (
 from magpy.ir.recipes import AttrEffect, Const, ContainerEffect, New, Outside, Spec, Value
 from magpy.ir.trees import Sizes, leaves
 from magpy.models.callables import unbound
-from magpy.models.numpy_warnings import telling
+from magpy.models.numpy_warnings import strict
 from magpy.objects.types import isinstance
 from magpy.replay import support
 from magpy.replay.segments import Plan, Segment, swaps_data, switches_gradients
@@ -82,7 +81,7 @@ def _generators(step: OpStep | HostStep) -> Iterator[Any]:
 
 
 def _may_run_engine(step: HostStep) -> bool:
-    return isinstance(step, BindError) or calls_on_tensors(step)
+    return calls_on_tensors(step)
 
 
 class Code:
@@ -220,7 +219,6 @@ class Code:
             "method_call",
             "tuple_subclass",
             "exception",
-            "error",
             "reduce",
         ):
             parts = self._parts(s)
@@ -251,9 +249,6 @@ class Code:
     def _make_attr(self, s: New, parts: list[str]) -> str:
         return f"{parts[0]}.{s.cls}"
 
-    def _make_method_call(self, s: New, parts: list[str]) -> str:
-        return f"{parts[0]}.{s.cls}()"
-
     def _make_tensor(self, s: New, parts: list[str]) -> str:
         return parts[0]
 
@@ -274,9 +269,6 @@ class Code:
         t, base = s.cls  # what the class's own __new__ did is among the effects
         return f"{self.constant(base)}.__new__({self.constant(t)}, *{parts[0]})"
 
-    def _make_error(self, s: New, parts: list[str]) -> str:
-        return parts[0]
-
     def _make_reduce(self, s: New, parts: list[str]) -> str:
         return f"{self.constant(s.cls)}({', '.join(parts)})"
 
@@ -288,12 +280,6 @@ class Code:
         return (
             f"{self.constant(types.FunctionType)}({self.constant(code)}, "
             f"{self.constant(global_vars)}, {name!r}, None, {parts[0]})"
-        )
-
-    def _make_generator(self, s: New, parts: list[str]) -> str:
-        return (
-            f"{self.constant(support.new_generator)}({self.constant(s.cls)}, {parts[0]}, "
-            f"{parts[1]})"
         )
 
     def _make_instance(self, s: New, parts: list[str]) -> str:
@@ -385,8 +371,6 @@ class Code:
                 add(f"{d}[{k!r}] = {value}")
         elif what == "own_dict":
             add(f"{self.constant(support.set_own_dict)}({name}, {self.spec(content)})")
-        elif what == "traceback":
-            add(f"{self.constant(support.pass_frames)}({self.constant(content)}, [{name}].pop)")
         elif what == "slots":
             for k, x in content:
                 value = self.spec(x)
@@ -531,19 +515,13 @@ class Code:
         if step.engine is not None and step.engine.sites:
             called = support.from_lines(step.engine.sites, called)
         self.lines.append("# " + " ".join(step.where.splitlines()))
-        if step.warnings is not None:
-            texts, place = step.warnings
-            called = telling(operation(called, place))
-            self.lines.append(f"v{texts} = []")
-            self._made.add(texts)
-            args = f"v{texts}, {args}"
+        if step.arithmetic is not None:
+            called = strict(operation(called, step.arithmetic))
         func = self.callee(called, modes, step.site)
         if isinstance(step, Call):
             self.lines.append(f"{func}({args})")
             return
-        if isinstance(step, BindError):
-            self._bind_error(step, func, fail)
-        elif isinstance(step, Binding):
+        if isinstance(step, Binding):
             self.lines.append(f"v{step.result} = {func}({args})")
             self._made.add(step.result)
             expected = self.constant(step.expected)
@@ -564,17 +542,6 @@ class Code:
         else:
             test, expected = self.constant(_TESTS[type(step)]), self.constant(step.expected)
             self.lines.append(f"if not {test}({result}, {expected}): {fail}")
-
-    def _bind_error(self, step: BindError, func: str, fail: str) -> None:
-        """A call that must raise."""
-        args = "(" + "".join(self.tree(a) + ", " for a in step.args) + ")"
-        kwargs = "{" + ", ".join(f"{k!r}: {self.tree(v)}" for k, v in step.kwargs.items()) + "}"
-        self._made.add(step.result)
-        error_of, same = self.constant(support.error_of), self.constant(support.same_error)
-        self.lines += [
-            f"v{step.result} = {error_of}({func}, {args}, {kwargs})",
-            f"if not {same}(v{step.result}, {self.constant(step.expected)}): {fail}",
-        ]
 
     def _outputs(self, step: OpStep | HostStep, result: str) -> None:
         """The variables that parts of a result become."""
@@ -748,11 +715,7 @@ class Code:
             leave = self.constant(support.leave_autocast)
             body.append(f"    if nesting is not None: {leave}(nesting)")
         body.extend(calls)
-        if c.raised_at is None:
-            body.append(f"return {result}")
-        else:
-            raiser = self.constant(support.raiser(c.raised_at))
-            body.append(f"return {raiser}({result})")
+        body.append(f"return {result}")
         text = f"def mock({', '.join(params)}):\n" + "".join(f"    {line}\n" for line in body)
         exec(compile(text, "<magpy mock>", "exec"), self.globals)
         return self.globals["mock"], text

@@ -19,7 +19,6 @@ from magpy.frames.synthetic import operation
 from magpy.ir.ops import OpStep, OutsideRef, Ref, Var
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import Sizes, collect, rebuilt
-from magpy.models.patched_names import as_itself
 from magpy.models.torch_ops import is_tensor_method, resolves, writes_first
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
@@ -149,8 +148,7 @@ class GraphBuilder:
         """Adds one operation."""
         self._switch(self._want)
         self.nodes += operations(step)
-        own = as_itself(step.func)
-        func = own if step.site is None else operation(own, step.site)
+        func = step.func if step.site is None else operation(step.func, step.site)
         node = self._call(func, step.args, step.kwargs, step.hidden)
         node.meta[WHERE] = step.where
         if (

@@ -340,16 +340,12 @@ def _segment(
 def keep_differentiable(plan: Plan) -> None:
     """Lets Python run what the call itself differentiates where a compiler's graph would not do.
 
-    What AOTAutograd makes has no second derivatives, which a gradient penalty takes; and autograd's
-    engine comes to all its leaves at once, whose hooks the program runs in the order of its layers.
+    What AOTAutograd makes has no second derivatives, which a gradient penalty takes.
     """
     last = 0
     for i, item in enumerate(plan.items):
         step = item[0] if isinstance(item, tuple) else item
-        if isinstance(step, HostStep) and (
-            (step.engine is not None and step.engine.hooks)
-            or autograd.keeps_graph(step.func, step.args, step.kwargs)
-        ):
+        if isinstance(step, HostStep) and autograd.keeps_graph(step.func, step.args, step.kwargs):
             last = i
     for item in plan.items[:last]:
         if isinstance(item, Segment):

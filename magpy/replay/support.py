@@ -11,7 +11,6 @@ import functools
 import struct
 import sys
 import traceback
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,9 +19,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from magpy import _interp, _tensor
-from magpy.errors import hide_frames
 from magpy.frames import call_sites
-from magpy.frames.signals import raised_by_handler
 from magpy.frames.synthetic import placed
 from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.torch_modes import TorchModes
@@ -182,62 +179,7 @@ def _call_at_caller(
     return placed(_EFFECT, now or fallback)(f, a, k)
 
 
-def new_generator(made: tuple[Any, ...], args: tuple[Any, ...], cells: tuple[Any, ...]) -> Any:
-    """A generator that has not started, as its function would make it."""
-    code, global_vars, name, qualname = made
-    function = types.FunctionType(code, global_vars, name, None, cells)
-    generator = function(*args)
-    generator.__name__, generator.__qualname__ = name, qualname
-    return generator
-
-
-def error_of(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> BaseException | None:
-    """The exception that a call raises, or None."""
-    try:
-        func(*args, **kwargs)
-    except Exception as e:
-        if raised_by_handler(e):
-            raise
-        return e.with_traceback(None)
-    return None
-
-
-def same_error(error: BaseException | None, expected: tuple[type, str]) -> bool:
-    """An exception of this type with this text."""
-    return error is not None and (type(error), str(error)) == expected
-
-
 _CALL = compile("def call(f, *a): return f(*a)", "<magpy>", "exec").co_consts[0]
-_RAISE = compile("def call(take): raise take()", "<magpy>", "exec").co_consts[0]
-
-
-def pass_frames(sites: list[call_sites.Site], take: Callable[[], BaseException]) -> BaseException:
-    """Gives an exception the traceback that it had in the captured run.
-
-    Args:
-        sites: the frames that it passed, the outermost first.
-        take: gives the exception and forgets it. An exception that a frame of its traceback holds,
-            or a caller of one, is part of a cycle: only the collector would end what it holds.
-    """
-    if not sites:
-        return take()
-    *outer, inner = sites
-    chain = [*(placed(_CALL, site) for site in outer), placed(_RAISE, inner)]
-    try:
-        chain[0](*chain[1:], take)
-    except BaseException as e:  # noqa: BLE001 - the exception is a value
-        return hide_frames(e)
-    raise AssertionError("an exception was not raised")
-
-
-def raiser(sites: list[call_sites.Site]) -> Callable[[BaseException], Any]:
-    """What gives that which a mock function returns to raise an exception as the captured run did.
-
-    The exception passes its frames once the mock function is over, whose locals may hold it.
-    """
-    return functools.partial(_interp.Raise, finish=lambda held: pass_frames(sites, held.take))
 
 
 @contextlib.contextmanager

@@ -483,7 +483,7 @@ class Manager:
         if refusal.first_time and text not in self.once:
             self.once.add(text)
             return
-        if self._split(compiled, refusal):
+        if not refusal.raised and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
             raise CaptureError(

@@ -17,17 +17,20 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.checkpoint import CheckpointFunction
 
 from magpy import _tensor
 from magpy.ir.trees import tensors
 from magpy.objects import contents as held
 from magpy.objects.types import isinstance, module_name
-from magpy.unwatched import changes
 
 # What adds to the gradients of leaves.
 ADDS = (torch.Tensor.backward, torch.autograd.backward)
 # What runs the engine.
 RUNS = (*ADDS, torch.autograd.grad)
+
+# Functions of torch's that run Python of the program.
+_CALL_BACK = (BackwardHookFunction, CheckpointFunction)
 
 # Where in the arguments it is said whether a graph of the pass itself is made.
 _CREATE_GRAPH = {torch.Tensor.backward: 3, torch.autograd.backward: 3, torch.autograd.grad: 4}
@@ -48,21 +51,13 @@ class Reach:
     Attributes:
         leaves: the tensors whose gradients it may add to.
         nodes: of autograd's graph.
-        functions: the Python functions that run in it: hooks of leaves, and those of a
+        functions: the Python functions that run in it: hooks, and those of a
             `torch.autograd.Function`.
-        hooks: whether hooks of leaves are among them.
-        state: what these can reach held before; None where nobody can tell.
     """
 
     leaves: list[torch.Tensor]
     nodes: set[Any]
     functions: list[Any]
-    hooks: bool
-    state: changes.Places | None
-
-    def changed(self) -> list[tuple[int, Any]] | None:
-        """What Python that ran in the pass has changed; None where nobody can tell."""
-        return changes.changed(self.state, self.functions)
 
 
 def memory_of(tensor: Any) -> int:
@@ -73,17 +68,11 @@ def memory_of(tensor: Any) -> int:
         return 0
 
 
-def reach(roots: Any, *, look: bool = True) -> Reach:
-    """What a pass from the tensors among some arguments reaches.
-
-    Args:
-        roots: the arguments.
-        look: whether what the Python functions in it can change is looked at.
-    """
+def reach(roots: Any) -> Reach:
+    """What a pass from the tensors among some arguments reaches."""
     todo: list[Any] = []
     found: dict[int, torch.Tensor] = {}
     functions: list[Any] = []
-    told = True
     for t in tensors(roots):
         made_by = made_by_of(t)
         if made_by is not None:
@@ -95,8 +84,7 @@ def reach(roots: Any, *, look: bool = True) -> Reach:
         node = todo.pop()
         if isinstance(node, BackwardCFunction):
             cls = type(node)._forward_cls  # type: ignore[attr-defined]
-            functions += [cls.backward, cls.vjp]
-            told = told and cls is not BackwardHookFunction  # whose hooks nobody lists
+            functions += [cls if cls in _CALL_BACK else cls.backward, cls.vjp]
         leaf = getattr(node, "variable", None)  # of an AccumulateGrad
         if isinstance(leaf, torch.Tensor) and not node.next_functions:
             found[id(leaf)] = leaf
@@ -107,11 +95,9 @@ def reach(roots: Any, *, look: bool = True) -> Reach:
     for node in seen:
         if node.next_functions:
             functions += _tensor.node_hooks(node)
-    own = len(functions)
     for t in found.values():
         functions += _hooks_of(t)
-    state = changes.places(functions) if told and look else None
-    return Reach(list(found.values()), set(seen), functions, len(functions) > own, state)
+    return Reach(list(found.values()), set(seen), functions)
 
 
 def made_by_of(tensor: torch.Tensor) -> Any:
@@ -127,7 +113,7 @@ def functions_at(tensor: Any) -> tuple[Any, ...]:
     if not isinstance(tensor, torch.Tensor):
         return ()
     if made_by_of(tensor) is not None:
-        return tuple(reach((tensor,), look=False).functions)
+        return tuple(reach((tensor,)).functions)
     return tuple(_hooks_of(tensor))
 
 

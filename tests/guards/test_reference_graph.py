@@ -550,7 +550,6 @@ def capture_of(log, *args, record=None, buffers=()):
         arrays=[],
         buffers=list(buffers),
         memos=[],
-        iterators=[],
         start_modes=None,
         events=len(log),
     )

@@ -4,16 +4,15 @@ Every assumption of that page names its test; `test_every_assumption_has_its_tes
 """
 
 import collections
+import contextlib
 import ctypes
-import decimal
 import gc
-import logging
+import io
 import pathlib
 import pickle
 import re
 import sys
 import threading
-import traceback
 import warnings
 import weakref
 
@@ -303,6 +302,7 @@ def test_addresses_in_texts_are_those_of_the_watched_run():
     assert (served(f), served(g)) == (0, 1)
 
 
+@pytest.mark.usefixtures("shown_as_ever")
 def test_arrays_of_buffers_own_their_memory():
     def f(t):
         flat = np.frombuffer(b"abcd", dtype=np.uint8)
@@ -339,15 +339,6 @@ def test_locks_are_not_taken_by_an_entry():
     assert served(f) == 2
 
 
-def test_flags_of_the_decimal_context_are_not_raised_again():
-    f = compiled(lambda t: (t + 1, str(decimal.Decimal(1) / 3)))
-    f(x)
-    decimal.getcontext().clear_flags()
-    assert f(x)[1].startswith("0.333")
-    assert served(f) == 1
-    assert not decimal.getcontext().flags[decimal.Inexact]
-
-
 def test_inside_of_torchs_own_functions_is_torchs():
     relu = torch.relu
     direct = compiled(lambda t: torch.relu(t), backend="aot_eager")
@@ -360,29 +351,6 @@ def test_inside_of_torchs_own_functions_is_torchs():
         assert torch.equal(within(x), relu(x)), "F.relu is one operation, whatever it calls"
     finally:
         torch.relu = relu
-
-
-def test_what_an_effect_changes_by_a_computed_name_is_seen_by_the_next_call():
-    class Lines:
-        kept: list
-
-    class Keep(logging.Handler):
-        def emit(self, record):
-            getattr(self.inner, "kept").append(record.getMessage())  # noqa: B009
-
-    lines, handler = Lines(), Keep()
-    lines.kept, handler.inner = [], lines
-    log = logging.Logger("assumed")
-    log.addHandler(handler)
-
-    def program(t):
-        log.warning("called")
-        return t + 1, len(lines.kept)
-
-    f = compiled(program)
-    seen = [f(x)[1] for _ in range(4)]
-    assert len(lines.kept) == 4, "the effect itself comes once in each call"
-    assert seen == [1, 1, 3, 3], "eager sees its own line: 1, 2, 3, 4"
 
 
 class _Sized(torch.autograd.Function):
@@ -415,54 +383,6 @@ def test_a_function_leaves_what_it_holds_to_no_other_to_change():
     assert gradients(by_another) == ([1, 2, 3], 2), "eager gives 1, 1, 1"
 
 
-def test_what_an_effect_leaves_alone_in_the_watched_call_it_leaves_alone_later():
-    class Keep(logging.Handler):
-        count, full = 0, 0
-
-        def emit(self, record):
-            self.count += 1
-            if self.count % 3 == 0:
-                self.full += 1
-
-    handler = Keep()
-    log = logging.Logger("assumed")
-    log.addHandler(handler)
-
-    def program(t):
-        log.warning("called")
-        return t + 1, handler.full
-
-    f = compiled(program)
-    seen = [f(x)[1] for _ in range(4)]
-    assert handler.full == 1, "the effect itself comes in each call"
-    assert seen == [0, 0, 0, 1], "eager sees it in the third call: 0, 0, 1, 1"
-
-
-def test_an_effect_is_given_copies_of_what_the_call_makes():
-    kept, times = [], [0]
-
-    @magpy.effect
-    def keep(v):
-        kept.append(v)
-        v.extend([0] * times[0])
-
-    def program(t):
-        y = [1]
-        keep(y)
-        keep(y)
-        return t + 1, y
-
-    f = compiled(program)
-    f(x), f(x)
-    assert kept[0] is kept[1], "in the watched call it is one list"
-    assert kept[2] == kept[3] == [1]
-    assert kept[2] is not kept[3]
-    times[0] = 2
-    assert f(x)[1] == [1], (
-        "in eager keep() would have added to it, which it did not do when watched"
-    )
-
-
 @pytest.mark.parametrize("backend, kept", [("eager", True), ("aot_eager", False)])
 def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
     layer = torch.nn.Linear(2, 1, bias=False)
@@ -480,22 +400,14 @@ def test_a_compiler_keeps_no_copies_of_weights_for_autocast(backend, kept):
 
 
 def test_an_effect_that_raises_later_ends_the_call():
-    total, broken, seen = torch.zeros(3), [], []
-
-    class Fails(logging.Handler):
-        def emit(self, record):
-            if broken:
-                raise OSError("no space")
-
-    log = logging.Logger("assumed")
-    log.addHandler(Fails())
+    total, stream, seen = torch.zeros(3), io.StringIO(), []
 
     def program(t):
         total.add_(1)
         seen.append(1)
         try:
-            log.warning("called")
-        except OSError:
+            print("called", file=stream)
+        except ValueError:
             return t
         total.add_(10)
         return t + 1
@@ -504,8 +416,8 @@ def test_an_effect_that_raises_later_ends_the_call():
     for _ in range(2):
         f(x)
     assert total.tolist() == [22.0] * 3, "as in eager"
-    broken.append(True)
-    with pytest.raises(OSError, match="no space"):
+    stream.close()
+    with pytest.raises(ValueError, match="closed file"):
         f(x)
     assert total.tolist() == [33.0] * 3, "eager adds 1, and goes on where the program catches it"
     assert len(seen) == 2, "eager appends"
@@ -513,49 +425,29 @@ def test_an_effect_that_raises_later_ends_the_call():
 
 
 @pytest.mark.filterwarnings("default")
+@pytest.mark.usefixtures("shown_as_ever")
 def test_what_numpys_own_python_warns_of_is_shown_early():
-    def f(t):
-        warnings.warn("mine", stacklevel=1)
-        return np.var(t.numpy()) if t.max() > 5 else np.var(t.numpy()[:1], ddof=1)
+    stream = io.StringIO()
 
-    def told(f, data):
-        with warnings.catch_warnings(record=True) as shown:
+    def f(t):
+        print("mine", file=sys.stderr)
+        return float(np.nanmean(t.numpy()))
+
+    def told(f, value):
+        with contextlib.redirect_stderr(stream), warnings.catch_warnings():
             warnings.simplefilter("always")
-            f(torch.tensor(data))
-        return [str(w.message).partition(" for")[0] for w in shown]
+            f(torch.full((2,), value))
+        said = re.findall("mine|Mean of empty slice", stream.getvalue())
+        stream.seek(0)
+        stream.truncate()
+        return said
 
     c = compiled(f)
-    small = [1.0, 2.0]
-    of_eager = told(f, small)
-    assert of_eager == told(c, small) == ["mine", "Degrees of freedom <= 0", *of_eager[2:]]
-    again = told(c, small)
+    assert told(c, 1.0) == told(c, 2.0) == ["mine"]
     assert served(c) == 1
-    assert sorted(again) == sorted(of_eager)
-    assert again == ["Degrees of freedom <= 0", "mine", *of_eager[2:]], "eager shows mine first"
-
-
-def test_tracebacks_show_the_lines_and_not_the_locals():
-    def program(t):
-        secret = 7
-        if t.shape[0] == 3:
-            raise ValueError(secret)
-        return t
-
-    f = compiled(program)
-
-    def frames():
-        with pytest.raises(ValueError, match="7") as info:
-            f(x)
-        last = traceback.extract_tb(info.tb)[-1]
-        tb = info.tb
-        while tb.tb_next is not None:
-            tb = tb.tb_next
-        return (last.name, last.lineno), "secret" in tb.tb_frame.f_locals
-
-    eager, again = frames(), frames()
-    assert served(f) == 1
-    assert eager[0] == again[0]
-    assert (eager[1], again[1]) == (True, False)
+    assert told(f, float("nan")) == ["mine", "Mean of empty slice"]
+    assert told(c, float("nan")) == ["Mean of empty slice", "mine"], "eager shows mine first"
+    assert served(c) == 2
 
 
 def test_an_ordered_dict_hashes_its_keys_once_more():
@@ -584,7 +476,7 @@ def test_an_ordered_dict_hashes_its_keys_once_more():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_keys_are_hashed_and_arrays_finalized_more_often_in_a_watched_call():
+def test_arrays_are_finalized_more_often_in_a_watched_call():
     class Key:
         hashed = 0
 
@@ -614,8 +506,9 @@ def test_keys_are_hashed_and_arrays_finalized_more_often_in_a_watched_call():
     def viewed(t):
         return t + t.numpy().view(Kind).sum().item()
 
+    # To count is to change an object ahead of a call that is done as a whole: that is refused.
     assert counts(given, Key, "hashed") == [1, 1, 1, 1]
-    assert counts(compiled(given), Key, "hashed") == [3, 3, 3, 1]
+    assert counts(compiled(given), Key, "hashed") == [1, 1, 1, 1]
     assert counts(viewed, Kind, "finalized") == [2, 2, 2, 2]
     assert counts(compiled(viewed), Kind, "finalized") == [3, 3, 3, 2]
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture.python.arithmetic import ArithmeticWarnings, is_of_numpy, place_now
+from magpy.capture.python.arithmetic import is_of_numpy, noted, place_now
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tracked import BINARY, COMPARE, TrackedValues, recomputable
 from magpy.errors import Refusal
@@ -38,15 +38,13 @@ class ArrayCalls:
     Args:
         run: the state of the run.
         tracked: writes down what is computed.
-        warnings: notes what numpy warns of.
     """
 
-    def __init__(self, run: Run, tracked: TrackedValues, warnings: ArithmeticWarnings) -> None:
+    def __init__(self, run: Run, tracked: TrackedValues) -> None:
         """No call yet."""
         self._run = run
         self._session = run.session
         self._tracked = tracked
-        self._warnings = warnings
         #: For magpy/capture/python/c_calls.py: see `TracksValues`.
         self.derive = tracked.derive
 
@@ -67,7 +65,7 @@ class ArrayCalls:
                 return self._recomputed(f, args, kwargs, owner)
             except numpy_calls.Writes:
                 pass  # the call has not been made; not made here, where that would be its context
-            return self._writing(f, args, kwargs, owner)
+            return self._writing(f, args, kwargs)
         if callables.classify(f) is Leaf.TORCH:
             before = self._run.recorder.operations
             result = f(*args, **kwargs)
@@ -79,7 +77,7 @@ class ArrayCalls:
                     self._session.touch(a)  # it is `torch.Size` of a list
             return result
         if callables.is_numpys(f) and numpy_calls.arrays_in((args, kwargs)):
-            return self._writing(f, args, kwargs, owner)
+            return self._writing(f, args, kwargs)
         self._session.rely_on((args, kwargs, owner))
         for a in (owner, *args, *kwargs.values()):
             self._session.touch(a)
@@ -101,7 +99,7 @@ class ArrayCalls:
             result = self.sure(self._without_writing, f, args, kwargs, owner)
             unbound = getattr(type(owner), f.__name__)
             if result is None:
-                self._tracked.host_only(unbound, (owner, *args), kwargs)
+                self._run.refuse(f"{callables.name_of(f)} is called for what it does")
                 return result
             return self._tracked.derive(unbound, (owner, *args), kwargs, result)
         if f is int or f is float:
@@ -119,30 +117,10 @@ class ArrayCalls:
             return result
         return self._tracked.derive(f, args, kwargs, result)
 
-    def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
+    def _writing(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of numpy is called that writes to some of its arrays."""
-        function, given = numpy_calls.unbound(f, args)
-        if owner is not None and function is f and not isinstance(owner, types.ModuleType):
-            function, given = getattr(type(owner), f.__name__), (owner, *args)
-        targets = numpy_calls.arrays_in((given, kwargs))
-        tracked = [a for a in targets if self._session.tracked(a) is not None]
-        part = isinstance(owner, np.void) and self._session.tracked(owner) is None
-        if len(tracked) == len(targets) and not part and recomputable((given, kwargs)):
-            result = self.sure(self._at_line(f, args, kwargs), f, args, kwargs, owner)
-            if result is None:
-                self._tracked.host_only(function, given, kwargs, tracked)
-            else:
-                result = self._tracked.derive(function, given, kwargs, result, tracked)
-            return result
-        # Which of them it writes to is not known; what it writes follows from what is relied on.
-        self._session.rely_on((args, kwargs, owner))
-        for a in (*given, *kwargs.values()):
-            self._session.touch(a)
-        before = [a.tobytes() for a in tracked]
-        result = _interp.watched(f, args, kwargs)
-        if [a.tobytes() for a in tracked] != before:
-            self._run.refuse(f"{callables.name_of(f)} writes to an array that follows from data")
-        return result
+        self._run.refuse(f"{callables.name_of(f)} writes to an array that follows from data")
+        return _interp.watched(f, args, kwargs)
 
     @frames_hidden
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -208,7 +186,7 @@ class ArrayCalls:
         finally:
             recorder.depth -= 1
         try:
-            return self._warnings.telling(recorder.called, (f, *plan, result), f, args, kwargs)
+            return noted(recorder, recorder.called, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
             self._run.refusals.keep(r)
             return result
@@ -252,7 +230,7 @@ class ArrayCalls:
         """A function `call(f, args, kwargs)`; numpy, which may warn, it calls from the program."""
         if numpy_warnings.computes(f) and is_of_numpy(f, (*args, *kwargs.values())):
             recorder = self._run.recorder
-            return functools.partial(recorder.performer.compute, recorder.operation, place_now())
+            return functools.partial(recorder.performer.compute, place_now())
         return lambda f, args, kwargs: f(*args, **kwargs)
 
 

@@ -112,13 +112,10 @@ class OutsideBuffers:
                     refusals.keep(Refusal(reason, site, remedy))
                     return
 
-    def check_below(self, record: Record) -> None:
-        """Refuses where an effect and the call have to do with the same memory."""
-        inputs = {v: memory.of_tensor(t) for v, t in record.inputs.items()}
-        looked = [memory.of_buffer(a) for a, _ in self.arrays] + list(inputs.values())
-        written = [*self.written, *(inputs[v] for v in record.mutated)]
+    def check_below(self) -> None:
+        """Refuses where an effect has changed what the call looks at."""
         objects = {id(v) for v, _ in (*self.arrays, *self.opaque)}
-        self._run.refusals.keep(self._run.recorder.below.shared(objects, looked, written))
+        self._run.refusals.keep(self._run.recorder.below.shared(objects))
 
     def shared(self) -> list[Any]:
         """The objects from outside that were read and whose memory others may have, too."""

@@ -157,33 +157,6 @@ def weakref(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return target
 
 
-def attrgetter(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`operator.attrgetter`: its reads are performed one by one."""
-    if len(args) != 1 or kwargs:
-        return ABSENT
-
-    def read(path: str) -> Any:
-        v = args[0]
-        for name in path.split("."):
-            v = _interp.call(getattr, (v, name), {})
-        return v
-
-    values = tuple(read(path) for path in f.__reduce__()[1])
-    return values if len(values) > 1 else values[0]
-
-
-def methodcaller(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`operator.methodcaller`: the method is read, then called directly."""
-    if len(args) != 1 or kwargs:
-        return ABSENT
-    made, given = f.__reduce__()
-    named: dict[str, Any] = {}
-    if isinstance(made, functools.partial):  # where it has keywords
-        given, named = (*made.args, *given), made.keywords
-    method = _interp.call(getattr, (args[0], given[0]), {})
-    return _interp.call(method, given[1:], named)
-
-
 def format_text(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`str.format` and the like, whose fields may name attributes."""
     text = getattr(f, "__self__", None)
@@ -344,18 +317,6 @@ def read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         run.session.reach(result)
         run.redo.append((f, args, result))
     return result
-
-
-def ambient(state: Callable[[], Any]) -> Callable[..., Any]:
-    """The treatment of a function that depends on a state which is not among its arguments."""
-
-    def call(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        run.again(state, ())
-        for a in (getattr(f, "__self__", None), *args, *kwargs.values()):
-            run.session.touch(a)
-        return ABSENT
-
-    return call
 
 
 def torch_state(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -538,34 +499,6 @@ def _kept_answers(base: Any) -> tuple[int, ...] | None:
         return None
     _, found, not_found, _ = _get_dump(base)
     return len(found), len(not_found)
-
-
-_subclasses_of: Any = type.__subclasses__
-
-
-class _Subclasses:
-    """Asks a class again which classes derive from it, and keeps none of them alive."""
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
-        self.before = tuple(map(weakref_to, _subclasses_of(cls)))
-
-    def __call__(self) -> bool:
-        now = _subclasses_of(self.cls)
-        return len(now) == len(self.before) and all(
-            r() is c for r, c in zip(self.before, now, strict=True)
-        )
-
-
-def subclasses(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`cls.__subclasses__()`: there may be others in the next call."""
-    bound = getattr(f, "__self__", None)
-    cls = bound if bound is not None else args[0] if args else None
-    if isinstance(cls, type):
-        if any(run.session.made(c) for c in (cls, *_subclasses_of(cls))):
-            run.refuse("a class is asked for its subclasses, and the call itself has made one")
-        run.again(_Subclasses(cls), ())
-    return ABSENT
 
 
 def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -903,12 +836,8 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.MEMO: memo,
     Effect.REFUSE: refused,
     Effect.INSIDE: inside,
-    Effect.ATTRGETTER: attrgetter,
-    Effect.METHODCALLER: methodcaller,
     Effect.FORMAT: format_text,
     Effect.READ: read,
-    Effect.AMBIENT: ambient(c_state.decimal_context),
-    Effect.ZONED: ambient(c_state.time_zone),
     Effect.TORCH_STATE: torch_state,
     Effect.QUESTION: question,
     Effect.IN_ORDER: in_order,
@@ -917,7 +846,6 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
     Effect.HANDLED: handled,
-    Effect.SUBCLASSES: subclasses,
     Effect.SCRIPT: script,
     Effect.SCRIPT_READ: script_read,
     Effect.CALLABLE: is_callable,

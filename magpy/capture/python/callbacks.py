@@ -10,7 +10,6 @@ operator steps (magpy/capture/tensors/recorder.py) nor how single C functions ar
 from __future__ import annotations
 
 import contextvars
-import copy
 import functools
 import operator
 import sys
@@ -23,10 +22,8 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor, faults
-from magpy.capture import end_state
 from magpy.capture.python import c_calls
 from magpy.capture.python import effects as effect_calls
-from magpy.capture.python.arithmetic import ArithmeticWarnings
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
@@ -41,22 +38,16 @@ from magpy.frames.locations import where_text
 from magpy.ir.ops import (
     EffectStep,
 )
-from magpy.ir.recipes import Const
 from magpy.models import callables
 from magpy.models.callables import Leaf
 from magpy.objects import c_state
-from magpy.objects import contents as held
-from magpy.objects.iterators import advance
-from magpy.objects.plain_values import is_immutable
-from magpy.objects.snapshots import CONTAINERS, is_changed
+from magpy.objects.snapshots import CONTAINERS
 from magpy.objects.types import isinstance
 from magpy.shapes.symbols import Symbols
-from magpy.unwatched.changes import foreign, of_torch
+from magpy.unwatched import listeners
+from magpy.unwatched.changes import foreign
 
 ABSENT = _interp.ABSENT
-_GOES_OVER_CHANGED = (
-    "an iterator from outside is consumed, and the list that it goes over is changed"
-)
 
 
 class Handler:
@@ -77,14 +68,11 @@ class Handler:
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
         self.modules: list[tuple[types.ModuleType, str]] = []
-        self.consumed: list[tuple[Any, tuple[Any, ...], list[Any]]] = []
-        self.iterators: list[tuple[Any, tuple[Any, ...], int, bool]] = []
         self.buffers = OutsideBuffers(self.run)
         self.recorder.is_rewritten = self.buffers.is_rewritten
         self.recorder.buffers_read = self.buffers.looked_into
-        warnings = ArithmeticWarnings(self.run)
-        tracked = TrackedValues(self.run, self.buffers, warnings)
-        arrays = self.run.tracked = ArrayCalls(self.run, tracked, warnings)
+        tracked = TrackedValues(self.run, self.buffers)
+        arrays = self.run.tracked = ArrayCalls(self.run, tracked)
         self.varying = VaryingNumbers(self.run)
         # Answers of the others.
         self.counter, self.inherits = self.varying.counter, self.varying.inherits
@@ -95,8 +83,7 @@ class Handler:
         self.binary, self.compare, self.unary = tracked.binary, tracked.compare, tracked.unary
         self.item, self.attribute = tracked.item, tracked.attribute
         self.format, self.join = tracked.format, tracked.join
-        self.item_store, self.attribute_store = tracked.item_store, tracked.attribute_store
-        self.stored_in, self.store_raised = tracked.stored_in, tracked.store_raised
+        self.array_written = tracked.array_written
         self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
         self.array_operation = arrays.array_operation
 
@@ -163,8 +150,6 @@ class Handler:
             )
         elif isinstance(obj, functools.partial):
             self.run.again(c_state.has_dict, (obj,))
-        elif t in _ITERATORS:
-            self._iterator(obj)
         elif hasattr(t, "__next__"):
             self.run.refuse(
                 "an iterator or generator from outside is consumed", "Pass a list instead"
@@ -180,14 +165,6 @@ class Handler:
     def without_attributes(self, obj: Any) -> None:
         """Attributes are looked for in an object that has no dict yet, and gets none by that."""
         self.run.again(c_state.without_attributes, (obj,))
-
-    def _iterator(self, obj: Any) -> None:
-        if any(is_changed(self.session, c) for c in end_state.iterated(obj)):
-            self.run.refuse(_GOES_OVER_CHANGED)
-        if all(it is not obj for it, *_ in self.consumed):
-            self.consumed.append((obj, tuple(copy.copy(obj)), end_state.iterated(obj)))
-            for x in self.consumed[-1][1]:
-                self.session.reach(x)
 
     def held(self, obj: Any) -> None:
         """An object of C from outside is reached whose content C code may hand on, call or compare.
@@ -217,27 +194,6 @@ class Handler:
         """C code raises a warning, which the filters of another call may let pass."""
         if not call_sites.is_warning(f):  # what these do is guarded
             self.run.refuse("the filters of warnings make an error of one that C code gives")
-
-    def finish_iterators(self, builder: Builder) -> None:
-        """Notes how far the run went in outside iterators, and that it must go as far again."""
-        for iterator, before, containers in self.consumed:
-            if any(is_changed(self.session, c) for c in containers):
-                raise Refusal(_GOES_OVER_CHANGED)
-            rest = len(tuple(copy.copy(iterator)))
-            taken = len(before) - rest
-            # An exhausted list iterator forgets its list: it would not see what is appended later.
-            exhausted = rest == 0 and len(iterator.__reduce__()) == 2
-            if not all(map(is_immutable, before if exhausted else before[:taken])):
-                raise Refusal(
-                    "an iterator from outside is consumed whose elements are not plain values"
-                )
-            # One that was looked at, and not advanced, may have been asked how much is left.
-            whole = exhausted or not taken
-            self.iterators.append((iterator, before[:taken], len(before), whole))
-            step = EffectStep(
-                advance, [builder.build(iterator), Const(taken), Const(exhausted)], {}, []
-            )
-            self.recorder.record.steps.append(step)
 
     def module_made(self, module: types.ModuleType) -> None:
         """The program has made a module, or Python has, which imports it."""
@@ -274,28 +230,17 @@ class Handler:
         self.recorder.end()
         del self.run.tracked
 
-    def below(self, function: Any, given: tuple[Any, ...]) -> None:
-        """A Python function starts where events are paused, or below a call done as a whole.
-
-        These are calls for their effect, and autograd's engine.
-        """
+    def below(self, function: Any) -> None:
+        """A Python function starts below a call for its effect, or in autograd's engine."""
         f, step = self.run.called_effect
-        # In the engine, Python's own functions are torch's helpers.
-        known = of_torch(function) if f is not None else foreign(function)
-        whole = self.recorder.whole is not None
-        if whole:  # where torch's modules look at attributes that the call may have changed
-            known = held.package(function.__module__) == "magpy"
+        known = foreign(function) or self.recorder.performer.performs(function)
         if (f is not None and step is None) or self.run.refusals.first is not None or known:
             return
-        if self.recorder.performer.performs(function):
-            return  # and it would hold what the operation is given, and autograd's graph by that
-        below = self.recorder.below
-        try:
-            (below.entered_whole if whole else below.entered)(function, given)
-        except Refusal as r:
-            what = "a backward pass is made" if f is None else f"{callables.name_of(f)} is called"
-            what = "magpy records a function as one operation" if whole else what
-            self.run.refuse(f"{what}: {r.reason}")
+        what = "a backward pass is made" if f is None else f"{callables.name_of(f)} is called"
+        self.run.refuse(
+            f"{what}: {listeners.name_of(function)} runs in it, Python of the program that nobody "
+            "watches there"
+        )
 
     def finalizable(self, obj: Any) -> None:
         """The program makes an object with a `__del__`, or a weak reference with a callback."""
@@ -366,8 +311,14 @@ class Handler:
         if self.run.called_effect[0] is not None:
             return False  # the effect warns
         performer = recorder.performer
-        if recorder.depth or performer.computing:
+        if performer.computing:
+            self.run.refuse("numpy warns of arithmetic that fails")
+        elif recorder.depth:
             performer.warns(recorder.operation)
+            try:
+                recorder.unwatched(listeners.hearers, (warnings.warn, None))
+            except Refusal as r:
+                self.run.refuse(f"an operation warns: {r.reason}")
         elif watched:
             effect_calls.effect(
                 self.run, warnings.warn, (str(message.message), message.category), {}
@@ -415,15 +366,6 @@ class Handler:
             self.recorder.unseen_result(f, args, kwargs, result)
         except Refusal as r:
             self.run.refusals.keep(r)
-
-
-_ITERATORS: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter(range(0))),
-    type(reversed([])),
-    type(iter("")),
-)
 
 
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))

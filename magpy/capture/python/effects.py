@@ -17,6 +17,7 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,11 +28,10 @@ from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import is_own
 from magpy.ir import aliasing
-from magpy.ir.ops import CheckValue, EffectStep, HostStep, OpStep, Record, Ref, Var
-from magpy.ir.recipes import Value, spec_vars
+from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Var
+from magpy.ir.recipes import spec_vars
 from magpy.ir.trees import tensors as tensors_in
 from magpy.models import callables
-from magpy.models import numpy_warnings as numpys
 from magpy.objects import contents
 from magpy.objects.plain_values import is_plain
 from magpy.objects.snapshots import at_start, content_of, is_changed
@@ -60,7 +60,7 @@ def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     run.written_text = args[0] if writes and args and type(args[0]) in (str, bytes) else None
     given = getattr(f, "__self__", None), *args, *kwargs.values(), sys.stdout, sys.stderr
     try:
-        run.recorder.below.begin(given, listeners.containers(listeners.hearers(*_heard(f, kwargs))))
+        run.recorder.below.begin(given, listeners.hearers(*_heard(f, kwargs)).objects)
     except Exception as e:  # noqa: BLE001 - as above
         run.recorder.fail(e)
     run.recorder.depth += 1
@@ -133,6 +133,10 @@ def _effect_step(
     """
     printing = torch._tensor_str.PRINT_OPTS
     looked_at = _looked_at(run, (args, kwargs, printing))
+    altered = _altered(run)
+    for v in listeners.hearers(*_heard(f, kwargs)).objects:
+        if any(map(altered, (v, *_state_of(v), *contents.held_by_library(v)))):
+            raise Refusal(f"a {type(v).__name__} hears of it that the call has changed before")
     if getattr(f, "__module__", None) == "logging":
         if f.__name__ == "exception" or kwargs.get("exc_info"):
             raise Refusal("it tells of an exception with its traceback")
@@ -214,37 +218,6 @@ def _silent(run: Run, message: Any, category: Any, site: call_sites.Site) -> boo
     return True
 
 
-def arithmetic(run: Run, told: Var, site: call_sites.Site, shown: bool) -> None:
-    """The warnings of a step that numpy does, which are shown in their order among the effects.
-
-    Which there are follows from data. Where the watched call had none, and would have shown them, a
-    call that has some is another case: then nobody needs to ask who hears of them.
-
-    Args:
-        run: the state of the run.
-        told: the variable that they become.
-        site: the line of the program.
-        shown: it has warned.
-
-    Raises:
-        Refusal: the call has changed what becomes of warnings.
-    """
-    recorder = run.recorder
-    replaced = any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE)
-    if replaced and numpys.hidden(site):
-        return
-    if replaced and shown:
-        raise Refusal("a warning is issued while the call has changed what becomes of warnings")
-    if replaced or not (shown or numpys.may_be_unseen(site)) or numpys.may_be_errors():
-        recorder.note(numpys.is_silent, (Ref(told),), {}, CheckValue, True)
-        return
-    _ask_errors(run)
-    _ask_who_hears(run, warnings.warn, (), {})
-    recorder.record.steps.append(
-        EffectStep(numpys.show, [Value(told)], {}, [site], modes=recorder.modes())
-    )
-
-
 def _ask_errors(run: Run) -> None:
     """Has guards ask which warnings are errors."""
     before = call_sites.errors(at_start(run.session, warnings, "filters"))
@@ -260,13 +233,7 @@ def _looked_at(run: Run, values: Any) -> list[Any]:
         Refusal: it reaches an outside object that the run has changed, which at replay is
             changed only afterwards.
     """
-    session = run.session
-    # The log is long, and calls like this one may be many.
-    news = session.log(run.log_read)
-    run.log_read += len(news)
-    run.assigned.update(id(obj) for kind, obj, _, _ in news if kind == "write_attr")
-    cells = {id(cell) for cell, _ in session.written_cells()}
-    snapshots = {id(obj): (obj, pre) for obj, pre, *_ in session.containers()}
+    altered = _altered(run)
     tensors: list[Any] = []
     seen: dict[int, Any] = {}
     todo: list[Any] = [values]
@@ -275,9 +242,7 @@ def _looked_at(run: Run, values: Any) -> list[Any]:
         if id(v) in seen or id(type(v)) in _PLAIN or isinstance(v, _NOT_LOOKED_INTO):
             continue
         seen[id(v)] = v
-        obj, pre = snapshots.get(id(v), (None, None))
-        altered = obj is not None and content_of(obj) != content_of(pre)
-        if altered or id(v) in run.assigned or id(v) in cells:
+        if altered(v):
             raise Refusal(f"it is given a {type(v).__name__} that the call has changed before")
         if len(seen) > _REACH:
             raise Refusal("it is given too many objects to tell which of them the call changes")
@@ -294,6 +259,23 @@ def _looked_at(run: Run, values: Any) -> list[Any]:
             todo.extend(gc.get_referents(v))
         todo.extend(_state_of(v))
     return tensors
+
+
+def _altered(run: Run) -> Callable[[Any], bool]:
+    """Tells of an object whether the call has changed it by now."""
+    session = run.session
+    # The log is long, and calls like this one may be many.
+    news = session.log(run.log_read)
+    run.log_read += len(news)
+    run.assigned.update(id(obj) for kind, obj, _, _ in news if kind == "write_attr")
+    changed = {id(cell) for cell, _ in session.written_cells()} | run.assigned
+    snapshots = {id(obj): (obj, pre) for obj, pre, *_ in session.containers()}
+
+    def altered(v: Any) -> bool:
+        obj, pre = snapshots.get(id(v), (None, None))
+        return id(v) in changed or (obj is not None and content_of(obj) != content_of(pre))
+
+    return altered
 
 
 def _callers(

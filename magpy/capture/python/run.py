@@ -156,9 +156,7 @@ class Run:
         return any(memory.meet(place, memory.of_buffer(v)) for v, _ in self.arrays)
 
     def value_var(self, v: Any) -> Var | None:
-        """The variable of a tensor, of a tracked value or of an operation's exception."""
-        if isinstance(v, BaseException):
-            return self.recorder.raised_by(v)
+        """The variable of a tensor or of a tracked value."""
         if type(v) is tuple:
             return next((var for _, made, _, var in self.parts.values() if made is v), None)
         if isinstance(v, torch.Tensor):

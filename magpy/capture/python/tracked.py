@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture.python.arithmetic import ArithmeticWarnings, element
+from magpy.capture.python.arithmetic import element, noted
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.errors import Refusal
-from magpy.ir.ops import Call, HostStep, Var
+from magpy.ir.ops import Var
 from magpy.ir.trees import has_ref
 from magpy.models import numpy_calls
 from magpy.objects import buffers as memory
@@ -37,18 +37,13 @@ class TrackedValues:
     Args:
         run: the state of the run.
         buffers: the buffers from outside, of which some may be written to.
-        warnings: notes what numpy warns of.
     """
 
-    def __init__(self, run: Run, buffers: OutsideBuffers, warnings: ArithmeticWarnings) -> None:
+    def __init__(self, run: Run, buffers: OutsideBuffers) -> None:
         """Nothing was computed yet."""
         self._run = run
         self._session = run.session
         self._buffers = buffers
-        self._warnings = warnings
-        # The last store in a tracked array: what was stored, and how many steps there were before
-        # and after it was noted.
-        self._stored: tuple[tuple[Any, ...], int, int] = (), 0, 0
 
     def derive(
         self,
@@ -56,7 +51,6 @@ class TrackedValues:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         result: Any,
-        written: list[Any] | None = None,
     ) -> Any:
         """Notes that `result` was computed from tracked values by `f`.
 
@@ -65,7 +59,6 @@ class TrackedValues:
             args: with these.
             kwargs: and these.
             result: what it gave.
-            written: the tracked arrays that it may have changed.
         """
         recorder = self._run.recorder
         if self._run.refusals.first is not None or recorder.depth:
@@ -76,47 +69,19 @@ class TrackedValues:
             for a in (*args, *kwargs.values()):
                 self._session.touch(a)
             return result
-        if not written and _is_short_tuple(result):
+        if _is_short_tuple(result):
             one = functools.partial(functools.partial, element, f, len(result))
             return tuple(self.derive(one(i), args, kwargs, v) for i, v in enumerate(result))
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            if recorder.symbols is not None and not written and not has_ref(plan):
+            if recorder.symbols is not None and not has_ref(plan):
                 return result  # of symbols that are what they are in this run
-            self._notes_writing(written or ())
-            return self._warnings.telling(recorder.track, (f, *plan, result), f, args, kwargs)
+            return noted(recorder, recorder.track, (f, *plan, result), f, args, kwargs)
         except Refusal as r:
             self._run.refusals.keep(r)
         except Exception as e:  # noqa: BLE001 - as above
             recorder.fail(e)
         return result
-
-    def host_only(
-        self,
-        f: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None = None,
-        written: list[Any] | None = None,
-    ) -> None:
-        """Notes a call on a tracked value that is redone for what it does.
-
-        Args:
-            f: what was called.
-            args: with these.
-            kwargs: and these.
-            written: the tracked arrays that it may have changed; the first argument if None.
-        """
-        recorder = self._run.recorder
-        if self._run.refusals.first is not None or recorder.depth:
-            return
-        try:
-            plan = recorder.convert_all(args), recorder.convert_all(kwargs or {})
-            self._notes_writing(args[:1] if written is None else written)
-            self._warnings.telling(recorder.note, (f, *plan, Call), f, args, kwargs or {})
-        except Refusal as r:
-            self._run.refusals.keep(r)
-        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
-            recorder.fail(e)
 
     def rely_on(self, v: Any) -> None:
         """A tracked value is about to be looked at in a way that cannot be redone: checks it."""
@@ -131,13 +96,6 @@ class TrackedValues:
             return False
         apart = [a for a in numpy_calls.arrays_in(given) if self._session.tracked(a) is None]
         return any(memory.meet(memory.of_buffer(a), place) for a in apart for place in made)
-
-    def _notes_writing(self, targets: Any) -> None:
-        """The step that is about to be added changes these arrays, where they are tracked."""
-        found = [a for a in targets if isinstance(a, np.ndarray)]
-        self._buffers.written.extend(map(memory.of_buffer, found))
-        numbers = [self._session.tracked(a) for a in found]
-        self._run.recorder.writes(frozenset(Var(n) for n in numbers if n is not None))
 
     # ------------------------------------------------------------- operators
 
@@ -180,9 +138,8 @@ class TrackedValues:
     def binary(self, op: int, a: Any, b: Any, result: Any) -> Any:
         """A binary operation with a tracked operand."""
         if (result is a or result is b) and type(result) not in PLAIN_TYPES:
-            # In place: redone where it stands.
             if self._session.tracked(result) is not None:
-                self.host_only(BINARY[op], (a, b))
+                self.array_written(result)
             else:
                 self._session.rely_on((a, b))
             return result
@@ -252,68 +209,10 @@ class TrackedValues:
         """The parts of an f-string, some of them tracked."""
         return self.derive("".join, (parts,), {}, result)
 
-    # ------------------------------------------------------------- stores
-
-    def item_store(self, op: int, obj: Any, key: Any, value: Any) -> Any:
-        """obj[key] = value in a tracked array."""
-        array = isinstance(obj, np.ndarray)
-        if not (memory.is_writeable(obj) if array else isinstance(obj, _FLAGS)):
-            return None  # a number, a text, an array to read: that raises, whatever its value
-        if value is ABSENT:
-            self._store(operator.delitem, (obj, key))
-        else:
-            self._store(operator.setitem, (obj, key, value))
-        return None
-
-    def attribute_store(self, op: int, obj: Any, name: Any, value: Any) -> Any:
-        """obj.name = value of a tracked array."""
-        self._store(setattr, (obj, name, value))
-        return value
-
-    def _store(self, f: Any, args: tuple[Any, ...]) -> None:
-        """Notes a store in a tracked array that is about to be made."""
-        steps = self._run.recorder.record.steps
-        before = len(steps)
-        self._warnings.storing = True
-        try:
-            self.host_only(f, args)
-        finally:
-            self._warnings.storing = False
-        if type(args[0]) is _FLAGS:
-            for step in steps[before:]:
-                if isinstance(step, HostStep):
-                    step.mutates = True  # the array, whose variable is another one
-        self._stored = args, before, len(steps)
-
-    def stored_in(self, obj: Any) -> None:
-        """The last store in a tracked array has been made."""
-        (args, before, after), self._stored = self._stored, ((), 0, 0)
-        steps = self._run.recorder.record.steps
-        if args and after > before and self._run.refusals.first is None:
-            step = steps[after - 1]
-            if isinstance(step, HostStep) and step.warnings is not None:
-                shown = self._run.recorder.performer.warns_itself()
-                self._warnings.told(*step.warnings, shown)
-
-    def store_raised(self, obj: Any, late: bool) -> None:
-        """The last store in a tracked array raised; it has stored nothing unless that was late."""
-        (args, before, after), self._stored = self._stored, ((), 0, 0)
-        steps = self._run.recorder.record.steps
-        if not args or self._run.refusals.first is not None:
-            return
-        if (
-            late
-            or len(steps) != after
-            or numpy_calls.holds_objects(args)
-            or not recomputable(args[1:])
-        ):
-            self._run.refuse("a store in an array that follows from data raises")
-            return
-        del steps[before:]
-        # That it raises follows from the form of the array, which is compared, and from these.
-        self._session.rely_on(args[1:])
-        for a in args[1:]:
-            self._session.touch(a)
+    def array_written(self, obj: Any) -> None:
+        """A tracked array is about to be written to."""
+        if memory.is_writeable(obj) if isinstance(obj, np.ndarray) else isinstance(obj, _FLAGS):
+            self._run.refuse("an array that follows from data is written to")
 
 
 def recomputable(values: Any, depth: int = numpy_calls.DEPTH) -> bool:

@@ -18,8 +18,6 @@ from magpy.errors import hide_frames
 from magpy.frames import call_sites
 from magpy.frames.synthetic import SILENT, Operations
 from magpy.ir.ops import EffectStep, Record
-from magpy.objects.quiet import unheard
-from magpy.unwatched.changes import Below
 
 # The filter of `warnings.simplefilter("ignore")`.
 _IGNORES_ALL = ("ignore", None, Warning, None, 0)
@@ -34,21 +32,18 @@ class Performer:
 
     Args:
         record: the record of the run.
-        below: what Python that runs unwatched changes.
         session: the C++ session.
     """
 
-    def __init__(self, record: Record, below: Below, session: Any) -> None:
+    def __init__(self, record: Record, session: Any) -> None:
         """Nothing was performed yet."""
         self._record = record
-        self._below = below
         self._session = session
         self._watched = session is not None
         self._calls = Operations()
         self._filters = warnings.filters
-        #: A function of numpy's is called, and has warned, of which the step is still to be written
-        #: down.
-        self.computing = self.computed_warns = False
+        #: A function of numpy's is called, of which the step is still to be written down.
+        self.computing = False
         #: The last warnings of a C function, as effects, and the session's count of events then.
         self.warned: tuple[list[EffectStep], int] = [], 0
 
@@ -64,13 +59,8 @@ class Performer:
             _interp.let_signals_in, functools.partial(at_place, func, args, kwargs)
         )
         if op.reach is None:
-            result = call()
-            if op.warns:
-                with unheard():
-                    self._below.by_hooks(self._below.differences())
-            return result
+            return call()
         # Autograd's engine may run Python of the program on this thread.
-        self._below.begin(())
         watched = _interp.below(self._watched)
         try:
             return call()
@@ -88,22 +78,17 @@ class Performer:
 
     def compute(
         self,
-        op: Operation,
         place: call_sites.Site,
         func: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """Calls a function of numpy's from a line of the program, as `perform` does operations."""
-        op.warns = self.computed_warns = False
         self.computing = True
         try:
             return self._calls.at(place)(func, args, kwargs)
         finally:
             self.computing = False
-            if self.computed_warns:
-                with unheard():
-                    self._below.by_hooks(self._below.differences())
 
     def performs(self, function: Any) -> bool:
         """Whether it is no function of the program, but one that stands for its lines."""
@@ -111,26 +96,16 @@ class Performer:
 
     def warns(self, op: Operation) -> None:
         """The operation shows a warning: an entry does it as if from the same place."""
-        if not (op.warns or self.computed_warns) and op.reach is None:
-            self._below.begin(())
         op.warns = True
-        self.computed_warns = self.computed_warns or self.computing
 
-    def warns_itself(self, most: int = 1 << 30) -> bool:
-        """Whether the last C function has warned; its step then does that, and no effect does.
-
-        Args:
-            most: so many warnings are its own.
-        """
+    def warns_itself(self) -> bool:
+        """Whether the last C function has warned; its step then does that, and no effect does."""
         warnings, events = self.warned
-        if events != self._session.events:
-            return False
         steps = self._record.steps
-        taken = 0
-        while taken < most and steps and any(steps[-1] is w for w in warnings):
+        before = len(steps)
+        while events == self._session.events and steps and any(steps[-1] is w for w in warnings):
             steps.pop()
-            taken += 1
-        return taken > 0
+        return len(steps) < before
 
     def warning_site(self, op: Operation, name: str) -> Any:
         """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""

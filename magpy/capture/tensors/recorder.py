@@ -10,10 +10,8 @@ Source: torch.overrides.TorchFunctionMode, https://docs.pytorch.org/docs/stable/
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import operator
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -42,14 +40,12 @@ from magpy.ir import aliasing
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
     Bind,
-    BindError,
     Call,
     Check,
     CheckMetadata,
     CheckSizes,
     CheckValue,
     EngineRun,
-    Fresh,
     HostStep,
     ModeStep,
     OpStep,
@@ -64,9 +60,8 @@ from magpy.ir.ops import (
 from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.torch_modes import TorchModes, current_modes
 from magpy.ir.trees import collect, has_ref, tensors, variables
-from magpy.models import deepcopy
 from magpy.models.callables import NUMBER_METHODS
-from magpy.models.patched_names import called, is_hidden
+from magpy.models.patched_names import is_hidden
 from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import (
     ARITHMETIC,
@@ -154,20 +149,18 @@ class Recorder(Values, TorchFunctionMode):
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
         #: The run has seeded torch's generators.
         self.seeded = False
-        #: Of the step that is about to be written down: see `HostStep.warnings`.
         #: The values that earlier runs relied on, by line, where each differed (see `Differing`).
         self.checked: dict[str, set[Any]] = {}
-        self.telling: tuple[Var, call_sites.Site] | None = None
+        #: Of the step that is about to be written down: see `HostStep.arithmetic`.
+        self.arithmetic: call_sites.Site | None = None
         self._changes = False  # something was changed or drawn
         #: Where the program may catch what raises.
         self.catching = Catching()
         self.direct = False
         self.operations = 0
         self.below = Below(session)
-        self.performer = Performer(self.record, self.below, session)
-        self._engine = EnginePasses(
-            self.record, self.tensors, self.gradients, self.below, self.refusals, session
-        )
+        self.performer = Performer(self.record, session)
+        self._engine = EnginePasses(self.record, self.tensors, self.gradients, session)
         self.unwatched = self._engine.unwatched
         #: The addresses of buffers from outside that operations have written to.
         self.buffers: list[Range | None] = []
@@ -178,7 +171,6 @@ class Recorder(Values, TorchFunctionMode):
         self._start = current_modes()
         self._modes = self._start
         self.observer = _tensor.Observer()
-        self._errors: dict[int, tuple[type, str, Var]] = {}
 
     def is_loose(self, found: set[Var]) -> bool:
         """Whether the shape of one of these variables follows from data."""
@@ -188,9 +180,6 @@ class Recorder(Values, TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
-        if not torch._C._is_torch_function_enabled() or not any(map(hears, types)):
-            # A class of the program is told what torch tells it.
-            func = called(func, sys._getframe().f_back)
         if self.depth or self.refusals.first is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
@@ -293,7 +282,7 @@ class Recorder(Values, TorchFunctionMode):
         try:
             result = self.performer.perform(op, func, args, kwargs)
         except Exception as e:
-            self._interrupted_or_raised(op, e, (args, kwargs))
+            self._interrupted_or_raised(op, e)
             raise
         finally:
             self.depth -= 1
@@ -317,12 +306,10 @@ class Recorder(Values, TorchFunctionMode):
             and any(type(t) not in _PLAIN and hears(type(t)) for t in tensors(given))
         )
 
-    def _interrupted_or_raised(self, op: Operation, error: Exception, given: Any) -> None:
+    def _interrupted_or_raised(self, op: Operation, error: Exception) -> None:
         if raised_by_handler(error):
             self.refusals.keep(Refusal("a signal is handled", passing=True))
             return
-        if self.any_tracked:
-            self._session.rely_on(given)  # it is sure for these numbers only
         with unheard():
             self._raised(op, error)
 
@@ -464,7 +451,7 @@ class Recorder(Values, TorchFunctionMode):
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
-            op.args = op.args[0], self._becomes_hooks(args[1])
+            raise refuse("a dict becomes that of a tensor's hooks")
         if self._follower is not None:
             self._follower.before(func, op.plan, (*args, *kwargs.values()), follow)
         self._as_they_were(self._shared.outside(op.plan))
@@ -474,35 +461,9 @@ class Recorder(Values, TorchFunctionMode):
     def _recorded_as(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operation that a step keeps, and its arguments."""
         if func is torch.Tensor.__deepcopy__:
-            self._copied_deeply(*args, **kwargs)
-            return deepcopy.deep_copied, deepcopy.shared(*args, **kwargs), {}
+            # It notes what is copied by addresses, where something else may lie in the next call.
+            raise refuse("a tensor is copied by copy.deepcopy", "Use Tensor.clone")
         return sized(func, args, kwargs)
-
-    def _copied_deeply(self, tensor: Any, memo: Any) -> None:
-        """Torch copies the attributes that Python has given to a tensor, too, and its gradient.
-
-        Raises:
-            Refusal: what is copied is noted in a dict from outside.
-        """
-        if self._is_outside(memo):
-            raise refuse("a tensor is copied with a memo from outside")
-        self.gradients.read(tensor)
-        d = getattr(tensor, "__dict__", None)
-        if d is not None and self._session is not None and self._session.is_outside(tensor):
-            self._session.attr_read(tensor, "__dict__", None)
-            self._session.touch(d)
-
-    def _becomes_hooks(self, hooks: dict[Any, Any]) -> Fresh:
-        """A dict becomes that of a tensor's hooks, as where torch makes a parameter again.
-
-        Raises:
-            Refusal: it is not a new one.
-        """
-        if self._is_outside(hooks) or hooks or type(hooks) not in (dict, collections.OrderedDict):
-            raise refuse("a dict becomes that of a tensor's hooks")
-        if not self.given.hold(hooks, "a tensor", anew=True):
-            raise refuse("a dict becomes that of the hooks of two tensors")
-        return Fresh(type(hooks)())
 
     def _data_is_assigned(self, tensor: torch.Tensor, data: Any) -> None:
         """Keeps how a tensor from outside lay in memory when the call began."""
@@ -781,7 +742,6 @@ class Recorder(Values, TorchFunctionMode):
         engine = step.engine = EngineRun(
             goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
             sites=call_sites.called_from(),
-            hooks=reach.hooks and len(reach.functions) > 1,
         )
         if reach.functions:
             engine.gradients = frozenset([0])
@@ -908,46 +868,13 @@ class Recorder(Values, TorchFunctionMode):
         return any(var not in storages and var not in followed for var in variables(v))
 
     def _raised(self, op: Operation, error: Exception) -> None:
-        """The operation raised: it is done again at its place, and must raise the same again."""
-        if self.refusals.first is not None:
-            return
+        """The operation raised: in the next call it may not."""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             self.refusals.keep(Refusal("memory ran out"))
-            return
-        if isinstance(error, Warning):
+        elif isinstance(error, Warning):
             self.refusals.refuse("the filters make an error of an operation's warning")
-            return
-        func, accessor, args, kwargs = op.func, op.accessor, op.args, op.kwargs
-        mutates = would_write(func, accessor, kwargs)
-        if accessor is not None:
-            func = {"get": getattr, "set": setattr, "del": delattr}[accessor[0]]
-            args = (
-                (args[0], accessor[1], *args[1:2])
-                if accessor[0] == "set"
-                else (args[0], accessor[1])
-            )
-        var = self.tensors.new()
-        self.note_modes()
-        told = type(error), str(error)
-        # Where it does not raise it is too late to see what it draws and counts.
-        if any(f is func for f, _ in STATISTICS_OF):
-            self._writes = self._written_unseen(func, args, kwargs, _STATISTICS)
-        self.record.random = True
-        site = self.performer.warning_site(self.operation, getattr(func, "__name__", ""))
-        more = {"mutates": mutates, "random": True, "result": var, "site": site}
-        self.note(func, args, kwargs, BindError, told, **more)
-        if op.reach is not None:
-            self._engine_ran(op.reach, True, self._engine.goes_beyond(op.reach))
-        self._errors[id(error)] = *told, var
-
-    def raised_by(self, error: BaseException) -> Var | None:
-        """The variable of an exception that an operation has raised, or None.
-
-        It is not kept, since it would keep the frames that it has passed: of two exceptions at one
-        address that say the same, either may be the operation's.
-        """
-        kind, text, var = self._errors.get(id(error), (None, "", Var(-1)))
-        return var if type(error) is kind and str(error) == text else None
+        else:
+            self.refusals.refuse(f"{op.name or 'an operation'} raises a {type(error).__name__}")
 
     def writes(self, found: frozenset[Var]) -> None:
         """Tells what the next step, which is about to be added, writes to."""
@@ -979,8 +906,8 @@ class Recorder(Values, TorchFunctionMode):
         if not issubclass(kind, Call):
             more["expected"] = expected
         step = kind(func, args, kwargs, outs, where=where_text(2), **more)
-        if kind is not BindError and func is not identity:
-            step.warnings = self.telling
+        if func is not identity:
+            step.arithmetic = self.arithmetic
         if self.checked and isinstance(step, Check) and step.is_new(self.checked):
             self.refusals.refuse("what this goes by follows from data and differs in every call")
         self.add(step)
@@ -1107,6 +1034,11 @@ class Recorder(Values, TorchFunctionMode):
         try:
             with unheard():
                 target = getattr(func, "__magpy_target__", func)
+                if self.below.written():
+                    raise refuse(
+                        "the call has changed an object from outside before it calls a function "
+                        "that magpy records as one operation, and that may look at the object"
+                    )
                 whole.given(target, args, kwargs)
                 op.func, args, kwargs = opened(func, args, kwargs, self._is_outside)
                 self._prepare(op, args, kwargs, follow=False)
@@ -1121,8 +1053,6 @@ class Recorder(Values, TorchFunctionMode):
         self.gradients.unseen()
         self.depth += 1
         self.whole = whole
-        self.below.begin(())
-        told = _interp.below(self._session is not None)
         try:
             return run()
         except Exception:
@@ -1131,8 +1061,6 @@ class Recorder(Values, TorchFunctionMode):
                 self.refusals.refuse(f"{_DATA_INSIDE}, and raises an exception")
             raise
         finally:
-            _interp.below(told)
-            self.below.end_whole()
             self.depth -= 1
             self.whole = None
 
@@ -1329,8 +1257,6 @@ class Recorder(Values, TorchFunctionMode):
         self.record.data_dependent = frozenset(self._ever_loose)
         self.record.symbols = self.symbols
         self._of_data.finish()
-        if record.unwatched:
-            record.looks = list(self.below.looks())
         return record
 
     def check_end(self) -> None:

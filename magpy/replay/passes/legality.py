@@ -62,8 +62,8 @@ def _given_at(capture: Capture, variables: set[Var]) -> str:
 def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | None:
     """Why a check can fail after what must happen once, or None.
 
-    Nobody can take back what autograd's engine did to a graph that was there before the call, or
-    what Python did below it, and the eager call would do it again.
+    Nobody can take back what autograd's engine did to a graph that was there before the call, and
+    the eager call would do it again.
     """
     what = remedy = ""
     if modes_of_the_program():
@@ -79,10 +79,7 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
                 "communicated or drew random numbers"
             )
         elif isinstance(step, (Segment, OpStep, HostStep)) and step.unrepeatable:
-            what = (
-                "a backward pass that ran Python of the program (hooks, a torch.autograd.Function) "
-                "or went on to what was computed before the call"
-            )
+            what = "a backward pass that went on to what was computed before the call"
             remedy = "Make the pass outside of the compiled function"
         if isinstance(step, HostStep) and what and decides(step, total):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")

@@ -30,8 +30,6 @@ from magpy.ir.ops import (
 )
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves
-from magpy.models import deepcopy
-from magpy.models.patched_names import any_replaced
 from magpy.models.torch_ops import scalar_tensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
@@ -121,7 +119,6 @@ _PLAIN = (torch.nn.Parameter,)
 # (torch.compile leaves them out too; AOTAutograd fails where they are trained on a CPU). So are
 # fused optimizers, which functionalization refuses where one of their lists is empty.
 _BEHIND = (
-    deepcopy.deep_copied,
     *(getattr(torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
     *(getattr(torch._VF, name) for name in ("_pack_padded_sequence", "_pad_packed_sequence")),
     *(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad")),
@@ -181,9 +178,6 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     if step.func in _BEHIND or _takes_objects(step) or _runs_later(step):
         return True
     if transform_regions.only_python(step):
-        return True
-    if step.whole and any_replaced():
-        # The program's Python below it would call what a compiler's modes are told of.
         return True
     if not types:
         return False
@@ -275,7 +269,7 @@ def schedule(
             plan.op(step, kind)
         elif (
             isinstance(step, Bind)
-            and step.warnings is None
+            and step.arithmetic is None
             and (step.symbolic or (numbers and step in numbers and _number(step)))
         ):
             # A number does not change in place; torch.fx would give the old one's name to the new.

@@ -18,7 +18,6 @@ from typing import Any
 from magpy.capture.tensors.functorch import Span, restore, state
 from magpy.errors import Refusal
 from magpy.ir.ops import (
-    BindError,
     Binding,
     EffectStep,
     HostStep,
@@ -218,7 +217,7 @@ def _ahead(step: Step, steps: list[Step], made: set[Var], record: Record) -> boo
 
 
 def _may_not_move(step: HostStep) -> bool:
-    return isinstance(step, BindError) or calls_on_tensors(step)
+    return calls_on_tensors(step)
 
 
 def _writes(step: OpStep) -> bool:
@@ -281,9 +280,7 @@ def _written(record: Record, steps: list[OpStep], inputs: list[Var]) -> set[Var]
 
 def _refusal(step: HostStep) -> Refusal:
     name = getattr(step.func, "__name__", "")
-    if isinstance(step, BindError):
-        what = "an operation raises"
-    elif step.mutates or calls_on_tensors(step):
+    if step.mutates or calls_on_tensors(step):
         what = f"{name} is called"
     else:
         what = "the data of a tensor is looked at"

@@ -100,8 +100,10 @@ def test_flags_are_those_of_eager(array, use):
 
 
 @pytest.mark.parametrize("use", ["set", "obeyed", "put_back", "a_store_of_another_length", "read"])
-def test_such_calls_are_served_by_entries(use):
+def test_such_calls_are_served_by_entries_unless_they_write(use):
     _, c = calls(
         SOURCE.format("x.numpy().copy()", USES[use]), lambda f: magpy.compile(f, backend="eager")
     )
-    assert magpy.stats(c).hits == 4, magpy.stats(c).reasons
+    reasons = magpy.stats(c).reasons
+    written = "an array that follows from data is written to"
+    assert magpy.stats(c).hits == 4 if use == "read" else written in reasons[0], reasons

@@ -215,7 +215,7 @@ def test_hooks_run_in_the_order_of_eager(register, backend):
         eager(torch.ones(1, 2))
         f(torch.ones(1, 2))
         assert got == wanted
-    assert magpy.stats(f).hits == 1  # a gradient that is there is another world
+    assert "a backward pass runs" in magpy.stats(f).reasons[0]
 
 
 def test_a_hook_draws_where_eager_draws():
@@ -235,7 +235,7 @@ def test_a_hook_draws_where_eager_draws():
             g(torch.ones(1, 2))
         for p, q in zip(one.parameters(), two.parameters(), strict=True):
             torch.testing.assert_close(p.grad, q.grad)
-    assert magpy.stats(f).hits == 2
+    assert "a backward pass runs" in magpy.stats(f).reasons[0]
 
 
 # ---------------------------------------------------------------- the mechanism alone

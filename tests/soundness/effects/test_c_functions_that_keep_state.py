@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import decimal
 
 import numpy as np
 import pytest
@@ -91,3 +92,12 @@ def test_a_file_that_is_a_tensor_is_written_once_in_every_call(tmp_path):
                 path.write_bytes(bytes(4))
             seen.append((g(str(path)), path.read_bytes()))
         assert seen[0] == seen[1] == ([i + 1] * 4, bytes([i + 1] * 4))
+
+
+def test_flags_of_the_decimal_context_are_raised_in_every_call():
+    f = magpy.compile(lambda t: (t + 1, str(decimal.Decimal(1) / 3)), backend="eager")
+    for _ in range(3):
+        decimal.getcontext().clear_flags()
+        assert f(torch.ones(1))[1].startswith("0.333")
+        assert decimal.getcontext().flags[decimal.Inexact]
+    assert "Decimal is called" in magpy.stats(f).reasons[0]

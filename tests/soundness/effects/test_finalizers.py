@@ -157,5 +157,5 @@ def test_what_runs_then_runs_as_often(program):
     if program in NOW:
         assert magpy.stats(f).hits == 4
     else:
-        (reason,) = magpy.stats(f).reasons
-        assert "runs code when it dies" in reason
+        (reason, *_) = magpy.stats(f).reasons
+        assert any(r in reason for r in ("runs code when it dies", "raised", "runs in it"))

@@ -82,7 +82,7 @@ def what_a_handler_keeps_is_counted(compile):
         yield f(x), lines
 
 
-@case(CASES, refused="Logger.warning runs Python that changes")
+@case(CASES, refused="a handler of the program's runs in it")
 def what_a_handler_keeps_is_added_to(compile):
     lines = []
     logger = _logger("added", Keep(lines))
@@ -98,7 +98,7 @@ def what_a_handler_keeps_is_added_to(compile):
         yield f(x), lines
 
 
-@case(CASES)
+@case(CASES, refused="a handler of the program's runs in it")
 def what_a_handler_keeps_is_nobodys(compile):
     lines = []
     logger = _logger("only", Keep(lines))
@@ -112,7 +112,7 @@ def what_a_handler_keeps_is_nobodys(compile):
         yield f(x, n), lines
 
 
-@case(CASES, refused="Logger.warning runs Python that changes")
+@case(CASES, refused="Logger.warning changes an object that the call looks at")
 def records_of_pythons_own_handler_are_counted(compile):
     handler = logging.handlers.MemoryHandler(1000)
     logger = _logger("memory", handler)
@@ -357,7 +357,7 @@ def state_read_back_within_the_call(compile):
     yield f(x), c.h, c.log
 
 
-@case(CASES)
+@case(CASES, refused="the handlers of pytest hear of it, and a list of what is warned of")
 def printed_logged_and_warned_in_order(compile):
     out, log = io.StringIO(), io.StringIO()
     logger = logging.getLogger("soundness.effects")
@@ -378,13 +378,13 @@ def printed_logged_and_warned_in_order(compile):
             with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 result = f(x + i)
-            texts = [str(w.message) for w in caught if "magpy" not in str(w.message)]
+            texts = [str(w.message) for w in caught if w.category is not magpy.MagpyWarning]
             yield result, out.getvalue(), log.getvalue(), texts
     finally:
         logger.removeHandler(handler)
 
 
-@case(CASES, captures=2)
+@case(CASES)
 def exceptions_that_are_made_with_effects(compile):
     log = []
 
@@ -521,7 +521,7 @@ def returned_objects_are_new_each_time(compile):
     yield len({id(r[0]) for r in results}), results[0][0] is not results[1][0]
 
 
-@case(CASES)
+@case(CASES, refused="a generator is kept")
 def returned_functions_and_generators(compile):
     def f(t, k):
         y = t * k
@@ -581,7 +581,7 @@ def recursion_and_compiled_inside_compiled(compile):
         yield walker(x, n), outer(x, n), inner(x)
 
 
-@case(CASES)
+@case(CASES, refused="a tensor is copied by copy.deepcopy")
 def copies_and_reductions_inside(compile):
     config = {"a": [1, 2], "t": torch.ones(3)}
 
@@ -1015,8 +1015,8 @@ def test_warnings_of_a_backend_are_not_the_programs():
         warnings.simplefilter("always")
         for _ in range(3):
             compiled(x)
+    caught = [w for w in caught if w.category is not magpy.MagpyWarning]
     assert [str(w.message) for w in caught] == ["from the program"] * 3
-    assert magpy.stats(compiled).hits == 2
     strict = magpy.compile(lambda t: t + 2, backend=backend)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

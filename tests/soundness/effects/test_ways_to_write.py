@@ -317,13 +317,20 @@ NO_HITS = {
     "SIO.seek(0)",
     "TG.manual_seed(3)",
     "TL.v = getattr(TL, 'v', 0) + 1",
+    "L.pop()",
+    "L.remove(2)",
+    "ST.pop()",
     "abc.update_abstractmethods(AB)",
     "bisect.insort(HP, 2)",
     "decimal.getcontext().prec += 1",
+    "del L[0]",
+    "heapq.heappop(HP)",
     "list(map(L.append, [1, 2]))",
+    "logging.getLogger('zz').warning('m %s', 3)",  # a handler of pytest's hears of it
     "next(CNT)",
     "next(CYC)",
     "next(GEN2)",
+    "next(IT, None)",
     "np.add(NP, 1, out=NP)",
     "np.random.seed(3)",
     "np.random.shuffle(NP)",
@@ -337,10 +344,12 @@ NO_HITS = {
     "torch.autograd.graph.increment_version(u)",
     "torch.save({'a': 1}, io.BytesIO())",
     "torch.set_rng_state(RNG)",
+    "u.numpy()[0] += 1",
     "u.register_hook(HOOK) if u.requires_grad else u.requires_grad_()",
     "u.resize_(3).zero_()",
     "u.set_(torch.ones(3))",
     "u.unsqueeze_(0)",
+    "warnings.warn('w', Notice)",  # a list of pytest's hears of it
 }
 
 

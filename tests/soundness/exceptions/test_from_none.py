@@ -1,4 +1,4 @@
-"""`raise ... from None` hides what was handled then, in every call."""
+"""`raise ... from None` hides what was handled then, in every call; none of these is captured."""
 
 import pytest
 import torch
@@ -29,4 +29,4 @@ def test_what_was_handled_is_hidden(program):
     f = magpy.compile(program, backend="eager")
     for _ in range(3):
         assert outcome(f) == outcome(program) == (True, None, None)
-    assert magpy.stats(f).hits == 2
+    assert "raised" in magpy.stats(f).reasons[0]

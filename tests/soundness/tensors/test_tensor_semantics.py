@@ -117,7 +117,7 @@ def memory_overlaps_or_not(compile):
         yield f(t[first], t[second]), t
 
 
-@case(CASES)
+@case(CASES, refused="an operation raises")
 def operations_raise_where_memory_overlaps_partly(compile):
     def f(a, b):
         try:
@@ -184,7 +184,7 @@ def in_place_operations_of_every_kind(compile):
         yield f(t), t, t._version > version
 
 
-@case(CASES)
+@case(CASES, refused="an operation raises")
 def in_place_on_a_leaf_that_requires_grad(compile):
     def f(w):
         w.add_(1)
@@ -618,10 +618,9 @@ def test_how_a_view_without_gradients_was_made_decides_what_may_be_done_to_it():
     got, compiled = run(lambda f: magpy.compile(f, backend="eager"))
     assert got == want
     tried, counted = map(magpy.stats, compiled)
-    assert counted.hits >= 6
+    assert counted.hits >= 2
     # Where it is fine: nobody can take back that the tensor is a part of autograd's graph.
-    assert any("whose exception the program may catch" in reason for reason in tried.reasons)
-    assert tried.hits
+    assert any("mul_ raises a RuntimeError" in reason for reason in tried.reasons)
 
 
 def test_parts_of_complex_tensors_are_assigned():

@@ -373,7 +373,7 @@ def test_what_gets_at_what_the_call_reads_is_noticed(case):
 
 @pytest.mark.parametrize("case", ALL)
 def test_what_keeps_to_itself_does_no_harm(case):
-    check_harmless(case, 5)
+    check_harmless(case)
 
 
 def test_a_handler_of_captured_warnings_is_noticed():
@@ -549,7 +549,7 @@ def test_nothing_of_the_program_runs_where_it_is_told_what_is_in_reach():
     for _ in range(4):
         assert c(torch.ones(1)).item() == 2
     assert Lazy.asked == Meta.heard == []
-    assert magpy.stats(c).hits == 3
+    assert "Names runs in it" in magpy.stats(c).reasons[0]
 
 
 def test_a_failure_of_magpy_does_not_reach_the_program(monkeypatch):
@@ -558,7 +558,6 @@ def test_a_failure_of_magpy_does_not_reach_the_program(monkeypatch):
         return x * 2
 
     stream, c = io.StringIO(), compiled(f)
-    monkeypatch.setattr(listeners, "_OF_NAMESPACE", None)
     monkeypatch.setattr(listeners.Heard, "stream", None)
     with pytest.warns(magpy.MagpyWarning, match="magpy failed"):
         assert c(torch.ones(1)).item() == 2
@@ -581,7 +580,7 @@ def test_the_order_in_which_hooks_are_found_is_not_told():
             hidden = hidden.sin()
         kept.append([torch.ones(1, requires_grad=True).exp().grad_fn for _ in range(i * 3 % 7)])
         c(torch.ones(1), hidden)
-    assert magpy.stats(c).hits >= 10
+    assert "a backward pass runs" in magpy.stats(c).reasons[0]
 
 
 def test_a_list_that_grows_is_shown_without_new_captures():
@@ -600,7 +599,8 @@ def test_a_list_that_grows_is_shown_without_new_captures():
         rows.append(Row())
         c(torch.ones(1))
     assert stream.getvalue() == "".join(f"[{', '.join(['row'] * n)}]\n" for n in range(1, 9))
-    assert magpy.stats(c).hits >= 6
+    # The text is made while the call is watched, and is another one each time.
+    assert magpy.stats(c).captures
 
 
 @pytest.mark.parametrize("change", ["level", "disabled", "handler", "disable"])
