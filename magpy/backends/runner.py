@@ -84,7 +84,6 @@ class EntryInfo:
         runners: what runs each.
         dynamic: what may be otherwise in another call.
         mutates: it changes something that the outside sees, ahead of its effects.
-        transactional: it saves what it changes, and can be left after that.
         ahead: the segments that run ahead of the first change (magpy/runtime/exceptions.py).
         failed: told of a backend that fails for a graph; whether Python is to run that graph.
         choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
@@ -99,7 +98,6 @@ class EntryInfo:
     text: str = ""
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
-    transactional: bool = False
     ahead: list[Segment] = field(default_factory=list)
     failed: Callable[[BackendError], bool] | None = None
     choice: str = ""

@@ -127,7 +127,7 @@ STATIC_RESULT = _names(
     masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss
      dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft
        fake_quantize_per_tensor_affine lerp add sub mul
-    scaled_dot_product_attention
+    scaled_dot_product_attention _fused_sgd_ _fused_adam_ _fused_adamw_ _fused_adagrad_
     """
 )
 

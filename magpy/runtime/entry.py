@@ -98,12 +98,12 @@ def build(
     guard = analysis.guard()
     low = pipeline.run(capture, analysis, backend is not eager)
     info = _info(low, guard, backend)
-    code = Code(capture, analysis, low.plan)
+    code = Code(capture, analysis, low.plan, low.total)
     info.mock, info.text = code.function(
         info.runners,
         lambda error, saved, early: recover(info, error, saved, early),
         lambda error: untouched(info.ahead, error),
-        low.transactional,
+        low.undo,
     )
     if config.logs:
         _log(info, guard)
@@ -128,8 +128,8 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     )
     info = EntryInfo(guard, plan.segments, dynamic)
     info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)
-    info.mutates, info.transactional = changes_outside(record), low.transactional
-    info.ahead = unchanged_until(plan) if info.mutates and not low.transactional else []
+    info.mutates = changes_outside(record)
+    info.ahead = unchanged_until(plan) if info.mutates and not low.undo.saves else []
     outside = _outside_graphs(low)
     info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
     rest = {id(s) for s in low.rest}
