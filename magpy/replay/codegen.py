@@ -51,9 +51,10 @@ from magpy.models.callables import unbound
 from magpy.models.numpy_warnings import telling
 from magpy.objects.types import isinstance
 from magpy.replay import support
+from magpy.replay.passes.schedule import reads_gradient
 from magpy.replay.passes.totality import Totality
 from magpy.replay.passes.undo import Undo
-from magpy.replay.segments import Plan, Segment, swaps_data, switches_gradients
+from magpy.replay.segments import Plan, Segment, assigns_gradient, swaps_data, switches_gradients
 
 _LITERALS = (int, str, bool, type(None), bytes)
 
@@ -532,7 +533,7 @@ class Code:
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
-        if isinstance(step, Check) and step in self.total:
+        if isinstance(step, Check) and reads_gradient(step) and step in self.total:
             self._gradient(step, fail)
             return
         called = step.func
@@ -672,7 +673,7 @@ class Code:
                 switched.add(s.args[0].var)
             if swaps_data(s):
                 swapped |= {r.var for r in s.args[:1] if isinstance(r, Ref)}
-            elif s.mutates:
+            elif s.mutates and not assigns_gradient(s):
                 changed |= aliasing.changed(s, found)
 
         def meets(v: Var) -> bool:

@@ -84,6 +84,11 @@ def swaps_data(step: Step) -> bool:
     return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
 
 
+def assigns_gradient(step: Step) -> bool:
+    """Whether a step gives a tensor another gradient: no memory is written to."""
+    return isinstance(step, HostStep) and step.func is setattr and step.args[1] == "grad"
+
+
 def switches_gradients(step: Step, inputs: Container[Var]) -> bool:
     """Whether a step says of an outside tensor whether it requires grad."""
     if not isinstance(step, (OpStep, HostStep)) or not step.args:

@@ -105,12 +105,20 @@ def without_known_gradients(steps: list[Step], record: Record) -> list[Step]:
         for t, gradient in record.gradients
         if id(t) in vars_of
     }
+    switched = set().union(*map(_switched, steps))
+    settled = {
+        v
+        for v, t in record.inputs.items()
+        if type(t) is torch.Tensor and not t.requires_grad and v not in switched
+    }
     kept: list[Step] = []
     for step in steps:
         of = step.args[0] if isinstance(step, HostStep) and step.args else None
         if isinstance(step, HostStep) and isinstance(of, Ref):
             if step.func is has_gradient and known.get(of.var) == step.args[1].var:
                 continue
+            if step.func is torch.Tensor.requires_grad_ and of.var in settled:
+                continue  # a gradient that is set to zero, which requires none anyway
             if step.func is getattr and step.args[1] == "grad":
                 known.update(dict.fromkeys([of.var], next((v for _, v in step.outs), None)))
             elif step.func is setattr and step.args[1] == "grad":
@@ -124,6 +132,17 @@ def without_known_gradients(steps: list[Step], record: Record) -> list[Step]:
             known.clear()
         kept.append(step)
     return kept
+
+
+def _switched(step: Step) -> set[Var]:
+    """The tensors that a step may have require gradients."""
+    if not isinstance(step, (OpStep, HostStep)) or not step.args:
+        return set()
+    if step.func is setattr:
+        switches = step.args[1] == "requires_grad"
+    else:
+        switches = step.func is torch.Tensor.requires_grad_ and step.args[1:] != (False,)
+    return variables(step.args[:1]) if switches else set()
 
 
 def _follows(step: OpStep | HostStep, independent: set[Var]) -> bool:

@@ -28,7 +28,7 @@ from magpy.ir.ops import (
     Var,
 )
 from magpy.ir.torch_modes import TorchModes
-from magpy.ir.trees import collect, rebuilt
+from magpy.ir.trees import collect, rebuilt, variables
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import operations
 from magpy.replay.passes.schedule import anywhere, has_a_place, reads_gradient
@@ -176,7 +176,7 @@ class Hoist:
                 s.random
                 or s.unrepeatable
                 or s.site is not None  # warnings come in order, and once
-                or (s.mutates and i != k and i not in found.changes)
+                or (s.mutates and i != k and i not in found.changes and not _makes(s))
                 or (isinstance(s, HostStep) and has_a_place(s))
             ):
                 return None
@@ -339,6 +339,11 @@ class Hoist:
             if i in self.again or self.storages[v] in self.changed[i]
         }
         return self._copies.taken_by(step, of) if of else step
+
+
+def _makes(step: Step) -> bool:
+    """Whether a step takes nothing that it could change: `torch.tensor(1.0)` writes to its own."""
+    return isinstance(step, OpStep) and not (step.writes or variables((step.args, step.kwargs)))
 
 
 def _symbolic(step: Step) -> bool:

@@ -133,8 +133,10 @@ class Totality:
         for step in steps:
             if isinstance(step, Bind):
                 self._bind(step)
-            elif (isinstance(step, OpStep) and self._takes_numbers(step)) or (
-                isinstance(step, Check) and self._watched and self._reads_a_gradient(step)
+            elif (
+                (isinstance(step, OpStep) and self._takes_numbers(step))
+                or (isinstance(step, CheckMetadata) and self._keeps_form(step))
+                or (isinstance(step, Check) and self._watched and self._reads_a_gradient(step))
             ):
                 self._steps.add(id(step))
             self._watched = self._watched and not runs_python(step)
@@ -248,7 +250,16 @@ class Totality:
         # A generator keeps to the limits that it is given.
         return max([_SMALL, *(a.bit_length() for a in step.args if isinstance(a, int))])
 
-    def _takes_numbers(self, step: OpStep) -> bool:
+    def _keeps_form(self, step: CheckMetadata) -> bool:
+        """Whether the metadata of what an operation on numbers gives is that of the tensors."""
+        return (
+            getattr(step.func, "__name__", "") in _TAKE_EVERY_NUMBER
+            and not (step.random or step.unrepeatable or step.warnings)
+            and self._data_dependent.isdisjoint(variables((step.args, step.kwargs)))
+            and self._takes_numbers(step)
+        )
+
+    def _takes_numbers(self, step: OpStep | HostStep) -> bool:
         """Whether an operation takes whatever its numbers may be."""
         given = variables((step.args, step.kwargs))
         numbers = [self._numbers[v] for v in given if v in self._numbers]
