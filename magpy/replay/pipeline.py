@@ -117,7 +117,7 @@ def _collapse_transforms(low: Lowering) -> None:
 
 
 def _constant_checks(low: Lowering) -> None:
-    steps = without_known_gradients(low.record.steps, low.record)
+    steps = without_known_gradients(low.record.steps, low.record, low.capture.metas)
     low.record.steps = without_constant_checks(steps, low.needed, low.record)
 
 

@@ -94,10 +94,15 @@ def without_constant_checks(steps: list[Step], needed: set[Var], record: Record)
     return kept
 
 
-def without_known_gradients(steps: list[Step], record: Record) -> list[Step]:
+def without_known_gradients(steps: list[Step], record: Record, metas: dict[int, Any]) -> list[Step]:
     """The steps without the checks that a tensor has the gradient that it is known to have.
 
     To look at it would also keep a gradient that the program has let go of.
+
+    Args:
+        steps: what the run did, in order.
+        record: what is known of the variables.
+        metas: the metadata that tensors from outside had when the call began, by identity.
     """
     vars_of = {id(t): v for v, t in record.inputs.items()}
     known = {
@@ -109,7 +114,11 @@ def without_known_gradients(steps: list[Step], record: Record) -> list[Step]:
     settled = {
         v
         for v, t in record.inputs.items()
-        if type(t) is torch.Tensor and not t.requires_grad and v not in switched
+        if type(t) is torch.Tensor
+        and not t.requires_grad
+        and v not in switched
+        and id(t) in metas
+        and metas[id(t)].matches(t)
     }
     kept: list[Step] = []
     for step in steps:
