@@ -239,6 +239,10 @@ def compiler_turns() -> int:
     return _compiler["turns"]
 
 
+def _requires_grad(values: Sequence[Any]) -> bool:
+    return any(isinstance(t, torch.Tensor) and t.requires_grad for t in values)
+
+
 class Runner:
     """A segment in the mock function: compiles itself with the first inputs it sees."""
 
@@ -249,6 +253,8 @@ class Runner:
         self.info = info
         self.name = f"segment{segment.index}"
         self.fixed: tuple[Any, ...] = ()
+        #: Python has run the graph to see whether its results require gradients.
+        self.compared = False
         #: Gives what runs instead as long as the graph is compiled elsewhere.
         self.stand_in: Callable[[Runner, tuple[Any, ...]], Callable[..., Any]] | None = None
 
@@ -419,8 +425,16 @@ class Runner:
             )
         elif len(results) != wanted:
             error = BackendError(f"what it compiled gave {len(results)} results, not {wanted}")
-        else:
+        elif begun is None or self.compared or _requires_grad(results) or not _requires_grad(given):
             return None
+        else:
+            # A pass of the call's over them would raise, or leave parameters without gradients.
+            self.compared = True
+            undo(begun)
+            of_python = self.segment.graph.forward(*given)
+            if not _requires_grad(of_python):
+                return of_python
+            error = BackendError("what it compiled gave results that know nothing of autograd")
         if begun is not None:
             undo(begun)
         if self.info.failed is None or not self.info.failed(error):

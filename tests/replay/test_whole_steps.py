@@ -309,3 +309,36 @@ def test_a_compiler_gets_the_optimizer_as_few_graphs(name, copied):
     assert stats.hits >= 4
     assert stats.segments[0] <= 4
     assert sum(copied) == 0
+
+
+def test_a_backend_whose_results_know_nothing_of_autograd_is_left():
+    """A pass over them would raise after gradients were let go of."""
+
+    def backend(graph, inputs):
+        def run(*args):
+            with torch.no_grad():
+                return graph.forward(*args)
+
+        return run
+
+    with pytest.warns(magpy.MagpyWarning, match="know nothing of autograd"):
+        wanted, found, compiled = both(OPTIMIZERS["adamw"], batches(5), backend=backend)
+    assert_same(found, wanted)
+    assert magpy.stats(compiled).hits >= 3
+    assert magpy.stats(compiled).uncompiled >= 1
+
+
+def test_a_graph_that_gives_nothing_to_differentiate_is_run_by_python_once():
+    runs = []
+
+    def backend(graph, inputs):
+        def run(*args):
+            runs.append(len(args))
+            return graph.forward(*args)
+
+        return run
+
+    wanted, found, compiled = both(OPTIMIZERS["sgd"], batches(6), backend=backend)
+    assert_same(found, wanted)
+    assert magpy.stats(compiled).uncompiled == 0
+    assert len(runs) == 2 * magpy.stats(compiled).hits
