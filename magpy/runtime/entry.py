@@ -132,8 +132,8 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     info.ahead = unchanged_until(plan) if info.mutates and not low.undo.saves else []
     outside = _outside_graphs(low)
     info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
-    rest = {id(s) for s in low.rest}
-    info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) in rest)
+    once = {id(s) for s in record.steps} - {id(s) for s in low.rest}
+    info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) not in once)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info
 
@@ -141,10 +141,12 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
 def _outside_graphs(low: Lowering) -> list[tuple[Any, int]]:
     """The steps that Python does one by one, and how many tensor operations each of them is."""
     found: list[tuple[Any, int]] = []
+    own = {id(s) for s in low.record.steps}
     for item in (*low.plan.prelude, *low.plan.items):
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, OpStep):
-            found.append((step, operations(step)))
+            if step.where or id(step) in own:  # no copy that a check is made on
+                found.append((step, operations(step)))
         elif isinstance(step, HostStep) and step.engine is None and (step.outs or step.writes):
             found.append((step, 1))
     return found
