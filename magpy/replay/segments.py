@@ -22,7 +22,7 @@ from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import GraphBuilder
-from magpy.replay.passes.schedule import anywhere
+from magpy.replay.passes.schedule import ignores_modes
 from magpy.unwatched import autograd
 
 
@@ -276,7 +276,7 @@ def build_graphs(
     plan = Plan(prelude=prelude)
     for i, item in enumerate(runs):
         if not isinstance(item, tuple):
-            of = shared.start if anywhere(item) else modes
+            of = shared.start if ignores_modes(item) else modes
             plan.items.append((item, of) if hasattr(item, "outs") else item)
             continue
         segment, views, modes = _segment(i, item, modes, shared, len(plan.segments))

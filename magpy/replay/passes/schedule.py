@@ -123,17 +123,24 @@ def has_a_place(step: HostStep) -> bool:
 _MARKS = (profiler_marks.begin, profiler_marks.end)
 
 
-def anywhere(step: Step) -> bool:
-    """Whether no mode of torch has a part in a step: it is about a Python number or a gradient."""
+def ignores_modes(step: Step) -> bool:
+    """Whether a step is about a gradient, as an attribute, or a mark of a profiler."""
     if not isinstance(step, HostStep):
         return False
-    if step.func in _MARKS or step.func is has_gradient:
-        return True
     if step.func in (getattr, setattr):
         return bool(step.args[1] == "grad")
-    return not step.outs and (
-        step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
-        or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
+    return step.func in _MARKS or step.func is has_gradient
+
+
+def anywhere(step: Step) -> bool:
+    """Whether no mode of torch has a part in a step: it is about a Python number or a gradient."""
+    return ignores_modes(step) or (
+        isinstance(step, HostStep)
+        and not step.outs
+        and (
+            step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
+            or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
+        )
     )
 
 
