@@ -84,7 +84,6 @@ class EntryInfo:
         runners: what runs each.
         dynamic: what may be otherwise in another call.
         mutates: it changes something that the outside sees, ahead of its effects.
-        transactional: it saves what it changes, and can be left after that.
         ahead: the segments that run ahead of the first change (magpy/runtime/exceptions.py).
         failed: told of a backend that fails for a graph; whether Python is to run that graph.
         choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
@@ -99,7 +98,6 @@ class EntryInfo:
     text: str = ""
     runners: list[Any] = field(default_factory=list)
     mutates: bool = False
-    transactional: bool = False
     ahead: list[Segment] = field(default_factory=list)
     failed: Callable[[BackendError], bool] | None = None
     choice: str = ""
@@ -241,6 +239,10 @@ def compiler_turns() -> int:
     return _compiler["turns"]
 
 
+def _requires_grad(values: Sequence[Any]) -> bool:
+    return any(isinstance(t, torch.Tensor) and t.requires_grad for t in values)
+
+
 class Runner:
     """A segment in the mock function: compiles itself with the first inputs it sees."""
 
@@ -253,6 +255,8 @@ class Runner:
         self.fixed: tuple[Any, ...] = ()
         #: What it shares with graphs that are alike.
         self._kept: reuse.Compiled | None = None
+        #: Python has run the graph to see whether its results require gradients.
+        self.compared = False
         #: Gives what runs instead as long as the graph is compiled elsewhere.
         self.stand_in: Callable[[Runner, tuple[Any, ...]], Callable[..., Any]] | None = None
 
@@ -447,8 +451,16 @@ class Runner:
             )
         elif len(results) != wanted:
             error = BackendError(f"what it compiled gave {len(results)} results, not {wanted}")
-        else:
+        elif begun is None or self.compared or _requires_grad(results) or not _requires_grad(given):
             return None
+        else:
+            # A pass of the call's over them would raise, or leave parameters without gradients.
+            self.compared = True
+            undo(begun)
+            of_python = self.segment.graph.forward(*given)
+            if not _requires_grad(of_python):
+                return of_python
+            error = BackendError("what it compiled gave results that know nothing of autograd")
         if begun is not None:
             undo(begun)
         if self.info.failed is None or not self.info.failed(error):

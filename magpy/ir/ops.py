@@ -132,8 +132,6 @@ class HostStep(Operation):
 
     Attributes:
         owner: the random generator of Python or numpy that the step draws from.
-        arithmetic: numpy does it, called from this line of the program: the entry is left where it
-            would warn (magpy/models/numpy_warnings.py).
         engine: what autograd's engine does in it.
         in_order: it has to do with a device's queue of work (events, waiting), and stands where it
             stands among the operations.

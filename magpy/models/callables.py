@@ -91,6 +91,7 @@ class Effect(Enum):
     CHECKPOINT = auto()  # torch.utils.checkpoint: a block that is computed again in a backward pass
     SAVED = auto()  # sets hooks of saved tensors
     DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
+    MARK = auto()  # marks of torch's profiler
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
 
 

@@ -127,7 +127,7 @@ STATIC_RESULT = _names(
     masked_fill_ normal bernoulli_ multi_margin_loss multilabel_margin_loss
      dropout to copy_ quantile nanquantile cov corrcoef clamp cumsum istft
        fake_quantize_per_tensor_affine lerp add sub mul
-    scaled_dot_product_attention
+    scaled_dot_product_attention _fused_sgd_ _fused_adam_ _fused_adamw_ _fused_adagrad_
     """
 )
 
@@ -144,7 +144,7 @@ ARITHMETIC = _names(
     __ipow__ remainder_ fmod_ floor_divide_ full_like
     _foreach_add_ _foreach_sub_ _foreach_mul_ _foreach_div_ _foreach_pow _foreach_pow_
     _foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_lerp_ _foreach_addcmul_
-    _foreach_addcdiv_
+    _foreach_addcdiv_ _fused_sgd_ _fused_adam_ _fused_adamw_ _fused_adagrad_
     """
 )
 # Operations whose result has the same metadata whatever the value of their Python floats, save
@@ -271,6 +271,16 @@ def scalar_tensor(value: float) -> torch.Tensor:
             return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
         with torch.inference_mode(False):
             return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+
+
+def addcdiv_(
+    tensor: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
+    """`tensor.addcdiv_(a, b, value=...)` with a tensor of no dimensions for the number.
+
+    In the order of the kernel for CPUs (aten/src/ATen/native/cpu/PointwiseOpsKernel.cpp).
+    """
+    return tensor.add_(value * a / b)
 
 
 def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +39,7 @@ from magpy.ir.ops import (
     OpStep,
     OutsideRef,
     Ref,
+    Step,
     Var,
     calls_on_tensors,
 )
@@ -48,7 +49,10 @@ from magpy.models.callables import unbound
 from magpy.models.numpy_warnings import strict
 from magpy.objects.types import isinstance
 from magpy.replay import support
-from magpy.replay.segments import Plan, Segment, swaps_data, switches_gradients
+from magpy.replay.passes.schedule import reads_gradient
+from magpy.replay.passes.totality import Totality
+from magpy.replay.passes.undo import Undo
+from magpy.replay.segments import Plan, Segment, assigns_gradient, swaps_data, switches_gradients
 
 _LITERALS = (int, str, bool, type(None), bytes)
 
@@ -87,13 +91,14 @@ def _may_run_engine(step: HostStep) -> bool:
 class Code:
     """The mock function of one entry while it is being written."""
 
-    def __init__(self, capture: Capture, analysis: Analysis, plan: Plan) -> None:
+    def __init__(self, capture: Capture, analysis: Analysis, plan: Plan, total: Totality) -> None:
         """Writes nothing yet."""
         self._unmade = 0  # objects whose parts are being made, before them
         self._empty: list[tuple[New, str]] = []  # cells that are filled when all of these are there
         self.capture = capture
         self.analysis = analysis
         self.plan = plan
+        self.total = total
         self.globals: dict[str, Any] = {
             "__name__": "magpy.replay.generated",
             "__builtins__": {
@@ -511,6 +516,9 @@ class Code:
             [self.tree(a) for a in step.args]
             + [f"{k}={self.tree(v)}" for k, v in step.kwargs.items()]
         )
+        if isinstance(step, Check) and reads_gradient(step) and step in self.total:
+            self._gradient(step, fail)
+            return
         called = step.func
         if step.engine is not None and step.engine.sites:
             called = support.from_lines(step.engine.sites, called)
@@ -536,6 +544,18 @@ class Code:
             self._check(step, result, fail)
             self._outputs(step, result)
 
+    def _gradient(self, step: Check, fail: str) -> None:
+        """The read of a gradient that can be no other than it was."""
+        if not step.outs:
+            return
+        [(_, var)] = step.outs
+        shape, *_, strides = step.expected
+        read = f"{self.tree(step.args[0])}.grad"
+        if 1 in shape:
+            read = f"{self.constant(support.lying_so)}({read}, {shape}, {strides})"
+        self.lines += [f"v{var} = {read}", f"if v{var} is None: {fail}"]
+        self._made.add(var)
+
     def _check(self, step: Check, result: str, fail: str) -> None:
         if isinstance(step, CheckValue) and isinstance(step.expected, bool):
             self.lines.append(f"if {result} is not {step.expected}: {fail}")
@@ -554,7 +574,7 @@ class Code:
         runners: Sequence[Runs],
         recover: Callable[..., Any],
         is_early: Callable[[BaseException], bool],
-        transactional: bool,
+        undo: Undo,
     ) -> tuple[Any, str]:
         """The compiled mock function and its text.
 
@@ -562,7 +582,7 @@ class Code:
             runners: what runs each segment of the plan.
             recover: what is called where something raises: recover(error, saved, early).
             is_early: whether an exception comes ahead of all changes, if nothing was saved.
-            transactional: what the entry changes is saved.
+            undo: what of what the entry changes is saved.
         """
         faults.check("mock")
         c = self.capture
@@ -573,17 +593,20 @@ class Code:
                 self.host(step, c.start_modes, "return MISS")
             else:
                 self.operation(step, c.start_modes)
-        fail = self._save() if transactional else "return MISS"
-        if not transactional:
-            self.lines.append("saved = None")
+        fail = "return MISS"
         segments = iter(runners)
         calls: list[str] = []
         pending: list[EffectStep] = []
-        for item in self.plan.items:
+        for i, item in enumerate(self.plan.items):
             step = item[0] if isinstance(item, tuple) else item
+            if i == undo.first and undo.saves:
+                fail = self._save(undo.steps)
+            elif i == (undo.last + 1 if undo.saves else undo.first):
+                self.lines.append("saved = None")  # what is changed from here on is not put back
+                fail = f"raise {self.constant(support.Unforeseen)}"
             if (
-                transactional
-                and isinstance(step, (Segment, OpStep, HostStep))
+                isinstance(step, (Segment, OpStep, HostStep))
+                and undo.first <= i <= undo.last
                 and step.unrepeatable
             ):
                 self.lines.append("saved = None")  # nobody can take back what it does
@@ -602,56 +625,56 @@ class Code:
         result = self.spec(c.result)
         return self._assemble(calls, result)
 
-    def _save(self) -> str:
-        """From here on what the entry changes is saved; returns how it is left."""
+    def _save(self, steps: Sequence[Step]) -> str:
+        """From here on what these steps change is saved; returns how the entry is left."""
         c = self.capture
-        dirty = self.constant(support.save)
         inputs = c.record.inputs
         found = aliasing.possible(c.record.steps, c.record.storages)
         swapped: set[Var] = set()
         switched: set[Var] = set()
         changed: set[int] = set()  # memories
-        for s in c.record.steps:
-            if not isinstance(s, (OpStep, HostStep)):
-                continue
+        does = [s for s in steps if isinstance(s, (OpStep, HostStep))]
+        for s in does:
             if switches_gradients(s, inputs):
                 switched.add(s.args[0].var)
             if swaps_data(s):
                 swapped |= {r.var for r in s.args[:1] if isinstance(r, Ref)}
-            elif s.mutates:
+            elif s.mutates and not assigns_gradient(s):
                 changed |= aliasing.changed(s, found)
+
+        def meets(v: Var) -> bool:
+            return aliasing.UNKNOWN in changed or aliasing.meet(found.get(v, {0}), changed)
+
         # What only was given other memory has its own as it was.
-        copied = [
-            v
-            for v in sorted(c.record.mutated)
-            if v not in swapped or 0 in changed or aliasing.meet(found.get(v, {0}), changed)
-        ]
-        mutated = ", ".join(self.outside(inputs[v]) for v in copied)
-        swaps = "".join(f"{self.outside(inputs[v])}, " for v in sorted(swapped) if v in inputs)
-        owners = {
-            id(owner): owner
-            for s in c.record.steps
-            if isinstance(s, (OpStep, HostStep))
-            for owner in _generators(s)
+        copied = [v for v in sorted(c.record.mutated) if meets(v)]
+        owners = {id(owner): owner for s in does for owner in _generators(s)}
+        backward = any(isinstance(s, HostStep) and s.mutates and _may_run_engine(s) for s in does)
+        leaves = {
+            v: t
+            for v, t in inputs.items()
+            if backward and (t.requires_grad or v in switched) and support.is_leaf_tensor(t)
         }
+        known = {id(t): v for v, t in inputs.items()}
+        gradients = {id(t): g for t, g in c.record.gradients}
+        # A gradient that the program lets go of is kept, and nobody writes to it.
+        kept = [
+            v
+            for v, t in leaves.items()
+            if (g := gradients.get(id(t))) is not None
+            and id(g) in known
+            and not meets(known[id(g)])
+        ]
+
+        def those(of: Iterable[Var]) -> str:
+            return "(" + "".join(f"{self.outside(inputs[v])}, " for v in of) + ")"
+
         generators = "(" + "".join(f"{self.outside(o)}, " for o in owners.values()) + ")"
-        backward = any(
-            isinstance(s, HostStep) and s.mutates and _may_run_engine(s) for s in c.record.steps
-        )
-        leaves = (
-            [
-                t
-                for v, t in inputs.items()
-                if (t.requires_grad or v in switched) and support.is_leaf_tensor(t)
-            ]
-            if backward
-            else []
-        )
-        switches = "".join(f"{self.outside(inputs[v])}, " for v in sorted(switched))
-        grads = "(" + "".join(f"{self.outside(t)}, " for t in leaves) + ")"
         self.lines.append(
-            f"saved = {dirty}(({mutated}{',' if mutated else ''}), {c.record.random}, "
-            f"{generators}, {grads}, ({swaps}), ({switches}))"
+            f"saved = {self.constant(support.save)}({those(copied)}, "
+            f"{any(s.random for s in does)}, {generators}, "
+            f"{those(v for v in leaves if v not in kept)}, "
+            f"{those(v for v in sorted(swapped) if v in inputs)}, {those(sorted(switched))}, "
+            f"{those(kept)})"
         )
         self.globals["undo"] = support.undo
         return "return undo(saved)"

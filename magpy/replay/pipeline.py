@@ -24,12 +24,15 @@ from magpy.ir.verify import verify
 from magpy.objects.types import isinstance
 from magpy.replay import segments
 from magpy.replay.passes import legality, prune, transform_regions
-from magpy.replay.passes.constant_checks import without_constant_checks
+from magpy.replay.passes.constant_checks import (
+    without_constant_checks,
+    without_known_gradients,
+)
 from magpy.replay.passes.hoist import Hoist
 from magpy.replay.passes.native import keep_native
 from magpy.replay.passes.schedule import schedule
 from magpy.replay.passes.totality import Totality
-from magpy.replay.passes.undo import is_transactional
+from magpy.replay.passes.undo import Undo, undo
 from magpy.replay.segments import Plan, Segment
 
 
@@ -48,7 +51,7 @@ class Lowering:
         rest: the steps that remain beside these.
         runs: the steps as runs of operations, and single steps between them.
         plan: the runs as segments.
-        transactional: the entry saves what it changes, and can be left after that.
+        undo: what the entry saves of what it changes.
     """
 
     capture: Capture
@@ -61,7 +64,7 @@ class Lowering:
     rest: list[Step] = field(default_factory=list)
     runs: list[Any] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
-    transactional: bool = False
+    undo: Undo = field(default_factory=lambda: Undo(0, -1, ()))
 
     @property
     def record(self) -> Record:
@@ -114,7 +117,8 @@ def _collapse_transforms(low: Lowering) -> None:
 
 
 def _constant_checks(low: Lowering) -> None:
-    low.record.steps = without_constant_checks(low.record.steps, low.needed, low.record)
+    steps = without_known_gradients(low.record.steps, low.record, low.capture.metas)
+    low.record.steps = without_constant_checks(steps, low.needed, low.record)
 
 
 def _unused_sizes(low: Lowering) -> None:
@@ -127,13 +131,18 @@ def _unused_results(low: Lowering) -> None:
 
 def _analyze(low: Lowering) -> None:
     record = low.record
-    low.total = Totality(record.steps, record.data_dependent)
+    inputs = {v: t for v, t in record.inputs.items() if v not in record.swapped}
+    low.total = Totality(record.steps, record.data_dependent, inputs)
     low.possible = aliasing.possible(record.steps, record.storages)
     low.rest = record.steps
 
 
 def _hoist(low: Lowering) -> None:
-    hoist = Hoist(low.rest, low.needed, low.capture.start_modes, low.record.storages, low.possible)
+    record = low.record
+    inputs = {v: t for v, t in record.inputs.items() if v not in record.swapped}
+    hoist = Hoist(
+        low.rest, low.needed, low.capture.start_modes, record.storages, low.possible, inputs
+    )
     hoist.run()
     low.ahead, low.rest = hoist.result()
 
@@ -176,7 +185,7 @@ def _check_order(low: Lowering) -> None:
 
 
 def _undo(low: Lowering) -> None:
-    low.transactional = is_transactional(low.plan, low.record, low.total)
+    low.undo = undo(low.plan, low.record, low.total, low.possible)
 
 
 #: In this order.  Names are documented in docs/ARCHITECTURE.md.
@@ -205,7 +214,7 @@ PASSES = (
     Pass("keep-native", _keep_native),
     # No check can fail, and nothing raise, after what cannot be repeated.
     Pass("check-order", _check_order),
-    # Whether the entry saves what it changes.
+    # What of what the entry changes is saved, and until when.
     Pass("undo", _undo),
 )
 

@@ -22,6 +22,7 @@ from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import GraphBuilder
+from magpy.replay.passes.schedule import ignores_modes
 from magpy.unwatched import autograd
 
 
@@ -43,6 +44,7 @@ class Segment:
         modes: torch's modes that it is called under; None where they are those of the call.
         changes: the numbers of the memories that it writes to.
         detached: the inputs that it changes and gives no gradients.
+        steps: the operations.
     """
 
     index: int
@@ -59,6 +61,7 @@ class Segment:
     modes: TorchModes | None = None
     changes: frozenset[int] = frozenset()
     detached: frozenset[Var] = frozenset()
+    steps: tuple[OpStep, ...] = ()
 
 
 @dataclass(slots=True)
@@ -79,6 +82,11 @@ class Plan:
 def swaps_data(step: Step) -> bool:
     """Whether a step assigns `Tensor.data`: the tensor has other memory from there on."""
     return isinstance(step, (OpStep, HostStep)) and step.func is setattr and step.args[1] == "data"
+
+
+def assigns_gradient(step: Step) -> bool:
+    """Whether a step gives a tensor another gradient: no memory is written to."""
+    return isinstance(step, HostStep) and step.func is setattr and step.args[1] == "grad"
 
 
 def switches_gradients(step: Step, inputs: Container[Var]) -> bool:
@@ -268,7 +276,8 @@ def build_graphs(
     plan = Plan(prelude=prelude)
     for i, item in enumerate(runs):
         if not isinstance(item, tuple):
-            plan.items.append((item, modes) if hasattr(item, "outs") else item)
+            of = shared.start if ignores_modes(item) else modes
+            plan.items.append((item, of) if hasattr(item, "outs") else item)
             continue
         segment, views, modes = _segment(i, item, modes, shared, len(plan.segments))
         if segment is not None:
@@ -327,6 +336,7 @@ def _segment(
         s.unrepeatable and (s.whole or communicates(s.func)) for s, _ in done
     )
     segment.native = native
+    segment.steps = tuple(s for s, _ in done)
     segment.changes = frozenset(
         storages.get(v, 0) for s, _ in done if s.mutates for v in written(s)
     )

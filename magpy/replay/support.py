@@ -19,6 +19,7 @@ import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from magpy import _interp, _tensor
+from magpy.errors import InternalError
 from magpy.frames import call_sites
 from magpy.frames.synthetic import placed
 from magpy.ir.tensor_meta import tensor_meta
@@ -27,6 +28,16 @@ from magpy.models.torch_state import settings
 from magpy.objects.buffers import as_it_lies
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
+
+
+class Unforeseen(InternalError):
+    """Something that follows from what the guard has found is not what it was."""
+
+    def __init__(self) -> None:
+        """Says so."""
+        super().__init__(
+            "a value that follows from what was checked is not what it was; please report this"
+        )
 
 
 def same_leaf(a: Any, b: Any) -> bool:
@@ -58,6 +69,17 @@ def same_meta(result: Any, expected: Any) -> bool:
         return bool(tensor_meta(result) == expected)
     except Exception:  # noqa: BLE001 - what cannot be described is not what was captured
         return False
+
+
+def lying_so(gradient: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """A gradient of this shape and these strides: a compiler gives some others where none matters.
+
+    They lead nowhere in a dimension of size 1.
+    """
+    if gradient is not None and gradient.stride() != strides:
+        with torch.no_grad(), unheard():
+            gradient.as_strided_(shape, strides)
+    return gradient
 
 
 def same_sized(result: Any, expected: list[Any]) -> bool:
@@ -318,11 +340,12 @@ def save(
     leaves: tuple[Any, ...] = (),
     swapped: tuple[Any, ...] = (),
     switched: tuple[Any, ...] = (),
+    kept: tuple[Any, ...] = (),
 ) -> Any:
     """Copies of what the entry changes: tensors, gradients of leaves, states of generators.
 
     Of tensors whose `data` is assigned it keeps the data itself, and of leaves whose
-    `requires_grad` is, that.
+    `requires_grad` is, that; of those in `kept` the gradient itself.
     """
     with torch.no_grad(), unheard():
         required = [(t, t.requires_grad) for t in switched]
@@ -338,6 +361,7 @@ def save(
             copies += [(part, _form(part), _once(part).clone()) for part in parts]
         grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
         held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
+        grads += [(t, t.grad, None) for t in kept]
         versions = _unsafe_preserve_version_counter(tuple(t for t in held if not t.is_inference()))
     states: list[tuple[Callable[[Any], Any], Any]] = [_generator_state(o) for o in owners]
     if rng:
@@ -393,7 +417,7 @@ def undo(saved: Any) -> Any:
         for t, grad, copy in grads:
             if _tensor.gradient(t) is not grad:  # of another size, perhaps, than the tensor has
                 _tensor.put_gradient(t, grad)
-            if grad is not None:
+            if copy is not None:
                 grad.detach().copy_(copy)
         # As nothing has happened, nothing may tell of it: autograd looks at versions.
         versions.__exit__(None, None, None)

@@ -99,12 +99,12 @@ def build(
     guard = analysis.guard()
     low = pipeline.run(capture, analysis, backend is not eager)
     info = _info(low, guard, backend)
-    code = Code(capture, analysis, low.plan)
+    code = Code(capture, analysis, low.plan, low.total)
     info.mock, info.text = code.function(
         info.runners,
         lambda error, saved, early: recover(info, error, saved, early),
         lambda error: untouched(info.ahead, error),
-        low.transactional,
+        low.undo,
     )
     if config.logs:
         _log(info, guard)
@@ -140,12 +140,12 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     )
     info = EntryInfo(guard, plan.segments, dynamic)
     info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)
-    info.mutates, info.transactional = changes_outside(record), low.transactional
-    info.ahead = unchanged_until(plan) if info.mutates and not low.transactional else []
+    info.mutates = changes_outside(record)
+    info.ahead = unchanged_until(plan) if info.mutates and not low.undo.saves else []
     outside = _outside_graphs(low)
     info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
-    rest = {id(s) for s in low.rest}
-    info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) in rest)
+    once = {id(s) for s in record.steps} - {id(s) for s in low.rest}
+    info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) not in once)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info
 
@@ -153,10 +153,12 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
 def _outside_graphs(low: Lowering) -> list[tuple[Any, int]]:
     """The steps that Python does one by one, and how many tensor operations each of them is."""
     found: list[tuple[Any, int]] = []
+    own = {id(s) for s in low.record.steps}
     for item in (*low.plan.prelude, *low.plan.items):
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, OpStep):
-            found.append((step, operations(step)))
+            if step.where or id(step) in own:  # no copy that a check is made on
+                found.append((step, operations(step)))
         elif isinstance(step, HostStep) and step.engine is None and (step.outs or step.writes):
             found.append((step, 1))
     return found

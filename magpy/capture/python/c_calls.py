@@ -29,7 +29,7 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp
-from magpy.capture.python import effects, native
+from magpy.capture.python import effects, native, profiler_marks
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
 from magpy.errors import Refusal
@@ -748,8 +748,10 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
 
 def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
-    run.session.rely_on((args, kwargs))
     memo = getattr(f, "__func__", f)
+    if memo.__module__ == "typing" and _annotates(args):
+        return f(*args, **kwargs)
+    run.session.rely_on((args, kwargs))
     before = memo.cache_info().misses
     result = _interp.watched(f, args, kwargs)
     misses = memo.cache_info().misses
@@ -781,6 +783,18 @@ def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         except Refusal as r:
             run.refusals.keep(r)
     return result
+
+
+def _annotates(args: tuple[Any, ...]) -> bool:
+    """Whether code of a library makes an annotation of names, at which nobody looks."""
+    frame = call_sites.program_frame()
+    while frame is not None and frame.f_globals.get("__name__") == "typing":
+        frame = frame.f_back
+    return (
+        frame is not None
+        and not is_users(frame)
+        and all(is_plain(a) or type(a).__module__ == "typing" for a in args)
+    )
 
 
 def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -855,5 +869,6 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.CHECKPOINT: checkpoint,
     Effect.SAVED: saved_hooks,
     Effect.DYNAMO: dynamo,
+    Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
 }

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor, faults
-from magpy.capture.python import c_calls
+from magpy.capture.python import c_calls, profiler_marks
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
@@ -185,6 +185,7 @@ class Handler:
     def entered(self, manager: Any) -> None:
         """A `with` block is about to be entered."""
         self.recorder.catching.entered(manager, call_sites.program_frame())
+        profiler_marks.begun(self.run, manager)
 
     def caller_read(self, frame: Any) -> None:
         """The program looks at a frame that was there before the call."""

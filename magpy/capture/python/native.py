@@ -20,6 +20,7 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp, _tensor, errors, faults
+from magpy.capture.python import profiler_marks
 from magpy.capture.tensors import functorch
 from magpy.instrument import rewrite
 from magpy.instrument.counters import counters
@@ -71,6 +72,7 @@ def prepare() -> None:
         callables.set_effect(getattr(torch._C, f"_has_torch_function{name}"), Effect.OVERRIDES)
     callables.register_python(torch.overrides.is_tensor_like, Effect.OVERRIDES)
     functorch.register()
+    profiler_marks.register()
     callables.set_effect(torch._C._autograd._push_saved_tensors_default_hooks, Effect.SAVED)
     callables.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
     for compiles in (torch.compile, torch.cond):

@@ -38,6 +38,7 @@ class Operation:
         "given_array",
         "guarded",
         "hidden",
+        "instead",
         "kwargs",
         "leaf",
         "name",
@@ -66,6 +67,8 @@ class Operation:
         self.kwargs: Any = {}
         #: The program has put another function in place of torch's, which no graph calls.
         self.hidden = False
+        #: What the step calls, where that is another function.
+        self.instead: Any = None
         #: Tracked values among its arguments become constants, but for floats with `floats`.
         self.rely = self.floats = False
         #: Python does it and no graph: it is given tracked values, arrays among them.

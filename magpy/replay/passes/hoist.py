@@ -1,10 +1,18 @@
 """Checks that follow from the inputs by few operations go ahead, so that they do not cut the graph.
 
-Owns which checks those are, and the copies of the operations that they need.  Does not own the
-order of all other steps (magpy/replay/passes/schedule.py).  Called by magpy/replay/pipeline.py.
+Owns which checks those are, and the copies of the operations and of the tensors that they need.
+Does not own the order of all other steps (magpy/replay/passes/schedule.py).  Called by
+magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
 
 from magpy.ir import aliasing
 from magpy.ir.ops import (
@@ -15,25 +23,86 @@ from magpy.ir.ops import (
     HostStep,
     ModeStep,
     OpStep,
+    Ref,
     Step,
     Var,
-    has_gradient,
 )
 from magpy.ir.torch_modes import TorchModes
-from magpy.ir.trees import collect
+from magpy.ir.trees import collect, rebuilt, variables
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import operations
-from magpy.replay.passes.schedule import anywhere, has_a_place
-
-
-def _reads_gradient(step: Step) -> bool:
-    if not isinstance(step, (OpStep, HostStep)):
-        return False
-    return step.func is has_gradient or (step.func is getattr and step.args[1] == "grad")
-
+from magpy.replay.passes.schedule import anywhere, has_a_place, reads_gradient
 
 # A check is computed ahead of the graph if that repeats at most this many operations.
 MAX_REPEATED = 24
+
+
+@dataclass(slots=True)
+class Slice:
+    """What goes ahead for a check.
+
+    Attributes:
+        steps: all of it.
+        changes: those of the steps that change single numbers in tensors from outside: ahead they
+            change copies of them, and at their places these tensors.
+        copied: the tensors that are copied for that.
+    """
+
+    steps: set[int]
+    changes: set[int] = field(default_factory=set)
+    copied: set[Var] = field(default_factory=set)
+
+
+class Copies:
+    """Copies of single numbers that are kept in tensors: what optimizers keep as `step` is such.
+
+    What follows from them is computed ahead of the graphs, as if they had been changed by then.
+    """
+
+    def __init__(self, inputs: Mapping[Var, Any], storages: dict[Var, int], free: int) -> None:
+        """Copies none; variables from `free` on are the copies."""
+        self.of: set[Var] = set()
+        self._inputs = inputs
+        self._storages = storages
+        self._holders = Counter(storages.values())
+        self._free = free
+
+    def takes(self, v: Var) -> bool:
+        """Whether a variable is a single number, in a tensor that shares its memory with none."""
+        t = self._inputs.get(v)
+        return (
+            type(t) is torch.Tensor
+            and t.layout is torch.strided
+            and t.device.type == "cpu"
+            and t.numel() == 1
+            and not (t.requires_grad or t.is_inference())
+            and self._storages.get(v, aliasing.UNKNOWN) != aliasing.UNKNOWN
+            and self._holders[self._storages[v]] == 1
+        )
+
+    def requires_grad(self, v: Var) -> bool:
+        """Whether a tensor from outside may require gradients."""
+        t = self._inputs.get(v)
+        return t is None or bool(t.requires_grad)
+
+    def made(self) -> list[Step]:
+        """The steps that make the copies."""
+        return [
+            OpStep(torch.Tensor.clone, (Ref(v),), {}, [((), self._copy(v))])
+            for v in sorted(self.of)
+        ]
+
+    def taken_by(self, step: OpStep | HostStep, of: set[Var]) -> Step:
+        """A step that takes the copies of some tensors instead, or changes them."""
+
+        def instead(v: Any) -> Any:
+            return Ref(self._copy(v.var)) if isinstance(v, Ref) and v.var in of else v
+
+        args, kwargs = rebuilt((step.args, step.kwargs), instead)
+        return replace(step, args=args, kwargs=kwargs, mutates=False, writes=frozenset())
+
+    def _copy(self, v: Var) -> Var:
+        return Var(self._free + v)
 
 
 class Hoist:
@@ -46,6 +115,7 @@ class Hoist:
         start: TorchModes,
         storages: dict[Var, int],
         possible: dict[Var, set[int]],
+        inputs: Mapping[Var, Any] | None = None,
     ) -> None:
         self.steps = steps
         self.start = start
@@ -56,10 +126,14 @@ class Hoist:
         self.users: dict[Var, set[int]] = {}
         self.needed = needed
         self.modes: list[TorchModes] = []
-        # A host step that goes ahead -> the memories that what it follows from lives in.
-        self.hoisted: dict[int, set[int]] = {}
+        #: The host steps that go ahead.
+        self.hoisted: set[int] = set()
         self.ahead: set[int] = set()
+        #: Those of the steps ahead that change copies, and stay in their places, too.
+        self.again: set[int] = set()
         self.changed: list[set[int]] = []
+        # The memories that steps change, each with these steps.
+        self.writers: dict[int, list[int]] = {}
         # The memories that steps change, each with the last step that does.
         self.last_change: dict[int, int] = {}
         self.engine = len(steps)  # the first step that runs autograd's engine
@@ -80,49 +154,94 @@ class Hoist:
                     now_changed = aliasing.changed(s, self.found)
                     changed = changed | now_changed
                     self.last_change.update(dict.fromkeys(now_changed, i))
+                    for memory in now_changed:
+                        self.writers.setdefault(memory, []).append(i)
                 if isinstance(s, HostStep) and s.gradients is not None:
                     self.engine = min(self.engine, i)
+        free = 1 + max([-1, *storages, *self.maker, *self.users])
+        self._copies = Copies(inputs or {}, storages, free)
 
-    def slice_of(self, k: int) -> tuple[list[int], set[int]] | None:
-        """The steps that step k needs, in order, if they can be done ahead of everything else.
+    def slice_of(self, k: int) -> Slice | None:
+        """The steps that step k needs, if they can be done ahead of everything else.
 
         What the checks need that go ahead already is left out: a chain of numbers, each of which
-        follows from the one before, would be walked from its start for each of them. The second
-        part is the memories that the tensors of all steps may live in.
+        follows from the one before, would be walked from its start for each of them.
         """
-        todo, seen = [k], {k}
-        memory: set[int] = set()
+        todo, found = [k], Slice({k})
         while todo:
-            s = self.steps[todo.pop()]
+            i = todo.pop()
+            s = self.steps[i]
             assert isinstance(s, (OpStep, HostStep))
             if (
                 s.random
                 or s.unrepeatable
                 or s.site is not None  # warnings come in order, and once
-                or (s.mutates and s is not self.steps[k])
+                or (s.mutates and i != k and i not in found.changes and not _makes(s))
                 or (isinstance(s, HostStep) and has_a_place(s))
             ):
                 return None
-            variables: set[Var] = set()
-            collect((s.args, s.kwargs), variables)
-            for v in variables:
-                memory |= self.found.get(v, set())
-                i = self.maker.get(v)
-                if i in self.hoisted:
-                    memory |= self.hoisted[i]
-                elif i is not None and i not in seen:
-                    seen.add(i)
-                    todo.append(i)
-        changed = self.changed[k]
-        if changed and (aliasing.UNKNOWN in changed or aliasing.meet(changed, memory)):
+            taken: set[Var] = set()
+            collect((s.args, s.kwargs), taken)
+            if not self._as_it_was(i, taken, found):
+                return None
+            needs = {self.maker[v] for v in taken if v in self.maker} | found.changes
+            needs -= self.hoisted | found.steps
+            found.steps |= needs
+            todo += needs
+        if any(
+            self._modes_matter(i, found.steps)
+            or self._shares(i)
+            or (i > self.engine and reads_gradient(self.steps[i]))
+            or (found.changes and not self._is_number(i))
+            for i in found.steps
+        ):
             return None
-        if any(self.modes[i] != self.start and not anywhere(self.steps[i]) for i in seen):
-            return None
-        if any(self._shares(i) for i in seen):
-            return None
-        if any(i > self.engine and _reads_gradient(self.steps[i]) for i in seen):
-            return None
-        return sorted(seen), memory
+        return found if len(found.changes) <= MAX_REPEATED else None
+
+    def _as_it_was(self, i: int, taken: set[Var], found: Slice) -> bool:
+        """Whether step i finds ahead of everything else the values that it finds at its place.
+
+        The single numbers that it takes and that were changed before, in tensors from outside, it
+        may find in copies, for which the changes are made ahead: they become part of the slice.
+        """
+        before = self.changed[i]
+        if aliasing.UNKNOWN in before:
+            return False
+        moved = [v for v in taken if aliasing.meet(before, self.found.get(v, set()))]
+        if i in found.changes:
+            moved = [v for v in taken if v not in self.maker]
+        for v in moved:
+            if not self._copies.takes(v):
+                return False
+            found.copied.add(v)
+            found.changes |= {j for j in self.writers[self.storages[v]] if j < i}
+        return True
+
+    def _modes_matter(self, i: int, among: set[int]) -> bool:
+        """Whether a step, which is done ahead with others, may need the modes of its own place.
+
+        Whether gradients are on does not matter where nothing that it takes requires any.
+        """
+        step = self.steps[i]
+        if self.modes[i] == self.start or anywhere(step):
+            return False
+        if replace(self.modes[i], grad=self.start.grad) != self.start:
+            return True
+        assert isinstance(step, (OpStep, HostStep))
+        taken: set[Var] = set()
+        collect((step.args, step.kwargs), taken)
+        return "requires_grad" in step.kwargs or any(
+            self.maker[v] not in among if v in self.maker else self._copies.requires_grad(v)
+            for v in taken
+            if v in self.storages
+        )
+
+    def _is_number(self, i: int) -> bool:
+        """Whether what a step gives has no part in the memory of what it takes."""
+        step = self.steps[i]
+        return isinstance(step, OpStep) or (
+            isinstance(step, (Bind, CheckValue)) and not step.outs and not step.mutates
+        )
 
     def _shares(self, i: int) -> bool:
         """Whether a step makes an array or views of which somebody can tell whose memory it is.
@@ -170,14 +289,11 @@ class Hoist:
             ):
                 continue
             found = self.slice_of(k)
-            if found is None:
-                continue
-            ahead, memory = found
-            if self._repeated(ahead) <= MAX_REPEATED:
-                self.ahead.update(ahead)
-                for i in ahead:
-                    if isinstance(self.steps[i], HostStep):
-                        self.hoisted[i] = memory
+            if found is not None and self._repeated(sorted(found.steps)) <= MAX_REPEATED:
+                self.ahead |= found.steps
+                self.again |= found.changes
+                self._copies.of |= found.copied
+                self.hoisted.update(i for i in found.steps if isinstance(self.steps[i], HostStep))
 
     def _repeated(self, ahead: list[int]) -> int:
         """How many operations would be done ahead and again in the graph, which needs them."""
@@ -190,7 +306,7 @@ class Hoist:
                 continue
             for _, v in s.outs:
                 users = self.users.get(v, set())
-                if v in self.needed or users & stay or users - inside - self.hoisted.keys():
+                if v in self.needed or users & stay or users - inside - self.hoisted:
                     repeated += 0 if i in stay else operations(s)
                     stay.add(i)
         return repeated
@@ -199,16 +315,35 @@ class Hoist:
         """(the steps done ahead, the steps that remain)."""
         if not self.hoisted:
             return [], self.steps
-        prelude = [self.steps[i] for i in sorted(self.ahead)]
+        prelude: list[Step] = self._copies.made()
+        prelude += [self._of_copies(i) for i in sorted(self.ahead)]
         # What only the checks needed is not done a second time.
         gone = {i for i in self.hoisted if not _symbolic(self.steps[i])}
-        for i in sorted(self.ahead, reverse=True):
+        for i in sorted(self.ahead - self.again, reverse=True):
             s = self.steps[i]
             if isinstance(s, OpStep) and not any(
                 v in self.needed or self.users.get(v, set()) - gone for _, v in s.outs
             ):
                 gone.add(i)
         return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
+
+    def _of_copies(self, i: int) -> Step:
+        """A step as it is done ahead: it takes a copy of what was changed before, or changes it."""
+        step = self.steps[i]
+        assert isinstance(step, (OpStep, HostStep))
+        taken: set[Var] = set()
+        collect((step.args, step.kwargs), taken)
+        of = {
+            v
+            for v in self._copies.of & taken
+            if i in self.again or self.storages[v] in self.changed[i]
+        }
+        return self._copies.taken_by(step, of) if of else step
+
+
+def _makes(step: Step) -> bool:
+    """Whether a step takes nothing that it could change: `torch.tensor(1.0)` writes to its own."""
+    return isinstance(step, OpStep) and not (step.writes or variables((step.args, step.kwargs)))
 
 
 def _symbolic(step: Step) -> bool:

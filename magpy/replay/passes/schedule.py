@@ -24,18 +24,20 @@ from magpy.ir.ops import (
     Var,
     calls_on_tensors,
     class_number,
+    has_gradient,
     item_held,
     part_held,
     slot_held,
 )
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves
+from magpy.models import profiler_marks
 from magpy.models.torch_ops import scalar_tensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import IN_PLACE, safe
 from magpy.replay.passes import transform_regions
-from magpy.replay.passes.totality import Totality
+from magpy.replay.passes.totality import Totality, runs_python
 from magpy.unwatched import autograd
 
 
@@ -50,14 +52,19 @@ class _Schedule:
         self.graph: list[Step] = []
         self.waiting: list[HostStep] = []
         self.blocked: set[Var] = set()
+        self.made: set[Var] = set()
         self.read: set[int] = set()
         self.draws = False
+        self.python = False  # some may run in the graph
+        #: Marks that end in the graph.
+        self.ended: list[HostStep] = []
 
     def flush(self) -> None:
         self.runs.append((self.kind, self.graph))
         self.runs.extend(self.waiting)
-        self.graph, self.waiting = [], []
-        self.blocked, self.read, self.draws = set(), set(), False
+        self.runs.extend(reversed(self.ended))
+        self.graph, self.waiting, self.ended, self.python = [], [], [], False
+        self.blocked, self.made, self.read, self.draws = set(), set(), set(), False
 
     def op(self, step: OpStep, kind: tuple[Any, ...]) -> None:
         if kind != self.kind:
@@ -74,6 +81,15 @@ class _Schedule:
         ):
             self.flush()
         self.graph.append(step)
+        self.made.update(step.defined)
+        self.python = self.python or runs_python(step)
+
+    def mark(self, step: HostStep) -> None:
+        """A mark of a profiler: one that begins or ends within a graph does with the graph."""
+        if step.func is profiler_marks.begin:
+            self.runs.append(step)
+        else:
+            self.ended.append(step)
 
     def host(self, step: HostStep) -> None:
         if step.mutates or step.unrepeatable or step.in_order or calls_on_tensors(step):
@@ -82,10 +98,20 @@ class _Schedule:
             return
         found: set[Var] = set()
         collect((step.args, step.kwargs), found)
+        if reads_gradient(step) and not (self.python or found & self.made):
+            self.runs.append(step)  # only Python below an operation gives a tensor another one
+            return
         self.waiting.append(step)
         self.read.update(*(self.found[v] for v in found if v in self.found))
         self.blocked.update(step.defined)
         self.draws = self.draws or step.random
+
+
+def reads_gradient(step: Step) -> bool:
+    """Whether a step looks at the gradient of a tensor."""
+    if not isinstance(step, (OpStep, HostStep)):
+        return False
+    return step.func is has_gradient or (step.func is getattr and step.args[1] == "grad")
 
 
 def has_a_place(step: HostStep) -> bool:
@@ -93,9 +119,21 @@ def has_a_place(step: HostStep) -> bool:
     return step.owner is not None or isinstance(step, Call) or step.in_order
 
 
+_MARKS = (profiler_marks.begin, profiler_marks.end)
+
+
+def ignores_modes(step: Step) -> bool:
+    """Whether a step is about a gradient, as an attribute, or a mark of a profiler."""
+    if not isinstance(step, HostStep):
+        return False
+    if step.func in (getattr, setattr):
+        return bool(step.args[1] == "grad")
+    return step.func in _MARKS or step.func is has_gradient
+
+
 def anywhere(step: Step) -> bool:
-    """Whether a step reads or computes a Python number, which no mode of torch has a part in."""
-    return (
+    """Whether no mode of torch has a part in a step: it is about a Python number or a gradient."""
+    return ignores_modes(step) or (
         isinstance(step, HostStep)
         and not step.outs
         and (
@@ -279,6 +317,8 @@ def schedule(
             number.where = step.where
             now = modes.modes if modes is not None else start
             plan.op(number, ("graph", now.settings))
+        elif isinstance(step, HostStep) and step.func in _MARKS:
+            plan.mark(step)
         elif isinstance(step, HostStep):
             host_modes = modes.modes if modes is not None else None
             plan.host(step)

@@ -7,16 +7,26 @@ after a change saves what it changes (magpy/replay/passes/undo.py).
 
 Integers are followed by their number of bits: beside floats they must stay convertible, in tensors
 they must fit.  What an operation makes of the data of tensors is not judged here.
+
+So is the read of a gradient that autograd's engine gives a parameter, if no Python ran in the
+engine: of what size, type and device it is, and how it lies, follows from the parameter
+(torch/csrc/autograd/functions/accumulate_grad.h, "Gradient Layout Contract"), and whether there is
+one from the operations.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
+
+from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
     Bind,
+    Check,
+    CheckMetadata,
     HostStep,
     OpStep,
     OutsideRef,
@@ -24,11 +34,13 @@ from magpy.ir.ops import (
     Step,
     Var,
     class_number,
+    has_gradient,
     identity,
     item_held,
     part_held,
     slot_held,
 )
+from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.trees import variables
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
@@ -51,6 +63,11 @@ _TAKE_EVERY_NUMBER = _names(
     add sub mul div true_divide multiply divide subtract rsub __add__ __radd__ __sub__ __rsub__
     __mul__ __rmul__ __truediv__ __rtruediv__ __iadd__ __isub__ __imul__ __itruediv__ add_ sub_ mul_
     div_ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
+    lerp lerp_ addcmul addcmul_ addcdiv addcdiv_
+    _foreach_add _foreach_add_ _foreach_sub _foreach_sub_ _foreach_mul _foreach_mul_
+    _foreach_div _foreach_div_ _foreach_lerp _foreach_lerp_
+    _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv _foreach_addcdiv_
+    _fused_sgd_ _fused_adam_ _fused_adamw_ _fused_adagrad_
     """
 )
 
@@ -98,18 +115,31 @@ class Totality:
     Args:
         steps: the run.
         data_dependent: tensors whose shape follows from data.
+        inputs: the tensors from outside whose memory stays theirs.
     """
 
-    def __init__(self, steps: Iterable[Step], data_dependent: frozenset[Var] = frozenset()) -> None:
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        data_dependent: frozenset[Var] = frozenset(),
+        inputs: Mapping[Var, Any] | None = None,
+    ) -> None:
         """Goes through the steps."""
         self._data_dependent = data_dependent
+        self._inputs = inputs or {}
+        self._watched = True  # no Python has run in autograd's engine so far
         self._numbers: dict[Var, Number] = {}
         self._steps: set[int] = set()
         for step in steps:
             if isinstance(step, Bind):
                 self._bind(step)
-            elif isinstance(step, OpStep) and self._takes_numbers(step):
+            elif (
+                (isinstance(step, OpStep) and self._takes_numbers(step))
+                or (isinstance(step, CheckMetadata) and self._keeps_form(step))
+                or (isinstance(step, Check) and self._watched and self._reads_a_gradient(step))
+            ):
                 self._steps.add(id(step))
+            self._watched = self._watched and not runs_python(step)
 
     def __contains__(self, step: Step) -> bool:
         """Whether a step is total."""
@@ -184,6 +214,22 @@ class Totality:
             return str, 0
         return None
 
+    def _reads_a_gradient(self, step: Check) -> bool:
+        """Whether a step reads a gradient of which all that is compared follows from its tensor."""
+        reads = step.func is getattr and step.args[1] == "grad" and isinstance(step, CheckMetadata)
+        if not reads and step.func is not has_gradient:
+            return False
+        of = step.args[0]
+        tensor = self._inputs.get(of.var) if isinstance(of, Ref) else None
+        return (
+            tensor is not None
+            and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            and tensor.requires_grad
+            and tensor.layout is torch.strided
+            and _is_dense(tensor)
+            and (not reads or _as_it_lies(step.expected, tensor))
+        )
+
     def _number(self, v: Any) -> Number | None:
         if isinstance(v, Ref):
             return self._numbers.get(v.var)
@@ -192,8 +238,10 @@ class Totality:
         return None
 
     @staticmethod
-    def _limit(step: HostStep) -> int:
+    def _limit(step: Bind) -> int:
         """The bits of an integer of which nothing else is known."""
+        if step.expected not in (int, bool):
+            return 0
         name = getattr(step.func, "__name__", "")
         if name in NUMBER_METHODS:
             return _WORD
@@ -202,7 +250,16 @@ class Totality:
         # A generator keeps to the limits that it is given.
         return max([_SMALL, *(a.bit_length() for a in step.args if isinstance(a, int))])
 
-    def _takes_numbers(self, step: OpStep) -> bool:
+    def _keeps_form(self, step: CheckMetadata) -> bool:
+        """Whether the metadata of what an operation on numbers gives is that of the tensors."""
+        return (
+            getattr(step.func, "__name__", "") in _TAKE_EVERY_NUMBER
+            and not (step.random or step.unrepeatable)
+            and self._data_dependent.isdisjoint(variables((step.args, step.kwargs)))
+            and self._takes_numbers(step)
+        )
+
+    def _takes_numbers(self, step: OpStep | HostStep) -> bool:
         """Whether an operation takes whatever its numbers may be."""
         given = variables((step.args, step.kwargs))
         numbers = [self._numbers[v] for v in given if v in self._numbers]
@@ -215,8 +272,38 @@ class Totality:
 _UNBOUNDED = 1 << 30
 
 
+def runs_python(step: Step) -> bool:
+    """Whether Python may run in a step that nobody watches: it may give tensors other gradients."""
+    if isinstance(step, OpStep):
+        return step.whole or step.unrepeatable
+    if not isinstance(step, HostStep) or step.engine is None:
+        return False
+    return step.unrepeatable or step.gradients is None or UNKNOWN in step.gradients
+
+
+def _is_dense(tensor: Any) -> bool:
+    """Whether a tensor fills the memory that it spans, each element once."""
+    size = 1
+    for stride, n in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if n > 1 and stride != size:
+            return False
+        size *= n
+    return size > 0
+
+
+def _as_it_lies(expected: Any, tensor: Any) -> bool:
+    """Whether a gradient is as its tensor is, but for strides that lead nowhere."""
+    *form, strides = tensor_meta(tensor)
+    *found, lies = expected
+    return (
+        form == found
+        and lies is not None
+        and all(n == 1 or a == b for n, a, b in zip(tensor.shape, strides, lies, strict=True))
+    )
+
+
 def _widest(types: set[type]) -> type:
     return next(t for t in (complex, float, int) if t in types)
 
 
-__all__ = ["Totality"]
+__all__ = ["Totality", "runs_python"]

@@ -1,16 +1,20 @@
 """What an entry does when it is left after it has changed something.
 
-Owns whether changes must be taken back (by a copy made before them), and the refusals of entries
-that could not take back what they did.  Does not own the copies (magpy/replay/support.py) nor the
-exceptions that lead there (magpy/runtime/exceptions.py).  Called once the segments are cut.
+Owns which changes must be taken back (by a copy made before them): those after which a check may
+fail; and the refusals of entries that could not take back what they did.  Does not own the copies
+(magpy/replay/support.py) nor the exceptions that lead there (magpy/runtime/exceptions.py).
+Called once the segments are cut.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from magpy.errors import Refusal
-from magpy.ir.ops import Bind, Call, HostStep, OpStep, Record, Ref
+from magpy.ir import aliasing
+from magpy.ir.aliasing import UNKNOWN
+from magpy.ir.ops import Bind, Call, HostStep, OpStep, Record, Ref, Step, Var
 from magpy.ir.trees import variables
 from magpy.objects.types import isinstance
 from magpy.replay import segments
@@ -31,37 +35,87 @@ def changes_outside(record: Record) -> bool:
     )
 
 
-def is_transactional(plan: segments.Plan, record: Record, total: Totality) -> bool:
-    """Whether an entry saves what it changes, so that it can be left after that.
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What an entry saves of what it changes, and while it may need that.
+
+    Attributes:
+        first: the index of the first item of the plan that changes something.
+        last: that of the last one in which the entry may be left; before `first` if nothing has to
+            be taken back then.
+        steps: those of these two and between them: what they change is saved.
+    """
+
+    first: int
+    last: int
+    steps: tuple[Step, ...]
+
+    @property
+    def saves(self) -> bool:
+        """Whether the entry can be left after it has changed something."""
+        return bool(self.steps)
+
+
+def undo(
+    plan: segments.Plan, record: Record, total: Totality, possible: dict[Var, set[int]]
+) -> Undo:
+    """What an entry has to save.
+
+    Args:
+        plan: what the entry does.
+        record: what the run did.
+        total: the steps that cannot raise.
+        possible: the memories that each variable may have.
 
     Raises:
         Refusal: it may have to be left, and what it changes cannot be put back.
     """
-    refusal = cannot_undo(record)
-    if needs_undo(plan, record, total) or (record.caught and changes_outside(record)):
-        if refusal is not None:
+    items = [_steps(item) for item in plan.items]
+    outside = set().union(*(possible.get(v, {UNKNOWN}) for v in record.mutated))
+
+    def changes(step: Step) -> bool:
+        return _changes(step, possible, outside)
+
+    first = next((i for i, steps in enumerate(items) if any(map(changes, steps))), len(items))
+    last = -1
+    if first < len(items):
+        refusal = cannot_undo(record)
+        if (record.caught and changes_outside(record)) or (refusal is None and may_not_fit(record)):
+            last = len(items) - 1
+        else:
+            leaves = (i for i, steps in enumerate(items) if any(may_leave(s, total) for s in steps))
+            last = max(leaves, default=-1)
+        if refusal is not None and last >= first:
             raise refusal
+    return Undo(first, last, tuple(s for steps in items[first : last + 1] for s in steps))
+
+
+def _steps(item: Any) -> tuple[Step, ...]:
+    if isinstance(item, segments.Segment):
+        return item.steps
+    return (item[0] if isinstance(item, tuple) else item,)
+
+
+def _changes(step: Step, possible: dict[Var, set[int]], outside: set[int]) -> bool:
+    """Whether a step changes something that the outside sees, as it may see these memories."""
+    if not isinstance(step, (OpStep, HostStep)):
+        return False
+    drawn = isinstance(step, HostStep) and step.owner is not None
+    if step.random or drawn or segments.swaps_data(step):
         return True
-    return refusal is None and may_not_fit(record)
+    if not step.mutates:
+        return False
+    if isinstance(step, HostStep) and (not step.writes or step.gradients is not None):
+        return True
+    changed = aliasing.changed(step, possible)
+    return bool(outside) and (UNKNOWN in changed or aliasing.meet(changed, outside))
 
 
-def needs_undo(plan: segments.Plan, record: Record, total: Totality) -> bool:
-    """Whether the entry may have to be left after something that the outside sees was changed."""
-    changes = changes_outside(record)
-    ahead = {id(s) for s in plan.prelude}
-    drawn = False
-    for step in record.steps:
-        if isinstance(step, OpStep) and changes and id(step) not in ahead:
-            # Python of the program may raise in one call and not in another.
-            if step.unrepeatable or step not in total:
-                return True
-        elif isinstance(step, HostStep):
-            if (decides(step, total) or step.unrepeatable) and (
-                drawn or step.owner is not None or (changes and id(step) not in ahead)
-            ):
-                return True
-            drawn = drawn or step.owner is not None
-    return False
+def may_leave(step: Step, total: Totality) -> bool:
+    """Whether an entry may have to be left in a step: a check fails, or the program's Python."""
+    if isinstance(step, OpStep):
+        return step.unrepeatable or step not in total
+    return isinstance(step, HostStep) and (step.unrepeatable or decides(step, total))
 
 
 def decides(step: HostStep, total: Totality) -> bool:
@@ -129,4 +183,4 @@ def _changes_form(step: Any, record: Record) -> bool:
     return step.func is not setattr and getattr(step.func, "__name__", "") in _FORM_CHANGES
 
 
-__all__ = ["changes_outside", "decides", "is_transactional"]
+__all__ = ["Undo", "changes_outside", "decides", "undo"]
