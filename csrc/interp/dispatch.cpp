@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <structmember.h>
+#include <vector>
 
 #include "errors.h"
 #include "figures.h"
@@ -243,10 +244,31 @@ class DynamoOff {
   Ref set_, before_;
 };
 
-// Whether an entry answers the call: *result is new then, or nullptr with an exception set.
+// Whether the guard of an entry holds and its mock answers the call: *result is new then, or nullptr
+// with an exception set.  `memo` is made when the mock needs one.
+bool answered_by(CompiledObject* self, EntryObject* entry, PyObject* const* args, size_t nargsf,
+                 PyObject* kwnames, bool several, Ref& memo, PyObject** result) {
+  if (!Guard_check(entry->guard, args, PyVectorcall_NARGS(nargsf), kwnames, several)) return false;
+  EntryRun run(thread_figures());
+  if (!entry->needs_memo) {
+    *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
+  } else {
+    if (!memo) memo = Ref::steal(PyDict_New());
+    *result = memo ? call_with_memo(entry->mock, memo.get(), args, nargsf, kwnames) : nullptr;
+  }
+  if (*result == miss) {
+    Py_DECREF(*result);
+    return false;
+  }
+  self->hits++;
+  entry->hits++;
+  run.served(entry->tag);
+  return true;
+}
+
+// Whether an entry answers the call; *result as above.
 bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames,
               PyObject** result) {
-  const Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in
   // use.
   const Ref held = Ref::borrow(self->entries);
@@ -255,22 +277,9 @@ bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObje
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
     if (!Py_IS_TYPE(PyList_GET_ITEM(entries, i), &Entry_Type)) continue;
     const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
-    auto* entry = (EntryObject*)item.get();
-    if (!Guard_check(entry->guard, args, npos, kwnames, PyList_GET_SIZE(entries) > 1)) continue;
-    EntryRun run(thread_figures());
-    if (!entry->needs_memo) {
-      *result = PyObject_Vectorcall(entry->mock, args, nargsf, kwnames);
-    } else {
-      if (!memo) memo = Ref::steal(PyDict_New());
-      *result = memo ? call_with_memo(entry->mock, memo.get(), args, nargsf, kwnames) : nullptr;
-    }
-    if (*result == miss) {
-      Py_DECREF(*result);
+    const bool several = PyList_GET_SIZE(entries) > 1;
+    if (!answered_by(self, (EntryObject*)item.get(), args, nargsf, kwnames, several, memo, result))
       continue;
-    }
-    self->hits++;
-    entry->hits++;
-    run.served(entry->tag);
     if (i > 0) move_to_front(entries, i, item.get());
     return true;
   }
@@ -551,7 +560,34 @@ PyGetSetDef compiled_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+// _magpy_run(entry, args, kwargs): see _interp.pyi.  The call was counted as a miss.
+PyObject* compiled_run(PyObject* object, PyObject* given) {
+  auto* self = (CompiledObject*)object;
+  PyObject *entry, *positional, *keywords;
+  if (!PyArg_ParseTuple(given, "O!O!O!:_magpy_run", &Entry_Type, &entry, &PyTuple_Type, &positional,
+                        &PyDict_Type, &keywords))
+    return nullptr;
+  const Ref kwnames =
+      PyDict_GET_SIZE(keywords) ? Ref::steal(PySequence_Tuple(keywords)) : Ref::borrow(nullptr);
+  if (!kwnames && PyErr_Occurred()) return nullptr;
+  const Py_ssize_t npos = PyTuple_GET_SIZE(positional);
+  std::vector<PyObject*> values{nullptr};  // room for the first argument
+  for (Py_ssize_t i = 0; i < npos; i++) values.push_back(PyTuple_GET_ITEM(positional, i));
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &key, &value);) values.push_back(value);
+  PyObject* result = nullptr;
+  Ref memo;
+  if (!answered_by(self, (EntryObject*)entry, values.data() + 1,
+                   (size_t)npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames.get(), true, memo,
+                   &result))
+    return Py_NewRef(miss);
+  self->misses--;
+  thread_figures().missed--;
+  return result;
+}
+
 PyMethodDef compiled_methods[] = {
+    {"_magpy_run", compiled_run, METH_VARARGS, nullptr},
     {"__reduce__", compiled_reduce, METH_NOARGS,
      "Pickles and copies through magpy.runtime.pickling.reduce(self)."},
     {nullptr, nullptr, 0, nullptr},
@@ -572,7 +608,7 @@ int collect_own_names() {
     if (add(getset->name) < 0) return -1;
   }
   for (const char* name :
-       {"__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__",
+       {"_magpy_run", "__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__",
         "__ne__", "__getattribute__", "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
     if (add(name) < 0) return -1;
   }

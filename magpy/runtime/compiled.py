@@ -34,9 +34,11 @@ from magpy.guards.words import Difference
 from magpy.instrument.regions import Region
 from magpy.ir.capture import Capture, Differing, Outcome
 from magpy.ir.ops import Check, HostStep
-from magpy.objects.quiet import saved_tensors_are_heard, unheard
+from magpy.objects import saved_tensors
+from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
+from magpy.runtime import checkpoints
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
@@ -155,6 +157,34 @@ class Manager:
                 return compiled._magpy_driver(*args, **kwargs)
             except BaseException as e:  # noqa: BLE001 - it is raised at the call
                 return _interp.Raise(hide_frames(e))
+        if saved_tensors.are_the_programs():
+            with saved_tensors.replaced() as hooks:
+                return self._below_hooks(compiled, args, kwargs, hooks.pack)
+        return self._capture(compiled, args, kwargs)
+
+    def _below_hooks(
+        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pack: Any
+    ) -> Any:
+        """Serves a call while hooks of saved tensors are set, or captures it.
+
+        A call that is computed again for a checkpoint is only served, and as it was the first time.
+        """
+        run = checkpoints.pass_of(pack)
+        made = list(compiled._magpy_entries)
+        if run is not None and run.again:
+            made = [e for e in (run.next(compiled),) if e is not None]
+        for entry in made:
+            if run is not None and run.stops and entry.tag.acts and not run.again:
+                continue  # the recomputation may end ahead of what it does to Python's objects
+            result = compiled._magpy_run(entry, args, kwargs)
+            if result is not _interp.MISS:
+                if run is not None and not run.again:
+                    run.note(compiled, entry)
+                return result
+        if run is not None and run.again:
+            return _interp.MISS
+        if run is not None:
+            run.note(compiled, None)
         return self._capture(compiled, args, kwargs)
 
     def _capture(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -254,6 +284,11 @@ class Manager:
             with unheard():
                 new, info = entries.build(
                     capture, self.backend, self._recover_of(weakref.ref(compiled))
+                )
+            if info.leaves is not None and saved_tensors.in_place() is not None:
+                raise Refusal(
+                    "the call goes by what it has computed while hooks of saved tensors are set",
+                    info.leaves.where,
                 )
             info.failed = self._failed_of(weakref.ref(compiled))
             info.capture_seconds = time.perf_counter() - start
@@ -404,6 +439,9 @@ class Manager:
             if signals.raised_by_handler(error):
                 if saved:
                     undo(saved)
+                return _interp.Raise(as_the_programs(error))
+            if saved_tensors.raised_by_hook(error):
+                # As in eager, where nothing is taken back: a checkpoint has all that it needs.
                 return _interp.Raise(as_the_programs(error))
             if saved:
                 undo(saved)
@@ -738,13 +776,6 @@ def _at_work() -> str | None:
     if torch._C._is_tracing():
         # Each operation is to be written down, and to look at sizes would be warned of.
         return "torch.jit.trace is tracing the call"
-    if saved_tensors_are_heard():
-        # They count what is saved (torch.utils.checkpoint compares that of two calls), and
-        # may end the call from within an operation.
-        return (
-            "hooks of saved tensors are set (checkpoint(..., use_reentrant=False), "
-            "save_on_cpu, saved_tensors_hooks)"
-        )
     return None
 
 

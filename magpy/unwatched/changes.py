@@ -407,9 +407,11 @@ class Below:
         whole = isinstance(holder, (list, collections.deque, types.CellType))
         self._counted.append((holder, None if whole else key))
 
-    def by_hooks(self, changed: list[tuple[int, Any]]) -> None:
+    def by_hooks(
+        self, changed: list[tuple[int, Any]], what: str = "a hook of gradients"
+    ) -> None:
         """Hooks have changed what is there."""
-        refusal = refuse("a hook of gradients changes an object that the call looks at")
+        refusal = refuse(f"{what} changes an object that the call looks at")
         self._changed += [(*place, refusal) for place in changed]
 
     def begin(self, given: tuple[Any, ...], bound: Sequence[Any] = ()) -> None:

@@ -230,6 +230,26 @@ class Recorder(Values, TorchFunctionMode):
             for mode in (self, *above):
                 _push(mode)
 
+    def hook(self, hook: Callable[[Any], Any], tensor: Any) -> Any:
+        """Calls a hook of saved tensors that the caller has set, in the middle of an operation.
+
+        It runs in every call, where autograd saves a tensor: what it does is not the call's.
+        """
+        _interp.pause()
+        outer, self.below = self.below, Below(self._session)  # the handler tells it what starts
+        told = _interp.below(self._session is not None)
+        torch._C._autograd._enable_record_function(False)  # `observer` watches the operation
+        try:
+            return hook(tensor)
+        finally:
+            torch._C._autograd._enable_record_function(True)
+            _interp.below(told)
+            with unheard():
+                outer.by_hooks(self.below.differences(), "a hook of saved tensors")
+            self.below.end()
+            self.below = outer
+            _interp.resume()
+
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """An operation that classes of the program take over."""
         if not all(map(by_class, types)):
