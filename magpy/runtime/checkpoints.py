@@ -18,9 +18,13 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+import torch.utils.checkpoint as of_torch
+
 from magpy.objects.types import isinstance
 
 _MODULE = "torch.utils.checkpoint"
+_SELECTIVE = (of_torch._CachingTorchDispatchMode, of_torch._CachedTorchDispatchMode)
 #: What served the calls of each compiled callable, in their order; None: they ran eagerly.
 _Served = dict[Any, list[Any]]
 #: By the frames of the checkpoints, which live until the backward pass is over.
@@ -58,6 +62,15 @@ class Pass:
         made, at = self.served.get(compiled, ()), self.calls[compiled]
         self.calls[compiled] += 1
         return made[at] if at < len(made) else None
+
+
+def is_selective() -> bool:
+    """Whether a mode of a selective checkpoint hears of the operations on this thread."""
+    stack: Any = torch._C
+    return any(
+        type(stack._get_dispatch_stack_at(i)) in _SELECTIVE
+        for i in range(stack._len_torch_dispatch_stack())
+    )
 
 
 def pass_of(pack: Any) -> Pass | None:

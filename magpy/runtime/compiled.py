@@ -9,6 +9,7 @@ and by magpy/api.py.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import inspect
@@ -42,6 +43,7 @@ from magpy.runtime import checkpoints
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
+from magpy.runtime.blocks import Blocks
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.figures import FIRST, Share, Stats, sums
@@ -118,6 +120,12 @@ class Manager:
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
         self.drivers = None
+        #: Those of a region are its driver's: they are called as long as that is.
+        self.blocks = (
+            Blocks(functools.partial(_block, self.options))
+            if self.part_of is None
+            else self.part_of.drivers.blocks
+        )
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
         #: What was refused that need not be refused again.
@@ -175,7 +183,11 @@ class Manager:
             made = [e for e in (run.next(compiled),) if e is not None]
         for entry in made:
             if run is not None and run.stops and entry.tag.acts and not run.again:
-                continue  # the recomputation may end ahead of what it does to Python's objects
+                if not entry.guard.check(args, kwargs):
+                    continue
+                # The recomputation may end ahead of what the entry does to Python's objects.
+                run.note(compiled, None)
+                return _interp.MISS
             result = compiled._magpy_run(entry, args, kwargs)
             if result is not _interp.MISS:
                 if run is not None and not run.again:
@@ -281,11 +293,15 @@ class Manager:
                 raise outcome.taken()
             capture = outcome.capture
             assert capture is not None
+            hooks = saved_tensors.in_place()
+            if hooks is not None and hooks.raised is not None:
+                raise Refusal("a hook of saved tensors raises an exception", passing=True)
             with unheard():
+                self.blocks.compile_in(capture.record)
                 new, info = entries.build(
                     capture, self.backend, self._recover_of(weakref.ref(compiled))
                 )
-            if info.leaves is not None and saved_tensors.in_place() is not None:
+            if info.leaves is not None and hooks is not None:
                 raise Refusal(
                     "the call goes by what it has computed while hooks of saved tensors are set",
                     info.leaves.where,
@@ -539,7 +555,7 @@ class Manager:
             return False
         if self.drivers is None:
             refresh = functools.partial(_refresh, weakref.ref(compiled))
-            self.drivers = Drivers(self._region, refresh)
+            self.drivers = Drivers(self._region, refresh, self.blocks)
             self.drivers.warned = self.warned
         driver = self.drivers.of(*found)
         if not teach(driver):
@@ -710,9 +726,19 @@ class Manager:
         )
 
     def _sums(self, compiled: Any) -> dict[str, Any]:
-        if self.drivers is None:
-            return sums([compiled], [compiled])
-        return sums([compiled, *self.drivers.made], [compiled, *self.drivers.compiled()])
+        return sums(*self._parts(compiled))
+
+    def _parts(self, compiled: Any) -> tuple[list[Any], list[Any]]:
+        """All parts that a callable ever had, and those that it has now."""
+        made, kept = [compiled], [compiled]
+        if self.drivers is not None:
+            made += self.drivers.made
+            kept += self.drivers.compiled()
+        for block in self.blocks.made:
+            more = block._magpy_options._parts(block)
+            made += more[0]
+            kept += more[1]
+        return made, kept
 
     def sampled(self, compiled: Any, counted: tuple[int, list[EntryInfo]]) -> bool:
         """A call was counted (csrc/interp/figures.cpp).
@@ -776,6 +802,9 @@ def _at_work() -> str | None:
     if torch._C._is_tracing():
         # Each operation is to be written down, and to look at sizes would be warned of.
         return "torch.jit.trace is tracing the call"
+    if checkpoints.is_selective():
+        # Each checkpoint has modes of its own, and an entry is made for the modes that there are.
+        return "a selective checkpoint decides for each operation whether it is done again"
     return None
 
 
@@ -814,6 +843,11 @@ def make(
     compiled._magpy_options = manager
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled
+
+
+def _block(options: Options, block: Any) -> Any:
+    """A block of a checkpoint, compiled on its own."""
+    return make(block, dataclasses.replace(options, fullgraph=False))
 
 
 def reset_all() -> None:
