@@ -23,7 +23,6 @@ from magpy.ir.ops import OpStep, Record
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
 
-
 #: More are not compiled: each holds its module, which the program may make anew in each call.
 _MOST_BLOCKS = 1000
 
@@ -105,7 +104,8 @@ class Blocks:
         return self.checkpoint(*args, lasts=True, **kwargs)
 
     def _reentrant_of_entry(self, block: Any, *args: Any) -> Any:
-        return CheckpointFunction.apply(self.of(block, lasts=True), *args)
+        apply: Callable[..., Any] = CheckpointFunction.apply
+        return apply(self.of(block, lasts=True), *args)
 
     def compile_in(self, record: Record) -> None:
         """Has the checkpoints among a run's operations call compiled blocks."""

@@ -25,8 +25,8 @@ from magpy.objects.types import isinstance
 
 _MODULE = "torch.utils.checkpoint"
 _SELECTIVE = (of_torch._CachingTorchDispatchMode, of_torch._CachedTorchDispatchMode)
-#: What served the calls of each compiled callable, in their order; None: they ran eagerly.
-_Served = dict[Any, list[Any]]
+#: The calls of compiled callables in a forward pass, with what served each; None: it ran eagerly.
+_Served = list[tuple[Any, Any]]
 #: By the frames of the checkpoints, which live until the backward pass is over.
 _forward: weakref.WeakKeyDictionary[Any, _Served] = weakref.WeakKeyDictionary()
 #: How often each callable was called so far, by the hooks of the recomputation.
@@ -43,7 +43,7 @@ class Pass:
         stops: the recomputation ends with the last tensor that is needed, wherever that is saved.
     """
 
-    served: _Served = field(default_factory=dict)
+    served: _Served = field(default_factory=list)
     calls: collections.Counter[Any] | None = None
     stops: bool = True
 
@@ -54,14 +54,23 @@ class Pass:
 
     def note(self, compiled: Any, entry: Any) -> None:
         """Says what has served a call in the forward pass; None: it ran eagerly."""
-        self.served.setdefault(compiled, []).append(entry)
+        self.served.append((compiled, entry))
 
-    def next(self, compiled: Any) -> Any:
-        """What has served this call in the forward pass; None: it ran eagerly."""
+    def entries(self, compiled: Any) -> list[Any]:
+        """The entries that may serve a call of the recomputation: what served it the first time.
+
+        Where another callable was called then (a closure has another module by now), it is one of
+        this callable's, if that one was served by an entry: they save as many tensors if the two
+        are alike.
+        """
         assert self.calls is not None
-        made, at = self.served.get(compiled, ()), self.calls[compiled]
+        own = [entry for c, entry in self.served if c is compiled]
+        at, n = self.calls.total(), self.calls[compiled]
         self.calls[compiled] += 1
-        return made[at] if at < len(made) else None
+        if n < len(own):
+            return [] if own[n] is None else [own[n]]
+        instead = self.served[at][1] if not own and at < len(self.served) else None
+        return [] if instead is None else list(compiled._magpy_entries)
 
 
 def is_selective() -> bool:
@@ -84,9 +93,9 @@ def pass_of(pack: Any) -> Pass | None:
     held = dict(zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True))
     if "frame" in held:
         frame = held["frame"].cell_contents
-        return Pass(_forward.setdefault(frame, {}), None, frame.early_stop)
+        return Pass(_forward.setdefault(frame, []), None, frame.early_stop)
     if "target_frame_ref" in held:
         frame = held["target_frame_ref"].cell_contents()
-        served = _forward.get(frame, {}) if frame is not None else {}
+        served = _forward.get(frame, []) if frame is not None else []
         return Pass(served, _again.setdefault(pack, collections.Counter()))
     return Pass(calls=collections.Counter())

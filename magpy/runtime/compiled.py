@@ -178,11 +178,10 @@ class Manager:
         A call that is computed again for a checkpoint is only served, and as it was the first time.
         """
         run = checkpoints.pass_of(pack)
-        made = list(compiled._magpy_entries)
-        if run is not None and run.again:
-            made = [e for e in (run.next(compiled),) if e is not None]
+        again = run is not None and run.again
+        made = list(compiled._magpy_entries) if run is None or not again else run.entries(compiled)
         for entry in made:
-            if run is not None and run.stops and entry.tag.acts and not run.again:
+            if run is not None and not again and run.stops and entry.tag.acts:
                 if not entry.guard.check(args, kwargs):
                     continue
                 # The recomputation may end ahead of what the entry does to Python's objects.
@@ -190,10 +189,10 @@ class Manager:
                 return _interp.MISS
             result = compiled._magpy_run(entry, args, kwargs)
             if result is not _interp.MISS:
-                if run is not None and not run.again:
+                if run is not None and not again:
                     run.note(compiled, entry)
                 return result
-        if run is not None and run.again:
+        if again:
             return _interp.MISS
         if run is not None:
             run.note(compiled, None)

@@ -407,9 +407,7 @@ class Below:
         whole = isinstance(holder, (list, collections.deque, types.CellType))
         self._counted.append((holder, None if whole else key))
 
-    def by_hooks(
-        self, changed: list[tuple[int, Any]], what: str = "a hook of gradients"
-    ) -> None:
+    def by_hooks(self, changed: list[tuple[int, Any]], what: str = "a hook of gradients") -> None:
         """Hooks have changed what is there."""
         refusal = refuse(f"{what} changes an object that the call looks at")
         self._changed += [(*place, refusal) for place in changed]

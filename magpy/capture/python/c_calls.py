@@ -280,7 +280,7 @@ def checkpoint(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 @functools.cache
 def _first_checkpoint() -> None:
-    """The first one imports TorchDynamo, and keeps what torch asks once: none of it is the call's."""
+    """The first one imports TorchDynamo and keeps what torch asks once, which is not the call's."""
     torch.utils.checkpoint.checkpoint(tuple, use_reentrant=False, preserve_rng_state=False)
 
 
