@@ -244,8 +244,8 @@ class DynamoOff {
   Ref set_, before_;
 };
 
-// Whether the guard of an entry holds and its mock answers the call: *result is new then, or nullptr
-// with an exception set.  `memo` is made when the mock needs one.
+// Whether the guard of an entry holds and its mock answers the call: *result is new then, or
+// nullptr with an exception set.  `memo` is made when the mock needs one.
 bool answered_by(CompiledObject* self, EntryObject* entry, PyObject* const* args, size_t nargsf,
                  PyObject* kwnames, bool several, Ref& memo, PyObject** result) {
   if (!Guard_check(entry->guard, args, PyVectorcall_NARGS(nargsf), kwnames, several)) return false;
@@ -607,9 +607,9 @@ int collect_own_names() {
   for (const PyGetSetDef* getset = compiled_getset; getset->name; getset++) {
     if (add(getset->name) < 0) return -1;
   }
-  for (const char* name :
-       {"_magpy_run", "__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__",
-        "__ne__", "__getattribute__", "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
+  for (const char* name : {"_magpy_run", "__reduce__", "__reduce_ex__", "__get__", "__call__",
+                           "__repr__", "__hash__", "__eq__", "__ne__", "__getattribute__",
+                           "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
     if (add(name) < 0) return -1;
   }
   return 0;
