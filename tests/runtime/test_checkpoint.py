@@ -460,6 +460,28 @@ def test_what_hooks_change_the_call_reads_anew():
     assert outcome(magpy.compile(program, backend="eager")) == outcome(program)
 
 
+def test_hooks_look_at_what_the_call_changes():
+    class Box:
+        n = 0
+
+    def program(x):
+        h = x.exp()
+        Box.n += 1
+        return h.sin()
+
+    def outcome(f):
+        heard, Box.n = [], 0
+        for _ in range(5):
+            x = torch.ones(2, requires_grad=True)
+            with saved_tensors_hooks(lambda t: heard.append(Box.n) or t, lambda t: t):
+                f(x)
+        return heard
+
+    f = magpy.compile(program, backend="eager")
+    assert outcome(f) == outcome(program)
+    assert "looks at 'n' that the call has changed" in str(magpy.stats(f).reasons)
+
+
 def test_hooks_within_the_call_hear_of_what_runs_in_graphs():
     def program(x, w):
         kept = []

@@ -294,6 +294,7 @@ class Handler:
             (below.entered_whole if whole else below.entered)(function, given)
         except Refusal as r:
             what = "a backward pass is made" if f is None else f"{callables.name_of(f)} is called"
+            what = "a hook of saved tensors is called" if self.recorder.in_hook else what
             what = "magpy records a function as one operation" if whole else what
             self.run.refuse(f"{what}: {r.reason}")
 

@@ -164,6 +164,8 @@ class Recorder(Values, TorchFunctionMode):
         self.direct = False
         self.operations = 0
         self.below = Below(session)
+        #: A hook of saved tensors runs, in the middle of an operation.
+        self.in_hook = False
         self.performer = Performer(self.record, self.below, session)
         self._engine = EnginePasses(
             self.record, self.tensors, self.gradients, self.below, self.refusals, session
@@ -237,6 +239,7 @@ class Recorder(Values, TorchFunctionMode):
         """
         _interp.pause()
         outer, self.below = self.below, Below(self._session)  # the handler tells it what starts
+        self.in_hook = True
         told = _interp.below(self._session is not None)
         torch._C._autograd._enable_record_function(False)  # `observer` watches the operation
         try:
@@ -247,7 +250,7 @@ class Recorder(Values, TorchFunctionMode):
             with unheard():
                 outer.by_hooks(self.below.differences(), "a hook of saved tensors")
             self.below.end()
-            self.below = outer
+            self.below, self.in_hook = outer, False
             _interp.resume()
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
