@@ -280,7 +280,21 @@ class DynamoOff {
   Ref set_, before_;
 };
 
-// Whether an entry answers the call: *result is new then, or nullptr with an exception set.
+// Whether the guard of an entry holds and its mock answers the call: *result is new then, or
+// nullptr with an exception set.
+bool answered_by(CompiledObject* self, EntryObject* entry, PyObject* const* args, size_t nargsf,
+                 PyObject* kwnames, bool several, PyObject** result) {
+  *result = run_entry(entry, args, nargsf, kwnames, several);
+  if (*result == miss) {
+    Py_DECREF(*result);
+    return false;
+  }
+  self->hits++;
+  entry->hits++;
+  return true;
+}
+
+// Whether an entry answers the call; *result as above.
 bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames,
               PyObject** result) {
   // The list may be replaced, and entries may go, while a guard or a mock runs: hold what is in
@@ -290,14 +304,9 @@ bool answered(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObje
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(entries); i++) {
     if (!Py_IS_TYPE(PyList_GET_ITEM(entries, i), &Entry_Type)) continue;
     const Ref item = Ref::borrow(PyList_GET_ITEM(entries, i));
-    auto* entry = (EntryObject*)item.get();
-    *result = run_entry(entry, args, nargsf, kwnames, PyList_GET_SIZE(entries) > 1);
-    if (*result == miss) {
-      Py_DECREF(*result);
+    const bool several = PyList_GET_SIZE(entries) > 1;
+    if (!answered_by(self, (EntryObject*)item.get(), args, nargsf, kwnames, several, result))
       continue;
-    }
-    self->hits++;
-    entry->hits++;
     if (i > 0) move_to_front(entries, i, item.get());
     return true;
   }
@@ -578,7 +587,32 @@ PyGetSetDef compiled_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
+// _magpy_run(entry, args, kwargs): see _interp.pyi.  The call was counted as a miss.
+PyObject* compiled_run(PyObject* object, PyObject* given) {
+  auto* self = (CompiledObject*)object;
+  PyObject *entry, *positional, *keywords;
+  if (!PyArg_ParseTuple(given, "O!O!O!:_magpy_run", &Entry_Type, &entry, &PyTuple_Type, &positional,
+                        &PyDict_Type, &keywords))
+    return nullptr;
+  const Ref kwnames =
+      PyDict_GET_SIZE(keywords) ? Ref::steal(PySequence_Tuple(keywords)) : Ref::borrow(nullptr);
+  if (!kwnames && PyErr_Occurred()) return nullptr;
+  const Py_ssize_t npos = PyTuple_GET_SIZE(positional);
+  std::vector<PyObject*> values{nullptr};  // room for the first argument
+  for (Py_ssize_t i = 0; i < npos; i++) values.push_back(PyTuple_GET_ITEM(positional, i));
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(keywords, &at, &key, &value);) values.push_back(value);
+  PyObject* result = nullptr;
+  if (!answered_by(self, (EntryObject*)entry, values.data() + 1,
+                   (size_t)npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames.get(), true, &result))
+    return Py_NewRef(miss);
+  self->misses--;
+  thread_figures().missed--;
+  return result;
+}
+
 PyMethodDef compiled_methods[] = {
+    {"_magpy_run", compiled_run, METH_VARARGS, nullptr},
     {"__reduce__", compiled_reduce, METH_NOARGS,
      "Pickles and copies through magpy.runtime.pickling.reduce(self)."},
     {nullptr, nullptr, 0, nullptr},
@@ -598,9 +632,9 @@ int collect_own_names() {
   for (const PyGetSetDef* getset = compiled_getset; getset->name; getset++) {
     if (add(getset->name) < 0) return -1;
   }
-  for (const char* name :
-       {"__reduce__", "__reduce_ex__", "__get__", "__call__", "__repr__", "__hash__", "__eq__",
-        "__ne__", "__getattribute__", "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
+  for (const char* name : {"_magpy_run", "__reduce__", "__reduce_ex__", "__get__", "__call__",
+                           "__repr__", "__hash__", "__eq__", "__ne__", "__getattribute__",
+                           "__setattr__", "__delattr__", "__weakref__", "__sizeof__"}) {
     if (add(name) < 0) return -1;
   }
   return 0;
@@ -712,8 +746,7 @@ int init_dispatch(PyObject* module) {
   Raise_Type.tp_name = "magpy._interp.Raise";
   Raise_Type.tp_basicsize = sizeof(RaiseObject);
   Raise_Type.tp_flags = Py_TPFLAGS_DEFAULT;
-  Raise_Type.tp_doc =
-      "Raise(exception): what a mock returns for an exception to be raised.";
+  Raise_Type.tp_doc = "Raise(exception): what a mock returns for an exception to be raised.";
   Raise_Type.tp_new = raise_new;
   Raise_Type.tp_dealloc = raise_dealloc;
   Raise_Type.tp_methods = raise_methods;

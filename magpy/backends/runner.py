@@ -30,8 +30,9 @@ from magpy.backends.random_ops import told_apart
 from magpy.backends.symbolic_inputs import giving_sizes, with_sizes
 from magpy.frames.signals import raised_by_handler
 from magpy.guards.names import Names, Program
+from magpy.ir.ops import HostStep
 from magpy.ir.torch_modes import current_modes
-from magpy.objects.quiet import unheard
+from magpy.objects.quiet import unheard, without_hooks
 from magpy.objects.types import isinstance
 from magpy.replay.segments import Segment
 from magpy.replay.support import (
@@ -89,6 +90,8 @@ class EntryInfo:
         choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
         outside: what is done outside of the graphs: the place, the function, how many operations.
         repeated: how many of these operations are in a graph, too.
+        acts: it changes Python's objects, or has other effects than on tensors.
+        leaves: the first step that may find, after operations, that the entry does not fit.
     """
 
     guard: Any
@@ -103,6 +106,8 @@ class EntryInfo:
     choice: str = ""
     outside: list[tuple[str, str, int]] = field(default_factory=list)
     repeated: int = 0
+    acts: bool = False
+    leaves: HostStep | None = None
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
     #: What the guard was made of, and the names of what it looks at, made when they are needed.
@@ -302,7 +307,7 @@ class Runner:
                     graph, inputs, places = with_sizes(graph, inputs)
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
-                with busy, _own_warnings(), draws, self.modes():
+                with busy, _own_warnings(), draws, self.modes(), without_hooks():
                     compiled = self._shared(graph, inputs) if not sizes else None
                     if compiled is None:
                         compiled = _interp.let_signals_in(

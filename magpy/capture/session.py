@@ -25,6 +25,7 @@ from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Record
 from magpy.models.patched_names import replaced
 from magpy.objects import c_state as opaque
+from magpy.objects import saved_tensors
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.symbols import Symbols
@@ -110,7 +111,7 @@ def _run(
             out.exception = program
         return out
     try:
-        with recorder:
+        with recorder, saved_tensors.called_by(recorder.hook):
             out.value = handler.session.run(*_called(f, args), kwargs)
     except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
         out.exception = program

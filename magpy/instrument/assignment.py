@@ -21,6 +21,7 @@ _LET_PASS = frozenset(
     [
         *("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast", "device"),
         *("record_function", "stream", "detect_anomaly", "sdpa_kernel"),
+        *("saved_tensors_hooks", "save_on_cpu", "set_checkpoint_early_stop"),
     ]
 )
 

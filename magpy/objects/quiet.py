@@ -25,9 +25,18 @@ def apart() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if torch._C._len_torch_dispatch_stack():
             stack.enter_context(_disable_current_modes())
-        if saved_tensors_are_heard():
-            # The last ones that were set are those that hear.
-            stack.enter_context(saved_tensors_hooks(_itself, _itself))
+        stack.enter_context(without_hooks())
+        yield
+
+
+@contextlib.contextmanager
+def without_hooks() -> Iterator[None]:
+    """No hook of saved tensors of the program hears of what is done inside."""
+    if not saved_tensors_are_heard():
+        yield
+        return
+    # The last ones that were set are those that hear.
+    with saved_tensors_hooks(_itself, _itself):
         yield
 
 

@@ -9,6 +9,7 @@ and by magpy/api.py.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import inspect
@@ -35,13 +36,15 @@ from magpy.guards.words import Difference
 from magpy.instrument.regions import Region
 from magpy.ir.capture import Capture, Differing, Outcome
 from magpy.ir.ops import Check, HostStep
-from magpy.objects.quiet import saved_tensors_are_heard, unheard
+from magpy.objects import saved_tensors
+from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
+from magpy.runtime import checkpoints, families
 from magpy.runtime import entry as entries
-from magpy.runtime import families
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
+from magpy.runtime.blocks import Blocks
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
@@ -125,6 +128,12 @@ class Manager:
         self.family: Family | None = None
         #: Entries of the family that were captured in calls of this callable.
         self.shared_captures = 0
+        #: Those of a region are its driver's: they are called as long as that is.
+        self.blocks = (
+            Blocks(functools.partial(_block, self.options))
+            if self.part_of is None
+            else self.part_of.drivers.blocks
+        )
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
         #: What was refused that need not be refused again.
@@ -165,6 +174,37 @@ class Manager:
                 return compiled._magpy_driver(*args, **kwargs)
             except BaseException as e:  # noqa: BLE001 - it is raised at the call
                 return _interp.Raise(hide_frames(e))
+        if saved_tensors.are_the_programs():
+            with saved_tensors.replaced() as hooks:
+                return self._below_hooks(compiled, args, kwargs, hooks.pack)
+        return self._capture(compiled, args, kwargs)
+
+    def _below_hooks(
+        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pack: Any
+    ) -> Any:
+        """Serves a call while hooks of saved tensors are set, or captures it.
+
+        A call that is computed again for a checkpoint is only served, and as it was the first time.
+        """
+        run = checkpoints.pass_of(pack)
+        again = run is not None and run.again
+        made = list(compiled._magpy_entries) if run is None or not again else run.entries(compiled)
+        for entry in made:
+            if run is not None and not again and run.stops and entry.tag.acts:
+                if not entry.guard.check(args, kwargs):
+                    continue
+                # The recomputation may end ahead of what the entry does to Python's objects.
+                run.note(compiled, None)
+                return _interp.MISS
+            result = compiled._magpy_run(entry, args, kwargs)
+            if result is not _interp.MISS:
+                if run is not None and not again:
+                    run.note(compiled, entry)
+                return result
+        if again:
+            return _interp.MISS
+        if run is not None:
+            run.note(compiled, None)
         return self._capture(compiled, args, kwargs)
 
     def _capture(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -262,9 +302,18 @@ class Manager:
             capture = outcome.capture
             assert capture is not None
             capture.instances_vary = self.instances_vary
+            hooks = saved_tensors.in_place()
+            if hooks is not None and hooks.raised is not None:
+                raise Refusal("a hook of saved tensors raises an exception", passing=True)
             with unheard():
+                self.blocks.compile_in(capture.record)
                 new, info = entries.build(
                     capture, self.backend, self._recover_of(weakref.ref(compiled))
+                )
+            if info.leaves is not None and hooks is not None:
+                raise Refusal(
+                    "the call goes by what it has computed while hooks of saved tensors are set",
+                    info.leaves.where,
                 )
             info.failed = self._failed_of(weakref.ref(compiled))
             info.capture_seconds = time.perf_counter() - start
@@ -422,6 +471,9 @@ class Manager:
                 if saved:
                     undo(saved)
                 return _interp.Raise(as_the_programs(error))
+            if saved_tensors.raised_by_hook(error):
+                # As in eager, where nothing is taken back: a checkpoint has all that it needs.
+                return _interp.Raise(as_the_programs(error))
             if saved:
                 undo(saved)
             elif (
@@ -519,7 +571,7 @@ class Manager:
             return False
         if self.drivers is None:
             refresh = functools.partial(_refresh, weakref.ref(compiled))
-            self.drivers = Drivers(self._region, refresh)
+            self.drivers = Drivers(self._region, refresh, self.blocks)
             self.drivers.warned = self.warned
         driver = self.drivers.of(*found)
         if not teach(driver):
@@ -693,9 +745,19 @@ class Manager:
         if self.family is not None and compiled._magpy_driver is not None:
             found = sums([compiled], [compiled, self.family.shared])
             return found | {"captures": self.captures + self.shared_captures}
-        if self.drivers is None:
-            return sums([compiled], [compiled])
-        return sums([compiled, *self.drivers.made], [compiled, *self.drivers.compiled()])
+        return sums(*self._parts(compiled))
+
+    def _parts(self, compiled: Any) -> tuple[list[Any], list[Any]]:
+        """All parts that a callable ever had, and those that it has now."""
+        made, kept = [compiled], [compiled]
+        if self.drivers is not None:
+            made += self.drivers.made
+            kept += self.drivers.compiled()
+        for block in self.blocks.made:
+            more = block._magpy_options._parts(block)
+            made += more[0]
+            kept += more[1]
+        return made, kept
 
     def sampled(self, compiled: Any, counted: tuple[int, list[EntryInfo]]) -> bool:
         """A call was counted (csrc/interp/figures.cpp).
@@ -759,13 +821,9 @@ def _at_work() -> str | None:
     if torch._C._is_tracing():
         # Each operation is to be written down, and to look at sizes would be warned of.
         return "torch.jit.trace is tracing the call"
-    if saved_tensors_are_heard():
-        # They count what is saved (torch.utils.checkpoint compares that of two calls), and
-        # may end the call from within an operation.
-        return (
-            "hooks of saved tensors are set (checkpoint(..., use_reentrant=False), "
-            "save_on_cpu, saved_tensors_hooks)"
-        )
+    if checkpoints.is_selective():
+        # Each checkpoint has modes of its own, and an entry is made for the modes that there are.
+        return "a selective checkpoint decides for each operation whether it is done again"
     return None
 
 
@@ -794,8 +852,18 @@ def make(
     part_of: Driver | None = None,
     region: Region | None = None,
     miss: Callable[..., Any] | None = None,
+    shares: bool = True,
 ) -> Any:
-    """An `_interp.Compiled` around a callable, or around a region's function."""
+    """An `_interp.Compiled` around a callable, or around a region's function.
+
+    Args:
+        wrapped: the callable.
+        options: those of `magpy.compile`.
+        part_of: the driver of the region.
+        region: the region, if it is one's function.
+        miss: is called when no entry fits, in place of the manager's method.
+        shares: callables that are alike share entries.
+    """
     manager = Manager(wrapped, options, part_of, region)
     compiled = _interp.Compiled(wrapped, miss or manager.miss)
     if region is not None:
@@ -803,7 +871,7 @@ def make(
     else:
         compiled._magpy_sample = FIRST
     compiled._magpy_options = manager
-    if region is None and miss is None:
+    if region is None and miss is None and shares:
         _join_family(compiled)
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled
@@ -825,6 +893,12 @@ def _join_family(compiled: Any) -> None:
     family = family_of(compiled._magpy_wrapped, options.key(), shared)
     if family is not None and family.join(compiled):
         manager.family = family
+
+
+def _block(options: Options, block: Any) -> Any:
+    """A block of a checkpoint, compiled on its own."""
+    # What served the forward pass must serve the backward pass, whoever else is alike.
+    return make(block, dataclasses.replace(options, fullgraph=False), shares=False)
 
 
 def reset_all() -> None:

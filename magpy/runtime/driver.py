@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from magpy import _interp
 from magpy.errors import NO_TENSORS, Refusal, Site
 from magpy.instrument import regions
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
+from magpy.runtime.blocks import Blocks
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
@@ -81,11 +83,14 @@ class Drivers:
         compile_region: makes a compiled callable of a region's function; it is given the driver
             and the region, too.
         changed: is called when the lines have changed.
+        blocks: the blocks that these functions give to checkpoints.
     """
 
-    def __init__(self, compile_region: _Compile, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, compile_region: _Compile, changed: Callable[[], None], blocks: Blocks
+    ) -> None:
         """Nothing is known yet."""
-        self.compile, self._changed = compile_region, changed
+        self.compile, self._changed, self.blocks = compile_region, changed, blocks
         #: All regions that were ever compiled.
         self.made: list[Any] = []
         #: What users were warned of.
@@ -145,6 +150,8 @@ class Drivers:
 
     def call(self, f: Any) -> Any:
         """What is called in place of `f`, which a driver is about to call."""
+        if f is torch.utils.checkpoint.checkpoint:
+            return self.blocks.checkpoint
         found = unwrapped(f)
         if found is None:
             return f

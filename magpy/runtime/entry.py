@@ -17,7 +17,7 @@ from magpy.errors import Refusal
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
-from magpy.ir.ops import HostStep, OpStep, Part, Record
+from magpy.ir.ops import Binding, Check, EffectStep, HostStep, OpStep, Part, Record
 from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 from magpy.replay import pipeline
@@ -146,8 +146,21 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
     once = {id(s) for s in record.steps} - {id(s) for s in low.rest}
     info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) not in once)
+    info.acts = bool(capture.effects) or any(isinstance(s, EffectStep) for s in record.steps)
+    info.leaves = _leaves(low)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info
+
+
+def _leaves(low: Lowering) -> HostStep | None:
+    """The first step at which a call may turn out to be another one, after operations."""
+    ran = False
+    for item in (*low.plan.prelude, *low.plan.items):
+        step = item[0] if isinstance(item, tuple) else item
+        if ran and isinstance(step, (Binding, Check)):
+            return step
+        ran = ran or isinstance(step, (Segment, OpStep))
+    return None
 
 
 def _outside_graphs(low: Lowering) -> list[tuple[Any, int]]:

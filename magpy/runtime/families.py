@@ -73,13 +73,14 @@ class Family:
     def _miss(self, shared: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry fits is captured for all, or its member goes its own way."""
         manager = shared._magpy_options
-        before, known = manager.captures, len(manager.reasons)
+        captures, refused, known = manager.captures, manager.refused, len(manager.reasons)
         result = manager.miss(shared, args, kwargs)
-        if manager.captures > before:
+        if manager.captures > captures:
             found = self._members.get(id(args[0]))
             member = found() if found is not None else None
             if member is not None:
                 member._magpy_options.shared_captures += 1
+        if manager.refused == refused and not (manager.gave_up and result is _interp.MISS):
             return result
         member = self._leave(args[0])
         if member is not None:

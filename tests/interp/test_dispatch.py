@@ -85,6 +85,18 @@ def test_mock_returning_miss_goes_on_to_the_next_entry() -> None:
     assert counters(c) == (1, 1, 2)
 
 
+def test_on_miss_may_run_an_entry_itself() -> None:
+    def on_miss(c: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return c._magpy_run(one, args, kwargs)
+
+    one = _interp.Entry(_interp.Guard(2, ("k",), 3, [], {}), lambda a, b, k: (a, b, k))
+    c: Any = _interp.Compiled(lambda *a, **k: "wrapped", on_miss)
+    assert c(1, 2, k=3) == (1, 2, 3)
+    assert (counters(c), one.hits) == ((1, 0, 1), 1)
+    assert c(1) == "wrapped"  # MISS: the entry does not fit
+    assert (counters(c), one.hits) == ((1, 1, 2), 1)
+
+
 def test_mock_exception_propagates() -> None:
     def fails(x: int) -> None:
         raise KeyError(x)

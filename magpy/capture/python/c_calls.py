@@ -242,9 +242,19 @@ def checkpoint(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     With `use_reentrant=True` it is a torch.autograd.Function that is.
     """
     # It has its code in common with others that torch decorates in the same way.
-    if f is not torch.utils.checkpoint.checkpoint or not torch.is_grad_enabled():
+    if f is not torch.utils.checkpoint.checkpoint:
+        return ABSENT
+    with run.recorder.aside():
+        _first_checkpoint()
+    if not torch.is_grad_enabled():
         return ABSENT
     return ABSENT if kwargs.get("use_reentrant", True) else whole_call(run, f, args, kwargs)
+
+
+@functools.cache
+def _first_checkpoint() -> None:
+    """The first one imports TorchDynamo and keeps what torch asks once, which is not the call's."""
+    torch.utils.checkpoint.checkpoint(tuple, use_reentrant=False, preserve_rng_state=False)
 
 
 def saved_hooks(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -79,13 +79,29 @@ def opened(
     if makers is None:
         return func, args, kwargs
 
+    return _filled(func, func, makers), *given
+
+
+def _filled(like: Any, func: Callable[..., Any], makers: Callable[[Any], Any]) -> Any:
+    """Calls `func` with the arguments that `makers` makes; to all others it is `like`."""
+
     def filled(*given: Any, **named: Any) -> Any:
         made, more = makers((given, named))
         return func(*made, **more)
 
-    filled.__name__ = func.__name__
-    filled.__magpy_target__ = getattr(func, "__magpy_target__", func)  # type: ignore[attr-defined]
-    return filled, *given
+    filled.__name__ = like.__name__
+    filled.__magpy_target__ = getattr(like, "__magpy_target__", like)  # type: ignore[attr-defined]
+    filled.__magpy_makers__ = makers  # type: ignore[attr-defined]
+    return filled
+
+
+def given_instead(whole: Any, func: Callable[..., Any]) -> Any:
+    """What an operation calls, with `func` in place of what it was a call of."""
+    return _filled(whole, func, getattr(whole, "__magpy_makers__", _as_they_are))
+
+
+def _as_they_are(given: Any) -> Any:
+    return given
 
 
 def _containers(v: Any, is_outside: Callable[[Any], bool]) -> bool:
@@ -430,4 +446,4 @@ class Whole:
         ]
 
 
-__all__ = ["Whole", "opened"]
+__all__ = ["Whole", "given_instead", "opened"]

@@ -213,11 +213,9 @@ def test_a_compiled_block_is_checkpointed(backend, sizes, early):
     f = magpy.compile(block, backend=backend)
     for n in sizes:
         assert outcome(f, n) == outcome(block, n)
-    assert magpy.stats(f).captures == 0
-    assert "hooks of saved tensors" in str(magpy.stats(f).reasons)
-    for _ in range(3):
-        f(torch.ones(3, 4))
-    assert magpy.stats(f).hits == 2
+    # A capture runs eagerly in both passes, an entry serves both.
+    stats = magpy.stats(f)
+    assert stats.hits == 2 * (len(sizes) - stats.captures) > 0
 
 
 def _enters_a_mode(x, w):
