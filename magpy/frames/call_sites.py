@@ -54,17 +54,6 @@ def place_of(func: Any) -> Site:
     return site_of(f) if f is not None else _NOWHERE
 
 
-def called_from() -> tuple[Site, ...]:
-    """The sites of the program's frames within the call, from its first to the innermost one."""
-    sites: list[Site] = []
-    frame = program_frame()
-    while frame is not None and not _interp.is_caller(frame):
-        if not is_own(frame):
-            sites.insert(0, site_of(frame))
-        frame = frame.f_back
-    return tuple(sites)
-
-
 def site_of_caller(level: int, frame: types.FrameType) -> Site | None:
     """The site of the `level`-th caller (1: the innermost) of a frame of magpy's."""
     f = program_frame(frame)

@@ -116,12 +116,10 @@ class EngineRun:
             afterwards. None if it adds to none.
         goes_on: it goes on to a graph from before the call, which may be freed by another one: then
             it raises.
-        sites: the lines of the program from which it is called, outermost first.
     """
 
     gradients: frozenset[int] | None = None
     goes_on: bool = False
-    sites: tuple[Any, ...] = ()
 
 
 @dataclass(slots=True)

@@ -520,8 +520,6 @@ class Code:
             self._gradient(step, fail)
             return
         called = step.func
-        if step.engine is not None and step.engine.sites:
-            called = support.from_lines(step.engine.sites, called)
         self.lines.append("# " + " ".join(step.where.splitlines()))
         if step.arithmetic is not None:
             called = strict(operation(called, step.arithmetic))

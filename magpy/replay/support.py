@@ -182,17 +182,6 @@ def call_at(
     return functools.partial(chain[0], *chain[1:]) if outer else chain[0]
 
 
-def from_lines(sites: tuple[Any, ...], func: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, called from these lines of the program: what it raises passes them."""
-    call = call_at(list(sites))
-
-    def called(*args: Any, **kwargs: Any) -> Any:
-        return call(func, args, kwargs)
-
-    called.__name__ = getattr(func, "__name__", "call")
-    return called
-
-
 def _call_at_caller(
     level: int, fallback: tuple[str, int, str, dict[str, Any]], f: Any, a: Any, k: Any
 ) -> Any:

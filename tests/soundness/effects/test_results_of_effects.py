@@ -69,7 +69,7 @@ def test_a_number_that_an_effect_returns_is_none_of_the_entrys():
     assert "test_results_of_effects.py" in reason
 
 
-def test_an_effect_that_returns_nothing_is_redone():
+def test_an_effect_in_python_runs_as_the_program_calls_it():
     calls = []
 
     @magpy.effect
@@ -79,7 +79,7 @@ def test_an_effect_that_returns_nothing_is_redone():
     f = magpy.compile(lambda x: (x * 2, tick())[0], backend="eager")
     assert [f(torch.ones(1)).item() for _ in range(4)] == [2, 2, 2, 2]
     assert len(calls) == 4
-    assert magpy.stats(f).hits == 3
+    assert "tick runs in it" in magpy.stats(f).reasons[0]
 
 
 @pytest.mark.parametrize(
