@@ -17,6 +17,7 @@ import operator
 import sys
 import time
 import traceback
+import types
 import warnings
 import weakref
 from collections.abc import Callable
@@ -52,6 +53,7 @@ from magpy.runtime.figures import FIRST, Share, Stats, sums
 from magpy.runtime.misses import OF_DATA, Misses, goes_by_instance
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
+from magpy.unwatched.changes import foreign
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
@@ -175,6 +177,10 @@ class Manager:
             except BaseException as e:  # noqa: BLE001 - it is raised at the call
                 return _interp.Raise(hide_frames(e))
         if saved_tensors.are_the_programs():
+            if not _is_torchs(saved_tensors.set_now()):
+                # It could look at what the call changes, and entries change that when all is done.
+                self.note("hooks of saved tensors are set that are Python of the program")
+                return _interp.MISS
             with saved_tensors.replaced() as hooks:
                 return self._below_hooks(compiled, args, kwargs, hooks.pack)
         return self._capture(compiled, args, kwargs)
@@ -811,6 +817,14 @@ def _refresh(ref: weakref.ref[Any]) -> None:
         run = drivers.of(*found).run
         compiled._magpy_driven = found[0].__code__
         compiled._magpy_driver = None if run is None else bound(run, found[1])
+
+
+def _is_torchs(hooks: tuple[Any, Any] | None) -> bool:
+    """Whether hooks of saved tensors are functions of C or torch's (`save_on_cpu`, checkpoints)."""
+    pack = hooks[0] if hooks is not None else None
+    if type(pack) is types.FunctionType:
+        return foreign(pack)
+    return isinstance(pack, (types.BuiltinFunctionType, types.MethodDescriptorType))
 
 
 def _at_work() -> str | None:

@@ -238,7 +238,6 @@ class Handler:
         if (f is not None and step is None) or self.run.refusals.first is not None or known:
             return
         what = "a backward pass is made" if f is None else f"{callables.name_of(f)} is called"
-        what = "a hook of saved tensors is called" if self.recorder.in_hook else what
         self.run.refuse(
             f"{what}: {listeners.name_of(function)} runs in it, Python of the program that nobody "
             "watches there"

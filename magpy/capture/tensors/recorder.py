@@ -160,8 +160,6 @@ class Recorder(Values, TorchFunctionMode):
         self.direct = False
         self.operations = 0
         self.below = Below(session)
-        #: A hook of saved tensors runs, in the middle of an operation.
-        self.in_hook = False
         self.performer = Performer(self.record, session)
         self._engine = EnginePasses(self.record, self.tensors, self.gradients, session)
         self.unwatched = self._engine.unwatched
@@ -228,7 +226,6 @@ class Recorder(Values, TorchFunctionMode):
         It runs in every call, where autograd saves a tensor: what it does is not the call's.
         """
         _interp.pause()
-        self.in_hook = True  # Python of the program that starts is refused
         told = _interp.below(self._session is not None)
         torch._C._autograd._enable_record_function(False)  # `observer` watches the operation
         try:
@@ -236,7 +233,6 @@ class Recorder(Values, TorchFunctionMode):
         finally:
             torch._C._autograd._enable_record_function(True)
             _interp.below(told)
-            self.in_hook = False
             _interp.resume()
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
