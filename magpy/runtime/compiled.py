@@ -138,6 +138,7 @@ class Manager:
         )
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
+        self.stormy = False
         #: What was refused that need not be refused again.
         self.once: set[str] = set()
         #: Whether modules and functions that the arguments reach are other ones in other calls.
@@ -244,6 +245,8 @@ class Manager:
         differing = None
         if why is not None:
             self._happened(compiled, "miss", f"no entry holds: {why}")
+            if compiled._magpy_wrapped is operator.call and self._serves_few(compiled, _STORM):
+                return _interp.MISS  # what one of a family differs in is its own affair
             if self._is_storm(compiled):
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
@@ -604,10 +607,15 @@ class Manager:
         """
         if not config.regions or self.options.fullgraph:
             return False
-        hits = compiled._magpy_hits - self.base_hits
         # What Python gives a region can as well be computed with there.
         given = self.part_of is not None and self.missed.of_argument
-        return self.missed.times >= (1 if given else _STORM) and hits <= 2 * self.captures
+        return self._serves_few(compiled, 1 if given else _STORM)
+
+    def _serves_few(self, compiled: Any, times: int) -> bool:
+        """Whether one reason has made so many calls miss, of which entries serve few."""
+        hits = compiled._magpy_hits - self.base_hits
+        self.stormy = self.missed.times >= times and hits <= 2 * self.captures
+        return self.stormy
 
     def _differing(
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -80,7 +80,8 @@ class Family:
             member = found() if found is not None else None
             if member is not None:
                 member._magpy_options.shared_captures += 1
-        if manager.refused == refused and not (manager.gave_up and result is _interp.MISS):
+        left = result is _interp.MISS and (manager.gave_up or manager.stormy)
+        if manager.refused == refused and not left:
             return result
         member = self._leave(args[0])
         if member is not None:

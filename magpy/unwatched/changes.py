@@ -107,8 +107,16 @@ def of_torch(function: Any) -> bool:
 
 
 def foreign(function: Any) -> bool:
-    """Whether a function is Python's own, or torch's, numpy's or magpy's."""
-    return of_torch(function) or contents.of_library(function.__module__)
+    """Whether a function is Python's own, or torch's, numpy's or magpy's.
+
+    Of a named tuple `__new__` is what `collections.namedtuple` has written.
+    """
+    module = function.__module__
+    return (
+        of_torch(function)
+        or contents.of_library(module)
+        or (function.__name__ == "__new__" and str(module).startswith("namedtuple_"))
+    )
 
 
 def _differences(before: Places, now: Places) -> list[tuple[int, Any]]:

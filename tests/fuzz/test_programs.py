@@ -47,7 +47,10 @@ def backend(request, monkeypatch):
 
 @pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
 def test_shortened_program_does_as_eager(path, backend, monkeypatch):
-    """And an entry is used, unless the first line says why it is not: `# eager: REASON`."""
+    """And an entry is used, unless the first line says why it is not.
+
+    That is `# eager: REASON`, or `# anew: WHY` where what the program reads is new in each call.
+    """
     # A file of its own: which names count is known by file and line, for as long as a process runs.
     monkeypatch.setattr(worlds, "FILE", f"<fuzz {path.stem}>")
     text = path.read_text()
@@ -57,6 +60,9 @@ def test_shortened_program_does_as_eager(path, backend, monkeypatch):
     if first.startswith("# eager: "):
         reason = first.removeprefix("# eager: ")
         assert any(reason in r for r in report.reasons), report.reasons
+        assert not report.hits, "entries are used: the first line is no longer true"
+    elif first.startswith("# anew: "):
+        assert report.captures
         assert not report.hits, "entries are used: the first line is no longer true"
     else:
         assert report.hits, report.reasons

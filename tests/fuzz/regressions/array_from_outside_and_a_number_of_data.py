@@ -1,3 +1,4 @@
+# eager: the call raised TypeError: unsupported operand type(s) for +: 'module' and 'float'
 """An array from outside goes into a function of numpy's beside a number of data."""
 
 import numpy as np

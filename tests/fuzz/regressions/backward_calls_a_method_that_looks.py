@@ -1,4 +1,4 @@
-# eager: a backward pass is made: fuzz_world.Helper.scale runs in it, and looks at 'n' that the call has changed
+# eager: the call has changed an object from outside before it calls a function that magpy records
 import torch
 class C: n = 1
 class Helper:

@@ -1,4 +1,4 @@
-# eager: eff runs Python that changes an object of the call
+# eager: eff is called: fuzz_world.eff runs in it, Python of the program that nobody watches there
 import torch
 import magpy
 k=0

@@ -1,3 +1,4 @@
+# eager: add raises a RuntimeError
 import torch
 
 

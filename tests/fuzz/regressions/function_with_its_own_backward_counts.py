@@ -1,4 +1,4 @@
-# eager: runs in it, and looks at 'calls' that the call has changed
+# eager: the call has changed an object from outside before it calls a function that magpy records
 import torch
 class S(torch.autograd.Function):
     calls = 0

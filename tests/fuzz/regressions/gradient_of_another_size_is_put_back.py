@@ -1,3 +1,4 @@
+# eager: an array that follows from data is written to
 import random
 
 import torch

@@ -1,4 +1,4 @@
-# eager: an iterator from outside is consumed, and the list that it goes over is changed
+# eager: an iterator or generator from outside is consumed
 import torch
 a = [1, 2]
 it = iter(a)

@@ -1,3 +1,4 @@
+# eager: an itertools.chain is kept that is at its end
 import itertools
 def f(k):
     global it, other

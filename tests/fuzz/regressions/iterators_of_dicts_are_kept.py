@@ -1,3 +1,4 @@
+# eager: a dict_keyiterator is kept, which magpy cannot make again
 import collections
 def f(k):
     d = {"a": k, "b": 2}

@@ -1,3 +1,4 @@
+# eager: the call raised TypeError: unsupported operand type(s) for +: 'Tensor' and 'list'
 """An iterator hands on a list of tensors from outside; then the call raises."""
 
 import torch

@@ -1,3 +1,4 @@
+# eager: __getitem__ raises a IndexError
 import torch
 a0 = torch.arange(3.0)
 

@@ -1,3 +1,4 @@
+# eager: add writes to an array that follows from data
 import numpy as np
 import torch
 an, kept = np.array([2.0]), torch.arange(6.0)

@@ -1,3 +1,4 @@
+# eager: the call raised RuntimeError: grad_and_value(f)(*args): Expected f(*args) to return a
 import torch
 gp = torch.tensor(2.0, requires_grad=True)
 

@@ -1,3 +1,4 @@
+# eager: note is called: fuzz_world.note runs in it, Python of the program that nobody watches there
 import torch, functools, magpy
 from torch.utils.checkpoint import checkpoint
 torch.manual_seed(0)

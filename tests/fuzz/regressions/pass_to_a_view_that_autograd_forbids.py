@@ -1,4 +1,4 @@
-# eager: a gradient is read after a backward pass that ran Python of the program (hooks, a torch.autograd.Function) or went on to what was computed before the call. Make the pass outside of the compiled function
+# eager: grad raises a RuntimeError
 import torch
 base = torch.ones(3)
 with torch.no_grad():

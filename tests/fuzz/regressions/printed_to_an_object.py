@@ -1,4 +1,4 @@
-# eager: print is called: fuzz_world.W.write runs in it, and looks at a list that the call has changed
+# eager: print is called: fuzz_world.W runs in it, Python of the program that nobody watches there
 import torch, sys
 class W:
     n = 0

@@ -1,4 +1,4 @@
-# eager: a OrderedDict that is another one in every call is given to a function
+# eager: the call raised NotImplementedError: You must implement the forward function for custom
 import collections
 import torch
 

@@ -1,4 +1,4 @@
-# eager: a setting of torch's is switched within a transform
+# eager: the call raised TypeError: 'int' object is not callable
 import torch
 class Logged(torch.Tensor):
     @classmethod

@@ -1,4 +1,4 @@
-# eager: a UntypedStorage is kept
+# eager: a tensor is copied by copy.deepcopy
 import copy
 import torch
 

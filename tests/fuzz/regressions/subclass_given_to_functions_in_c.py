@@ -1,3 +1,4 @@
+# eager: the call raised TypeError: unsupported operand type(s) for divmod(): 'S' and 'int'
 import torch
 class C: n = 0
 class S(torch.Tensor):

@@ -1,4 +1,3 @@
-# eager: print runs Python that changes an object that the call looks at
 import torch
 
 class Logged(torch.Tensor):

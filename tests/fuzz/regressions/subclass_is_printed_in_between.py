@@ -1,4 +1,4 @@
-# eager: print is called: fuzz_world.Logged.__torch_function__ runs in it, and looks at a list that the call has changed
+# eager: print is called: fuzz_world.Logged.__torch_function__ runs in it, Python of the program
 import torch
 class Logged(torch.Tensor):
     seen = []

@@ -1,3 +1,4 @@
+# eager: a tensor is copied by copy.deepcopy
 import copy
 import torch
 net = torch.nn.Linear(2, 2)

@@ -1,4 +1,4 @@
-# eager: print runs Python that changes an object that the call looks at
+# eager: the call changes a array from outside
 import array
 import torch
 a = array.array("i", [1])

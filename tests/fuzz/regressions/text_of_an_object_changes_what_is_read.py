@@ -1,4 +1,4 @@
-# eager: print runs Python that changes an object that the call looks at
+# anew: the text of the object changes what is read
 import torch
 log = []
 class P:

@@ -1,4 +1,3 @@
-# eager: print runs Python that draws random numbers
 import torch
 import random
 random.seed(1)

@@ -1,4 +1,4 @@
-# eager: print is called: fuzz_world.C.__repr__ runs in it, and looks at 'x' that the call has changed
+# anew: the text is of what the call has changed
 import torch
 class C:
     def __repr__(self): return str(vars(D))[-0:] and str(vars(d))

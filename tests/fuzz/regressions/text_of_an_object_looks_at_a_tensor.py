@@ -1,4 +1,3 @@
-# eager: Python code that torch or C code calls, such as a hook or a __format__, uses
 import torch
 w=torch.zeros(2)
 class P:

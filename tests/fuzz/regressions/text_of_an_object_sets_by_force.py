@@ -1,4 +1,3 @@
-# eager: print runs Python that changes an object that the call looks at
 import torch
 class O: pass
 o=O(); o.n=0

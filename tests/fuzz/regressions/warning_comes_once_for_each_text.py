@@ -1,3 +1,4 @@
+# eager: warn is called: tests.fuzz.worlds._shown_in.<locals>.warned runs in it, Python of the
 import warnings
 gi, last = 3, None
 def f():

@@ -1,3 +1,4 @@
+# eager: warn is called: tests.fuzz.worlds._shown_in.<locals>.warned runs in it, Python of the
 import torch, warnings
 total = torch.zeros(2)
 log = []

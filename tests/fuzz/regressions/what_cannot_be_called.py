@@ -1,3 +1,4 @@
+# eager: the call raised TypeError: 'list' object is not callable
 import torch
 
 things = [[], {}, set()]
