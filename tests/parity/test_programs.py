@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from parity_tests.modes import MODES
 
 #: Programs of which a later call runs eagerly, and why.
 RUNS_EAGERLY = {
+    "autograd:Checkpointed": "the block is captured where the entry first calls it",
+    "autograd:CheckpointedSequence": "the blocks are captured where the entry first calls them",
     "autograd:TemporaryHook": "a handle takes the next number of a class attribute in every call",
     "autograd:TensorHook": "a gradient hook on an activation is refused",
     "autograd:VmapJacobian": "torch.func's transforms hand the program tensors of their own",
@@ -45,8 +50,20 @@ def test_every_class_that_is_a_module_of_a_case_is_unique() -> None:
         assert len(names) == len(set(names))
 
 
+def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings and logs go to streams; pytest keeps both in lists and handlers of its own."""
+    spec = importlib.util.find_spec("warnings")
+    assert spec is not None
+    assert spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", fresh._showwarnmsg_impl)
+    monkeypatch.setattr(logging.root, "handlers", [])
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_program_is_right_and_captured(name: str) -> None:
+def test_program_is_right_and_captured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_listens(monkeypatch)
     eager, other = protocol.make_pair(CASES[name], "cpu")
     mode = MODES["magpy"]
     for _ in range(2):
