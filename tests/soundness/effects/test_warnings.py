@@ -234,7 +234,8 @@ def test_compiled_graphs_repeat_no_warning():
         warnings.simplefilter("always")
         compiled(torch.ones(2))
     assert not caught
-    assert magpy.stats(compiled).hits == 2
+    # The call with a list of warnings ran eagerly: what is warned of in a call is told to that.
+    assert magpy.stats(compiled).hits == 1
 
 
 def test_an_operation_that_raises_shows_the_programs_frames():
