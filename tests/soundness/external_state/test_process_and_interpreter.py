@@ -64,6 +64,7 @@ REFUSED = {
     "queue": "its type does not tell its content",
     "hash_object": "its type does not tell its content",
     "thread_local": "its type does not tell its content",
+    "decimal_context": "Decimal is called",
 }
 
 
@@ -504,7 +505,7 @@ def frames_within_the_call_are_looked_at(compile):
         yield f(x)
 
 
-@case(CASES)
+@case(CASES, refused="Python of the program that nobody watches there")
 def warnings_name_the_caller(compile):
     def inner():
         warnings.warn("about f", stacklevel=2)
@@ -529,11 +530,15 @@ def warnings_name_the_caller(compile):
             warnings.simplefilter("always")
             yield (
                 call(),
-                [(w.category.__name__, str(w.message), w.filename, w.lineno) for w in caught],
+                [
+                    (w.category.__name__, str(w.message), w.filename, w.lineno)
+                    for w in caught
+                    if w.category is not magpy.MagpyWarning
+                ],
             )
 
 
-@case(CASES)
+@case(CASES, refused="Python of the program that nobody watches there")
 def warnings_are_ignored_for_a_while(compile):
     shown = []
 
@@ -547,7 +552,9 @@ def warnings_are_ignored_for_a_while(compile):
     f = compile(f)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = lambda m, *a: shown.append(str(m))
+        warnings.showwarning = lambda m, *a: (
+            None if isinstance(m, magpy.MagpyWarning) else shown.append(str(m))
+        )
         for _ in range(4):
             f(x)
     yield shown
@@ -583,7 +590,7 @@ def output_is_redirected(compile):
         yield f(x), outside.getvalue()
 
 
-@case(CASES)
+@case(CASES, refused="Python of the program that nobody watches there")
 def records_name_their_place(compile):
     records = []
 

@@ -134,6 +134,7 @@ NO_HITS = {
     "generator_random_arg",
     "class_arg",
     "dictviews_args",
+    "logger_arg",
 }
 PROGRAMS = {
     "weakref_arg": """
