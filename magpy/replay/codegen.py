@@ -122,6 +122,7 @@ class Code:
         self._made: set[Var] = set()
         # What is read of the arguments, and the guard's registers that have it.
         self._read: dict[str, int] = {}
+        self._dicts: dict[str, str] = {}
         self.globals.update(analysis.constants)
         self._counter = 0
 
@@ -159,7 +160,11 @@ class Code:
             return rel.expr
         # As the guard found it, before any effect can change what lies on the way.
         name = f"r{rel.register}"
-        self._read[name] = rel.register
+        if rel.expr.endswith(".__dict__"):
+            # The guard gives no dict to an object that has none yet.
+            self._dicts[name] = f"{name} = {rel.expr}"
+        else:
+            self._read[name] = rel.register
         return name
 
     def var(self, var: Var) -> str:
@@ -717,7 +722,7 @@ class Code:
         params += [*(f"_k{i}" for i in range(len(c.kwargs))), *self._read]
         if params:
             params.append("/")
-        body = ["saved = ()"]
+        body = [*self._dicts.values(), "saved = ()"]
         restore = self._restore(body)
         body.append("try:")
         if self._casts():

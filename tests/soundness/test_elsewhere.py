@@ -23,7 +23,7 @@ def test_cases_elsewhere_are_ok(backend, tmp_path):
     done = subprocess.run(
         [sys.executable, "run.py", "--compiler", "magpy", "--backend", backend, "--out", str(out)],
         cwd=directory(),
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "MAGPY_REGIONS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,

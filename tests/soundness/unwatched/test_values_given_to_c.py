@@ -937,7 +937,7 @@ def test_what_is_passed_on_is_not_looked_at(line):
     calls = [(torch.tensor([v, 2.0, 3.0]),) for v in (1.0, 2.0, 7.0)]
     want = results(FROM_DATA, line, lambda f: f, calls)
     assert results(FROM_DATA, line, compile, calls) == want
-    assert magpy.stats(compiled[0]).captures == 1
+    assert magpy.stats(compiled[0]).captures == ("attrgetter" not in line)  # that is refused
 
 
 def test_iterators_are_what_they_were_after_a_capture():
