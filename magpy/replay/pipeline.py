@@ -143,7 +143,7 @@ def _hoist(low: Lowering) -> None:
     hoist = Hoist(
         low.rest, low.needed, low.capture.start_modes, record.storages, low.possible, inputs
     )
-    hoist.run(low.total)
+    hoist.run()
     low.ahead, low.rest = hoist.result()
 
 

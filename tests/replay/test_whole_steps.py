@@ -173,35 +173,6 @@ def looks_at_gradients(make):
     return world
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("name", ["sgd", "adam", "adamw_fused"])
-def test_a_loss_that_is_returned_as_a_number_is_computed_once(name, backend, copied):
-    def worlds():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-        optimizer = OPTIMIZERS[name](model.parameters())
-
-        def step(x):
-            loss = model(x).square().mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss.item()
-
-        return model, step
-
-    (model, step), (twin, eager) = worlds(), worlds()
-    compiled = magpy.compile(step, backend=backend)
-    for _ in range(5):
-        x = torch.rand(5, 4)
-        assert compiled(x) == pytest.approx(eager(x), rel=1e-6)
-        torch.testing.assert_close(list(model.parameters()), list(twin.parameters()))
-    info = compiled._magpy_entries[0].tag
-    assert magpy.stats(compiled).hits >= 3
-    assert not {"linear", "relu", "square", "mean"} & {name for _, name, _ in info.outside}
-    assert sum(copied) <= 8  # single numbers, such as Adam's `step`
-
-
 @pytest.mark.parametrize("name", ["sgd", "adamw", "adamw_fused"])
 def test_what_comes_after_the_last_check_is_not_copied(name, copied):
     inputs = batches(8)

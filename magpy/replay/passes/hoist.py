@@ -8,7 +8,7 @@ magpy/replay/pipeline.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -277,17 +277,9 @@ class Hoist:
                 return True
         return False
 
-    def run(self, total: Container[Any] = ()) -> None:
-        """Chooses the checks and the operations that go ahead.
-
-        Args:
-            total: the steps that cannot fail. One after the last operation cuts no graph: what it
-                takes is a result of the graph, and need not be computed twice.
-        """
-        last = max((i for i, s in enumerate(self.steps) if _computes(s)), default=-1)
+    def run(self) -> None:
+        """Chooses the checks and the operations that go ahead."""
         for k, s in enumerate(self.steps):
-            if k > last and s in total:
-                continue
             if (
                 not isinstance(s, HostStep)
                 or has_a_place(s)
@@ -352,13 +344,6 @@ class Hoist:
 def _makes(step: Step) -> bool:
     """Whether a step takes nothing that it could change: `torch.tensor(1.0)` writes to its own."""
     return isinstance(step, OpStep) and not (step.writes or variables((step.args, step.kwargs)))
-
-
-def _computes(step: Step) -> bool:
-    """Whether a step is part of a graph, or has a place among the graphs."""
-    return isinstance(step, OpStep) or (
-        isinstance(step, HostStep) and (step.mutates or step.engine is not None)
-    )
 
 
 def _symbolic(step: Step) -> bool:

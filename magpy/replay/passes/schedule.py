@@ -315,8 +315,6 @@ def schedule(
             number = OpStep(func, step.args, step.kwargs, [((), step.result)])
             number.unrepeatable = step.unrepeatable
             number.where = step.where
-            if numbers is not None and step in numbers:
-                numbers.add(number)
             now = modes.modes if modes is not None else start
             plan.op(number, ("graph", now.settings))
         elif isinstance(step, HostStep) and step.func in _MARKS:

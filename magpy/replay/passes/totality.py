@@ -130,7 +130,6 @@ class Totality:
         self._watched = True  # no Python has run in autograd's engine so far
         self._numbers: dict[Var, Number] = {}
         self._steps: set[int] = set()
-        self._added: list[Step] = []  # whose addresses no other step may have
         for step in steps:
             if isinstance(step, Bind):
                 self._bind(step)
@@ -142,14 +141,9 @@ class Totality:
                 self._steps.add(id(step))
             self._watched = self._watched and not runs_python(step)
 
-    def __contains__(self, step: object) -> bool:
+    def __contains__(self, step: Step) -> bool:
         """Whether a step is total."""
         return id(step) in self._steps
-
-    def add(self, step: Step) -> None:
-        """Adds a step that is done in place of one that is total."""
-        self._steps.add(id(step))
-        self._added.append(step)
 
     def _bind(self, step: Bind) -> None:
         if step.func is scalar_tensor:
