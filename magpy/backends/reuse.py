@@ -9,6 +9,7 @@ string or number that no operation takes.
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -114,7 +115,7 @@ def forms(graph: Any, apart: Any) -> tuple[Any, list[int]] | None:
         for n in graph.graph.nodes:
             if n.op == "placeholder":
                 continue
-            if n.op not in ("call_function", "call_method", "output"):
+            if n.op not in ("call_function", "call_method", "output") or _is_users(n.target):
                 return None
             found.append((n.target, form(n.args), form(n.kwargs)))
             known[n] = len(known)
@@ -127,6 +128,13 @@ def forms(graph: Any, apart: Any) -> tuple[Any, list[int]] | None:
     except TypeError:
         return None
     return key, order
+
+
+def _is_users(target: Any) -> bool:
+    """Whether a graph calls Python of the program: a compiler looks into it, and at globals."""
+    if not isinstance(target, types.FunctionType):
+        return False
+    return str(target.__module__).partition(".")[0] not in ("torch", "magpy")
 
 
 def find(key: Any, order: list[int], inputs: Sequence[Any]) -> Compiled | None:

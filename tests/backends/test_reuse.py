@@ -126,6 +126,23 @@ def test_modes_and_settings_tell_graphs_apart(made: list[Any]) -> None:
     assert len(made) == 4
 
 
+SCALE = 2.0
+
+
+@magpy.allow_in_graph
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * SCALE
+
+
+def test_python_of_the_program_in_a_graph_is_compiled_each_time(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [served(lambda x: scaled(x) + 1, torch.rand(3))]
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    kept.append(served(lambda x: scaled(x) + 1, torch.rand(3)))
+    assert len(made) == 2
+
+
 def test_what_nobody_keeps_is_let_go(made: list[Any]) -> None:
     for _ in range(2):
         served(lambda x: x * 7, torch.rand(3))

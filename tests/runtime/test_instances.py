@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -334,3 +335,48 @@ def test_one_function_compiled_twice_has_entries_of_its_own() -> None:
         c(torch.ones(3))
         c(torch.ones(3))
         assert (magpy.stats(c).captures, magpy.stats(c).hits, len(c._magpy_entries)) == (1, 1, 1)
+
+
+def test_what_an_instance_keeps_between_calls_is_its_own() -> None:
+    def make() -> Any:
+        k: Any = 1.0
+
+        def f(x: Any, seen: Any = []) -> Any:  # noqa: B006 - that it is kept is the point
+            seen.append(1)
+            return x * len(seen) * k
+
+        def give(v: Any) -> None:
+            nonlocal k
+            k = v
+
+        return f, give
+
+    pairs, twins = [make() for _ in range(4)], [make() for _ in range(4)]
+    made = [magpy.compile(f, backend="eager") for f, _ in pairs]
+    x = torch.ones(3)
+    for v in (1.0, 2.0, 3.0, 3.0, torch.full((3,), 5.0)):
+        for c, (_, give), (f, give_twin) in zip(made, pairs, twins, strict=True):
+            give(v)
+            give_twin(v)
+            assert torch.equal(c(x), f(x))
+
+
+def test_threads_compile_and_call_what_is_alike() -> None:
+    wrong: list[Any] = []
+    shared = magpy.compile(call, backend="eager")
+    x = torch.rand(3, 4)
+
+    def work() -> None:
+        for _ in range(10):
+            module = Block().eval()
+            own = magpy.compile(module, backend="eager")
+            wanted = module(x)
+            wrong.extend(1 for c in (own, own) if not torch.equal(c(x), wanted))
+            wrong.extend(1 for _ in range(2) if not torch.equal(shared(module, x), wanted))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
