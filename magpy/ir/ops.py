@@ -116,10 +116,13 @@ class EngineRun:
             afterwards. None if it adds to none.
         goes_on: it goes on to a graph from before the call, which may be freed by another one: then
             it raises.
+        leaves: the tensors from outside to whose gradients it adds, if these are all, and no Python
+            runs in it; None if a graph could not make the pass.
     """
 
     gradients: frozenset[int] | None = None
     goes_on: bool = False
+    leaves: tuple[Var, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -369,6 +372,7 @@ class Record:
         random: whether an operation drew from torch's generators.
         storages: which memory each variable had, to know what an in-place operation can have
             changed.
+        elements: how many elements each tensor had when it became a variable.
         types: the classes of the tensors that are not plain ones.
         floating: variables whose elements are floating-point or complex numbers.
         data_dependent: variables whose shape follows from data.
@@ -394,6 +398,7 @@ class Record:
     random: bool = False
     nvars: int = 0
     storages: dict[Var, int] = field(default_factory=dict)
+    elements: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
     floating: set[Var] = field(default_factory=set)
     data_dependent: frozenset[Var] = frozenset()

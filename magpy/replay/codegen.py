@@ -591,11 +591,6 @@ class Code:
         c = self.capture
         self.globals["recover"] = recover
         self.globals["is_early"] = is_early
-        for step in self.plan.prelude:
-            if isinstance(step, HostStep):
-                self.host(step, c.start_modes, "return MISS")
-            else:
-                self.operation(step, c.start_modes)
         fail = "return MISS"
         segments = iter(runners)
         calls: list[str] = []

@@ -92,6 +92,21 @@ _STORES = frozenset(
 )
 
 
+def changes(step: OpStep) -> bool:
+    """Whether an operation changes something, or may."""
+    return step.mutates or step.random or step.unrepeatable or step.whole
+
+
+_DETACHES = frozenset([torch.Tensor.detach, torch.detach])
+
+
+def detaches(step: OpStep) -> bool:
+    """Whether the result of an operation knows nothing of autograd's of where it comes from."""
+    if step.func in _DETACHES:
+        return True
+    return step.func is getattr and step.args[1] == "data"
+
+
 class GraphBuilder:
     """Builds the graph of one segment."""
 
@@ -151,14 +166,7 @@ class GraphBuilder:
         func = step.func if step.site is None else operation(step.func, step.site)
         node = self._call(func, step.args, step.kwargs, step.hidden)
         node.meta[WHERE] = step.where
-        if (
-            step.random
-            or step.unrepeatable
-            or step.whole
-            or (step.mutates and step.site is not None)
-        ):
-            node.meta[CHANGES] = None
-        elif step.mutates:
+        if changes(step):
             node.meta[CHANGES] = self._stored_to(step)
         for path, var in step.outs:
             value = node
@@ -167,6 +175,8 @@ class GraphBuilder:
             self.env[var] = value
 
     def _stored_to(self, step: OpStep) -> fx.Node | None:
+        if step.random or step.unrepeatable or step.whole or step.site is not None:
+            return None
         plain = writes_first(step.func) and "out" not in step.kwargs and step.args
         if not plain or step.func.__name__ not in _STORES or not isinstance(step.args[0], Ref):
             return None

@@ -32,8 +32,12 @@ from magpy.replay.passes.hoist import Hoist
 from magpy.replay.passes.native import keep_native
 from magpy.replay.passes.schedule import schedule
 from magpy.replay.passes.totality import Totality
+from magpy.replay.passes.trace_backward import carrying, trace_backward
 from magpy.replay.passes.undo import Undo, undo
 from magpy.replay.segments import Plan, Segment
+
+# So many elements in all are rather saved than that a graph is cut.
+_SAVED = 4096
 
 
 @dataclass(slots=True)
@@ -47,8 +51,11 @@ class Lowering:
         needed: variables that the result and the effects use.
         possible: the memories that each variable may have.
         total: the steps that cannot raise.
-        ahead: the steps that are done one by one ahead of everything else.
-        rest: the steps that remain beside these.
+        steps: all, in the order in which they are done.
+        ahead: how many of them are done ahead of everything else.
+        few: Python does these one by one.
+        copies: those of them that make copies of tensors from outside, or change these.
+        carry: variables that may carry autograd's graph, where a compiler takes the graphs.
         runs: the steps as runs of operations, and single steps between them.
         plan: the runs as segments.
         undo: what the entry saves of what it changes.
@@ -60,8 +67,11 @@ class Lowering:
     needed: set[Var]
     possible: dict[Var, set[int]] = field(default_factory=dict)
     total: Totality = field(default_factory=lambda: Totality(()))
-    ahead: list[Step] = field(default_factory=list)
-    rest: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    ahead: int = 0
+    few: bool = False
+    copies: list[Step] = field(default_factory=list)
+    carry: set[Var] = field(default_factory=set)
     runs: list[Any] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
     undo: Undo = field(default_factory=lambda: Undo(0, -1, ()))
@@ -121,6 +131,11 @@ def _constant_checks(low: Lowering) -> None:
     low.record.steps = without_constant_checks(steps, low.needed, low.record)
 
 
+def _trace_backward(low: Lowering) -> None:
+    start = low.capture.start_modes
+    low.record.steps = trace_backward(low.record, start, low.needed, low.compiled)
+
+
 def _unused_sizes(low: Lowering) -> None:
     low.record.steps = prune.used_sizes(low.record.steps, low.needed)
 
@@ -134,41 +149,64 @@ def _analyze(low: Lowering) -> None:
     inputs = {v: t for v, t in record.inputs.items() if v not in record.swapped}
     low.total = Totality(record.steps, record.data_dependent, inputs)
     low.possible = aliasing.possible(record.steps, record.storages)
-    low.rest = record.steps
+    low.steps = record.steps
 
 
 def _hoist(low: Lowering) -> None:
     record = low.record
     inputs = {v: t for v, t in record.inputs.items() if v not in record.swapped}
     hoist = Hoist(
-        low.rest, low.needed, low.capture.start_modes, record.storages, low.possible, inputs
+        low.steps,
+        low.capture.start_modes,
+        record.storages,
+        low.possible,
+        inputs,
+        record.elements,
     )
-    hoist.run()
-    low.ahead, low.rest = hoist.result()
+    hoist.run(low.total)
+    found = hoist.result()
+    low.steps, low.ahead, low.copies = [*found.ahead, *found.rest], len(found.ahead), found.copies
+    low.few = found.few
+    record.storages.update(found.storages)
+    low.possible.update({v: {n} for v, n in found.storages.items()})
+
+
+def _costly(low: Lowering) -> set[int]:
+    """The memories that the call changes, if it costs to save what is in them."""
+    record = low.record
+    if sum(record.elements.get(v, 0) for v in record.mutated) <= _SAVED:
+        return set()
+    return set().union(*(low.possible.get(v, set()) for v in record.mutated))
 
 
 def _schedule(low: Lowering) -> None:
+    if low.compiled:
+        low.carry = carrying(low.steps, low.record, low.capture.start_modes)
     low.runs = schedule(
-        low.rest,
+        low.steps,
+        low.ahead,
+        low.few,
         low.record.storages,
         low.possible,
         low.record.types if low.compiled else None,
-        None if low.compiled else low.total,
+        low.total,
+        _costly(low),
         low.capture.start_modes,
         low.needed,
+        low.carry,
     )
 
 
 def _build_graphs(low: Lowering) -> None:
     inputs = low.record.inputs
     low.plan = segments.build_graphs(
-        low.ahead,
         low.runs,
         low.needed,
         low.capture.start_modes,
         {v for v, t in inputs.items() if id(t) not in low.analysis.relative},
         low.record.storages,
         low.compiled,
+        low.carry,
     )
 
 
@@ -196,6 +234,8 @@ PASSES = (
     Pass("collapse-transforms", _collapse_transforms),
     # Leaves out checks that follow from constants alone, and what only they need.
     Pass("constant-checks", _constant_checks, optional=True),
+    # A backward pass is an operation of the graph; `.grad` is assigned when all is computed.
+    Pass("trace-backward", _trace_backward, optional=True),
     # Leaves out sizes that nobody uses.
     Pass("unused-sizes", _unused_sizes, optional=True),
     # Transforms give only what somebody uses: the rest may mean nothing outside of them.
@@ -234,12 +274,12 @@ def passes() -> list[Pass]:
 
 
 def as_steps(low: Lowering) -> list[Step]:
-    """The steps that do not go ahead, in the order in which the entry does them by now.
+    """The steps, in the order in which the entry does them by now.
 
     A segment stands as one operation; effects come when everything else is done.
     """
     if not (low.plan.items or low.runs):
-        return low.rest if low.ahead or low.rest else low.record.steps
+        return low.steps or low.record.steps
     steps: list[Step] = []
     for item in low.plan.items or low.runs:
         if isinstance(item, Segment):
@@ -262,15 +302,13 @@ def as_steps(low: Lowering) -> list[Step]:
 def _verify(low: Lowering, steps: list[Step], name: str) -> None:
     inputs, storages = low.record.inputs, low.record.storages
     try:
-        again = verify(low.ahead, inputs, (), storages) - inputs.keys()
-        verify(steps, inputs, low.needed, storages, again)
+        verify(steps, inputs, low.needed, storages)
     except InternalError as e:
         raise InternalError(f"after {name}: {e}") from None
 
 
 def _log(low: Lowering, steps: list[Step], name: str) -> None:
-    ahead = f"{printer.text(low.ahead)}\n-- the graphs --\n" if low.ahead else ""
-    config.log("passes", "after %s:\n%s%s", name, ahead, printer.text(steps))
+    config.log("passes", "after %s:\n%s", name, printer.text(steps))
 
 
 class _Watch:
@@ -286,7 +324,7 @@ class _Watch:
             return
         low = self._low
         steps = as_steps(low)
-        now = [*low.ahead, None, *(low.plan.items or low.runs or steps)]
+        now = low.plan.items or low.runs or steps
         if len(now) == len(self._last) and all(map(operator.is_, now, self._last)):
             return
         self._last = now

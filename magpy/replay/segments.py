@@ -12,8 +12,6 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from magpy.ir.aliasing import written
 from magpy.ir.ops import HostStep, ModeStep, OpStep, Ref, Step, Var
 from magpy.ir.torch_modes import TorchModes
@@ -21,7 +19,8 @@ from magpy.ir.trees import collect, variables
 from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
-from magpy.replay.fx_graphs import GraphBuilder
+from magpy.replay.backward import gradients
+from magpy.replay.fx_graphs import GraphBuilder, detaches
 from magpy.replay.passes.schedule import ignores_modes
 from magpy.unwatched import autograd
 
@@ -71,12 +70,10 @@ class Plan:
     Attributes:
         items: segments; host steps, and operations that make views of a segment's outputs, each
             with the modes that it runs under; effect steps.
-        prelude: operations and checks that are done one by one ahead of everything else.
     """
 
     items: list[Any] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    prelude: list[Any] = field(default_factory=list)
 
 
 def swaps_data(step: Step) -> bool:
@@ -186,16 +183,6 @@ def _views(
     return [done[i] for i in sorted(again)]
 
 
-_DETACHES = frozenset([torch.Tensor.detach, torch.detach])
-
-
-def _detaches(step: OpStep) -> bool:
-    """Whether the result of an operation knows nothing of autograd's of where it comes from."""
-    if step.func in _DETACHES:
-        return True
-    return step.func is getattr and step.args[1] == "data"
-
-
 def _detached(
     done: list[tuple[OpStep, TorchModes]],
     inputs: list[Var],
@@ -208,7 +195,7 @@ def _detached(
     A compiler takes what becomes of them for a result, and gives them gradients of zeros
     (`b.data.add_(1)` beside a loss that has nothing to do with b).
     """
-    if not any(modes.grad and not modes.inference and _detaches(s) for s, modes in done):
+    if not any(modes.grad and not modes.inference and detaches(s) for s, modes in done):
         return frozenset()
     found = set()
     for v in inputs:
@@ -216,7 +203,7 @@ def _detached(
             continue
         reached = {v}
         for step, modes in done:
-            if not modes.grad or modes.inference or _detaches(step):
+            if not modes.grad or modes.inference or detaches(step):
                 continue
             if reached & variables((step.args, step.kwargs)):
                 reached.update(x for _, x in step.outs)
@@ -248,21 +235,21 @@ class _Shared:
     fixed: set[Var]
     storages: dict[Var, int]
     compiled: bool
+    carry: set[Var]
 
 
 def build_graphs(
-    prelude: list[Step],
     runs: list[Any],
     needed: set[Var],
     start: TorchModes,
     fixed: set[Var],
     storages: dict[Var, int],
     compiled: bool,
+    carry: set[Var],
 ) -> Plan:
     """The plan of an entry: a segment for each run of operations, host and effect steps between.
 
     Args:
-        prelude: what is done one by one ahead of everything else.
         runs: what magpy/replay/passes/schedule.py gives.
         needed: variables that the result and the effects use.
         start: torch's modes when the call begins.
@@ -270,10 +257,11 @@ def build_graphs(
             segment's inputs.
         storages: memory of each variable.
         compiled: a compiler takes the graphs, and not Python.
+        carry: the variables that may carry autograd's graph.
     """
-    shared = _Shared(_last_uses(runs, needed), start, fixed, storages, compiled)
+    shared = _Shared(_last_uses(runs, needed), start, fixed, storages, compiled, carry)
     modes = start
-    plan = Plan(prelude=prelude)
+    plan = Plan()
     for i, item in enumerate(runs):
         if not isinstance(item, tuple):
             of = shared.start if ignores_modes(item) else modes
@@ -327,6 +315,10 @@ def _segment(
     if shared.compiled and kind != "native":
         views = _views(done, inputs, outputs, storages, kind == "inference")
     native = kind == "native" or views is None
+    differentiates = any(s.func is gradients for s, _ in done)
+    if differentiates:
+        # A compiler differentiates what carries a graph out of this one: once is enough.
+        native |= not shared.carry.isdisjoint((*inputs, *outputs))
     if views:
         again, bases = _made_and_used(step for step, _ in views)
         outputs = sorted((set(outputs) | bases) - again - set(inputs))
@@ -340,7 +332,8 @@ def _segment(
     segment.changes = frozenset(
         storages.get(v, 0) for s, _ in done if s.mutates for v in written(s)
     )
-    segment.detached = _detached(done, inputs, outputs, segment.changes, storages)
+    if not differentiates:
+        segment.detached = _detached(done, inputs, outputs, segment.changes, storages)
     segment.modes = around if around is not shared.start else None
     segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
     segment.memory = {v: storages.get(v, 0) for v in (*inputs, *outputs)}

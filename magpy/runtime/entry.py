@@ -23,6 +23,7 @@ from magpy.objects.types import isinstance
 from magpy.replay import pipeline
 from magpy.replay.codegen import Code
 from magpy.replay.fx_graphs import operations
+from magpy.replay.passes.schedule import ignores_modes
 from magpy.replay.passes.undo import changes_outside
 from magpy.replay.pipeline import Lowering
 from magpy.replay.segments import Segment
@@ -141,11 +142,10 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     info = EntryInfo(guard, plan.segments, dynamic)
     info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)
     info.mutates = changes_outside(record)
-    info.ahead = unchanged_until(plan) if info.mutates and not low.undo.saves else []
+    info.ahead = unchanged_until(plan, low.copies) if info.mutates and not low.undo.saves else []
     outside = _outside_graphs(low)
     info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
-    once = {id(s) for s in record.steps} - {id(s) for s in low.rest}
-    info.repeated = sum(n for s, n in outside if isinstance(s, OpStep) and id(s) not in once)
+    info.repeated = sum(operations(s) for s in low.copies if isinstance(s, OpStep))
     info.acts = bool(capture.effects) or any(isinstance(s, EffectStep) for s in record.steps)
     info.leaves = _leaves(low)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
@@ -155,7 +155,7 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
 def _leaves(low: Lowering) -> HostStep | None:
     """The first step at which a call may turn out to be another one, after operations."""
     ran = False
-    for item in (*low.plan.prelude, *low.plan.items):
+    for item in low.plan.items:
         step = item[0] if isinstance(item, tuple) else item
         if ran and isinstance(step, (Binding, Check)):
             return step
@@ -166,13 +166,16 @@ def _leaves(low: Lowering) -> HostStep | None:
 def _outside_graphs(low: Lowering) -> list[tuple[Any, int]]:
     """The steps that Python does one by one, and how many tensor operations each of them is."""
     found: list[tuple[Any, int]] = []
-    own = {id(s) for s in low.record.steps}
-    for item in (*low.plan.prelude, *low.plan.items):
+    for item in low.plan.items:
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, OpStep):
-            if step.where or id(step) in own:  # no copy that a check is made on
-                found.append((step, operations(step)))
-        elif isinstance(step, HostStep) and step.engine is None and (step.outs or step.writes):
+            found.append((step, operations(step)))
+        elif (
+            isinstance(step, HostStep)
+            and step.engine is None
+            and (step.outs or step.writes)
+            and not ignores_modes(step)  # `p.grad` is read or set: an attribute, no operation
+        ):
             found.append((step, 1))
     return found
 

@@ -24,23 +24,29 @@ import torch
 from torch import fx
 
 from magpy.errors import hide_frames
-from magpy.ir.ops import EffectStep, HostStep, OpStep
+from magpy.ir.ops import EffectStep, HostStep, OpStep, Step
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
-from magpy.replay.fx_graphs import CHANGES
+from magpy.replay.fx_graphs import CHANGES, changes
 from magpy.replay.segments import Plan, Segment
 
 
-def unchanged_until(plan: Plan) -> list[Segment]:
-    """The segments that run when nothing was changed yet; the last of them may change something."""
+def unchanged_until(plan: Plan, copies: Iterable[Step]) -> list[Segment]:
+    """The segments that run when nothing was changed yet; the last of them may change something.
+
+    Args:
+        plan: what an entry does.
+        copies: the steps that change only what the entry itself has copied.
+    """
     found: list[Segment] = []
-    for item in (*plan.prelude, *plan.items):
+    own = set(map(id, copies))
+    for item in plan.items:
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, EffectStep):
             continue  # what an entry calls for its effects comes when all else is done
         if isinstance(step, Segment):
             found.append(step)
-            if any(CHANGES in node.meta for node in step.graph.graph.nodes):
+            if any(changes(s) and id(s) not in own for s in step.steps):
                 break
         elif not isinstance(step, (OpStep, HostStep)) or step.mutates or step.random:
             break

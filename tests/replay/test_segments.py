@@ -1,5 +1,6 @@
 """What goes ahead of the graphs, on steps written by hand."""
 
+import itertools
 import operator
 
 import torch
@@ -20,9 +21,9 @@ def check(number):
     return CheckValue(operator.lt, (Ref(number), 9.0), {}, expected=True)
 
 
-def hoisted(steps, storages, needed=(), inputs=None):
+def hoisted(steps, storages, inputs=None):
     possible = aliasing.possible(steps, storages)
-    hoist = Hoist(steps, set(needed), current_modes(), storages, possible, inputs)
+    hoist = Hoist(steps, current_modes(), storages, possible, inputs)
     walked = []
     slice_of = hoist.slice_of
 
@@ -33,7 +34,8 @@ def hoisted(steps, storages, needed=(), inputs=None):
 
     hoist.slice_of = counting
     hoist.run()
-    return hoist.result(), walked
+    found = hoist.result()
+    return (found.ahead, found.rest), walked
 
 
 def test_a_chain_of_numbers_is_walked_once():
@@ -82,7 +84,7 @@ def test_a_count_that_is_changed_is_read_ahead_from_a_copy():
     copy = clone.outs[0][1]
     assert clone.func is torch.Tensor.clone and clone.args == (Ref(count),)
     assert copy not in (count, weights, number)
-    assert changed.args == (Ref(copy), 1) and not changed.mutates
+    assert changed.args == (Ref(copy), 1) and changed.mutates
     assert reads.args == (Ref(copy),) and reads.result == number
     assert checks is last
 
@@ -96,6 +98,26 @@ def test_a_count_is_read_ahead_as_it_is_at_its_place():
     assert rest == [change, again]
     names = [getattr(s.func, "__name__", "") for s in ahead]
     assert names == ["clone", "add_", "item", "lt", "_foreach_mul_", "item", "lt"]
+
+
+def test_what_python_does_for_many_counts_comes_between_two_graphs():
+    """Each count is changed, read, and changed by what follows from that: as NAdam does."""
+    steps, inputs, storages = [], {}, {}
+    for n in range(0, 40, 4):
+        count, product, number, factor = Var(n), Var(n + 1), Var(n + 2), Var(n + 3)
+        inputs |= {count: torch.tensor(3.0), product: torch.tensor(2.0)}
+        storages |= {count: n + 1, product: n + 2}
+        steps += [
+            OpStep(torch.Tensor.add_, (Ref(count), 1), {}, [], mutates=True),
+            item(count, number),
+            OpStep(torch.Tensor.mul_, (Ref(product), Ref(number)), {}, [], mutates=True),
+            item(product, factor),
+            check(factor),
+        ]
+    (ahead, _), _ = hoisted(steps, storages, inputs=inputs)
+    kinds = [isinstance(s, OpStep) for s in ahead]
+    assert sum(a != b for a, b in itertools.pairwise(kinds)) == 3
+    assert len(ahead) == 70 and kinds[0]
 
 
 def test_what_no_copy_stands_for_stays_behind():
@@ -116,21 +138,39 @@ def test_what_no_copy_stands_for_stays_behind():
     assert (ahead, rest) == ([], [drawn, *steps[1:]])
 
 
-def test_views_of_a_tensor_that_is_made_again_stay_behind():
-    """What a host step makes is used as it is: it has to be of the tensor that the graph makes."""
-    x, made, part = Var(0), Var(1), Var(2)
+def test_what_is_changed_later_stays_behind():
+    """No graph changes what another graph has made."""
+    x, made, part, total, more = map(Var, range(5))
     mask = OpStep(torch.Tensor.__getitem__, (Ref(x), Ref(x)), {}, [((), made)])
     split = CheckMetadata(torch.Tensor.split, (Ref(made), 1), {}, [((0,), part)], expected=None)
-    (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 2, part: 2}, needed=[part])
-    assert ahead == []
-    assert rest == [mask, split]
-    (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 0, part: 0}, needed=[part])
-    assert ahead == []
-    (ahead, rest), _ = hoisted([mask, split], {x: 1, made: 2, part: 3}, needed=[part])
-    assert ahead == [mask, split]  # it has a memory of its own
-    of_the_input = CheckMetadata(torch.Tensor.split, (Ref(x), 1), {}, [((0,), part)], expected=None)
-    (ahead, rest), _ = hoisted([of_the_input], {x: 1, part: 1}, needed=[part])
-    assert ahead == [of_the_input]
+    storages = {x: 1, made: 2, part: 2}
+    (ahead, rest), _ = hoisted([mask, split], storages)
+    assert (ahead, rest) == ([mask, split], [])
+    change = OpStep(torch.Tensor.add_, (Ref(made), 1), {}, [], mutates=True)
+    (ahead, rest), _ = hoisted([mask, split, change], storages)
+    assert (ahead, rest) == ([], [mask, split, change])
+    read, last = item(made, total), check(total)
+    other = OpStep(torch.Tensor.add, (Ref(made), 1), {}, [((), more)])
+    (ahead, rest), _ = hoisted([mask, read, last, other], storages | {more: 3})
+    assert (ahead, rest) == ([mask, read, last], [other])
+    (ahead, rest), _ = hoisted([mask, read, last, change], storages)
+    assert (ahead, rest) == ([], [mask, read, last, change])
+
+
+def test_a_check_of_much_work_waits():
+    x, w, made, number = map(Var, range(4))
+    product = OpStep(torch.matmul, (Ref(x), Ref(w)), {}, [((), made)])
+    steps = [product, item(made, number), check(number)]
+    for size, goes in ((8, True), (512, False)):
+        elements = dict.fromkeys((x, w, made), size * size)
+        hoist = Hoist(steps, current_modes(), {}, {}, {}, elements)
+        hoist.run()
+        assert bool(hoist.result().ahead) == goes
+    much = [OpStep(torch.matmul, (Ref(x), Ref(w)), {}, [((), Var(5 + n))]) for n in range(3)]
+    elements |= dict.fromkeys(range(5, 8), 512 * 512)
+    hoist = Hoist([*steps, *much], current_modes(), {}, {}, {}, elements)
+    hoist.run()
+    assert hoist.result().ahead == steps, "it is a quarter of it"
 
 
 def test_a_list_with_a_tensor_twice_is_written_by_python():

@@ -86,7 +86,7 @@ def test_the_lines_in_python_with_their_reasons(in_part):
     assert stats.regions == 2
 
 
-def test_checks_that_are_computed_ahead_of_the_graph_are_not_in_it():
+def test_checks_that_python_computes_ahead_of_the_graph_are_not_in_it():
     def f(x):
         if x.sum() > 0:
             return (x * 2).relu()
@@ -96,15 +96,34 @@ def test_checks_that_are_computed_ahead_of_the_graph_are_not_in_it():
     assert run(f, -X).share == 1 / 3
 
 
-def test_an_operation_that_is_done_twice_is_counted_once():
+def test_checks_that_are_more_work_are_a_graph_of_their_own():
     def f(x):
-        total = x.sum()
-        if total > 0:
-            return total * 2
-        return total
+        if (x - x.mean()).square().mean().sqrt() > 0:
+            return (x * 2).relu()
+        return x - 1
 
-    # sum(), > by Python; * in the graph, with a sum() of its own.
-    assert run(f, X).share == 1 / 3
+    stats = run(f, torch.rand(4, 4))
+    assert stats.share == 1.0
+    assert stats.segments == [2]
+
+
+def test_an_operation_that_is_done_twice_is_counted_once():
+    """Counts are changed at their places, and copies of them ahead of the graphs."""
+    a, b, c = counts = [torch.tensor(0.0) for _ in range(3)]
+
+    def f(x):
+        y = x.relu()
+        for count in counts:
+            count.add_(1)
+        return y * (1 - 0.5 ** ((a.item() + b.item() + c.item()) / 3))
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(6):
+        assert torch.equal(compiled(X), X * (1 - 0.5 ** (i + 1)))
+    info = compiled._magpy_entries[-1].tag
+    assert info.repeated == 6  # clone() and add_()
+    assert info.nodes - info.repeated == 5
+    assert magpy.stats(compiled).share == 1.0
 
 
 def test_to_read_a_number_is_no_operation(whole):
@@ -180,9 +199,7 @@ def test_alternating_calls_are_both_counted():
     def f(x, flag):
         if flag:
             return x + 1
-        if (x > 0).all():
-            return x * 2
-        return x
+        return torch.split(x[x > 0], 1)[0] * 2
 
     compiled = magpy.compile(f, backend="eager")
     for i in range(60):

@@ -13,12 +13,18 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+from torch import distributed
+
 from magpy._tensor import DYNAMIC_SHAPE, LOOKS
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.identity import Identity
 from magpy.frames.locations import refuse
-from magpy.ir.ops import Record, Unwatched
+from magpy.ir.ops import Record, Unwatched, Var
+from magpy.objects.quiet import saved_tensors_are_heard
 from magpy.unwatched import autograd, listeners
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class EnginePasses:
@@ -96,6 +102,24 @@ class EnginePasses:
         return any(self._tensors.known(t) is None for t in reach.leaves) or any(
             autograd.goes_on(reach.nodes, t) for t in given
         )
+
+    def leaves(self, reach: autograd.Reach) -> tuple[Var, ...] | None:
+        """The tensors from outside to whose gradients a pass has added; None if a graph cannot.
+
+        Processes that train together listen, in C++, to what is added to gradients.
+        """
+        if distributed.is_available() and distributed.is_initialized():
+            return None
+        found: list[Var] = []
+        for t in reach.leaves:
+            var, gradient = self._tensors.known(t), t.grad
+            if var not in self._record.inputs or type(t) not in _PLAIN or saved_tensors_are_heard():
+                return None
+            if gradient is not None:
+                if type(gradient) is not torch.Tensor or gradient.layout is not torch.strided:
+                    return None
+                found.append(var)
+        return tuple(found)
 
     def decides(self, reach: autograd.Reach, flags: int) -> bool:
         """Whether Python in autograd's engine looks at data, so that other data may change more."""

@@ -66,6 +66,7 @@ class Identity:
             memory = record.storages[var] = self.memory_of(tensor)
             self._in_memory.setdefault(memory, []).append(var)
             with unheard():  # a subclass hears of what the program asks
+                record.elements[var] = tensor.numel()
                 if tensor.is_floating_point() or tensor.is_complex():
                     record.floating.add(var)
             if type(tensor) is not torch.Tensor:

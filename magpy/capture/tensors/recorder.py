@@ -788,6 +788,7 @@ class Recorder(Values, TorchFunctionMode):
             engine.gradients = frozenset(
                 self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
             )
+            engine.leaves = self._engine.leaves(reach)
 
     def _list_of_data(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
         """Follows the integers of a list that follows from data, in place of comparing the list.

@@ -1,14 +1,17 @@
-"""Checks that follow from the inputs by few operations go ahead, so that they do not cut the graph.
+"""Checks that follow from the inputs by little work go ahead, so that they do not cut the graph.
 
-Owns which checks those are, and the copies of the operations and of the tensors that they need.
-Does not own the order of all other steps (magpy/replay/passes/schedule.py).  Called by
-magpy/replay/pipeline.py.
+Owns which checks those are, the operations that move ahead with them, and the copies of the tensors
+that they need.  No operation is done twice, but for changes of single numbers, of which copies are
+changed ahead.  A check that needs much of the work waits until the work is done: nothing would be
+known early.  Does not own the order of all other steps (magpy/replay/passes/schedule.py), nor what
+counts as work (magpy/replay/passes/work.py).  Called by magpy/replay/pipeline.py.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,24 +20,28 @@ import torch
 from magpy.ir import aliasing
 from magpy.ir.ops import (
     Bind,
-    BindArray,
-    CheckArray,
     CheckValue,
     HostStep,
     ModeStep,
     OpStep,
+    OutsideRef,
     Ref,
     Step,
     Var,
 )
 from magpy.ir.torch_modes import TorchModes
-from magpy.ir.trees import collect, rebuilt, variables
+from magpy.ir.trees import collect, leaves, rebuilt, variables
 from magpy.objects.types import isinstance
-from magpy.replay.fx_graphs import operations
 from magpy.replay.passes.schedule import anywhere, has_a_place, reads_gradient
+from magpy.replay.passes.work import work
 
-# A check is computed ahead of the graph if that repeats at most this many operations.
-MAX_REPEATED = 24
+# What goes ahead is at most this part of the work, or at most as many elements.
+_PART = 0.25
+_LITTLE = 1 << 14
+# So many operations ahead, that are little work, are no graph: to call one takes longer.
+_FEW = 4
+# Single numbers are changed in copies at most as often.
+_MAX_CHANGES = 24
 
 
 @dataclass(slots=True)
@@ -53,6 +60,25 @@ class Slice:
     copied: set[Var] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class Ahead:
+    """The steps of a run in another order.
+
+    Attributes:
+        ahead: those that are done ahead of everything else.
+        rest: those that remain.
+        few: Python does the steps ahead one by one sooner than it calls a graph.
+        copies: those of the steps ahead that make copies, or change them.
+        storages: the memories of the copies, by variable.
+    """
+
+    ahead: list[Step]
+    rest: list[Step]
+    few: bool = False
+    copies: list[Step] = field(default_factory=list)
+    storages: dict[Var, int] = field(default_factory=dict)
+
+
 class Copies:
     """Copies of single numbers that are kept in tensors: what optimizers keep as `step` is such.
 
@@ -62,10 +88,13 @@ class Copies:
     def __init__(self, inputs: Mapping[Var, Any], storages: dict[Var, int], free: int) -> None:
         """Copies none; variables from `free` on are the copies."""
         self.of: set[Var] = set()
+        #: Variables that only steps ahead define, and the memories of these.
+        self.storages: dict[Var, int] = {}
         self._inputs = inputs
         self._storages = storages
         self._holders = Counter(storages.values())
         self._free = free
+        self._memory = 1 + max([0, *storages.values()])
 
     def takes(self, v: Var) -> bool:
         """Whether a variable is a single number, in a tensor that shares its memory with none."""
@@ -88,21 +117,35 @@ class Copies:
     def made(self) -> list[Step]:
         """The steps that make the copies."""
         return [
-            OpStep(torch.Tensor.clone, (Ref(v),), {}, [((), self._copy(v))])
+            OpStep(torch.Tensor.clone, (Ref(v),), {}, [((), self._instead_of(v))])
             for v in sorted(self.of)
         ]
 
-    def taken_by(self, step: OpStep | HostStep, of: set[Var]) -> Step:
-        """A step that takes the copies of some tensors instead, or changes them."""
+    def taken_by(self, step: OpStep | HostStep, of: set[Var], again: bool) -> Step:
+        """A step that takes the copies of some tensors instead.
+
+        Args:
+            step: the step at its place.
+            of: the tensors.
+            again: the step changes tensors, and is done at its place, too.
+        """
 
         def instead(v: Any) -> Any:
-            return Ref(self._copy(v.var)) if isinstance(v, Ref) and v.var in of else v
+            return Ref(self._instead_of(v.var)) if isinstance(v, Ref) and v.var in of else v
 
         args, kwargs = rebuilt((step.args, step.kwargs), instead)
-        return replace(step, args=args, kwargs=kwargs, mutates=False, writes=frozenset())
+        writes = frozenset(self._instead_of(v) if v in of else v for v in step.writes)
+        outs = step.outs
+        if again:  # it gives out what it changes
+            outs = [(path, self._instead_of(v)) for path, v in outs]
+        return replace(step, args=args, kwargs=kwargs, writes=writes, outs=outs)
 
-    def _copy(self, v: Var) -> Var:
-        return Var(self._free + v)
+    def _instead_of(self, v: Var) -> Var:
+        """The variable that stands ahead for one whose number is changed."""
+        copy = Var(self._free + v)
+        memory = self._memory + self._storages.get(v, 0)
+        self.storages[copy] = memory
+        return copy
 
 
 class Hoist:
@@ -111,26 +154,28 @@ class Hoist:
     def __init__(
         self,
         steps: list[Step],
-        needed: set[Var],
         start: TorchModes,
         storages: dict[Var, int],
         possible: dict[Var, set[int]],
         inputs: Mapping[Var, Any] | None = None,
+        elements: Mapping[Var, int] | None = None,
     ) -> None:
         self.steps = steps
+        self._elements = elements or {}
         self.start = start
         self.storages = storages
         #: The memories that tensors and arrays may have.
         self.found = possible
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, set[int]] = {}
-        self.needed = needed
         self.modes: list[TorchModes] = []
         #: The host steps that go ahead.
         self.hoisted: set[int] = set()
         self.ahead: set[int] = set()
         #: Those of the steps ahead that change copies, and stay in their places, too.
         self.again: set[int] = set()
+        self._given_out: set[Var] = set()  # by these
+        self._done = 0.0  # the work that goes ahead
         self.changed: list[set[int]] = []
         # The memories that steps change, each with these steps.
         self.writers: dict[int, list[int]] = {}
@@ -190,13 +235,13 @@ class Hoist:
             todo += needs
         if any(
             self._modes_matter(i, found.steps)
-            or self._shares(i)
+            or self._is_changed(i, found.steps)
             or (i > self.engine and reads_gradient(self.steps[i]))
             or (found.changes and not self._is_number(i))
             for i in found.steps
         ):
             return None
-        return found if len(found.changes) <= MAX_REPEATED else None
+        return found if len(found.changes) <= _MAX_CHANGES else None
 
     def _as_it_was(self, i: int, taken: set[Var], found: Slice) -> bool:
         """Whether step i finds ahead of everything else the values that it finds at its place.
@@ -236,6 +281,21 @@ class Hoist:
             if v in self.storages
         )
 
+    def _is_changed(self, i: int, among: set[int]) -> bool:
+        """Whether steps that stay take what a step makes, and its memory is changed by then.
+
+        No graph changes what another one has made, where autograd's engine comes to both.
+        """
+        step = self.steps[i]
+        return isinstance(step, OpStep) and any(
+            self.users.get(v, set()) - among - self.ahead
+            and any(
+                last > i and aliasing.meet({memory}, self.found.get(v, set()))
+                for memory, last in self.last_change.items()
+            )
+            for v in step.defined
+        )
+
     def _is_number(self, i: int) -> bool:
         """Whether what a step gives has no part in the memory of what it takes."""
         step = self.steps[i]
@@ -243,42 +303,17 @@ class Hoist:
             isinstance(step, (Bind, CheckValue)) and not step.outs and not step.mutates
         )
 
-    def _shares(self, i: int) -> bool:
-        """Whether a step makes an array or views of which somebody can tell whose memory it is.
+    def run(self, total: Container[Any] = ()) -> None:
+        """Chooses the checks and the operations that go ahead.
 
-        Ahead of the graph it would be that of a tensor which the graph makes again.
+        Args:
+            total: the steps that cannot fail.  Where no operation takes what such a step gives, it
+                waits until the graph is done: its value decides about nothing.
         """
-        step = self.steps[i]
-        if not isinstance(step, HostStep):
-            return False
-        taken: set[Var] = set()
-        collect((step.args, step.kwargs), taken)
-        made = {v for v in taken if v in self.maker}
-        held = {self.storages.get(v, 0) for v in made}
-        if held & {self.storages.get(v, 0) for _, v in step.outs}:
-            return True
-        if not isinstance(step, BindArray):
-            return False
-        if any(last > i and memory in held | {0} for memory, last in self.last_change.items()):
-            return bool(made)
-        return bool(made) and self._kept(step.result)
-
-    def _kept(self, array: Var) -> bool:
-        """Whether more is done with an array than to look at it and to compute with it."""
-        if array in self.needed:
-            return True
-        for i in self.users.get(array, ()):
-            user = self.steps[i]
-            if not isinstance(user, HostStep) or user.mutates or user.outs:
-                return True
-            if not isinstance(user, (CheckValue, CheckArray, Bind, BindArray)):
-                return True
-            if isinstance(user, BindArray) and self._kept(user.result):
-                return True
-        return False
-
-    def run(self) -> None:
-        """Chooses the checks and the operations that go ahead."""
+        operations = {i: s for i, s in enumerate(self.steps) if isinstance(s, OpStep)}
+        all_work = {i: work(s, self._elements) for i, s in operations.items()}
+        limit = max(_LITTLE, _PART * sum(w for w in all_work.values() if w < math.inf))
+        taken = variables([(s.args, s.kwargs) for s in operations.values()])
         for k, s in enumerate(self.steps):
             if (
                 not isinstance(s, HostStep)
@@ -286,64 +321,93 @@ class Hoist:
                 or s.mutates
                 or _symbolic(s)
                 or k in self.hoisted
+                or (s in total and not _reads_outside(s) and taken.isdisjoint(s.defined))
             ):
                 continue
             found = self.slice_of(k)
-            if found is not None and self._repeated(sorted(found.steps)) <= MAX_REPEATED:
+            if found is None:
+                continue
+            new = sum(all_work[i] for i in found.steps - self.ahead if i in all_work)
+            if self._done + new <= limit:
+                self._done += new
                 self.ahead |= found.steps
                 self.again |= found.changes
                 self._copies.of |= found.copied
                 self.hoisted.update(i for i in found.steps if isinstance(self.steps[i], HostStep))
 
-    def _repeated(self, ahead: list[int]) -> int:
-        """How many operations would be done ahead and again in the graph, which needs them."""
-        inside = set(ahead)
-        stay: set[int] = set()
-        repeated = 0
-        for i in reversed(ahead):
-            s = self.steps[i]
-            if not isinstance(s, OpStep) or i in self.ahead:
-                continue
-            for _, v in s.outs:
-                users = self.users.get(v, set())
-                if v in self.needed or users & stay or users - inside - self.hoisted:
-                    repeated += 0 if i in stay else operations(s)
-                    stay.add(i)
-        return repeated
-
-    def result(self) -> tuple[list[Step], list[Step]]:
-        """(the steps done ahead, the steps that remain)."""
+    def result(self) -> Ahead:
+        """What goes ahead, and what remains."""
         if not self.hoisted:
-            return [], self.steps
-        prelude: list[Step] = self._copies.made()
-        prelude += [self._of_copies(i) for i in sorted(self.ahead)]
-        # What only the checks needed is not done a second time.
-        gone = {i for i in self.hoisted if not _symbolic(self.steps[i])}
-        for i in sorted(self.ahead - self.again, reverse=True):
-            s = self.steps[i]
-            if isinstance(s, OpStep) and not any(
-                v in self.needed or self.users.get(v, set()) - gone for _, v in s.outs
-            ):
-                gone.add(i)
-        return prelude, [s for i, s in enumerate(self.steps) if i not in gone]
+            return Ahead([], self.steps)
+        self._given_out = {v for v, i in self.maker.items() if i in self.again}
+        clones = self._copies.made()
+        found = {i: self._of_copies(i) for i in sorted(self.ahead)}
+        ahead = [*clones, *found.values()]
+        rest = [s for i, s in enumerate(self.steps) if i not in self.ahead - self.again]
+        few = self._done <= _LITTLE and sum(map(_is_operation, ahead)) <= _FEW
+        return Ahead(
+            _in_few_graphs(ahead, self._copies.storages),
+            rest,
+            few and any(map(_is_operation, rest)),
+            [*clones, *(found[i] for i in self.again)],
+            self._copies.storages,
+        )
 
     def _of_copies(self, i: int) -> Step:
         """A step as it is done ahead: it takes a copy of what was changed before, or changes it."""
         step = self.steps[i]
         assert isinstance(step, (OpStep, HostStep))
-        taken: set[Var] = set()
-        collect((step.args, step.kwargs), taken)
-        of = {
+        taken = variables((step.args, step.kwargs))
+        of = (self._given_out & taken) | {
             v
             for v in self._copies.of & taken
             if i in self.again or self.storages[v] in self.changed[i]
         }
-        return self._copies.taken_by(step, of) if of else step
+        return self._copies.taken_by(step, of, i in self.again) if of else step
+
+
+def _in_few_graphs(steps: list[Step], copies: Mapping[Var, int]) -> list[Step]:
+    """Steps in an order in which Python is rarely between graphs.
+
+    An operation comes as early as what it takes: ahead of what Python does for others.
+
+    Args:
+        steps: they change nothing but copies.
+        copies: the memory of each copy.
+    """
+    # A graph has an even place, what Python does next an odd one.
+    made: dict[int, int] = {}  # the place of the last change of a variable or a copy
+    read: dict[int, int] = {}  # the last place at which it is taken
+    keys = []
+    for step in steps:
+        assert isinstance(step, (OpStep, HostStep))
+
+        def places(found: Iterable[Var]) -> set[int]:
+            return {-copies[v] if v in copies else v for v in found}
+
+        taken = places(variables((step.args, step.kwargs)))
+        changed = places(aliasing.written(step) if step.mutates else ())
+        at = max([0, *(made.get(p, 0) for p in taken), *(read.get(p, 0) for p in changed)])
+        at += at % 2 != isinstance(step, HostStep)
+        read.update({p: max(read.get(p, 0), at) for p in taken})
+        made.update(dict.fromkeys(places(step.defined) | changed, at))
+        keys.append(at)
+    order = sorted(range(len(steps)), key=keys.__getitem__)
+    return [steps[i] for i in order]
+
+
+def _is_operation(step: Step) -> bool:
+    return isinstance(step, OpStep)
 
 
 def _makes(step: Step) -> bool:
     """Whether a step takes nothing that it could change: `torch.tensor(1.0)` writes to its own."""
     return isinstance(step, OpStep) and not (step.writes or variables((step.args, step.kwargs)))
+
+
+def _reads_outside(step: HostStep) -> bool:
+    """Whether a step reads what an object from outside holds, which an operation may change."""
+    return any(isinstance(v, OutsideRef) for v in leaves((step.args, step.kwargs)))
 
 
 def _symbolic(step: Step) -> bool:

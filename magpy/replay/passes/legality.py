@@ -18,7 +18,6 @@ from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 from magpy.replay import segments
 from magpy.replay.passes.totality import Totality
-from magpy.replay.passes.undo import decides
 from magpy.replay.segments import Segment
 
 
@@ -69,7 +68,7 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
     if modes_of_the_program():
         # They hear of each operation once, and of none that is done to check a value.
         what = "operations of which modes hear that were entered before the call"
-    for item in (*plan.prelude, *plan.items):
+    for item in plan.items:
         step = item[0] if isinstance(item, tuple) else item
         if (isinstance(step, Segment) and step.communicates) or (
             isinstance(step, (OpStep, HostStep)) and communicates(step.func)
@@ -81,7 +80,7 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
         elif isinstance(step, (Segment, OpStep, HostStep)) and step.unrepeatable:
             what = "a backward pass that went on to what was computed before the call"
             remedy = "Make the pass outside of the compiled function"
-        if isinstance(step, HostStep) and what and decides(step, total):
+        if isinstance(step, HostStep) and what and total.decides(step):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             read = "a gradient" if name == "grad" else "a value that depends on data"
             return Refusal(f"{read} is read after {what}", step.where, remedy)

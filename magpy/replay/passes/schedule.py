@@ -30,22 +30,28 @@ from magpy.ir.ops import (
     slot_held,
 )
 from magpy.ir.torch_modes import TorchModes
-from magpy.ir.trees import collect, leaves
+from magpy.ir.trees import collect, leaves, variables
 from magpy.models import profiler_marks
+from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
+from magpy.replay.backward import differentiated, gradients
 from magpy.replay.fx_graphs import IN_PLACE, safe
 from magpy.replay.passes import transform_regions
 from magpy.replay.passes.totality import Totality, runs_python
+from magpy.replay.passes.trace_backward import history
 from magpy.unwatched import autograd
 
 
 class _Schedule:
     """Lets host steps wait until an operation needs them: they cut the graph late and rarely."""
 
-    def __init__(self, found: dict[Var, set[int]]) -> None:
+    def __init__(self, found: dict[Var, set[int]], costly: set[int], total: Totality) -> None:
         self.found = found
+        self._costly = costly
+        self._total = total
+        self._undecided = False  # a step waits that may find that this is another call
         #: What runs a graph, and the settings of torch's that it runs under.
         self.kind: tuple[Any, ...] = ("graph", ())
         self.runs: list[Any] = []
@@ -65,21 +71,32 @@ class _Schedule:
         self.runs.extend(reversed(self.ended))
         self.graph, self.waiting, self.ended, self.python = [], [], [], False
         self.blocked, self.made, self.read, self.draws = set(), set(), set(), False
+        self._undecided = False
 
-    def op(self, step: OpStep, kind: tuple[Any, ...]) -> None:
+    def cuts(self, step: OpStep, kind: tuple[Any, ...]) -> bool:
+        """Whether an operation begins another run."""
         if kind != self.kind:
-            self.flush()
-            self.kind = kind
-        found: set[Var] = set()
-        collect((step.args, step.kwargs), found)
+            return True
+        if not self.waiting:
+            return False
         memory = aliasing.changed(step, self.found) if step.mutates else set()
         unknown = aliasing.UNKNOWN in memory or aliasing.UNKNOWN in self.read
-        if self.waiting and (
-            found & self.blocked
+        return (
+            not self.blocked.isdisjoint(variables((step.args, step.kwargs)))
             or (step.mutates and (unknown or aliasing.meet(memory, self.read)))
             or (step.random and self.draws)
-        ):
+            # What is changed before that would have to be saved.
+            or (self._undecided and aliasing.meet(memory, self._costly))
+        )
+
+    def holds(self, step: OpStep, kind: tuple[Any, ...], history: set[Var]) -> bool:
+        """Whether the graph that is being built makes all that an operation differentiates."""
+        return not self.cuts(step, kind) and history <= self.made
+
+    def op(self, step: OpStep, kind: tuple[Any, ...]) -> None:
+        if self.cuts(step, kind):
             self.flush()
+            self.kind = kind
         self.graph.append(step)
         self.made.update(step.defined)
         self.python = self.python or runs_python(step)
@@ -102,6 +119,7 @@ class _Schedule:
             self.runs.append(step)  # only Python below an operation gives a tensor another one
             return
         self.waiting.append(step)
+        self._undecided = self._undecided or self._total.decides(step)
         self.read.update(*(self.found[v] for v in found if v in self.found))
         self.blocked.update(step.defined)
         self.draws = self.draws or step.random
@@ -138,6 +156,7 @@ def anywhere(step: Step) -> bool:
         and not step.outs
         and (
             step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
+            or getattr(step.func, "__name__", "") in NUMBER_METHODS
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
         )
     )
@@ -264,41 +283,77 @@ def _seen_leaves(
     return found
 
 
+def _taken_by_graphs(steps: list[Step]) -> set[Var]:
+    """The numbers that operations take, and those that these are computed from.
+
+    A number that nobody else takes is read when the graph is done: it is no part of it.
+    """
+    found: set[Var] = set()
+    for s in reversed(steps):
+        if isinstance(s, OpStep) or (isinstance(s, Bind) and s.result in found):
+            collect((s.args, s.kwargs), found)
+    return found
+
+
 def schedule(
     steps: list[Step],
+    ahead: int,
+    few: bool,
     storages: dict[Var, int],
     possible: dict[Var, set[int]],
     types: dict[Var, type] | None,
-    numbers: Totality | None,
+    total: Totality,
+    costly: set[int],
     start: TorchModes,
     needed: set[Var],
+    carry: set[Var],
 ) -> list[Any]:
     """The steps as runs of a kind: operations for one graph, or a host step or an effect alone.
 
     Args:
         steps: in the order of the run.
+        ahead: how many of them are done, whatever waits, before the rest begins.
+        few: Python does these one by one.
         storages: which memory each variable had.
         possible: the memory that a variable may share.
         types: the classes of tensors that are not plain ones; None where Python runs the graphs.
-        numbers: the total steps, where numbers may be computed in graphs; None where they may not.
+        total: the steps that cannot fail.
+        costly: the memories that are not changed before it is certain that this is the call: to
+            save what they hold costs.
         start: torch's modes when the run began.
         needed: the variables that the result and the effects need.
+        carry: the variables that may carry autograd's graph.
     """
-    plan = _Schedule(possible)
+    plan = _Schedule(possible, costly, total)
     leaves = set() if types is None else _seen_leaves(steps, needed, start, types)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None
-    for step in steps:
-        if isinstance(step, ModeStep):
+    # Compilers take no numbers of data: a graph with one would be a graph of its own.
+    given = _taken_by_graphs(steps) if types is None else set()
+    for i, step in enumerate(steps):
+        if i == ahead:
+            plan.flush()
+        if few and i < ahead:
+            plan.runs.append(step)
+        elif isinstance(step, ModeStep):
             modes = step
-            if plan.waiting and host_modes != step.modes:
+            if host_modes != step.modes and not all(map(anywhere, plan.waiting)):
                 plan.flush()  # a waiting step runs under the modes of its own place
             plan.graph.append(step)
         elif isinstance(step, OpStep):
             now = modes.modes if modes is not None else start
             kind: tuple[Any, ...] = ("graph", now.settings)
             if types is not None and (
-                id(step) in leaves or _only_python(step, types) or writes_again(step, storages)
+                (
+                    step.func is gradients
+                    and not plan.holds(
+                        step, kind, history(steps[:i], variables(step.args[:1])) & carry
+                    )
+                )
+                or step.func is differentiated
+                or id(step) in leaves
+                or _only_python(step, types)
+                or writes_again(step, storages)
             ):
                 kind = ("native", now.settings)
             elif types is not None and now.inference != start.inference:
@@ -307,8 +362,9 @@ def schedule(
             plan.op(step, kind)
         elif (
             isinstance(step, Bind)
+            and i >= ahead  # there Python computes numbers, for checks that Python makes
             and step.arithmetic is None
-            and (step.symbolic or (numbers and step in numbers and _number(step)))
+            and (step.symbolic or (step.result in given and step in total and _number(step)))
         ):
             # A number does not change in place; torch.fx would give the old one's name to the new.
             func = IN_PLACE.get(step.func, step.func)

@@ -25,6 +25,7 @@ import torch
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
     Bind,
+    Call,
     Check,
     CheckMetadata,
     HostStep,
@@ -141,9 +142,15 @@ class Totality:
                 self._steps.add(id(step))
             self._watched = self._watched and not runs_python(step)
 
-    def __contains__(self, step: Step) -> bool:
+    def __contains__(self, step: object) -> bool:
         """Whether a step is total."""
         return id(step) in self._steps
+
+    def decides(self, step: HostStep) -> bool:
+        """Whether what a step gives decides about the entry."""
+        if isinstance(step, Bind) and step.in_order:
+            return False  # an object of which no more is asked than its class
+        return not isinstance(step, Call) and step not in self
 
     def _bind(self, step: Bind) -> None:
         if step.func is scalar_tensor:

@@ -14,7 +14,7 @@ from typing import Any
 from magpy.errors import Refusal
 from magpy.ir import aliasing
 from magpy.ir.aliasing import UNKNOWN
-from magpy.ir.ops import Bind, Call, HostStep, OpStep, Record, Ref, Step, Var
+from magpy.ir.ops import HostStep, OpStep, Record, Ref, Step, Var
 from magpy.ir.trees import variables
 from magpy.objects.types import isinstance
 from magpy.replay import segments
@@ -115,14 +115,7 @@ def may_leave(step: Step, total: Totality) -> bool:
     """Whether an entry may have to be left in a step: a check fails, or the program's Python."""
     if isinstance(step, OpStep):
         return step.unrepeatable or step not in total
-    return isinstance(step, HostStep) and (step.unrepeatable or decides(step, total))
-
-
-def decides(step: HostStep, total: Totality) -> bool:
-    """Whether what a step gives decides about the entry."""
-    if isinstance(step, Bind) and step.in_order:
-        return False  # an object of which no more is asked than its class
-    return not isinstance(step, Call) and step not in total
+    return isinstance(step, HostStep) and (step.unrepeatable or total.decides(step))
 
 
 def may_not_fit(record: Record) -> bool:
@@ -183,4 +176,4 @@ def _changes_form(step: Any, record: Record) -> bool:
     return step.func is not setattr and getattr(step.func, "__name__", "") in _FORM_CHANGES
 
 
-__all__ = ["Undo", "changes_outside", "decides", "undo"]
+__all__ = ["Undo", "changes_outside", "undo"]

@@ -1,0 +1,409 @@
+"""Backward passes become operations of graphs: forward, backward and optimizer are one graph then.
+
+Owns the choice, and what becomes of the accesses to `.grad` around a pass: a graph computes the
+gradients (`torch.autograd.grad` gives what `Tensor.backward` would have added), operations add them
+to those that are there, and `.grad` is assigned when everything else is done.  So autograd's engine
+runs where a compiler traces it, and nothing stands between the passes and the optimizer's updates.
+
+Left as they are: passes in which Python runs (hooks, a `torch.autograd.Function`), that go on to
+what was computed before the call, whose graph is to be differentiated, or that reach a tensor which
+is no leaf from outside; all, if somebody else may look at a gradient.  For compilers' graphs the
+results must not carry autograd's graph on, but for what was differentiated: to differentiate that
+again is an error (magpy/replay/backward.py).
+
+Does not own what a pass reaches (magpy/capture/tensors/engine.py), nor which operations stand in
+one graph with it (magpy/replay/passes/schedule.py).  Called by magpy/replay/pipeline.py.
+
+Sources: https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad.html;
+torch/csrc/autograd/functions/accumulate_grad.h, "Gradient Layout Contract".
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from magpy.ir.aliasing import UNKNOWN
+from magpy.ir.ops import (
+    Call,
+    CheckMetadata,
+    CheckValue,
+    EffectStep,
+    HostStep,
+    ModeStep,
+    Operation,
+    OpStep,
+    Path,
+    Record,
+    Ref,
+    Step,
+    Var,
+    has_gradient,
+)
+from magpy.ir.torch_modes import TorchModes
+from magpy.ir.trees import rebuilt, variables
+from magpy.models import profiler_marks
+from magpy.models.torch_ops import HOST_METHODS
+from magpy.objects.types import isinstance
+from magpy.replay.backward import differentiated, gradients
+from magpy.replay.fx_graphs import detaches
+from magpy.replay.passes.totality import runs_python
+from magpy.replay.support import is_leaf_tensor
+from magpy.unwatched.autograd import ADDS
+
+_ARGUMENTS = ("tensors", "gradient", "retain_graph", "create_graph", "inputs")
+_IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+class _Declined(Exception):
+    """The passes stay as they are."""
+
+
+class TraceBackward:
+    """The backward passes of one run.
+
+    Args:
+        record: what the run did; it gets variables for gradients that nobody has read.
+        start: torch's modes when it began.
+        needed: the variables that the result and the effects use.
+    """
+
+    def __init__(self, record: Record, start: TorchModes, needed: set[Var]) -> None:
+        """Knows the gradients with which the call begins."""
+        self._record = record
+        self._modes = start
+        self._needed = needed
+        vars_of = {id(t): v for v, t in record.inputs.items()}
+        #: The gradient that each tensor from outside has, where that is known.
+        self._now: dict[Var, Var | None] = {}
+        for t, gradient in record.gradients:
+            if id(t) in vars_of and (gradient is None or id(gradient) in vars_of):
+                self._now[vars_of[id(t)]] = None if gradient is None else vars_of[id(gradient)]
+        self._first = dict(self._now)
+        #: The first assignment to the gradient with which the call begins, if it is given up there.
+        self._let_go: dict[Var, HostStep] = {}
+        #: What has assigned it last.
+        self._assigned: dict[Var, HostStep] = {}
+        self._kept: list[Step] = []
+        #: What is differentiated, and whether its graph is kept.
+        self.roots: set[Var] = set()
+        self.retained = False
+
+    def steps(self) -> list[Step] | None:
+        """The steps of the run with the passes as operations; None if they stay as they are."""
+        steps = self._record.steps
+        if not any(_is_pass(s) for s in steps):
+            return None
+        try:
+            for at, step in enumerate(steps):
+                self._take(at, step)
+        except _Declined:
+            return None
+        return self._finish()
+
+    def _take(self, at: int, step: Step) -> None:
+        of = step.args[0] if isinstance(step, HostStep) and step.args else None
+        if isinstance(step, ModeStep):
+            self._modes = step.modes
+        if isinstance(step, HostStep) and _is_pass(step):
+            self._pass(at, step)
+        elif isinstance(step, HostStep) and _is_about_a_gradient(step):
+            if not isinstance(of, Ref) or of.var not in self._now:
+                raise _Declined
+            if step.func is setattr:
+                self._assign(of.var, step)
+            else:
+                self._read(of.var, step)
+        elif _may_look_around(step):
+            raise _Declined
+        else:
+            self._kept.append(step)
+
+    def _assign(self, of: Var, step: HostStep) -> None:
+        """`.grad` is assigned, or given up."""
+        given = step.args[2]
+        if given is not None and not isinstance(given, Ref):
+            raise _Declined
+        if given is None and of not in self._assigned and self._now[of] is not None:
+            self._let_go[of] = step
+        self._now[of] = None if given is None else given.var
+        self._assigned[of] = step
+
+    def _read(self, of: Var, step: HostStep) -> None:
+        """`.grad` is read, or compared with what it was."""
+        now = self._now[of]
+        if step.func is has_gradient:
+            same = step.args[1].var == now and isinstance(step, CheckValue)
+        elif now is None:
+            same = isinstance(step, CheckValue) and step.expected is None
+        else:
+            same = isinstance(step, CheckMetadata) and [v for _, v in step.outs] == [now]
+        if not same:
+            raise _Declined
+
+    def _pass(self, at: int, step: HostStep) -> None:
+        """A backward pass becomes an operation that gives the gradients."""
+        engine = step.engine
+        if engine is None or not engine.leaves or engine.goes_on or step.unrepeatable:
+            raise _Declined
+        if not all(v in self._now for v in engine.leaves):
+            raise _Declined
+        tensors, given, retain = _arguments(step)
+        self.roots |= variables(tensors)
+        self.retained = self.retained or retain
+        made = [self._gradient(v, at) for v in engine.leaves]
+        arguments = (tensors, tuple(map(Ref, engine.leaves)), given, retain)
+        outs: list[tuple[Path, Var]] = [((i,), v) for i, v in enumerate(made)]
+        self._kept.append(OpStep(gradients, arguments, {}, outs, where=step.where))
+        added = []
+        for leaf, gradient in zip(engine.leaves, made, strict=True):
+            now = self._now[leaf]
+            if now is None:
+                self._now[leaf], self._assigned[leaf] = gradient, step
+            else:
+                both = (Ref(now), Ref(gradient))
+                added.append(OpStep(torch.Tensor.add_, both, {}, mutates=True, where=step.where))
+        if added:
+            quiet = ModeStep(replace(self._modes, grad=False))
+            self._kept += [quiet, *added, ModeStep(self._modes)]
+
+    def _gradient(self, leaf: Var, at: int) -> Var:
+        """The variable of what a pass gives a leaf: that of the program's first read of it."""
+        if self._now[leaf] is None:
+            for step in self._record.steps[at + 1 :]:
+                if not isinstance(step, HostStep) or not _is_about_a_gradient(step):
+                    continue
+                if step.args[0] == Ref(leaf):
+                    if step.func is getattr and len(step.outs) == 1:
+                        return step.outs[0][1]
+                    break
+        record = self._record
+        var = Var(record.nvars)
+        record.nvars += 1
+        record.storages[var] = 1 + max(record.storages.values())
+        record.elements[var] = record.elements.get(leaf, 0)
+        record.floating.add(var)
+        return var
+
+    def _finish(self) -> list[Step]:
+        """The steps, with what is assigned to `.grad` at their end."""
+        used = self._needed.union(
+            *(variables((s.args, s.kwargs)) for s in self._kept if isinstance(s, Operation))
+        )
+        start, end = [], []
+        for leaf, step in self._assigned.items():
+            now, first = self._now[leaf], self._first[leaf]
+            # Whoever frees memory by `zero_grad` has it free while the model runs.
+            early = leaf in self._let_go and first not in used
+            if early:
+                start.append(self._let_go[leaf])
+            if now != first and not (early and now is None):
+                value = None if now is None else Ref(now)
+                args = (Ref(leaf), "grad", value)
+                end.append(Call(setattr, args, {}, mutates=True, where=step.where))
+        effects = [s for s in self._kept if isinstance(s, EffectStep)]
+        rest = [s for s in self._kept if not isinstance(s, EffectStep)]
+        return [*start, *rest, *end, *effects]
+
+
+def trace_backward(
+    record: Record, start: TorchModes, needed: set[Var], compiled: bool
+) -> list[Step]:
+    """The steps of a run with its backward passes as operations, if that can be.
+
+    Args:
+        record: what the run did; it gets variables for gradients that nobody has read.
+        start: torch's modes when it began.
+        needed: the variables that the result and the effects use.
+        compiled: a compiler takes the graphs, and not Python.
+    """
+    trace = TraceBackward(record, start, needed)
+    steps = trace.steps()
+    if steps is None:
+        return record.steps
+    if not compiled:
+        return steps
+    found = _detached(steps, record, start, needed, trace)
+    return record.steps if found is None else found
+
+
+def carrying(steps: list[Step], record: Record, start: TorchModes) -> set[Var]:
+    """The variables that may carry autograd's graph, among them inputs that are written to."""
+    modes = start
+    # Of what was written to it shows by now whether it carries one: a mean that is kept does not.
+    found = {v for v, t in record.inputs.items() if t.requires_grad}
+    leaves = {v for v in found if is_leaf_tensor(record.inputs[v])}
+    for step in steps:
+        if isinstance(step, ModeStep):
+            modes = step.modes
+        elif isinstance(step, Operation) and modes.grad and not modes.inference:
+            if step.func is gradients or (isinstance(step, OpStep) and detaches(step)):
+                continue
+            if not found.isdisjoint(variables((step.args, step.kwargs))):
+                found.update(v for v in step.defined if v in record.floating)
+                found |= step.writes - record.inputs.keys()
+    return found - leaves
+
+
+def history(steps: list[Step], of: set[Var]) -> set[Var]:
+    """Variables, and all that they are computed from by these steps."""
+    found = set(of)
+    for step in reversed(steps):
+        if isinstance(step, OpStep) and not found.isdisjoint({*step.defined, *step.writes}):
+            found |= variables((step.args, step.kwargs))
+    return found
+
+
+def _detached(
+    steps: list[Step], record: Record, start: TorchModes, needed: set[Var], trace: TraceBackward
+) -> list[Step] | None:
+    """The steps in which nothing that leaves the graphs carries autograd's graph.
+
+    Returns:
+        None if something must.
+    """
+    carry = carrying(steps, record, start)
+    results = carry & needed
+    if results and (trace.retained or not results <= history(steps, trace.roots)):
+        return None  # it can be differentiated after the call
+    return _Detach(record, carry, results).steps(steps, start)
+
+
+class _Detach:
+    """Gives those who are no operation tensors that carry no graph.
+
+    Args:
+        record: what the run did; it gets variables.
+        carry: the variables that carry autograd's graph.
+        results: those of them that the result and the effects use; in graphs they are others.
+    """
+
+    def __init__(self, record: Record, carry: set[Var], results: set[Var]) -> None:
+        self._record = record
+        self._carry = carry
+        self._inner = {v: self._like(v) for v in sorted(results)}
+        self._bare: dict[Var, Var] = {}
+
+    def _like(self, v: Var) -> Var:
+        """Another variable for the memory of one."""
+        record = self._record
+        new = Var(record.nvars)
+        record.nvars += 1
+        record.storages[new] = record.storages.get(v, UNKNOWN)
+        record.elements[new] = record.elements.get(v, 0)
+        record.floating.add(new)
+        return new
+
+    def steps(self, steps: list[Step], start: TorchModes) -> list[Step] | None:
+        """The steps; None if one makes tensors that carry a graph, and is no operation."""
+        asked = set(self._inner)
+        made = {v for s in steps if isinstance(s, OpStep) for v in s.defined}
+        for step in steps:
+            if isinstance(step, HostStep):
+                taken = variables((step.args, step.kwargs)) & self._carry
+                if taken and (step.outs or step.mutates):
+                    return None
+                asked |= taken
+        if not asked <= made:
+            return None
+        self._bare = {v: self._like(v) for v in sorted(asked)}
+        after = self._after(steps, made)
+        moved = {id(s) for found in after.values() for s in found}
+        modes = start
+        ends = next((i for i, s in enumerate(steps) if isinstance(s, EffectStep)), len(steps))
+        found: list[Step] = []
+        for i, step in enumerate(steps):
+            if i == ends:
+                found += self._results(modes)
+            if isinstance(step, ModeStep):
+                modes = step.modes
+            if id(step) in moved:
+                continue
+            if isinstance(step, HostStep):
+                found.append(self._changed(step, self._bare))
+            elif isinstance(step, OpStep):
+                found.append(self._changed(step, self._inner))
+                for v in step.defined:
+                    found += (self._changed(s, self._inner) for s in after.get(v, ()))
+            else:
+                found.append(step)
+        return found if ends < len(steps) else found + self._results(modes)
+
+    def _after(self, steps: list[Step], made: set[Var]) -> dict[Var, list[OpStep]]:
+        """What follows at once on what makes a tensor, so that it alone leaves the graph."""
+        found: dict[Var, list[OpStep]] = {}
+        for v, bare in self._bare.items():
+            found[v] = [OpStep(torch.Tensor.detach, (Ref(v),), {}, [((), bare)])]
+        for step in steps:
+            if isinstance(step, OpStep) and detaches(step):
+                of = step.args[0]
+                if isinstance(of, Ref) and of.var in self._carry & made:
+                    found.setdefault(of.var, []).append(step)
+        return found
+
+    def _results(self, modes: TorchModes) -> list[Step]:
+        """The results: to differentiate them again is an error."""
+        if not self._inner:
+            return []
+        found: list[Step] = [ModeStep(replace(modes, grad=True, inference=False))]
+        for v in self._inner:
+            args = (Ref(self._bare[v]),)
+            found.append(OpStep(differentiated, args, {}, [((), v)]))
+        return [*found, ModeStep(modes)]
+
+    @staticmethod
+    def _changed(step: OpStep | HostStep, others: dict[Var, Var]) -> Step:
+        def name(v: Var) -> Var:
+            return others.get(v, v)
+
+        def change(v: Any) -> Any:
+            return Ref(name(v.var)) if isinstance(v, Ref) else v
+
+        args, kwargs = rebuilt((step.args, step.kwargs), change)
+        outs = [(path, name(v)) for path, v in step.outs]
+        writes = frozenset(map(name, step.writes))
+        return replace(step, args=args, kwargs=kwargs, outs=outs, writes=writes)
+
+
+def _is_pass(step: Step) -> bool:
+    """Whether a step adds to the gradients of leaves."""
+    return isinstance(step, HostStep) and step.func in ADDS
+
+
+def _is_about_a_gradient(step: HostStep) -> bool:
+    return step.func is has_gradient or (
+        step.func in (getattr, setattr) and len(step.args) > 1 and step.args[1] == "grad"
+    )
+
+
+def _may_look_around(step: Step) -> bool:
+    """Whether Python runs in a step, or something is changed that nobody knows here."""
+    if runs_python(step):
+        return True
+    if not isinstance(step, HostStep) or step.func in (profiler_marks.begin, profiler_marks.end):
+        return False
+    if type(step.func) in _IN_C and step.func not in (setattr, delattr) and step.engine is None:
+        # An operation of torch's that Python calls as it is (a fused optimizer's).
+        return step.func.__name__ in HOST_METHODS
+    return step.mutates or step.engine is not None or isinstance(step, Call)
+
+
+def _arguments(step: HostStep) -> tuple[tuple[Ref, ...], Any, bool]:
+    """What a pass differentiates, the gradients of that, and whether the graph is kept."""
+    given = dict(zip(_ARGUMENTS, step.args, strict=False)) | step.kwargs
+    if "grad_tensors" in given:
+        given["gradient"] = given.pop("grad_tensors")
+    if not given.keys() <= {*_ARGUMENTS, "grad_variables"} or any(
+        given.get(k) not in (None, False) for k in ("create_graph", "inputs", "grad_variables")
+    ):
+        raise _Declined
+    tensors, gradient = given["tensors"], given.get("gradient")
+    if isinstance(tensors, Ref):
+        return (tensors,), None if gradient is None else (gradient,), bool(given["retain_graph"])
+    return tuple(tensors), gradient, bool(given.get("retain_graph"))
+
+
+__all__ = ["carrying", "history", "trace_backward"]
