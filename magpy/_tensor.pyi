@@ -88,6 +88,9 @@ def storage_id(tensor: torch.Tensor, /) -> int: ...
 def node_hooks(node: Any, /) -> list[Any]:
     """The Python hooks of a node of autograd's graph, or of what adds to a leaf's gradient."""
 
+def has_native_hooks(node: Any, /) -> bool:
+    """Whether such a node has hooks of C++: of a reducer of gradients, or of `retain_grad`."""
+
 def gradient(tensor: torch.Tensor, /) -> torch.Tensor | None:
     """`tensor.grad`, of which no `__torch_function__` hears and nobody is warned."""
 

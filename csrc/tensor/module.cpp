@@ -161,6 +161,21 @@ bool append_hooks(PyObject* list, const Hooks& hooks) {
   return true;
 }
 
+template <typename Hooks>
+bool any_native(const Hooks& hooks) {
+  for (const auto& hook : hooks)
+    if (dict_of(*hook) == nullptr) return true;
+  return false;
+}
+
+PyObject* has_native_hooks(PyObject*, PyObject* object) {
+  auto node = node_of(object);
+  const bool found =
+      node && (any_native(node->tensor_pre_hooks()) || any_native(node->pre_hooks()) ||
+               any_native(node->post_hooks()) || !node->retains_grad_hooks().empty());
+  return PyBool_FromLong(found);
+}
+
 PyObject* node_hooks(PyObject*, PyObject* object) {
   auto node = node_of(object);
   Ref list = Ref::steal(PyList_New(0));
@@ -185,6 +200,9 @@ PyMethodDef methods[] = {
     {"node_hooks", node_hooks, METH_O,
      "The Python hooks of a node of autograd's graph, or of the one that adds to a leaf's "
      "gradient."},
+    {"has_native_hooks", has_native_hooks, METH_O,
+     "Whether such a node has hooks that are not Python's: those of a reducer of gradients, or of "
+     "`retain_grad`."},
     {"gradient", gradient_of, METH_O,
      "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
     {"put_gradient", put_gradient, METH_VARARGS,

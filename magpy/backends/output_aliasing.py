@@ -26,6 +26,7 @@ def looked_at(
     settle: Callable[[Callable[..., Any]], None],
     begin: Callable[[Sequence[Any]], Any],
     check: Callable[[Sequence[Any], Any, Any], Any],
+    raised: Callable[[Sequence[Any], Any, Exception], Any],
 ) -> Callable[..., Any]:
     """What to call at first instead of a compiled graph.
 
@@ -37,11 +38,16 @@ def looked_at(
         begin: called with the inputs before that is; gives what `check` needs to take it back.
         check: takes the inputs, what `begin` gave and the results; gives the results to return if
             these cannot be, for they are no sequence of so many, and None if they can.
+        raised: takes the inputs, what `begin` gave and what the graph raised, and raises it, or
+            gives the results to return.
     """
 
     def run(*given: Any) -> Any:
         begun = begin(given)
-        results = compiled(*given)
+        try:
+            results = compiled(*given)
+        except Exception as e:  # noqa: BLE001 - whoever is told raises it
+            return raised(given, begun, e)
         others = check(given, begun, results)
         if others is not None:
             return others

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
+import operator
 import os
 import queue
 import subprocess
@@ -25,9 +26,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from magpy import config
+from magpy import _tensor, config
 from magpy.backends.inductor import STATIC_INPUTS, Inductor
-from magpy.backends.worker import receive, send
+from magpy.backends.worker import OWN, TARGET, receive, send
 
 _SLICE = 0.001
 """Seconds for which loading holds the interpreter before it lets go of it."""
@@ -118,15 +119,19 @@ def job(backend: Inductor, graph: Any, inputs: list[Any]) -> Job:
         if isinstance(x, torch.Tensor):
             if type(x) not in (torch.Tensor, torch.nn.Parameter):
                 raise Unable(f"an input is a {type(x).__name__}")
+            if _tensor.gradient(x) is not None:  # it would go, too, and torch cannot send it
+                x = x.detach().requires_grad_(x.requires_grad)
             fakes.append(mode.from_tensor(x, static_shapes=True))
         elif type(x) in (int, float, bool):
             fakes.append(x)
         else:
             raise Unable(f"an input is of type {type(x).__name__}")
     portable: Any = (inductor, functorch)
+    # What else nodes are marked with is for the program's process.
+    options = Options(ops_filter=None, node_metadata_key_filter=lambda key: key == TARGET)
     try:
         request = {
-            "graph": GraphPickler.dumps((graph, fakes), Options(ops_filter=None)),
+            "graph": GraphPickler.dumps((_named(graph), fakes), options),
             "state": state,
             "inductor": portable[0].save_config_portable(),
             "functorch": portable[1].save_config_portable(),
@@ -137,6 +142,25 @@ def job(backend: Inductor, graph: Any, inputs: list[Any]) -> Job:
     except Exception as e:
         raise Unable(f"the graph cannot be sent: {type(e).__name__}: {e}") from e
     return Job(request)
+
+
+def _named(graph: Any) -> Any:
+    """A copy of a graph in which functions of magpy's stand by name, as torch sends none."""
+    import copy
+
+    from torch import fx
+
+    own = [n for n in graph.graph.nodes if getattr(n.target, "__module__", "") in OWN]
+    if not own:
+        return graph
+    nodes = copy.deepcopy(graph.graph)
+    for node in nodes.nodes:
+        if getattr(node.target, "__module__", "") in OWN:
+            node.meta = {TARGET: (node.target.__module__, node.target.__name__)}
+            node.target = operator.index  # stands for it
+    sent = fx.GraphModule(graph, nodes, class_name="Segment")
+    sent.meta.update(graph.meta)
+    return sent
 
 
 def _get(module: Any, name: str) -> Any:

@@ -248,6 +248,9 @@ def _requires_grad(values: Sequence[Any]) -> bool:
     return any(isinstance(t, torch.Tensor) and t.requires_grad for t in values)
 
 
+_UNCONNECTED = "what it compiled gave results that know nothing of autograd"
+
+
 class Runner:
     """A segment in the mock function: compiles itself with the first inputs it sees."""
 
@@ -381,6 +384,8 @@ class Runner:
 
         segment = self.segment
         found = list(inputs)
+        if segment.differentiates:
+            return found  # gradients come to these, and to nothing that was before
         with torch.enable_grad(), unheard():
             for i in range(len(self.fixed), len(inputs)):
                 t = inputs[i]
@@ -428,7 +433,9 @@ class Runner:
                 return inner(*self.detached(given))
 
         memory = [[segment.memory[v] for v in side] for side in (segment.inputs, segment.outputs)]
-        return looked_at(compiled, memory[0], memory[1], self.use, self._begin, self._check)
+        return looked_at(
+            compiled, memory[0], memory[1], self.use, self._begin, self._check, self._raised
+        )
 
     def _begin(self, given: Sequence[Any]) -> Any:
         """Keeps what the graph changes, as long as nobody knows whether it gives what it should."""
@@ -456,7 +463,13 @@ class Runner:
             )
         elif len(results) != wanted:
             error = BackendError(f"what it compiled gave {len(results)} results, not {wanted}")
-        elif begun is None or self.compared or _requires_grad(results) or not _requires_grad(given):
+        elif (
+            begun is None
+            or self.compared
+            or self.segment.differentiates  # it gives out nothing that autograd knows
+            or _requires_grad(results)
+            or not _requires_grad(given)
+        ):
             return None
         else:
             # A pass of the call's over them would raise, or leave parameters without gradients.
@@ -465,12 +478,27 @@ class Runner:
             of_python = self.segment.graph.forward(*given)
             if not _requires_grad(of_python):
                 return of_python
-            error = BackendError("what it compiled gave results that know nothing of autograd")
+            error = BackendError(_UNCONNECTED)
+        return self._left(given, begun, error)
+
+    def _left(self, given: Sequence[Any], begun: Any, error: BackendError) -> Any:
+        """The results of Python, which runs the graph from now on."""
         if begun is not None:
             undo(begun)
         if self.info.failed is None or not self.info.failed(error):
             raise error
         return self.by_python()(*given)
+
+    def _raised(self, given: Sequence[Any], begun: Any, error: Exception) -> Any:
+        """The results of Python, if a backward pass in the graph finds nothing to go through.
+
+        Raises:
+            BackendError: that is so, and whoever asked for the entry wants to hear of it.
+            Exception: it is not.
+        """
+        if begun is None or not (self.segment.differentiates and isinstance(error, RuntimeError)):
+            raise error
+        return self._left(given, begun, BackendError(_UNCONNECTED))
 
     def use(self, compiled: Callable[..., Any] | None) -> None:
         """Has the mock function call this; None: what it calls compiles the graph first."""

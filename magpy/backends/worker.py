@@ -9,6 +9,7 @@ cannot be compiled away from its process.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pickle
 import shutil
@@ -49,6 +50,20 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return b"".join(parts)
 
 
+#: The modules of magpy's functions that stand in graphs, and the mark of a node for one of them.
+OWN = ("magpy.models.backward", "magpy.models.torch_ops")
+TARGET = "magpy_target"
+
+
+def _put_back(graph: Any) -> None:
+    """Puts magpy's functions back into a graph that was sent."""
+    found = [(n, n.meta[TARGET]) for n in graph.graph.nodes if TARGET in n.meta]
+    for node, (module, name) in found:
+        node.target = getattr(importlib.import_module(module), name)
+    if found:
+        graph.recompile()
+
+
 def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
     """The answer to one request."""
     import torch
@@ -71,6 +86,7 @@ def compile_request(request: dict[str, Any]) -> tuple[str, Any]:
         mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         sent: Any = GraphPickler.loads(request["graph"], mode)
         graph, inputs = sent
+        _put_back(graph)
         graph.meta[STATIC_INPUTS] = request["static"]
         settings.apply(request["state"])
     except Exception as e:  # noqa: BLE001 - the program's process compiles it then

@@ -22,6 +22,16 @@ Range = tuple[int, int]
 _ctypes: Any = vars(np.ndarray)["ctypes"]
 
 
+def is_dense(tensor: Any) -> bool:
+    """Whether a tensor fills the memory that it spans, each element once."""
+    size = 1
+    for stride, n in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if n > 1 and stride != size:
+            return False
+        size *= n
+    return size > 0
+
+
 def address_of(array: Any) -> int:
     """Where an array begins.
 

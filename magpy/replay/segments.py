@@ -16,10 +16,10 @@ from magpy.ir.aliasing import written
 from magpy.ir.ops import HostStep, ModeStep, OpStep, Ref, Step, Var
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, variables
+from magpy.models.backward import gradients
 from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
-from magpy.replay.backward import gradients
 from magpy.replay.fx_graphs import GraphBuilder, detaches
 from magpy.replay.passes.schedule import ignores_modes
 from magpy.unwatched import autograd
@@ -61,6 +61,11 @@ class Segment:
     changes: frozenset[int] = frozenset()
     detached: frozenset[Var] = frozenset()
     steps: tuple[OpStep, ...] = ()
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether a backward pass is one of the operations."""
+        return any(s.func is gradients for s in self.steps)
 
 
 @dataclass(slots=True)
@@ -315,8 +320,7 @@ def _segment(
     if shared.compiled and kind != "native":
         views = _views(done, inputs, outputs, storages, kind == "inference")
     native = kind == "native" or views is None
-    differentiates = any(s.func is gradients for s, _ in done)
-    if differentiates:
+    if any(s.func is gradients for s, _ in done):
         # A compiler differentiates what carries a graph out of this one: once is enough.
         native |= not shared.carry.isdisjoint((*inputs, *outputs))
     if views:
@@ -332,7 +336,7 @@ def _segment(
     segment.changes = frozenset(
         storages.get(v, 0) for s, _ in done if s.mutates for v in written(s)
     )
-    if not differentiates:
+    if not segment.differentiates:
         segment.detached = _detached(done, inputs, outputs, segment.changes, storages)
     segment.modes = around if around is not shared.start else None
     segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)

@@ -247,7 +247,7 @@ class Manager:
             self._happened(compiled, "miss", f"no entry holds: {why}")
             if compiled._magpy_wrapped is operator.call and self._serves_few(compiled, _STORM):
                 return _interp.MISS  # what one of a family differs in is its own affair
-            if self._is_storm(compiled):
+            if self._is_storm(compiled, why):
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
                     return _interp.MISS
@@ -600,16 +600,18 @@ class Manager:
         self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
         return self._drive(compiled, lambda driver: True)
 
-    def _is_storm(self, compiled: Any) -> bool:
+    def _is_storm(self, compiled: Any, why: Difference) -> bool:
         """Whether entries are made again and again for one reason, and serve few calls.
 
-        The first time that something differs it becomes an input if it can, or another way.
+        The first time that something differs it becomes an input if it can, or another way.  Where
+        a condition on a number leads another way (`i % 4 == 3`), the first call that goes that way
+        may make what later ones find (the state of an optimizer).
         """
         if not config.regions or self.options.fullgraph:
             return False
         # What Python gives a region can as well be computed with there.
         given = self.part_of is not None and self.missed.of_argument
-        return self._serves_few(compiled, 1 if given else _STORM)
+        return self._serves_few(compiled, 1 if given else _STORM + bool(why.where))
 
     def _serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""

@@ -29,9 +29,11 @@ from magpy.runtime.blocks import Blocks
 _MOST_SPLITS = 24
 #: A condition that is refused once leaves its truth to Python, and twice itself.
 _MOST_TIMES = 2
-#: What runs before a module's `forward`: it computes nothing with tensors itself.
-_MODULE_CALLS = frozenset(
-    f.__code__ for f in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl)
+#: Functions of these modules compute nothing with tensors themselves: what calls a module's
+#: `forward` and hooks, and what asks whether a compiler is at work.
+_GLUE = (
+    *("torch.nn.modules.module", "torch.utils.hooks", "torch.autograd.function"),
+    "torch.compiler",
 )
 #: Python functions of these modules are operations, as a capture sees them.
 _OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd", "torch.nested")
@@ -311,7 +313,7 @@ class Driver:
 
     def _split(self) -> None:
         self.compiled, self._before, self._known = [], self._known, {}
-        self.lines.plan.glue = self.function.__code__ in _MODULE_CALLS
+        self.lines.plan.glue = self.function.__globals__.get("__name__") in _GLUE
         try:
             made = regions.split(self.function, self.lines.plan)
         except regions.CannotSplit as e:

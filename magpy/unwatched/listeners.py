@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.frames import call_sites
 from magpy.objects import contents
 from magpy.objects.types import isinstance
@@ -214,6 +214,11 @@ def hooks(*ends: Any) -> Heard:
     return runs(hook for end in ends for hook in autograd.functions_at(end))
 
 
+def native_hooks(*leaves: Any) -> Heard:
+    """The leaves of which hooks hear that are not Python's: the reducer of a model in processes."""
+    return Heard([leaf for leaf in leaves if _tensor.has_native_hooks(leaf)])
+
+
 def hearers(f: Any, target: Any, *given: Any) -> Heard:
     """What a call for its effect runs.
 
@@ -247,4 +252,4 @@ def hearers(f: Any, target: Any, *given: Any) -> Heard:
 
 _captures = logging._showwarning  # type: ignore[attr-defined]  # of `logging.captureWarnings`
 
-__all__ = ["Heard", "hearers", "hooks", "name_of", "runs"]
+__all__ = ["Heard", "hearers", "hooks", "name_of", "native_hooks", "runs"]

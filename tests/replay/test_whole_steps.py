@@ -328,7 +328,7 @@ def marked(world, x):
 def test_a_profiler_is_told_of_marks_which_cut_no_graph():
     wanted, found, compiled = both(OPTIMIZERS["adamw"], batches(4), loss=marked)
     assert_same(found, wanted)
-    assert magpy.stats(compiled).segments[0] == 3
+    assert magpy.stats(compiled).segments[0] == 2
     hits = magpy.stats(compiled).hits
     with torch.profiler.profile() as p:
         compiled(batches(1)[0])
@@ -397,4 +397,4 @@ def test_a_graph_that_gives_nothing_to_differentiate_is_run_by_python_once():
     wanted, found, compiled = both(OPTIMIZERS["sgd"], batches(6), backend=backend)
     assert_same(found, wanted)
     assert magpy.stats(compiled).uncompiled == 0
-    assert len(runs) == 2 * magpy.stats(compiled).hits
+    assert len(runs) == magpy.stats(compiled).hits

@@ -382,3 +382,29 @@ if pid:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == ["child 1", "parent 1"]
+
+
+def test_a_graph_with_a_backward_pass_can_be_sent():
+    """Functions of magpy's, and the marks of nodes, stay with the program's process."""
+    from torch._subclasses import FakeTensorMode
+    from torch.fx._graph_pickler import GraphPickler, Options
+
+    from magpy.backends import process, worker
+    from magpy.models.backward import gradients
+
+    weight = torch.nn.Parameter(torch.ones(3))
+    graph = torch.fx.Graph()
+    w = graph.placeholder("w")
+    loss = graph.call_method("sum", (graph.call_function(torch.mul, (w, 2)),))
+    made = graph.call_function(gradients, ((loss,), (w,), None, (None,), False))
+    made.meta["magpy_changes"] = loss
+    graph.output((made,))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    options = Options(ops_filter=None, node_metadata_key_filter=lambda key: key == worker.TARGET)
+    data = GraphPickler.dumps(process._named(module), options)
+    sent = GraphPickler.loads(data, FakeTensorMode())
+    worker._put_back(sent)
+    ((found,),) = sent(weight)
+    assert found.tolist() == [2, 2, 2]
+    assert weight.grad is None
+    assert made.target is gradients

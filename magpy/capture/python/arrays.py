@@ -8,6 +8,7 @@ and by magpy/capture/python/c_calls.py.
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import math
@@ -56,6 +57,8 @@ class ArrayCalls:
         if terms:
             step = operator.add if f is sum else operator.mul
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
+        if self._only_keeps(f, args, kwargs):
+            return ABSENT
         array = isinstance(owner, (np.ndarray, np.generic))
         plain = recomputable((args, kwargs, owner) if array else (args, kwargs))
         # operator.iadd(x, ...) of a list changes it.
@@ -82,6 +85,20 @@ class ArrayCalls:
         for a in (owner, *args, *kwargs.values()):
             self._session.touch(a)
         return ABSENT
+
+    def _only_keeps(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call makes a dict of values that it does not look at (`dict(lr=lr)`).
+
+        They stay known by their identity.  A dict that it is given is one that the run has made.
+        """
+        if len(args) > 1 or not (f is dict or f is collections.OrderedDict):
+            return False
+        given = args[0] if args else {}
+        return (
+            type(given) in (dict, collections.OrderedDict)
+            and not (args and self._session.is_outside(given))
+            and not any(self._session.tracked(k) is not None for k in given)
+        )
 
     def _recomputed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
         """A function that computes a value is called; the step computes it again.

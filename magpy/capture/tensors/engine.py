@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import distributed
 
+from magpy import _tensor
 from magpy._tensor import DYNAMIC_SHAPE, LOOKS
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.identity import Identity
@@ -106,9 +106,10 @@ class EnginePasses:
     def leaves(self, reach: autograd.Reach) -> tuple[Var, ...] | None:
         """The tensors from outside to whose gradients a pass has added; None if a graph cannot.
 
-        Processes that train together listen, in C++, to what is added to gradients.
+        What listens in C++ to what is added to gradients (processes that train together) would not
+        hear of the pass.
         """
-        if distributed.is_available() and distributed.is_initialized():
+        if any(map(_tensor.has_native_hooks, (*reach.nodes, *reach.leaves))):
             return None
         found: list[Var] = []
         for t in reach.leaves:
@@ -119,6 +120,7 @@ class EnginePasses:
                 if type(gradient) is not torch.Tensor or gradient.layout is not torch.strided:
                     return None
                 found.append(var)
+        self.unwatched(listeners.native_hooks, reach.leaves)
         return tuple(found)
 
     def decides(self, reach: autograd.Reach, flags: int) -> bool:

@@ -184,7 +184,12 @@ class Recorder(Values, TorchFunctionMode):
         if self.depth or self.refusals.first is not None:
             if self.whole is not None:
                 self.whole.below(func, args, kwargs or {})
-            result = self.performer.unrecorded(func, args, kwargs or {})
+            # Nor is anything refused that is done below an operation of a run that is given up.
+            _interp.pause()
+            try:
+                result = self.performer.unrecorded(func, args, kwargs or {})
+            finally:
+                _interp.resume()
             if result is NotImplemented:
                 raise not_taken(func, types)  # else torch would ask the classes once more
             return result

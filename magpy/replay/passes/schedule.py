@@ -32,11 +32,11 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves, variables
 from magpy.models import profiler_marks
+from magpy.models.backward import differentiated, gradients
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
-from magpy.replay.backward import differentiated, gradients
 from magpy.replay.fx_graphs import IN_PLACE, safe
 from magpy.replay.passes import transform_regions
 from magpy.replay.passes.totality import Totality, runs_python

@@ -45,6 +45,7 @@ from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.trees import variables
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
+from magpy.objects.buffers import is_dense
 from magpy.objects.types import isinstance
 
 
@@ -233,7 +234,7 @@ class Totality:
             and type(tensor) in (torch.Tensor, torch.nn.Parameter)
             and tensor.requires_grad
             and tensor.layout is torch.strided
-            and _is_dense(tensor)
+            and is_dense(tensor)
             and (not reads or _as_it_lies(step.expected, tensor))
         )
 
@@ -286,16 +287,6 @@ def runs_python(step: Step) -> bool:
     if not isinstance(step, HostStep) or step.engine is None:
         return False
     return step.unrepeatable or step.gradients is None or UNKNOWN in step.gradients
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Whether a tensor fills the memory that it spans, each element once."""
-    size = 1
-    for stride, n in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if n > 1 and stride != size:
-            return False
-        size *= n
-    return size > 0
 
 
 def _as_it_lies(expected: Any, tensor: Any) -> bool:

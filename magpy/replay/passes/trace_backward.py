@@ -9,7 +9,7 @@ Left as they are: passes in which Python runs (hooks, a `torch.autograd.Function
 what was computed before the call, whose graph is to be differentiated, or that reach a tensor which
 is no leaf from outside; all, if somebody else may look at a gradient.  For compilers' graphs the
 results must not carry autograd's graph on, but for what was differentiated: to differentiate that
-again is an error (magpy/replay/backward.py).
+again is an error (magpy/models/backward.py).
 
 Does not own what a pass reaches (magpy/capture/tensors/engine.py), nor which operations stand in
 one graph with it (magpy/replay/passes/schedule.py).  Called by magpy/replay/pipeline.py.
@@ -46,9 +46,9 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import rebuilt, variables
 from magpy.models import profiler_marks
+from magpy.models.backward import differentiated, gradients
 from magpy.models.torch_ops import HOST_METHODS
 from magpy.objects.types import isinstance
-from magpy.replay.backward import differentiated, gradients
 from magpy.replay.fx_graphs import detaches
 from magpy.replay.passes.totality import runs_python
 from magpy.replay.support import is_leaf_tensor
@@ -154,32 +154,43 @@ class TraceBackward:
         tensors, given, retain = _arguments(step)
         self.roots |= variables(tensors)
         self.retained = self.retained or retain
-        made = [self._gradient(v, at) for v in engine.leaves]
-        arguments = (tensors, tuple(map(Ref, engine.leaves)), given, retain)
-        outs: list[tuple[Path, Var]] = [((i,), v) for i, v in enumerate(made)]
-        self._kept.append(OpStep(gradients, arguments, {}, outs, where=step.where))
-        added = []
-        for leaf, gradient in zip(engine.leaves, made, strict=True):
-            now = self._now[leaf]
-            if now is None:
-                self._now[leaf], self._assigned[leaf] = gradient, step
-            else:
-                both = (Ref(now), Ref(gradient))
-                added.append(OpStep(torch.Tensor.add_, both, {}, mutates=True, where=step.where))
-        if added:
-            quiet = ModeStep(replace(self._modes, grad=False))
-            self._kept += [quiet, *added, ModeStep(self._modes)]
+        held = [self._now[v] for v in engine.leaves]
+        outs: list[tuple[Path, Var]] = []
+        for leaf in (v for v in engine.leaves if self._now[v] is None):
+            new = self._gradient(leaf, at)
+            self._now[leaf], self._assigned[leaf] = new, step
+            outs.append(((len(outs),), new))
+        arguments = (
+            tensors,
+            tuple(map(Ref, engine.leaves)),
+            given,
+            tuple(None if v is None else Ref(v) for v in held),
+            retain,
+        )
+        writes = frozenset(v for v in held if v is not None)
+        self._kept.append(
+            OpStep(
+                gradients,
+                arguments,
+                {},
+                outs,
+                mutates=bool(writes),
+                writes=writes,
+                where=step.where,
+            )
+        )
 
     def _gradient(self, leaf: Var, at: int) -> Var:
         """The variable of what a pass gives a leaf: that of the program's first read of it."""
-        if self._now[leaf] is None:
-            for step in self._record.steps[at + 1 :]:
-                if not isinstance(step, HostStep) or not _is_about_a_gradient(step):
-                    continue
-                if step.args[0] == Ref(leaf):
-                    if step.func is getattr and len(step.outs) == 1:
-                        return step.outs[0][1]
-                    break
+        for step in self._record.steps[at + 1 :]:
+            if (
+                isinstance(step, HostStep)
+                and _is_about_a_gradient(step)
+                and step.args[0] == Ref(leaf)
+            ):
+                if step.func is getattr and len(step.outs) == 1:
+                    return step.outs[0][1]
+                break
         record = self._record
         var = Var(record.nvars)
         record.nvars += 1

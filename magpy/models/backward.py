@@ -1,7 +1,7 @@
 """What graphs call to run autograd's engine, and what results are that were differentiated.
 
-Owns these two functions; both may be traced by a compiler.  Does not own which backward passes
-become operations of graphs (magpy/replay/passes/trace_backward.py).
+Owns these two functions.  Does not own which backward passes become operations of graphs
+(magpy/replay/passes/trace_backward.py).
 """
 
 from __future__ import annotations
@@ -12,38 +12,84 @@ from typing import Any
 
 import torch
 
+from magpy import _tensor
+from magpy.objects.buffers import is_dense
+
 
 def gradients(
     tensors: Sequence[torch.Tensor],
     leaves: Sequence[torch.Tensor],
     given: Sequence[torch.Tensor | None] | None,
+    held: Sequence[torch.Tensor | None],
     retain_graph: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """What a backward pass gives leaves that have no gradient so far.
+    """Makes a backward pass without a change of any `Tensor.grad`.
 
-    Each gradient has memory of its own, and lies in it as its leaf does, and is no view
+    Each new gradient has memory of its own, and lies in it as its leaf does, and is no view
     ("Gradient Layout Contract" in torch/csrc/autograd/functions/accumulate_grad.h).
 
     Args:
         tensors: what is differentiated.
         leaves: they require gradients.
         given: the gradients of the tensors; None for ones.
+        held: for each leaf the gradient that it has, to which is added in place, or None.
         retain_graph: whether the graph may be differentiated again.
+
+    Returns:
+        The gradients of the leaves that have none.
 
     Raises:
         RuntimeError: as `torch.Tensor.backward` does.
     """
+    plain = all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in (*tensors, *leaves))
+    made = _by_engine if plain and not torch._C._len_torch_dispatch_stack() else _traced
+    found = made(tensors, leaves, given, held, retain_graph)
+    return tuple(g for g, of in zip(found, held, strict=True) if of is None)
+
+
+def _by_engine(
+    tensors: Sequence[torch.Tensor],
+    leaves: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor | None] | None,
+    held: Sequence[torch.Tensor | None],
+    retain_graph: bool,
+) -> list[Any]:
+    """Autograd's engine adds to the gradients, and nobody sees it: no more is there at a time."""
+    before = [_tensor.gradient(leaf) for leaf in leaves]
+    try:
+        for leaf, of in zip(leaves, held, strict=True):
+            _tensor.put_gradient(leaf, of)
+        torch.autograd.backward(tensors, given, retain_graph=retain_graph, inputs=leaves)
+        return [_tensor.gradient(leaf) for leaf in leaves]
+    finally:
+        for leaf, of in zip(leaves, before, strict=True):
+            _tensor.put_gradient(leaf, of)
+
+
+def _traced(
+    tensors: Sequence[torch.Tensor],
+    leaves: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor | None] | None,
+    held: Sequence[torch.Tensor | None],
+    retain_graph: bool,
+) -> list[Any]:
+    """What a compiler can trace, without a change of any gradient that a leaf has."""
     found = torch.autograd.grad(
         tensors, leaves, given, retain_graph=retain_graph, allow_unused=True, materialize_grads=True
     )
+    results: list[Any] = []
     with torch.no_grad():
         owners = [id(_owner(g)) for g in found]
         times = Counter(owners)
         times.update(id(_owner(g)) for g in given or () if g is not None)
-        return tuple(
-            g.detach() if times[owner] == 1 and _lies_as(g, leaf) else _copied(g, leaf)
-            for g, leaf, owner in zip(found, leaves, owners, strict=True)
-        )
+        for g, leaf, owner, of in zip(found, leaves, owners, held, strict=True):
+            if of is not None:
+                results.append(of.add_(g))
+            elif times[owner] == 1 and _lies_as(g, leaf):
+                results.append(g.detach())
+            else:
+                results.append(_copied(g, leaf))
+    return results
 
 
 def _owner(tensor: torch.Tensor) -> torch.Tensor:
@@ -53,7 +99,7 @@ def _owner(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _lies_as(gradient: torch.Tensor, leaf: torch.Tensor) -> bool:
-    if leaf.is_contiguous() or not _is_dense(leaf):
+    if leaf.is_contiguous() or not is_dense(leaf):
         return gradient.is_contiguous()
     return all(
         n == 1 or a == b
@@ -61,18 +107,8 @@ def _lies_as(gradient: torch.Tensor, leaf: torch.Tensor) -> bool:
     )
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether a tensor fills the memory that it spans, each element once."""
-    size = 1
-    for stride, n in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if n > 1 and stride != size:
-            return False
-        size *= n
-    return True
-
-
 def _copied(gradient: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    if leaf.is_contiguous() or not _is_dense(leaf):
+    if leaf.is_contiguous() or not is_dense(leaf):
         return gradient.clone(memory_format=torch.contiguous_format)
     return gradient.new_empty_strided(leaf.shape, leaf.stride()).copy_(gradient)
 

@@ -1,0 +1,97 @@
+"""Training steps of which a line runs in Python: what is around it stays one region.
+
+Owns how many captures such steps need and which lines are left to Python.  Does not own the
+regions of other programs (tests/regions/test_places.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+from tests.comparison import assert_same
+
+
+@pytest.fixture(autouse=True)
+def regions(monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def state(net):
+    return [
+        (p.detach().clone(), None if p.grad is None else p.grad.clone()) for p in net.parameters()
+    ]
+
+
+def line_of(text):
+    """The number of a line of this file."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(i for i, line in enumerate(lines, 1) if line.strip() == text)
+
+
+def test_a_backward_pass_stays_in_its_region_where_another_line_is_refused():
+    """What torch itself calls below an operation is not refused, whatever was before."""
+
+    def make(compile):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        def epoch(batches):
+            losses = []
+            for x in batches:
+                optimizer.zero_grad()
+                loss = net(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            return sum(losses)
+
+        return net, compile(epoch)
+
+    def batches(i):
+        torch.manual_seed(i)
+        yield from (torch.randn(3, 4) for _ in range(3))
+
+    compile = lambda f: magpy.compile(f, backend="eager")  # noqa: E731
+    (wanted, eager), (net, compiled) = make(lambda f: f), make(compile)
+    for i in range(6):
+        assert_same(compiled(batches(i)), eager(batches(i)))
+        assert_same(state(net), state(wanted))
+    stats = magpy.stats(compiled)
+    lines = {line.split(":")[1].split(" ")[0] for line, _ in stats.in_python}
+    assert str(line_of("loss.backward()")) not in lines
+    assert stats.captures <= 4
+    assert stats.share > 0.9
+
+
+def test_what_calls_hooks_of_modules_has_no_regions_of_its_own():
+    def make(compile):
+        net, norms = model(), []
+        net[2].register_full_backward_hook(lambda m, i, o: norms.append(o[0].abs().max().item()))
+
+        def step(x):
+            net.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            return loss.detach()
+
+        return net, norms, compile(step)
+
+    wanted, norms, eager = make(lambda f: f)
+    net, found, compiled = make(lambda f: magpy.compile(f, backend="eager"))
+    for _ in range(8):
+        x = torch.randn(3, 4)
+        assert_same(compiled(x), eager(x))
+        assert_same((state(net), found), (state(wanted), norms))
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 10
+    assert stats.hits >= 4
