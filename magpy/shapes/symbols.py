@@ -8,7 +8,7 @@ afterwards (magpy/runtime/entry.py) and may add conditions.
 
 A symbol stands for a size or a stride of two or more, or for an integer; what the program or a
 compiler finds out about it becomes a condition of the entry.  Where something cannot be followed,
-the symbols are fixed to the values of the run, which is always right.
+its symbols are fixed to the values of the run, which is always right.
 Source: torch.fx.experimental.symbolic_shapes,
 https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
@@ -543,6 +543,20 @@ class Symbols:
             return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
         # For torch no number is equal to True or False.
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
+
+    def fix(self, found: Iterable[Var]) -> None:
+        """From here on the run relies on what the sizes or values of these variables are."""
+        try:
+            with torch._C.DisableTorchFunction():
+                for var in found:
+                    if var in self.numbers:
+                        plain(self.numbers.pop(var))
+                    if var in self.symbolic:
+                        self.symbolic.remove(var)
+                        for number in _sizes(self.fakes[var]):
+                            plain(number)
+        except Exception:  # noqa: BLE001 - whatever torch finds out about symbols
+            self.fix_all()
 
     def fix_all(self) -> None:
         """From here on the run relies on every symbol being what it is: nothing is followed."""

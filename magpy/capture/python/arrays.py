@@ -56,6 +56,8 @@ class ArrayCalls:
         if terms:
             step = operator.add if f is sum else operator.mul
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
+        if f is torch.Size and len(args) == 1 and type(args[0]) in _SEQUENCES and not kwargs:
+            return f(_interp.call(tuple, args, {}))  # it holds the very numbers
         array = isinstance(owner, (np.ndarray, np.generic))
         plain = recomputable((args, kwargs, owner) if array else (args, kwargs))
         # operator.iadd(x, ...) of a list changes it.
@@ -260,6 +262,7 @@ def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+_SEQUENCES = (tuple, list, torch.Size)
 # Functions in C that do what an operator does.
 _OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}
 

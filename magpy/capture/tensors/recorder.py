@@ -1031,7 +1031,8 @@ class Recorder(Values, TorchFunctionMode):
                 f"{name} returns a {type(result).__name__}, which magpy cannot compare", ""
             )
         if self._follower is not None:
-            self._follower.after(result, outs, graph=False)
+            looks = kind is CheckValue and not mutates
+            self._follower.after(result, outs, graph=False, looks=looks)
         if loose and kind is CheckMetadata:
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:

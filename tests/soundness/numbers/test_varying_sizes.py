@@ -545,6 +545,34 @@ def a_default_and_a_name(compile):
         yield f(rows(2)), f(rows(2), n), f(rows(2), k=n), f(rows(2), n, k=-n)
 
 
+@case(CASES)
+def questions_to_tensors_of_sizes_that_vary(compile):
+    f = compile(lambda i, x: (0 in i, torch.equal(i, i + 0), torch.equal(i, x), x.sum(1)))
+    for n in (3, 4, 5, 4, 6, 7):
+        yield from calls(f, [(torch.ones(n), rows(2, n)), (torch.arange(float(n)), rows(3, n))])
+
+
+@case(CASES)
+def one_of_two_sizes_cannot_be_followed(compile):
+    f = compile(lambda i, x: (i[: i.shape[0]].tolist(), i.stride(), x.sum(1), x.shape[1]))
+    for n in (3, 4, 5, 4, 6, 7):
+        yield from calls(f, [(torch.ones(n // 3), rows(2, n)), (torch.ones(2, 1), rows(2, n))])
+
+
+@case(CASES)
+def sizes_of_sizes(compile):
+    given = (2,)
+
+    def f(x):
+        made = torch.Size(given + x.shape)
+        return x.new_zeros(torch.Size(list(made))) + x, made, torch.Size([x.shape[1], x.size(0)])
+
+    c = compile(f)
+    for n in (3, 4, 5, 6, 1, 0):
+        given = (n + 1,)
+        yield from calls(c, [(rows(n),), (rows(n, 3),)])
+
+
 test_case = check_all(CASES)
 
 
@@ -570,6 +598,38 @@ def test_two_captures_serve_all_sizes(f, backend):
     s = magpy.stats(c)
     assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
     assert s.segments == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda i, x: x * 2 if 0 in i else x,
+        lambda i, x: x * 2 if torch.equal(i, i + 1) else x,
+        lambda i, x: x * 2 if torch.allclose(i, i) else x,
+        lambda i, x: x.new_zeros(torch.Size(i.size() + x.size())) + x,
+        lambda i, x: torch.distributions.Normal(x, 1.0).sample() * 0 + i.sum(),
+    ],
+)
+def test_two_captures_serve_all_sizes_of_tensors_that_the_call_asks_for_a_value(f):
+    c = magpy.compile(f, backend="eager")
+    for n in SIZES:
+        i, x = torch.ones(2 * n), rows(2, n)
+        assert_same(c(i, x), f(i, x))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+
+
+def test_a_size_that_cannot_be_followed_leaves_the_others_free():
+    def f(i, x):
+        return x.sum(1) * x.shape[1], i.stride()  # of a tensor that has a dimension of size 1
+
+    c = magpy.compile(f, backend="eager")
+    for rows_of_i in (3, 4):
+        for n in SIZES:
+            i, x = torch.ones(rows_of_i, 1, rows_of_i), rows(2, n)
+            assert_same(c(i, x), f(i, x))
+    s = magpy.stats(c)
+    assert (s.captures, s.eager_calls) == (3, 0)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
