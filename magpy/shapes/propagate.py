@@ -222,6 +222,20 @@ class Follower:
         if fake is not None or _writes_only(func):
             self._fake = fake
 
+    def is_lost(self, outs: list[tuple[Any, Var]], mutates: bool) -> bool:
+        """Whether the sizes of an operation's results are to be taken for ones of data.
+
+        torch has no fake kernel for the operation, or one that takes less than the kernel does.
+
+        Args:
+            outs: the new tensors among the results.
+            mutates: the operation changes what it is given.
+        """
+        lost = not self._known and bool(outs) and not (mutates or self._sized)
+        if lost:
+            self._symbols.follow_data()
+        return lost
+
     def after(
         self, result: Any, outs: list[tuple[Any, Var]], graph: bool, looks: bool = False
     ) -> None:

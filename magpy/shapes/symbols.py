@@ -301,6 +301,10 @@ class Symbols:
         """Whether sizes and integers that follow from data are followed."""
         return self._data and not self.fixed
 
+    def follow_data(self) -> None:
+        """From here on sizes and integers that follow from data are followed."""
+        self._data = True
+
     def sized_by_data(self, made: list[tuple[Var, Any]]) -> list[int]:
         """Follows tensors whose sizes follow from data.
 

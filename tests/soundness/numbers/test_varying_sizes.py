@@ -632,6 +632,42 @@ def test_a_size_that_cannot_be_followed_leaves_the_others_free():
     assert (s.captures, s.eager_calls) == (3, 0)
 
 
+@pytest.fixture(scope="module")
+def without_fakes():
+    """Operators of a C++ library that says nothing about fake tensors."""
+    library = torch.library.Library("magpy_test_sizes", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.define("apart(Tensor x) -> (Tensor, Tensor)")
+    library.impl("twice", lambda x: torch.cat([x, x]) * 2, "CPU")
+    library.impl("apart", lambda x: (x[1:].clone(), x * 2), "CPU")
+    ops = torch.ops.magpy_test_sizes
+    assert ops.twice and ops.apart  # which torch looks up at their first use
+    yield ops
+    library._destroy()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("f", "captures"),
+    [
+        (lambda ops, x: ops.twice(x + 1).sum(0) * 3, 2),
+        (lambda ops, x: ops.twice(x), 2),
+        (lambda ops, x: ops.twice(x).shape[0] + ops.twice(x).sum() * x.shape[0], 2),
+        (lambda ops, x: ops.twice(x).view(x.shape[0], 2, -1) + x[:, None], 2),
+        (lambda ops, x: (ops.apart(x)[0].sum(0), ops.apart(x)[1].numel()), 2),
+        (lambda ops, x: x * 2 if ops.apart(x)[0].shape[0] > 4 else x, 3),
+    ],
+)
+def test_sizes_are_followed_past_an_operation_without_a_fake_kernel(
+    f, captures, backend, without_fakes
+):
+    c = magpy.compile(lambda x: f(without_fakes, x), backend=backend)
+    for n in SIZES:
+        assert_same(c(rows(n)), f(without_fakes, rows(n)))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls) == (captures, len(SIZES) - captures, 0)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize(
     "make",
