@@ -883,6 +883,62 @@ def test_a_cache_that_grows_is_captured_twice(backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_batch_is_taken_to_vary_with_a_length(backend):
+    def f(ids, mask, labels):
+        return (ids.softmax(-1) * mask[..., None]).sum(1).argmax(-1) == labels
+
+    c = magpy.compile(f, backend=backend)
+    for batch, length in ((2, 5), (2, 7), (4, 7), (3, 4), (5, 9)):
+        args = rows(batch * length).reshape(batch, length, 4), torch.ones(batch, length)
+        assert_same(c(*args, torch.arange(batch)), f(*args, torch.arange(batch)))
+    assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, 3)
+
+
+class Kept:
+    """What a call keeps of the calls before, in an object that is an argument."""
+
+    def __init__(self):
+        self.kept = None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_the_first_call_puts_into_an_argument_is_taken_to_vary(backend):
+    def f(x, mask, cache):
+        cache.kept = x if cache.kept is None else torch.cat([cache.kept, x], dim=1)
+        return (cache.kept * mask[..., None]).sum(1)
+
+    c = magpy.compile(f, backend=backend)
+    for batch, length in ((2, 5), (2, 7), (4, 3)):
+        caches = Kept(), Kept()
+        for n in (length, 1, 1, 1):
+            x = torch.arange(float(batch * n * 4)).reshape(batch, n, 4)
+            have = 0 if caches[0].kept is None else caches[0].kept.shape[1]
+            mask = torch.ones(batch, have + n)
+            assert_same(c(x, mask, caches[0]), f(x, mask, caches[1]))
+            assert_same(caches[0].kept, caches[1].kept)
+    # The first call of each kind, and one for other lengths and batches.
+    assert (magpy.stats(c).captures, magpy.stats(c).eager_calls) == (3, 0)
+
+
+def test_a_call_that_is_another_program_for_each_size_leaves_the_others_in_one_piece():
+    def f(x, turns):
+        if turns is not None:
+            for i in range(len(turns)):
+                x = x * turns[i] + i
+        return x.sum()
+
+    c = magpy.compile(f, backend="eager")
+    for n in range(2, 40):
+        for turns in (None, None, torch.ones(n)):
+            assert_same(c(rows(3), turns), f(rows(3), turns))
+    s = magpy.stats(c)
+    assert s.captures <= 8
+    assert s.hits >= 70
+    assert s.in_python == []
+    assert any("run eagerly" in reason for reason in s.reasons)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize(
     "f",
     [
