@@ -84,28 +84,28 @@ class Memory:
         given = {f"_a{i}": v for i, v in enumerate(args)}
         given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         with torch._C.DisableTorchFunction():
-            found: list[tuple[Any, Dims | None]] = []
+            found: list[tuple[Place, Any, Dims | None]] = []
             for place, v in _leaves(args, kwargs):
                 if type(v) not in PLAIN:
-                    found.append((v, self._dims(place, v)))
+                    found.append((place, v, self._dims(place, v)))
                 elif self._number(place, v):
                     (numbers if type(v) in (int, float) else texts).add(place[0])
             found += self._reached(given, infos)
-            if any(dims for _, dims in found if dims is not None and dims.sizes):
+            if any(dims is not None and dims.sizes for *_, dims in found):
                 self._sizes_vary = True
-            for v, dims in found:
-                _add(sizes, v, self._with_others(v, dims))
+            for place, v, dims in found:
+                _add(sizes, v, self._with_others(place, v, dims))
             places = self._read(given, infos)
         data = bool(self._dynamic) or any(info.dynamic.pinned for info in infos)
         varying = Varying(sizes, numbers, places, data, texts)
         return varying if sizes or numbers or places or data or texts else None
 
-    def _with_others(self, v: Any, dims: Dims | None) -> Dims:
+    def _with_others(self, place: Place, v: Any, dims: Dims | None) -> Dims:
         """What is taken to vary of a tensor of which `dims` differed; None: it is a new one."""
         if not self._sizes_vary:
             return dims or Dims()
         if dims is None:
-            return Dims((1 << v.dim()) - 1)
+            dims = self._varies[place] = Dims((1 << v.dim()) - 1)
         return Dims(dims.sizes | 1, dims.strides)
 
     def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
@@ -136,7 +136,9 @@ class Memory:
             if number_at(holder, key) is not None
         ]
 
-    def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
+    def _reached(
+        self, given: dict[str, Any], infos: Iterable[Any]
+    ) -> Iterator[tuple[Place, Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
         seen: dict[str, Any] = {}
         for info in infos:
@@ -150,7 +152,7 @@ class Memory:
                     self._differ((expr,), (meta.shape, meta.strides), _form(v))
         for expr, v in seen.items():
             if _has_symbols(v):
-                yield v, self._varies.get((expr,), Dims())
+                yield (expr,), v, self._varies.get((expr,), Dims())
 
     def _number(self, place: Place, v: Any) -> bool:
         before = self._seen.get(place)
