@@ -32,10 +32,11 @@ from magpy import _interp, _tensor
 from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var
-from magpy.ir.trees import rebuilt
+from magpy.ir.trees import rebuilt, variables
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Checked, Conditions, Read, Source
+from magpy.shapes.repeated import Repeated
 
 
 def total(values: Iterable[Any]) -> Any:
@@ -221,6 +222,7 @@ class Symbols:
         #: The numbers from outside that are followed, by variable.
         self.outside: dict[Var, Any] = {}
         self.sources: list[Source] = []
+        self._repeated = Repeated()
         #: Something could not be followed: no symbol is free.
         self.fixed = False
         #: The places at which no condition may be put on a symbol, and what refuses the run there.
@@ -243,7 +245,10 @@ class Symbols:
         """The mode of the fake tensors."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        return FakeTensorMode(shape_env=self.env)
+        mode = FakeTensorMode(shape_env=self.env)
+        # With symbols, to look up an operation in torch's own memory takes as long as to do it.
+        mode.cache_enabled = False
+        return mode
 
     # ------------------------------------------------------------- where symbols come from
 
@@ -460,11 +465,27 @@ class Symbols:
         from torch._dispatch.python import enable_python_dispatcher
 
         self.given = {}
+        key = self._repeated.key(func, args, kwargs, functools.partial(self._stands_for, static))
+        found = self._repeated.find(key)
+        if found is not None:
+            return found
         with apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+            if key is None:
+                for var in variables((args, kwargs)) & self.fakes.keys():
+                    self.fakes[var] = self._repeated.own(self.fakes[var])
             given = self._substitute(args, static), self._substitute(kwargs, static)
             if getattr(func, "__name__", "") in _STORES:
                 _masks_fit(*given[0][:2])
-            return func(*given[0], **given[1])
+            result = func(*given[0], **given[1])
+        self._repeated.keep(key, result, list(self.given.values()))
+        return result
+
+    def _stands_for(self, static: Callable[[Var], Any], var: Var) -> Any:
+        """What stands for a variable, but for the tensor itself where none does yet."""
+        if var in self.numbers:
+            return self.numbers[var]
+        fake = self.fakes.get(var)
+        return static(var) if fake is None else fake
 
     @contextlib.contextmanager
     def _any_output(self) -> Iterator[None]:
