@@ -96,7 +96,8 @@ class Memory:
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
             places = self._read(given, infos)
-        data = bool(self._dynamic) or any(info.dynamic.pinned for info in infos)
+        # What is computed of a text, its length above all, is of data.
+        data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
         varying = Varying(sizes, numbers, places, data, texts)
         return varying if sizes or numbers or places or data or texts else None
 

@@ -62,7 +62,8 @@ class ArrayCalls:
         plain = recomputable((args, kwargs, owner) if array else (args, kwargs))
         # operator.iadd(x, ...) of a list changes it.
         changes = bool(args) and type(args[0]) in (list, dict) and callables.is_in_place(f)
-        if callables.scalar_function(f) and plain and not changes:
+        measured = f is len and len(args) == 1 and type(args[0]) in (str, bytes)
+        if (callables.scalar_function(f) or measured) and plain and not changes:
             try:
                 return self._recomputed(f, args, kwargs, owner)
             except numpy_calls.Writes:

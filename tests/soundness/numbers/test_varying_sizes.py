@@ -573,6 +573,24 @@ def sizes_of_sizes(compile):
         yield from calls(c, [(rows(n),), (rows(n, 3),)])
 
 
+@case(CASES)
+def lengths_of_texts(compile):
+    class Text(str):
+        __slots__ = ()
+
+        def __len__(self):
+            return 3
+
+    def f(t, x):
+        return x.new_zeros(len(t), 2) + 1, len(t) // 2, x * 2 if len(t) > 5 else x
+
+    for one in ("x", b"y", "\u20ac", Text("x"), ["x"]):
+        c = compile(f)
+        for n in (4, 7, 5, 0, 1, 9, 6):
+            t = Text("x" * n) if type(one) is Text else one * n
+            yield from calls(c, [(t, rows(2))])
+
+
 test_case = check_all(CASES)
 
 
@@ -615,6 +633,23 @@ def test_two_captures_serve_all_sizes_of_tensors_that_the_call_asks_for_a_value(
     for n in SIZES:
         i, x = torch.ones(2 * n), rows(2, n)
         assert_same(c(i, x), f(i, x))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda t, x: torch.arange(len(t))[None] % 4 + x.sum(),
+        lambda t, x: (x * len(t), len(t)),
+        lambda t, x: x.new_ones(2, len(t)).softmax(-1)[:, -1] / len(t),
+    ],
+)
+def test_two_captures_serve_texts_of_all_lengths(f, backend):
+    c = magpy.compile(f, backend=backend)
+    for n in SIZES:
+        assert_same(c("x" * n, rows(3)), f("x" * n, rows(3)), tol=0 if backend == "eager" else 1e-6)
     s = magpy.stats(c)
     assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
 
