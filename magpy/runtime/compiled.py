@@ -110,6 +110,8 @@ class Manager:
         """Forgets what happened so far."""
         self.captures = 0
         self.refused = 0
+        #: Calls that were not captured since entries for the same reason serve too few.
+        self.declined = 0
         self.uncompiled = 0
         self.row = 0
         self.base_calls = 0
@@ -241,7 +243,7 @@ class Manager:
         self.instances_vary |= self.missed.of_instance
         if (
             self._kept(compiled) >= config.max_entries
-            or self.captures + self.refused >= config.max_captures
+            or self.captures + self.refused + self.declined >= config.max_captures
         ):
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(why))
@@ -255,9 +257,7 @@ class Manager:
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
                     return _interp.MISS
-            elif why.where and self._in_vain(compiled):
-                # What else is called is served: it stays in one piece.
-                self.note(f"calls that fit no entry for this run eagerly: {why}")
+            if self._declines(compiled, why, differing):
                 return _interp.MISS
         other = _at_work()
         if other is not None:
@@ -626,11 +626,23 @@ class Manager:
         self.stormy = self.missed.times >= times and hits <= 2 * self.captures
         return self.stormy
 
-    def _in_vain(self, compiled: Any) -> bool:
-        """Whether the entries that were made for what this call differs in serve few calls."""
+    def _declines(self, compiled: Any, why: Difference, differing: Differing | None) -> bool:
+        """Whether a call runs eagerly, since the entries made for what it differs in serve few.
+
+        What else is called may be served: it stays in one piece. Sizes that are not followed are
+        captured one by one, as a server that warms up for each of them expects.
+        """
+        known = why.where if differing is None else not why.of_tensor
+        if not known or differing not in (None, Differing()):
+            return False
         cause = self.missed.cause
         hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
-        return self.missed.times > 2 * _STORM and sum(hits) <= 2 * len(hits)
+        if self.missed.times <= 2 * _STORM or sum(hits) > 2 * len(hits):
+            return False
+        self.declined += 1
+        at = f"; {why.where} fixes it" if why.where else ""
+        self.note(f"calls that fit no entry for this run eagerly: {why.what}{at}")
+        return True
 
     def _differing(
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
