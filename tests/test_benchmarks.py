@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as program
-from benchmarks import measure, report, suite, systems
+from benchmarks import generating, measure, report, suite, systems
 from benchmarks.models import SUITE
 
 
@@ -170,3 +170,10 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
     assert "seconds" not in found["systems"]["torchscript"]
     assert found["systems"]["eager"]["seconds"] > 0
     assert found["systems"]["eager"]["memory"] > 0
+
+
+def test_generating_serves_requests_of_other_sizes(monkeypatch):
+    monkeypatch.setattr(generating, "REQUESTS", [(2, 4), (2, 6), (3, 5), (4, 8), (3, 7)])
+    name, captures, hits, eager, share, *_ = generating.measured("GPT-2", "eager", 4)
+    assert (name, captures, hits, eager) == ("GPT-2", "3", "17", "0")
+    assert float(share) > 0.9

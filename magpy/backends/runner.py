@@ -92,6 +92,7 @@ class EntryInfo:
         repeated: how many of these operations are in a graph, too.
         acts: it changes Python's objects, or has other effects than on tensors.
         leaves: the first step that may find, after operations, that the entry does not fit.
+        cause: what the miss was counted by for which it was made (magpy/runtime/misses.py).
     """
 
     guard: Any
@@ -108,6 +109,7 @@ class EntryInfo:
     repeated: int = 0
     acts: bool = False
     leaves: HostStep | None = None
+    cause: Any = None
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
     #: What the guard was made of, and the names of what it looks at, made when they are needed.

@@ -8,6 +8,7 @@ and by magpy/api.py.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -59,6 +60,8 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 _MOST_HISTORY = 500
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 _STORM = 2
+#: How often what "need not be refused again" is refused at one line before that runs in Python.
+_MOST_FIRST_TIMES = 3
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -107,6 +110,8 @@ class Manager:
         """Forgets what happened so far."""
         self.captures = 0
         self.refused = 0
+        #: Calls that were not captured since entries for the same reason serve too few.
+        self.declined = 0
         self.uncompiled = 0
         self.row = 0
         self.base_calls = 0
@@ -139,8 +144,9 @@ class Manager:
         self.checked: dict[str, set[Any]] = {}
         self.in_vain = 0
         self.stormy = False
-        #: What was refused that need not be refused again.
-        self.once: set[str] = set()
+        #: What was refused that need not be refused again, and how often it was all the same:
+        #: one line may fill a cache with several things.
+        self.once: collections.Counter[str] = collections.Counter()
         #: Whether modules and functions that the arguments reach are other ones in other calls.
         self.instances_vary = self.shares_instances = False
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
@@ -237,7 +243,7 @@ class Manager:
         self.instances_vary |= self.missed.of_instance
         if (
             self._kept(compiled) >= config.max_entries
-            or self.captures + self.refused >= config.max_captures
+            or self.captures + self.refused + self.declined >= config.max_captures
         ):
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(why))
@@ -251,6 +257,8 @@ class Manager:
                 differing = self._differing(compiled, why, args, kwargs)
                 if differing is None:
                     return _interp.MISS
+            if self._declines(compiled, why, differing):
+                return _interp.MISS
         other = _at_work()
         if other is not None:
             self.note(other)
@@ -364,6 +372,7 @@ class Manager:
     ) -> None:
         """An entry was made."""
         self.captures += 1
+        info.cause = self.missed.cause
         self.row = 0
         self.left.clear()  # what was refused once need not be again
         if capture.instances_vary and not self.shares_instances:
@@ -541,8 +550,8 @@ class Manager:
         self.refused += 1
         self.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
-        if refusal.first_time and text not in self.once:
-            self.once.add(text)
+        if refusal.first_time and self.once[text] < _MOST_FIRST_TIMES:
+            self.once[text] += 1
             return
         if not refusal.raised and self._split(compiled, refusal):
             return
@@ -618,6 +627,24 @@ class Manager:
         hits = compiled._magpy_hits - self.base_hits
         self.stormy = self.missed.times >= times and hits <= 2 * self.captures
         return self.stormy
+
+    def _declines(self, compiled: Any, why: Difference, differing: Differing | None) -> bool:
+        """Whether a call runs eagerly, since the entries made for what it differs in serve few.
+
+        What else is called may be served: it stays in one piece. Sizes that are not followed are
+        captured one by one, as a server that warms up for each of them expects.
+        """
+        known = why.where if differing is None else not why.of_tensor
+        if not known or differing not in (None, Differing()):
+            return False
+        cause = self.missed.cause
+        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
+        if self.missed.times <= 2 * _STORM or sum(hits) > 2 * len(hits):
+            return False
+        self.declined += 1
+        at = f"; {why.where} fixes it" if why.where else ""
+        self.note(f"calls that fit no entry for this run eagerly: {why.what}{at}")
+        return True
 
     def _differing(
         self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -40,7 +40,8 @@ class Misses:
         #: Where the value is that the last miss was about, in that call.
         self.place: Place | None = None
         self._causes: dict[Any, int] = {}
-        #: How often one cause has made calls miss, of that of the last miss.
+        #: The cause of the last miss, and how often it has made calls miss.
+        self.cause: Any = None
         self.times = 0
         #: Whether the last miss was about a module or a function that is another one.
         self.of_instance = False
@@ -61,12 +62,12 @@ class Misses:
         Returns:
             What the call differs in from the closest entry; None if there is none.
         """
-        self.place, self.of_instance, self.of_argument = None, False, False
+        self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
             self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()])
-            cause = found.where or self._cause(what)
+            cause = self.cause = found.where or self._cause(what)
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS

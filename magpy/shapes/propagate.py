@@ -4,7 +4,8 @@ Owns what is done beside each operation and each read of metadata, so that the p
 get numbers whose symbols are known.  Does not own the symbols themselves (magpy/shapes/symbols.py)
 nor the steps (magpy/capture/tensors/recorder.py, the only caller).
 
-Whatever cannot be followed ends in `Symbols.fix_all`: the sizes are then what they are in this run.
+What an operation is given that cannot be followed through it ends in `Symbols.fix`: those sizes are
+then what they are in this run. Where it is not known which sizes are concerned, all are.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class Follower:
         self._fake: Any = _interp.ABSENT
         # Whether what it asks of sizes is known, even if it cannot be done.
         self._known = True
-        # The tensors that it is given, with their forms.
+        # What it is given.
+        self._found: set[Var] = set()
+        # The tensors among that, with their forms.
         self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
         # Those among them to which it may give other sizes, with what their sizes follow from.
         self._sized: dict[Var, str] = {}
@@ -125,7 +128,7 @@ class Follower:
                 fake = symbols.operation(func, given, kwargs, self._given(args))
                 return self._sizes(result, fake, (*given, *kwargs.values()), name)
         except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
-            symbols.fix_all()
+            symbols.fix(variables((given, kwargs)))
             return result
 
     def _converted(self, v: Any) -> Any:
@@ -186,7 +189,8 @@ class Follower:
         """
         self._fake, self._known = _interp.ABSENT, True
         self._forms, self._sized = [], {}
-        symbols, found = self._symbols, variables(plan)
+        symbols = self._symbols
+        found = self._found = variables(plan)
         if symbols.fixed:
             return
         known = self._recorder.tensors.known
@@ -218,26 +222,58 @@ class Follower:
         if fake is not None or _writes_only(func):
             self._fake = fake
 
-    def after(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+    def is_lost(self, outs: list[tuple[Any, Var]], mutates: bool) -> bool:
+        """Whether the sizes of an operation's results are to be taken for ones of data.
+
+        torch has no fake kernel for the operation, or one that takes less than the kernel does.
+
+        Args:
+            outs: the new tensors among the results.
+            mutates: the operation changes what it is given.
+        """
+        lost = not self._known and bool(outs) and not (mutates or self._sized)
+        if lost:
+            self._symbols.follow_data()
+        return lost
+
+    def after(
+        self, result: Any, outs: list[tuple[Any, Var]], graph: bool, looks: bool = False
+    ) -> None:
         """Notes what stands for the new tensors among the results of an operation.
 
         Args:
             result: the results.
             outs: where in them the new tensors are, and their variables.
             graph: a graph holds the operation; else its results are compared in every call.
+            looks: it gives a value that is compared in every call, and does nothing else: whatever
+                the sizes, an entry is left where the value is another one.
         """
         symbols = self._symbols
         if symbols.fixed:
             return
         try:
             with unheard():
-                self._note(result, outs, graph)
+                self._note(result, outs, graph, self._known or looks)
         except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
+            self._fix(result, outs)
+
+    def _fix(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
+        """The operation cannot be followed: what it was given is what it is in this run."""
+        symbols = self._symbols
+        if self._sized:  # how large the fake ones are by now is not known
+            symbols.fix_all()
+            return
+        symbols.fix(self._found)
+        self._fake = _interp.ABSENT
+        try:
+            with unheard():
+                self._note(result, outs, graph=True, known=True)
+        except Exception:  # noqa: BLE001 - as above
             symbols.fix_all()
 
-    def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool) -> None:
+    def _note(self, result: Any, outs: list[tuple[Any, Var]], graph: bool, known: bool) -> None:
         symbols = self._symbols
-        if self._fake is _interp.MISS and (graph or not self._known):
+        if self._fake is _interp.MISS and (graph or not known):
             raise CannotFollowError("the operation cannot be done with fake tensors")
         for var, ref, form in self._forms:
             tensor = ref()

@@ -6,6 +6,9 @@ Owns what the calls that were captured were given.  Does not own what follows fr
 A size, a stride or a number (an argument, or one in an attribute, a global, an item or a closure's
 cell) is taken to vary once a call was captured with another one at the same
 place, as torch.compile does by default; `dynamic=True` takes all to vary, and `dynamic=False` none.
+Where one size varies, others will: with it the first dimension of each tensor, the batch by
+convention, and all dimensions of a tensor at a place that no earlier call had (a cache that the
+last call filled). Else each of them would be another capture.
 Source: https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
 
@@ -18,6 +21,7 @@ from typing import Any
 
 import torch
 
+from magpy import _interp
 from magpy.ir.capture import Dims, Varying
 from magpy.ir.ops import Part
 from magpy.objects.types import isinstance
@@ -25,7 +29,9 @@ from magpy.shapes.places import evaluated
 
 # Sizes of 0 and 1 stand for themselves: operations treat them differently (broadcasting).
 _SMALLEST = 2
-_DEPTH = 3
+# How deep containers and objects are looked into, and how many of them.
+_DEPTH = 5
+_MOST_LOOKED_INTO = 1000
 #: What is an input where it differs from call to call.
 PLAIN = (int, float, str, bytes)
 
@@ -48,6 +54,7 @@ class Memory:
         self._varies: dict[Place, Dims] = {}
         self._numbers: set[Place] = set()
         self._followed: set[Place] = set()
+        self._sizes_vary = False
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
 
     @property
@@ -77,17 +84,30 @@ class Memory:
         given = {f"_a{i}": v for i, v in enumerate(args)}
         given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         with torch._C.DisableTorchFunction():
+            found: list[tuple[Place, Any, Dims | None]] = []
             for place, v in _leaves(args, kwargs):
                 if type(v) not in PLAIN:
-                    _add(sizes, v, self._dims(place, v))
+                    found.append((place, v, self._dims(place, v)))
                 elif self._number(place, v):
                     (numbers if type(v) in (int, float) else texts).add(place[0])
-            for v, dims in self._reached(given, infos):
-                _add(sizes, v, dims)
+            found += self._reached(given, infos)
+            if any(dims is not None and dims.sizes for *_, dims in found):
+                self._sizes_vary = True
+            for place, v, dims in found:
+                _add(sizes, v, self._with_others(place, v, dims))
             places = self._read(given, infos)
-        data = bool(self._dynamic) or any(info.dynamic.pinned for info in infos)
-        found = Varying(sizes, numbers, places, data, texts)
-        return found if sizes or numbers or places or data or texts else None
+        # What is computed of a text, its length above all, is of data.
+        data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
+        varying = Varying(sizes, numbers, places, data, texts)
+        return varying if sizes or numbers or places or data or texts else None
+
+    def _with_others(self, place: Place, v: Any, dims: Dims | None) -> Dims:
+        """What is taken to vary of a tensor of which `dims` differed; None: it is a new one."""
+        if not self._sizes_vary:
+            return dims or Dims()
+        if dims is None:
+            dims = self._varies[place] = Dims((1 << v.dim()) - 1)
+        return Dims(dims.sizes | 1, dims.strides)
 
     def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
         """Where numbers are that earlier calls read, and that are others now or were before.
@@ -117,7 +137,9 @@ class Memory:
             if number_at(holder, key) is not None
         ]
 
-    def _reached(self, given: dict[str, Any], infos: Iterable[Any]) -> Iterator[tuple[Any, Dims]]:
+    def _reached(
+        self, given: dict[str, Any], infos: Iterable[Any]
+    ) -> Iterator[tuple[Place, Any, Dims]]:
         """Tensors that earlier calls reached through objects, with what varies of their sizes."""
         seen: dict[str, Any] = {}
         for info in infos:
@@ -131,7 +153,7 @@ class Memory:
                     self._differ((expr,), (meta.shape, meta.strides), _form(v))
         for expr, v in seen.items():
             if _has_symbols(v):
-                yield v, self._varies.get((expr,), Dims())
+                yield (expr,), v, self._varies.get((expr,), Dims())
 
     def _number(self, place: Place, v: Any) -> bool:
         before = self._seen.get(place)
@@ -140,7 +162,8 @@ class Memory:
             self._numbers.add(place)
         return place in self._numbers
 
-    def _dims(self, place: Place, v: Any) -> Dims:
+    def _dims(self, place: Place, v: Any) -> Dims | None:
+        """What has varied of a tensor; None if there was none at this place."""
         now = _form(v)
         before = self._seen.get(place)
         self._seen[place] = now
@@ -148,9 +171,9 @@ class Memory:
             before = ((-1,) * v.dim(),) * 2
         if isinstance(before, tuple):
             self._differ(place, before, now)
-        else:
-            self._varies.pop(place, None)
-        return self._varies.get(place, Dims())
+            return self._varies.get(place, Dims())
+        self._varies.pop(place, None)
+        return None if before is None else Dims()
 
     def _differ(self, place: Place, before: Form, now: Form) -> None:
         """Notes how two tensors at one place differ."""
@@ -217,23 +240,38 @@ def _has_symbols(v: Any) -> bool:
 
 
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
+    seen: set[int] = set()
     for i, v in (*enumerate(args), *kwargs.items()):
         if type(v) in PLAIN:
             yield (i,), v
         else:
-            yield from _tensors((i,), v)
+            yield from _tensors((i,), v, seen)
 
 
-def _tensors(place: Place, v: Any) -> Iterator[tuple[Place, Any]]:
-    t = type(v)
-    if t is torch.Tensor:
+def _tensors(place: Place, v: Any, seen: set[int]) -> Iterator[tuple[Place, Any]]:
+    """The tensors in containers and objects, but for modules, with their places."""
+    if type(v) is torch.Tensor:
         if _has_symbols(v):
             yield place, v
-    elif len(place) <= _DEPTH:
-        items = enumerate(v) if t in (tuple, list) else v.items() if t is dict else ()
+    elif len(place) <= _DEPTH and id(v) not in seen and len(seen) < _MOST_LOOKED_INTO:
+        items = _items(v)
+        if items:
+            seen.add(id(v))
         for k, x in items:
             if type(k) in (int, str):
-                yield from _tensors((*place, k), x)
+                yield from _tensors((*place, k), x, seen)
+
+
+def _items(v: Any) -> list[tuple[Any, Any]]:
+    t = type(v)
+    if t in (tuple, list):
+        return list(enumerate(v))
+    if t is dict:
+        return list(v.items())
+    # Its own dict, as far as it is an object of a class written in Python.
+    if not t.__flags__ & (1 << 9) or isinstance(v, (type, torch.nn.Module)):
+        return []
+    return list((_interp.own_dict(v) or {}).items())
 
 
 __all__ = ["PLAIN", "Memory", "number_at"]

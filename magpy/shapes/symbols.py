@@ -8,7 +8,7 @@ afterwards (magpy/runtime/entry.py) and may add conditions.
 
 A symbol stands for a size or a stride of two or more, or for an integer; what the program or a
 compiler finds out about it becomes a condition of the entry.  Where something cannot be followed,
-the symbols are fixed to the values of the run, which is always right.
+its symbols are fixed to the values of the run, which is always right.
 Source: torch.fx.experimental.symbolic_shapes,
 https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
@@ -32,10 +32,11 @@ from magpy import _interp, _tensor
 from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var
-from magpy.ir.trees import rebuilt
+from magpy.ir.trees import rebuilt, variables
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Checked, Conditions, Read, Source
+from magpy.shapes.repeated import Repeated
 
 
 def total(values: Iterable[Any]) -> Any:
@@ -221,6 +222,7 @@ class Symbols:
         #: The numbers from outside that are followed, by variable.
         self.outside: dict[Var, Any] = {}
         self.sources: list[Source] = []
+        self._repeated = Repeated()
         #: Something could not be followed: no symbol is free.
         self.fixed = False
         #: The places at which no condition may be put on a symbol, and what refuses the run there.
@@ -243,7 +245,10 @@ class Symbols:
         """The mode of the fake tensors."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        return FakeTensorMode(shape_env=self.env)
+        mode = FakeTensorMode(shape_env=self.env)
+        # With symbols, to look up an operation in torch's own memory takes as long as to do it.
+        mode.cache_enabled = False
+        return mode
 
     # ------------------------------------------------------------- where symbols come from
 
@@ -300,6 +305,10 @@ class Symbols:
     def data(self) -> bool:
         """Whether sizes and integers that follow from data are followed."""
         return self._data and not self.fixed
+
+    def follow_data(self) -> None:
+        """From here on sizes and integers that follow from data are followed."""
+        self._data = True
 
     def sized_by_data(self, made: list[tuple[Var, Any]]) -> list[int]:
         """Follows tensors whose sizes follow from data.
@@ -456,11 +465,27 @@ class Symbols:
         from torch._dispatch.python import enable_python_dispatcher
 
         self.given = {}
+        key = self._repeated.key(func, args, kwargs, functools.partial(self._stands_for, static))
+        found = self._repeated.find(key)
+        if found is not None:
+            return found
         with apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+            if key is None:
+                for var in variables((args, kwargs)) & self.fakes.keys():
+                    self.fakes[var] = self._repeated.own(self.fakes[var])
             given = self._substitute(args, static), self._substitute(kwargs, static)
             if getattr(func, "__name__", "") in _STORES:
                 _masks_fit(*given[0][:2])
-            return func(*given[0], **given[1])
+            result = func(*given[0], **given[1])
+        self._repeated.keep(key, result, list(self.given.values()))
+        return result
+
+    def _stands_for(self, static: Callable[[Var], Any], var: Var) -> Any:
+        """What stands for a variable, but for the tensor itself where none does yet."""
+        if var in self.numbers:
+            return self.numbers[var]
+        fake = self.fakes.get(var)
+        return static(var) if fake is None else fake
 
     @contextlib.contextmanager
     def _any_output(self) -> Iterator[None]:
@@ -543,6 +568,20 @@ class Symbols:
             return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
         # For torch no number is equal to True or False.
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
+
+    def fix(self, found: Iterable[Var]) -> None:
+        """From here on the run relies on what the sizes or values of these variables are."""
+        try:
+            with torch._C.DisableTorchFunction():
+                for var in found:
+                    if var in self.numbers:
+                        plain(self.numbers.pop(var))
+                    if var in self.symbolic:
+                        self.symbolic.remove(var)
+                        for number in _sizes(self.fakes[var]):
+                            plain(number)
+        except Exception:  # noqa: BLE001 - whatever torch finds out about symbols
+            self.fix_all()
 
     def fix_all(self) -> None:
         """From here on the run relies on every symbol being what it is: nothing is followed."""

@@ -57,7 +57,9 @@ class Heard:
         if not deep or contents.leaf(v) or isinstance(v, (type, types.ModuleType)):
             return
         if isinstance(v, types.BuiltinFunctionType):
-            if v.__self__ is not None and not isinstance(v.__self__, (types.ModuleType, type)):
+            if isinstance(v.__self__, _STREAMS) and v.__name__ in _OF_STREAMS:
+                self.stream(v.__self__, deep - 1)  # a handler's own `flush`, as transformers sets
+            elif v.__self__ is not None and not isinstance(v.__self__, (types.ModuleType, type)):
                 self.functions.append(v)  # it changes what it is a method of
             return
         call = _interp.type_lookup(type(v), "__call__")
@@ -186,6 +188,7 @@ def _is_called(name: Any) -> bool:
     return name in _OF_LOGGING or (type(name) is str and name[:2] == "__" and name not in _MADE)
 
 
+_STREAMS = (io.TextIOWrapper, io.StringIO, io.BufferedWriter, io.FileIO)
 _OF_STREAMS = ("write", "flush", "__getattr__", "__getattribute__")
 _SHOWN = 200  # objects that are looked at
 

@@ -1,6 +1,7 @@
 """Callables that cannot be captured whole, compiled around the lines that were refused."""
 
 import asyncio
+import functools
 import os
 import queue
 import threading
@@ -428,3 +429,19 @@ def test_a_refusal_is_made_while_a_frame_has_not_begun(monkeypatch):
     monkeypatch.setattr(errors.sys, "_getframe", lambda depth: begun)
     monkeypatch.setattr(errors._interp, "is_caller", lambda frame: False)
     assert [s.key[2] for s in errors.Refusal("why").frames] == ["inputs"]
+
+
+def test_a_line_that_fills_a_cache_with_several_things_does_not_split_the_call():
+    @functools.lru_cache
+    def scale(kind):
+        return len(kind)
+
+    def f(x):
+        return x * scale(("a", "bb", "ccc")[x.dim()]) + 1
+
+    c = magpy.compile(f, backend="eager")
+    for x in (torch.ones(()), torch.ones(2), torch.ones(2, 2)) * 4:
+        assert torch.equal(c(x), x * (x.dim() + 1) + 1)
+    stats = magpy.stats(c)
+    assert stats.in_python == []
+    assert (stats.captures, stats.eager_calls) == (3, 3)

@@ -208,7 +208,7 @@ def test_a_place_is_one_in_containers_too():
     for n in (3, 4):
         tensors = torch.zeros(n, 2), torch.zeros(2, n)
         found = memory.look(([tensors[0], {"a": (tensors[1],)}],), {})
-    assert masks(found, *tensors) == [1, 2]
+    assert masks(found, *tensors) == [1, 3]
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,14 @@ class ArrayCalls:
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
         if self._only_keeps(f, args, kwargs):
             return ABSENT
+        if f is torch.Size and len(args) == 1 and type(args[0]) in _SEQUENCES and not kwargs:
+            return f(_interp.call(tuple, args, {}))  # it holds the very numbers
         array = isinstance(owner, (np.ndarray, np.generic))
         plain = recomputable((args, kwargs, owner) if array else (args, kwargs))
         # operator.iadd(x, ...) of a list changes it.
         changes = bool(args) and type(args[0]) in (list, dict) and callables.is_in_place(f)
-        if callables.scalar_function(f) and plain and not changes:
+        measured = f is len and len(args) == 1 and type(args[0]) in (str, bytes)
+        if (callables.scalar_function(f) or measured) and plain and not changes:
             try:
                 return self._recomputed(f, args, kwargs, owner)
             except numpy_calls.Writes:
@@ -277,6 +280,7 @@ def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+_SEQUENCES = (tuple, list, torch.Size)
 # Functions in C that do what an operator does.
 _OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}
 

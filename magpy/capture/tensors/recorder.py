@@ -668,6 +668,8 @@ class Recorder(Values, TorchFunctionMode):
             self.tensors.may_share(outs, (args, kwargs))
         reshapes = self._form_follows(func, (args, kwargs), by_data)
         mutates = bool(flags & _MUTATES or self._writes)
+        if self._follower is not None and self._follower.is_lost(outs, mutates):
+            by_data = True
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
             self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
@@ -702,7 +704,8 @@ class Recorder(Values, TorchFunctionMode):
                 self._compare_sizes(op)
             return result
         if self._follower is not None:
-            self._follower.after(result, outs, graph=not self.is_loose({v for _, v in outs}))
+            loosened = self.is_loose({v for _, v in outs})
+            self._follower.after(result, outs, graph=not loosened, looks=loosened)
         # Graphs that a compiler makes are silent, as torch.compile's are.
         site = self.performer.warning_site(self.operation, name) if self._scalars else None
         step = OpStep(
@@ -1037,7 +1040,8 @@ class Recorder(Values, TorchFunctionMode):
                 f"{name} returns a {type(result).__name__}, which magpy cannot compare", ""
             )
         if self._follower is not None:
-            self._follower.after(result, outs, graph=False)
+            looks = loose or (kind is CheckValue and not mutates)
+            self._follower.after(result, outs, graph=False, looks=looks)
         if loose and kind is CheckMetadata:
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:

@@ -274,6 +274,16 @@ def test_a_method_of_c_changes_what_it_is_a_method_of():
     assert _runs(print, stream) == [stream.write, _Plain.flush]
 
 
+def test_a_method_of_a_stream_runs_what_the_stream_does():
+    handler, outer = logging.StreamHandler(io.StringIO()), io.TextIOWrapper(io.BytesIO())
+    handler.flush = outer.flush
+    logger = logging.Logger("heard")
+    logger.addHandler(handler)
+    assert _runs(logger.warning, logger) == []
+    handler.flush = Stream(print).flush
+    assert Stream.write in _runs(logger.warning, logger)
+
+
 def test_streams_that_a_stream_writes_to_are_found():
     class Raw(io.RawIOBase):
         def writable(self):

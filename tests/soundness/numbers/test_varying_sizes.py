@@ -545,6 +545,52 @@ def a_default_and_a_name(compile):
         yield f(rows(2)), f(rows(2), n), f(rows(2), k=n), f(rows(2), n, k=-n)
 
 
+@case(CASES)
+def questions_to_tensors_of_sizes_that_vary(compile):
+    f = compile(lambda i, x: (0 in i, torch.equal(i, i + 0), torch.equal(i, x), x.sum(1)))
+    for n in (3, 4, 5, 4, 6, 7):
+        yield from calls(f, [(torch.ones(n), rows(2, n)), (torch.arange(float(n)), rows(3, n))])
+
+
+@case(CASES)
+def one_of_two_sizes_cannot_be_followed(compile):
+    f = compile(lambda i, x: (i[: i.shape[0]].tolist(), i.stride(), x.sum(1), x.shape[1]))
+    for n in (3, 4, 5, 4, 6, 7):
+        yield from calls(f, [(torch.ones(n // 3), rows(2, n)), (torch.ones(2, 1), rows(2, n))])
+
+
+@case(CASES)
+def sizes_of_sizes(compile):
+    given = (2,)
+
+    def f(x):
+        made = torch.Size(given + x.shape)
+        return x.new_zeros(torch.Size(list(made))) + x, made, torch.Size([x.shape[1], x.size(0)])
+
+    c = compile(f)
+    for n in (3, 4, 5, 6, 1, 0):
+        given = (n + 1,)
+        yield from calls(c, [(rows(n),), (rows(n, 3),)])
+
+
+@case(CASES)
+def lengths_of_texts(compile):
+    class Text(str):
+        __slots__ = ()
+
+        def __len__(self):
+            return 3
+
+    def f(t, x):
+        return x.new_zeros(len(t), 2) + 1, len(t) // 2, x * 2 if len(t) > 5 else x
+
+    for one in ("x", b"y", "\u20ac", Text("x"), ["x"]):
+        c = compile(f)
+        for n in (4, 7, 5, 0, 1, 9, 6):
+            t = Text("x" * n) if type(one) is Text else one * n
+            yield from calls(c, [(t, rows(2))])
+
+
 test_case = check_all(CASES)
 
 
@@ -570,6 +616,91 @@ def test_two_captures_serve_all_sizes(f, backend):
     s = magpy.stats(c)
     assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
     assert s.segments == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda i, x: x * 2 if 0 in i else x,
+        lambda i, x: x * 2 if torch.equal(i, i + 1) else x,
+        lambda i, x: x * 2 if torch.allclose(i, i) else x,
+        lambda i, x: x.new_zeros(torch.Size(i.size() + x.size())) + x,
+        lambda i, x: torch.distributions.Normal(x, 1.0).sample() * 0 + i.sum(),
+    ],
+)
+def test_two_captures_serve_all_sizes_of_tensors_that_the_call_asks_for_a_value(f):
+    c = magpy.compile(f, backend="eager")
+    for n in SIZES:
+        i, x = torch.ones(2 * n), rows(2, n)
+        assert_same(c(i, x), f(i, x))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda t, x: torch.arange(len(t))[None] % 4 + x.sum(),
+        lambda t, x: (x * len(t), len(t)),
+        lambda t, x: x.new_ones(2, len(t)).softmax(-1)[:, -1] / len(t),
+    ],
+)
+def test_two_captures_serve_texts_of_all_lengths(f, backend):
+    c = magpy.compile(f, backend=backend)
+    for n in SIZES:
+        assert_same(c("x" * n, rows(3)), f("x" * n, rows(3)), tol=0 if backend == "eager" else 1e-6)
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls, s.reasons) == (2, len(SIZES) - 2, 0, [])
+
+
+def test_a_size_that_cannot_be_followed_leaves_the_others_free():
+    def f(i, x):
+        return x.sum(1) * x.shape[1], i.stride()  # of a tensor that has a dimension of size 1
+
+    c = magpy.compile(f, backend="eager")
+    for rows_of_i in (3, 4):
+        for n in SIZES:
+            i, x = torch.ones(rows_of_i, 1, rows_of_i), rows(2, n)
+            assert_same(c(i, x), f(i, x))
+    s = magpy.stats(c)
+    assert (s.captures, s.eager_calls) == (3, 0)
+
+
+@pytest.fixture(scope="module")
+def without_fakes():
+    """Operators of a C++ library that says nothing about fake tensors."""
+    library = torch.library.Library("magpy_test_sizes", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.define("apart(Tensor x) -> (Tensor, Tensor)")
+    library.impl("twice", lambda x: torch.cat([x, x]) * 2, "CPU")
+    library.impl("apart", lambda x: (x[1:].clone(), x * 2), "CPU")
+    ops = torch.ops.magpy_test_sizes
+    assert ops.twice and ops.apart  # which torch looks up at their first use
+    yield ops
+    library._destroy()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("f", "captures"),
+    [
+        (lambda ops, x: ops.twice(x + 1).sum(0) * 3, 2),
+        (lambda ops, x: ops.twice(x), 2),
+        (lambda ops, x: ops.twice(x).shape[0] + ops.twice(x).sum() * x.shape[0], 2),
+        (lambda ops, x: ops.twice(x).view(x.shape[0], 2, -1) + x[:, None], 2),
+        (lambda ops, x: (ops.apart(x)[0].sum(0), ops.apart(x)[1].numel()), 2),
+        (lambda ops, x: x * 2 if ops.apart(x)[0].shape[0] > 4 else x, 3),
+    ],
+)
+def test_sizes_are_followed_past_an_operation_without_a_fake_kernel(
+    f, captures, backend, without_fakes
+):
+    c = magpy.compile(lambda x: f(without_fakes, x), backend=backend)
+    for n in SIZES:
+        assert_same(c(rows(n)), f(without_fakes, rows(n)))
+    s = magpy.stats(c)
+    assert (s.captures, s.hits, s.eager_calls) == (captures, len(SIZES) - captures, 0)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -784,6 +915,69 @@ def test_a_cache_that_grows_is_captured_twice(backend):
         assert_same(c(x, caches[0]), f(x, caches[1]))
         assert_same(caches[0].kept, caches[1].kept)
     assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, 7)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_batch_is_taken_to_vary_with_a_length(backend):
+    def f(ids, mask, labels):
+        return (ids.softmax(-1) * mask[..., None]).sum(1).argmax(-1) == labels
+
+    c = magpy.compile(f, backend=backend)
+    for batch, length in ((2, 5), (2, 7), (4, 7), (3, 4), (5, 9)):
+        args = rows(batch * length).reshape(batch, length, 4), torch.ones(batch, length)
+        assert_same(c(*args, torch.arange(batch)), f(*args, torch.arange(batch)))
+    assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, 3)
+
+
+class Kept:
+    """What a call keeps of the calls before, in an object that is an argument."""
+
+    def __init__(self):
+        self.kept = None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_the_first_call_puts_into_an_argument_is_taken_to_vary(backend):
+    def f(x, mask, cache):
+        cache.kept = x if cache.kept is None else torch.cat([cache.kept, x], dim=1)
+        return (cache.kept * mask[..., None]).sum(1)
+
+    c = magpy.compile(f, backend=backend)
+    for batch, length in ((2, 5), (2, 7), (4, 3)):
+        caches = Kept(), Kept()
+        for n in (length, 1, 1, 1):
+            x = torch.arange(float(batch * n * 4)).reshape(batch, n, 4)
+            have = 0 if caches[0].kept is None else caches[0].kept.shape[1]
+            mask = torch.ones(batch, have + n)
+            assert_same(c(x, mask, caches[0]), f(x, mask, caches[1]))
+            assert_same(caches[0].kept, caches[1].kept)
+    # The first call of each kind, and one for other lengths and batches.
+    assert (magpy.stats(c).captures, magpy.stats(c).eager_calls) == (3, 0)
+
+
+def test_a_call_that_is_another_program_for_each_size_leaves_the_others_in_one_piece():
+    def f(x, turns):
+        if turns is not None:
+            for i in range(len(turns)):
+                x = x * turns[i] + i
+        return x.sum()
+
+    c = magpy.compile(f, backend="eager")
+    for n in range(2, 40):
+        for turns in (None, None, torch.ones(n)):
+            assert_same(c(rows(3), turns), f(rows(3), turns))
+    s = magpy.stats(c)
+    assert not any("none fits" in reason for reason in s.reasons)
+    assert s.captures <= 8
+    assert s.hits >= 70
+    assert s.in_python == []
+    assert any("run eagerly" in reason for reason in s.reasons)
+    for n in range(40, 140):
+        assert_same(c(rows(3), torch.ones(n)), f(rows(3), torch.ones(n)))
+    # To say why a call misses takes time: that ends some day.
+    assert magpy.stats(c).captures == s.captures
+    assert any("none fits" in reason for reason in magpy.stats(c).reasons)
+    assert_same(c(rows(3), None), f(rows(3), None))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
