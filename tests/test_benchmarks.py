@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as program
-from benchmarks import generating, measure, report, suite, systems
+from benchmarks import generating, measure, report, steps, suite, systems
 from benchmarks.models import SUITE
 
 
@@ -177,3 +177,9 @@ def test_generating_serves_requests_of_other_sizes(monkeypatch):
     name, captures, hits, eager, share, *_ = generating.measured("GPT-2", "eager", 4)
     assert (name, captures, hits, eager) == ("GPT-2", "3", "17", "0")
     assert float(share) > 0.9
+
+
+def test_a_whole_step_is_one_graph():
+    name, eager, *ratios, graphs, captures = steps.measured("MLP, SGD", "eager", 3)
+    assert (name, graphs, captures) == ("MLP, SGD", 1, 2)
+    assert eager > 0 and len(ratios) == 2 and min(ratios) > 0
