@@ -28,6 +28,7 @@ from magpy.ir.ops import EffectStep, HostStep, OpStep, Step
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import CHANGES, changes
+from magpy.replay.passes.schedule import lets_go
 from magpy.replay.segments import Plan, Segment
 
 
@@ -44,6 +45,8 @@ def unchanged_until(plan: Plan, copies: Iterable[Step]) -> list[Segment]:
         step = item[0] if isinstance(item, tuple) else item
         if isinstance(step, EffectStep):
             continue  # what an entry calls for its effects comes when all else is done
+        if not found and lets_go(step):
+            continue  # to call once more what begins with `zero_grad` comes to the same
         if isinstance(step, Segment):
             found.append(step)
             if any(changes(s) and id(s) not in own for s in step.steps):

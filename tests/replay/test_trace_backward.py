@@ -485,3 +485,67 @@ def test_the_end_of_a_graph():
     assert end.data_ptr() == value.data_ptr()
     with pytest.raises(RuntimeError, match="second time"):
         (end * 2).sum().backward()
+
+
+def after_an_exception(part, set_to_none):
+    """The state of two calls of which the second raises in the middle."""
+
+    def run(backend):
+        m = net()
+        o = torch.optim.SGD(m.parameters(), lr=0.1)
+        log = {"n": 0}
+
+        def step(x, y):
+            log["n"] += 1
+            return part(m, o, x, y, set_to_none)
+
+        f = magpy.compile(step, backend=backend) if backend else step
+        for x in batches(5):
+            f(x, torch.tensor([0, 1, 2, 0]))
+        with pytest.raises(IndexError):
+            f(x, torch.tensor([0, 1, 2, 7]))
+        return log["n"], seen(list(m.parameters()))
+
+    return run
+
+
+def zero_after_the_loss(m, o, x, y, set_to_none):
+    loss = F.cross_entropy(m(x), y)
+    o.zero_grad(set_to_none=set_to_none)
+    loss.backward()
+    o.step()
+
+
+def zero_first(m, o, x, y, set_to_none):
+    o.zero_grad(set_to_none=set_to_none)
+    F.cross_entropy(m(x), y).backward()
+    o.step()
+
+
+def the_second_of_two(m, o, x, y, set_to_none):
+    o.zero_grad(set_to_none=set_to_none)
+    for part in range(2):
+        F.cross_entropy(m(x[2 * part :][:2]), y[2 * part :][:2]).backward()
+    o.step()
+
+
+def an_update_after_each(m, o, x, y, set_to_none):
+    for part in range(2):
+        o.zero_grad(set_to_none=set_to_none)
+        F.cross_entropy(m(x[2 * part :][:2]), y[2 * part :][:2]).backward()
+        o.step()
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize(
+    "part",
+    [zero_after_the_loss, zero_first, the_second_of_two, an_update_after_each],
+    ids=lambda f: f.__name__,
+)
+def test_what_an_exception_leaves_is_eagers(part, set_to_none):
+    run = after_an_exception(part, set_to_none)
+    n, found = run("eager")
+    wanted_n, wanted = run(None)
+    same(found, wanted)
+    changed = part is an_update_after_each or not (set_to_none or part is zero_after_the_loss)
+    assert n == wanted_n - changed, "what raises after a change has no effects on Python's objects"

@@ -132,6 +132,11 @@ def reads_gradient(step: Step) -> bool:
     return step.func is has_gradient or (step.func is getattr and step.args[1] == "grad")
 
 
+def lets_go(step: Step) -> bool:
+    """Whether a step gives up the gradient of a tensor."""
+    return isinstance(step, HostStep) and step.func is setattr and step.args[1:] == ("grad", None)
+
+
 def has_a_place(step: HostStep) -> bool:
     """Whether a step is done for more than its value, or draws."""
     return step.owner is not None or isinstance(step, Call) or step.in_order

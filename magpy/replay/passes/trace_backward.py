@@ -69,11 +69,13 @@ class TraceBackward:
         record: what the run did; it gets variables for gradients that nobody has read.
         start: torch's modes when it began.
         needed: the variables that the result and the effects use.
+        compiled: a compiler takes the graphs, and not Python.
     """
 
-    def __init__(self, record: Record, start: TorchModes, needed: set[Var]) -> None:
+    def __init__(self, record: Record, start: TorchModes, needed: set[Var], compiled: bool) -> None:
         """Knows the gradients with which the call begins."""
         self._record = record
+        self._compiled = compiled
         self._modes = start
         self._needed = needed
         vars_of = {id(t): v for v, t in record.inputs.items()}
@@ -128,7 +130,11 @@ class TraceBackward:
         if given is not None and not isinstance(given, Ref):
             raise _Declined
         if given is None and of not in self._assigned and self._now[of] is not None:
-            self._let_go[of] = step
+            if not any(isinstance(s, OpStep) for s in self._kept):
+                self._let_go[of] = step
+            elif not self._compiled:
+                # It frees memory here; what comes before may raise, and find the gradient.
+                self._kept.append(step)
         self._now[of] = None if given is None else given.var
         self._assigned[of] = step
 
@@ -231,7 +237,7 @@ def trace_backward(
         needed: the variables that the result and the effects use.
         compiled: a compiler takes the graphs, and not Python.
     """
-    trace = TraceBackward(record, start, needed)
+    trace = TraceBackward(record, start, needed, compiled)
     steps = trace.steps()
     if steps is None:
         return record.steps
