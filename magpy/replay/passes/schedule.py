@@ -162,6 +162,7 @@ def anywhere(step: Step) -> bool:
         and (
             step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
             or getattr(step.func, "__name__", "") in NUMBER_METHODS
+            or (isinstance(step, Call) and not step.tensors)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
         )
     )

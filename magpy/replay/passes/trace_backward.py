@@ -41,6 +41,7 @@ from magpy.ir.ops import (
     Ref,
     Step,
     Var,
+    calls_on_tensors,
     has_gradient,
 )
 from magpy.ir.torch_modes import TorchModes
@@ -405,7 +406,7 @@ def _may_look_around(step: Step) -> bool:
     if type(step.func) in _IN_C and step.func not in (setattr, delattr) and step.engine is None:
         # An operation of torch's that Python calls as it is (a fused optimizer's).
         return step.func.__name__ in HOST_METHODS
-    return step.mutates or step.engine is not None or isinstance(step, Call)
+    return step.mutates or step.engine is not None or calls_on_tensors(step)
 
 
 def _arguments(step: HostStep) -> tuple[tuple[Ref, ...], Any, bool]:
