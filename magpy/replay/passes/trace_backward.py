@@ -1,9 +1,9 @@
 """Backward passes become operations of graphs: forward, backward and optimizer are one graph then.
 
 Owns the choice, and what becomes of the accesses to `.grad` around a pass: a graph computes the
-gradients (`torch.autograd.grad` gives what `Tensor.backward` would have added), operations add them
-to those that are there, and `.grad` is assigned when everything else is done.  So autograd's engine
-runs where a compiler traces it, and nothing stands between the passes and the optimizer's updates.
+gradients, or adds to those that are there, and `.grad` is assigned when everything else is done.
+So autograd's engine runs where a compiler traces it, and nothing stands between the passes and the
+optimizer's updates.
 
 Left as they are: passes in which Python runs (hooks, a `torch.autograd.Function`), that go on to
 what was computed before the call, whose graph is to be differentiated, or that reach a tensor which
@@ -68,16 +68,14 @@ class TraceBackward:
 
     Args:
         record: what the run did; it gets variables for gradients that nobody has read.
-        start: torch's modes when it began.
         needed: the variables that the result and the effects use.
         compiled: a compiler takes the graphs, and not Python.
     """
 
-    def __init__(self, record: Record, start: TorchModes, needed: set[Var], compiled: bool) -> None:
+    def __init__(self, record: Record, needed: set[Var], compiled: bool) -> None:
         """Knows the gradients with which the call begins."""
         self._record = record
         self._compiled = compiled
-        self._modes = start
         self._needed = needed
         vars_of = {id(t): v for v, t in record.inputs.items()}
         #: The gradient that each tensor from outside has, where that is known.
@@ -109,8 +107,6 @@ class TraceBackward:
 
     def _take(self, at: int, step: Step) -> None:
         of = step.args[0] if isinstance(step, HostStep) and step.args else None
-        if isinstance(step, ModeStep):
-            self._modes = step.modes
         if isinstance(step, HostStep) and _is_pass(step):
             self._pass(at, step)
         elif isinstance(step, HostStep) and _is_about_a_gradient(step):
@@ -238,7 +234,7 @@ def trace_backward(
         needed: the variables that the result and the effects use.
         compiled: a compiler takes the graphs, and not Python.
     """
-    trace = TraceBackward(record, start, needed, compiled)
+    trace = TraceBackward(record, needed, compiled)
     steps = trace.steps()
     if steps is None:
         return record.steps
