@@ -268,7 +268,9 @@ class Hoist:
         Whether gradients are on does not matter where nothing that it takes requires any.
         """
         step = self.steps[i]
-        if self.modes[i] == self.start or anywhere(step):
+        if self.modes[i] == self.start:
+            return False
+        if self.modes[i].settings == self.start.settings and anywhere(step):
             return False
         if replace(self.modes[i], grad=self.start.grad) != self.start:
             return True

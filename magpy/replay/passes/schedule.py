@@ -155,7 +155,11 @@ def ignores_modes(step: Step) -> bool:
 
 
 def anywhere(step: Step) -> bool:
-    """Whether no mode of torch has a part in a step: it is about a Python number or a gradient."""
+    """Whether no mode of torch has a part in a step: it is about a Python number or a gradient.
+
+    Settings that a run has changed have: below a `__torch_function__` that `super()` has called, one
+    of them keeps the Python of the subclass from running once more for `item`.
+    """
     return ignores_modes(step) or (
         isinstance(step, HostStep)
         and not step.outs
@@ -343,7 +347,10 @@ def schedule(
             plan.runs.append(step)
         elif isinstance(step, ModeStep):
             modes = step
-            if host_modes != step.modes and not all(map(anywhere, plan.waiting)):
+            if host_modes != step.modes and (
+                (host_modes or start).settings != step.modes.settings
+                or not all(map(anywhere, plan.waiting))
+            ):
                 plan.flush()  # a waiting step runs under the modes of its own place
             plan.graph.append(step)
         elif isinstance(step, OpStep):
