@@ -1,6 +1,6 @@
-"""What graphs call to run autograd's engine, and what results are that were differentiated.
+"""What graphs call to run autograd's engine, what is done with the gradients, and with results.
 
-Owns these two functions.  Does not own which backward passes become operations of graphs
+Owns these functions.  Does not own which backward passes become operations of graphs
 (magpy/replay/passes/trace_backward.py).
 """
 
@@ -42,28 +42,32 @@ def gradients(
         RuntimeError: as `torch.Tensor.backward` does.
     """
     plain = all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in (*tensors, *leaves))
-    made = _by_engine if plain and not torch._C._len_torch_dispatch_stack() else _traced
-    found = made(tensors, leaves, given, held, retain_graph)
+    if (
+        plain
+        and not torch._C._len_torch_dispatch_stack()
+        and all(
+            of is not None and _tensor.gradient(leaf) is of
+            for leaf, of in zip(leaves, held, strict=True)
+        )
+    ):
+        # No more than one gradient is there at a time, beside those that are added to.
+        torch.autograd.backward(tensors, given, retain_graph=retain_graph, inputs=leaves)
+        return ()
+    found = _traced(tensors, leaves, given, held, retain_graph)
     return tuple(g for g, of in zip(found, held, strict=True) if of is None)
 
 
-def _by_engine(
-    tensors: Sequence[torch.Tensor],
-    leaves: Sequence[torch.Tensor],
-    given: Sequence[torch.Tensor | None] | None,
-    held: Sequence[torch.Tensor | None],
-    retain_graph: bool,
-) -> list[Any]:
-    """Autograd's engine adds to the gradients, and nobody sees it: no more is there at a time."""
-    before = [_tensor.gradient(leaf) for leaf in leaves]
-    try:
-        for leaf, of in zip(leaves, held, strict=True):
-            _tensor.put_gradient(leaf, of)
-        torch.autograd.backward(tensors, given, retain_graph=retain_graph, inputs=leaves)
-        return [_tensor.gradient(leaf) for leaf in leaves]
-    finally:
-        for leaf, of in zip(leaves, before, strict=True):
-            _tensor.put_gradient(leaf, of)
+def give_gradient(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Gives a leaf that had no gradient when the call began the one that a pass has made.
+
+    Another thread may have given it one by now, to which autograd would have added.
+    """
+    now = leaf.grad
+    if now is None:
+        leaf.grad = gradient  # no other thread runs between these lines: nothing is called
+    else:
+        with torch.no_grad():
+            now.add_(gradient)
 
 
 def _traced(
@@ -86,7 +90,7 @@ def _traced(
             if of is not None:
                 results.append(of.add_(g))
             elif times[owner] == 1 and _lies_as(g, leaf):
-                results.append(g.detach())
+                results.append(g if owner == id(g) else g.detach())
             else:
                 results.append(_copied(g, leaf))
     return results

@@ -16,7 +16,7 @@ from magpy.ir.aliasing import written
 from magpy.ir.ops import HostStep, ModeStep, OpStep, Ref, Step, Var
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, variables
-from magpy.models.backward import gradients
+from magpy.models.backward import give_gradient, gradients
 from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
@@ -88,7 +88,9 @@ def swaps_data(step: Step) -> bool:
 
 def assigns_gradient(step: Step) -> bool:
     """Whether a step gives a tensor another gradient: no memory is written to."""
-    return isinstance(step, HostStep) and step.func is setattr and step.args[1] == "grad"
+    return isinstance(step, HostStep) and (
+        step.func is give_gradient or (step.func is setattr and step.args[1] == "grad")
+    )
 
 
 def switches_gradients(step: Step, inputs: Container[Var]) -> bool:

@@ -32,7 +32,7 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves, variables
 from magpy.models import profiler_marks
-from magpy.models.backward import differentiated, gradients
+from magpy.models.backward import differentiated, give_gradient, gradients
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
 from magpy.objects.plain_values import PLAIN_TYPES
@@ -151,14 +151,14 @@ def ignores_modes(step: Step) -> bool:
         return False
     if step.func in (getattr, setattr):
         return bool(step.args[1] == "grad")
-    return step.func in _MARKS or step.func is has_gradient
+    return step.func in _MARKS or step.func in (has_gradient, give_gradient)
 
 
 def anywhere(step: Step) -> bool:
     """Whether no mode of torch has a part in a step: it is about a Python number or a gradient.
 
-    Settings that a run has changed have: below a `__torch_function__` that `super()` has called, one
-    of them keeps the Python of the subclass from running once more for `item`.
+    Settings that a run has changed have: below a `__torch_function__` that `super()` has called,
+    one of them keeps the Python of the subclass from running once more for `item`.
     """
     return ignores_modes(step) or (
         isinstance(step, HostStep)

@@ -47,7 +47,7 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import rebuilt, variables
 from magpy.models import profiler_marks
-from magpy.models.backward import differentiated, gradients
+from magpy.models.backward import differentiated, give_gradient, gradients
 from magpy.models.torch_ops import HOST_METHODS
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import detaches
@@ -215,9 +215,10 @@ class TraceBackward:
             if early:
                 start.append(self._let_go[leaf])
             if now != first and not (early and now is None):
-                value = None if now is None else Ref(now)
-                args = (Ref(leaf), "grad", value)
-                end.append(Call(setattr, args, {}, mutates=True, where=step.where))
+                args: tuple[Any, ...] = (Ref(leaf), None if now is None else Ref(now))
+                new = _is_pass(step) and (early or first is None)
+                func, args = (give_gradient, args) if new else (setattr, (args[0], "grad", args[1]))
+                end.append(Call(func, args, {}, mutates=True, where=step.where))
         effects = [s for s in self._kept if isinstance(s, EffectStep)]
         rest = [s for s in self._kept if not isinstance(s, EffectStep)]
         return [*start, *rest, *end, *effects]
