@@ -111,7 +111,8 @@ def run_of(capture: Capture) -> Run:
             if e.kind == "dict"
             for k, _ in e.stores
             if isinstance(k, Const) and type(k.value) in (str, int)
-        ),
+        )
+        | capture.renewed,
         rearranged=frozenset(id(e.obj) for e in changed if e.kind in ("list", "deque")),
         numbered=frozenset(
             (id(args[0].obj), args[1])

@@ -141,7 +141,7 @@ class DictKey(
         return self.key if type(self.key) in (str, int) else None
 
     def lower_anchored(self, program: Program) -> None:
-        """The value stays, unless the run puts another there, as it will in every call.
+        """The value stays, unless another is put there, in the run as it will be in every call.
 
         What counts then is what the object is like.
         """
@@ -318,8 +318,11 @@ class Cell(Load, events=("cell",), label="cell", words="the content of a closure
         return f"{source}.cell_contents"
 
     def lower_anchored(self, program: Program) -> None:
-        """The cell still has the content."""
+        """The cell still has the content, or one like it."""
         program.anchor(self.source)
+        if (id(self.source), None) in program.run.overwritten and program.is_state(self.value):
+            self.lower_load(program, ("a", self.source), program.name(self.source))
+            return
         program.record("cells", self.source, self.value, mode_of(self.value))
         program.anchor(self.value)
 

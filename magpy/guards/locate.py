@@ -1,6 +1,7 @@
 """Where a value is that a call differs in: the object that holds it, and under which key.
 
-Owns following the registers of a guard program to the objects of one call.  Does not own which
+Owns following the registers of a guard program to the objects of one call, and which objects that
+all calls share hold others now.  Does not own which
 check failed (`_interp.Guard.explain`), nor what is done about it.  Called by
 magpy/runtime/misses.py.
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from magpy.guards.names import Program
+from magpy.guards.program import ANCHOR_TYPES
 from magpy.objects.types import isinstance
 
 
@@ -146,4 +148,26 @@ def _anchored(program: Program, where: tuple[str, int, int]) -> Place | None:
     return Place(record[0], None, None)
 
 
-__all__ = ["Place", "place_of"]
+def renewed(program: Program) -> set[tuple[int, Any]]:
+    """The places, of those whose very object is guarded, that have another of its class now.
+
+    Returns:
+        The addresses of dicts, with keys; those of closure cells, with None.
+    """
+    found: set[tuple[int, Any]] = set()
+    for holder, entries in program.anchors.get("dicts", ()):
+        for key, value, mode in entries:
+            now = dict.get(holder, key, value) if type(key) in (str, int) else value
+            if mode == "is" and _is_renewed(value, now):
+                found.add((id(holder), key))
+    for cell, value, mode in program.anchors.get("cells", ()):
+        if mode == "is" and _is_renewed(value, getattr(cell, "cell_contents", value)):
+            found.add((id(cell), None))
+    return found
+
+
+def _is_renewed(value: Any, now: Any) -> bool:
+    return now is not value and type(now) is type(value) and not isinstance(now, ANCHOR_TYPES)
+
+
+__all__ = ["Place", "place_of", "renewed"]

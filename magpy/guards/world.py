@@ -30,8 +30,8 @@ class Run:
         metas: what the tensors were like when the call began, by identity.
         numbers: the identities of arguments that are numbers and inputs.
         gradients: tensors and the gradients that they had when the call began.
-        overwritten: identities of dicts, with keys, under which the run stored something: earlier
-            reads were of the program's own state.
+        overwritten: identities of dicts, with keys, under which the run stored something, or the
+            program does between calls, and of such closure cells: reads were of its own state.
         rearranged: identities of lists and deques into which the run put something.
         numbered: identities of lists and deques, with places of numbers that are inputs.
         parts: identities of dicts, with keys of tuples of which numbers are inputs.

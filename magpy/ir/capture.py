@@ -95,6 +95,8 @@ class Capture:
         events: how many events the session saw.
         instances_vary: modules and functions that are reached through the arguments are other ones
             in other calls, and count by what they are like.
+        renewed: addresses of dicts, with keys, and of closure cells, with None: what they hold is
+            another object in other calls.
     """
 
     f: Any
@@ -114,6 +116,7 @@ class Capture:
     start_modes: Any
     events: int
     instances_vary: bool = False
+    renewed: frozenset[tuple[int, Any]] = frozenset()
 
 
 @dataclass(slots=True)

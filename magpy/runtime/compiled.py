@@ -319,6 +319,7 @@ class Manager:
             capture = outcome.capture
             assert capture is not None
             capture.instances_vary = self.instances_vary
+            capture.renewed = frozenset(self.missed.renewed)
             hooks = saved_tensors.in_place()
             if hooks is not None and hooks.raised is not None:
                 raise Refusal("a hook of saved tensors raises an exception", passing=True)

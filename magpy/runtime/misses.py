@@ -13,7 +13,7 @@ import torch
 
 from magpy import _tensor
 from magpy.backends.runner import EntryInfo
-from magpy.guards.locate import Place, place_of
+from magpy.guards.locate import Place, place_of, renewed
 from magpy.guards.names import Program
 from magpy.guards.program import INSTANCES
 from magpy.guards.words import Difference, Names, difference
@@ -39,6 +39,9 @@ class Misses:
         self._told: set[str] = set()
         #: Where the value is that the last miss was about, in that call.
         self.place: Place | None = None
+        #: The places in which calls found other objects of a class than entries had been made for:
+        #: dicts by their addresses, with keys, and closure cells.
+        self.renewed: set[tuple[int, Any]] = set()
         self._causes: dict[Any, int] = {}
         #: The cause of the last miss, and how often it has made calls miss.
         self.cause: Any = None
@@ -126,6 +129,8 @@ class Misses:
                 self.of_instance = _is_of_instance(info.program, failure[0])
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
+                if not isinstance(failure[0], int) and failure[0][0] in ("dicts", "cells"):
+                    self.renewed |= renewed(info.program)
             return _words(f, args, info, failure)
 
 
