@@ -29,12 +29,13 @@ from magpy.runtime.blocks import Blocks
 _MOST_SPLITS = 24
 #: A condition that is refused once leaves its truth to Python, and twice itself.
 _MOST_TIMES = 2
-#: Functions of these modules compute nothing with tensors themselves: what calls a module's
-#: `forward` and hooks, and what asks whether a compiler is at work.
-_GLUE = (
-    *("torch.nn.modules.module", "torch.utils.hooks", "torch.autograd.function"),
-    "torch.compiler",
+#: Functions of these modules compute little with tensors themselves: what calls a module's
+#: `forward` and hooks, what asks whether a compiler is at work, and what shards a model and sums
+#: its gradients, which tells C++ of each step.
+_GLUE = frozenset(
+    ["torch.nn.modules.module", "torch.utils.hooks", "torch.autograd.function", "torch.compiler"]
 )
+_GLUE_PACKAGES = ("torch.distributed.", "torch.nn.parallel.")
 #: Python functions of these modules are operations, as a capture sees them.
 _OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd", "torch.nested")
 _INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])
@@ -313,7 +314,8 @@ class Driver:
 
     def _split(self) -> None:
         self.compiled, self._before, self._known = [], self._known, {}
-        self.lines.plan.glue = self.function.__globals__.get("__name__") in _GLUE
+        home = str(self.function.__globals__.get("__name__"))
+        self.lines.plan.glue = home in _GLUE or home.startswith(_GLUE_PACKAGES)
         try:
             made = regions.split(self.function, self.lines.plan)
         except regions.CannotSplit as e:
