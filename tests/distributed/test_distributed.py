@@ -9,6 +9,7 @@ import pytest
 from tests.distributed.cases import CASES
 from tests.distributed.launch import run
 
+
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[dict[str, Any]]]:
     """What both ranks found, of all cases."""
