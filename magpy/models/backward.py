@@ -90,7 +90,7 @@ def _traced(
             if of is not None:
                 results.append(of.add_(g))
             elif times[owner] == 1 and _lies_as(g, leaf):
-                results.append(g if owner == id(g) else g.detach())
+                results.append(g.detach())  # as AccumulateGrad does: the tensor is nobody else's
             else:
                 results.append(_copied(g, leaf))
     return results
