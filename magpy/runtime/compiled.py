@@ -923,7 +923,7 @@ def make(
     else:
         compiled._magpy_sample = FIRST
     compiled._magpy_options = manager
-    if region is None and miss is None and shares:
+    if miss is None and shares:
         _join_family(compiled)
     _all[id(compiled)] = weakref.ref(compiled, functools.partial(_all.pop, id(compiled)))
     return compiled
