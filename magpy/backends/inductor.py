@@ -101,13 +101,15 @@ def compile_graph(
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+    from magpy.backends import graph_cache
+
     # TorchInductor uses its cache of graphs only when there is an environment for symbolic sizes,
     # be there symbols or not; ours has none, and `ignore_shape_env` says so.
     settings: Any = config
     if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with tracing(TracingContext(mode)):
+    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs):
         compiled = compile_fx(
             gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
         )
