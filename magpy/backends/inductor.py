@@ -61,6 +61,13 @@ class Inductor:
 
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
+        from magpy.backends import direct_calls
+
+        with direct_calls.seen() as seen:
+            compiled = self._compiled(gm, example_inputs)
+        return direct_calls.shortened(compiled, seen)
+
+    def _compiled(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         import torch
         from torch._inductor import config
         from torch._subclasses import FakeTensor
