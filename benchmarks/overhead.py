@@ -2,7 +2,8 @@
 
 The backend returns results that it computed once, so what is timed is guards, dispatch and the
 rebuilding of the result. magpy and torch.compile are timed in turn, in many short rounds: on a
-machine that does other work too, the fastest round is what they cost without it.
+machine that does other work too, the fastest round is what they cost without it.  With
+`--model pointwise` TorchInductor compiles a small function: what is timed has its kernel in it.
 """
 
 from __future__ import annotations
@@ -11,24 +12,32 @@ import argparse
 import copy
 
 import torch
+from torch import nn
 
 from benchmarks import measure, systems
-from benchmarks.models.case import STANDARD
+from benchmarks.models.case import STANDARD, Case
 
 MODELS = ("linear-1", "linear-10", "linear-100", "linear-500", "resnet-50", "bert-base")
+
+
+class _Pointwise(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + 1)
+
+
+POINTWISE = Case("pointwise", "layers", _Pointwise, lambda batch: (torch.randn(batch, 8),))
 
 
 def overhead(name: str, names: list[str], rounds: int, budget: float) -> dict[str, measure.Timing]:
     """Seconds per call of each system on one model."""
     systems.reset()
-    case = STANDARD[name]
+    case = POINTWISE if name == POINTWISE.name else STANDARD[name]
+    backend = "inductor" if case is POINTWISE else systems.constant_backend
     example = case.example(1)
     model = case.make()
     calls = {}
     for system in names:
-        compiled = systems.compile_with(
-            system, copy.deepcopy(model), backend=systems.constant_backend
-        )
+        compiled = systems.compile_with(system, copy.deepcopy(model), backend=backend)
         compiled(*example)
         calls[system] = lambda compiled=compiled: compiled(*example)
     return measure.interleaved(calls, rounds=rounds, budget=budget)
@@ -37,7 +46,7 @@ def overhead(name: str, names: list[str], rounds: int, budget: float) -> dict[st
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", action="append", choices=MODELS, help="default: all")
+    parser.add_argument("--model", action="append", choices=(*MODELS, POINTWISE.name))
     parser.add_argument("--system", action="append", choices=systems.PAIR)
     parser.add_argument("--rounds", type=int, default=75)
     parser.add_argument("--budget", type=float, default=1.5, help="seconds for each system")

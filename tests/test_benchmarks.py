@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as program
-from benchmarks import generating, measure, report, steps, suite, systems
+from benchmarks import generating, measure, report, steps, suite, systems, warm_start
 from benchmarks.models import SUITE
 
 
@@ -183,3 +183,14 @@ def test_a_whole_step_is_one_graph():
     name, eager, *ratios, graphs, captures = steps.measured("MLP, SGD", "eager", 3)
     assert (name, graphs, captures) == ("MLP, SGD", 1, 2)
     assert eager > 0 and len(ratios) == 2 and min(ratios) > 0
+
+
+@pytest.mark.parametrize("kind", ["served", "trained"])
+def test_a_process_tells_what_its_start_took(kind):
+    found = warm_start.child(f"MLP, {kind}", "magpy", "eager")
+    assert list(found["seconds"]) == ["first", "second", "other size"]
+    first, second, other = (wall for wall, _ in found["seconds"].values())
+    assert 0 < first < second and other > 0
+    cells = warm_start.row("MLP", "magpy", [found | {"found": n, "not found": 0} for n in (1, 2)])
+    assert cells[:2] == ["MLP", "magpy"] and cells[-2:] == ["2", "0"]
+    assert cells[2].startswith(f"{first:.1f} s (")

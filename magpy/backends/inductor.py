@@ -61,6 +61,13 @@ class Inductor:
 
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
+        from magpy.backends import direct_calls
+
+        with direct_calls.seen() as seen:
+            compiled = self._compiled(gm, example_inputs)
+        return direct_calls.shortened(compiled, seen)
+
+    def _compiled(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         import torch
         from torch._inductor import config
         from torch._subclasses import FakeTensor
@@ -101,13 +108,15 @@ def compile_graph(
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+    from magpy.backends import graph_cache
+
     # TorchInductor uses its cache of graphs only when there is an environment for symbolic sizes,
     # be there symbols or not; ours has none, and `ignore_shape_env` says so.
     settings: Any = config
     if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with tracing(TracingContext(mode)):
+    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs):
         compiled = compile_fx(
             gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
         )

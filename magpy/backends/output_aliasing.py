@@ -71,16 +71,17 @@ def _shared(
     """The results that have the memory of a tensor with which they share none in eager."""
     holders: dict[int, set[int]] = {}
     for t, memory in zip(given, inputs, strict=True):
-        holders.setdefault(_storage(t), set()).add(memory)
+        holders.setdefault(storage_of(t), set()).add(memory)
     shared = set()
     for i, (t, memory) in enumerate(zip(results, outputs, strict=True)):
-        storage = _storage(t)
+        storage = storage_of(t)
         if storage and memory and not holders.setdefault(storage, {memory}) & {0, memory}:
             shared.add(i)
     return frozenset(shared)
 
 
-def _storage(t: Any) -> int:
+def storage_of(t: Any) -> int:
+    """A number for the memory of a tensor; 0 if it has none, or is no tensor."""
     if not isinstance(t, torch.Tensor):
         return 0
     try:
@@ -93,4 +94,4 @@ def _copied(results: Sequence[Any], shared: frozenset[int]) -> Sequence[Any]:
     return [t.clone() if i in shared else t for i, t in enumerate(results)]
 
 
-__all__ = ["looked_at"]
+__all__ = ["looked_at", "storage_of"]

@@ -45,4 +45,12 @@ def told_apart() -> Iterator[None]:
         utils.rand_ops = known
 
 
-__all__ = ["told_apart"]
+def are_told_apart() -> bool:
+    """Whether `told_apart` is in force."""
+    from torch._functorch import compile_utils
+
+    known: Any = compile_utils.rand_ops
+    return type(known) is _Drawing
+
+
+__all__ = ["are_told_apart", "told_apart"]
