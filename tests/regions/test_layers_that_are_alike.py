@@ -1,4 +1,4 @@
-"""Layers that a driver calls one by one share their entries, as layers that are compiled alone do."""
+"""Layers that a driver calls one by one share their entries, as layers compiled alone do."""
 
 import pytest
 import torch
