@@ -70,7 +70,7 @@ def _does_anything(wrapper: Any, config: Any, metadata: Any) -> bool:
 def _unwrapped(compiled: Any) -> Any:
     from torch._functorch import aot_autograd
 
-    serializable = vars(aot_autograd)["SerializableCompiledFunction"]
+    serializable = getattr(aot_autograd, "SerializableCompiledFunction", None)
     while type(compiled) is serializable:
         compiled = compiled.compiled_fn
     return compiled
