@@ -128,6 +128,9 @@ class Hoist:
                 break
             before += ahead
             setattr(owner, name, new)
+            if isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone:
+                # The driver decides: as a part of a region it would be another entry for each way.
+                self.alone.add(s)
         else:
             self.alone.add(s)
         if self.plan.is_apart(s):
