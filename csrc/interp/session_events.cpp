@@ -411,7 +411,8 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
       factory_used(s, factory);
     }
   }
-  if (!known_outside(s, obj)) return;
+  // What is computed from an array that is an input is computed again.
+  if (!known_outside(s, obj) || tracked(s, obj)) return;
   if (PyDict_Check(obj)) {
     const bool can_ask = look_for_key(s, obj, key);
     // A subclass may insert what is missing: what is there is asked before.

@@ -673,7 +673,7 @@ class Manager:
         if self.in_vain > _STORM:
             return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
         if why is OF_DATA:
-            return Differing(checked=self.checked | dict.fromkeys(self.ways.multiply, set()))
+            return Differing(checked=self.checked | {line: set() for line in self.ways.multiply})
         if why.where and self.in_vain <= _STORM:
             return Differing(fixed={why.where})
         if at is None and place is not None:

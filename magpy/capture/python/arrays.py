@@ -59,6 +59,8 @@ class ArrayCalls:
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
         if self._only_keeps(f, args, kwargs):
             return ABSENT
+        if f is len and len(args) == 1 and type(args[0]) is np.ndarray:
+            return ABSENT  # its shape is checked where it came from
         if f is torch.Size and len(args) == 1 and type(args[0]) in _SEQUENCES and not kwargs:
             return f(_interp.call(tuple, args, {}))  # it holds the very numbers
         array = isinstance(owner, (np.ndarray, np.generic))
