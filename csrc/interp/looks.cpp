@@ -11,6 +11,8 @@ namespace magpy {
 namespace {
 
 constexpr Looks kEverything{Look::kAll, Look::kAll, false};
+// What frames are given and give, which are watched.
+constexpr Looks kHandsOn{Look::kAll, Look::kKept, true};
 
 // What decides, beside the function, how far it looks.
 enum class When : uint8_t {
@@ -149,12 +151,22 @@ bool is_type(const char* found, const Known& known) {
          std::strcmp(dot + 1, known.name) == 0;
 }
 
+// A class of Python's whose objects a `__new__` of Python's makes, and nothing looks into after that.
+bool made_in_python(PyTypeObject* type) {
+  static PyObject* const str_new = PyUnicode_InternFromString("__new__");
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  PyObject* made_by = _PyType_Lookup(type, str_new);
+  if (made_by == nullptr || PyFunction_Check(made_by)) return made_by != nullptr;
+  const Ref inner = inner_function(made_by);
+  return inner && PyFunction_Check(inner.get());
+}
+
 }  // namespace
 
 Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   if (PyType_Check(f)) {
     auto* type = reinterpret_cast<PyTypeObject*>(f);
-    if (c_base(type) != type) return kEverything;  // a class of Python's
+    if (c_base(type) != type) return made_in_python(type) ? kHandsOn : kEverything;
     for (const Known& known : kTypes)
       if (is_type(type->tp_name, known) && holds(known.when, f, args, npos, kwnames))
         return known.looks;
