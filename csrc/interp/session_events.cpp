@@ -382,9 +382,38 @@ static bool copies(PyObject* obj) {
   return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
 }
 
+// Whether a key that differs from call to call chooses one of some plain values of one type, which
+// are the same in other calls (`names[int(x.argmax())]`): it is chosen again.
+static bool chooses(Session* s, PyObject* obj, PyObject* key) {
+  constexpr Py_ssize_t kMost = 256;
+  if (s->tracked.empty() || !tracked(s, key)) return false;
+  PyTypeObject* type = nullptr;
+  auto fits = [s, &type](PyObject* v) {
+    PyTypeObject* t = Py_TYPE(v);
+    if (type == nullptr) type = t;
+    const bool plain = t == &PyUnicode_Type || t == &PyLong_Type || t == &PyFloat_Type;
+    return plain && t == type && !tracked(s, v);
+  };
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(obj);
+    if (!PyLong_CheckExact(key) || n > kMost) return false;
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (!fits(PySequence_Fast_GET_ITEM(obj, i))) return false;
+    return true;
+  }
+  if (!PyDict_CheckExact(obj) || PyDict_GET_SIZE(obj) > kMost || !plain_key(key)) return false;
+  PyObject *k, *value;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(obj, &pos, &k, &value))
+    if (!is_leaf(k) || tracked(s, k) || !fits(value)) return false;
+  return true;
+}
+
 // What is read of obj and key before obj[key] is.
 static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
-  if (!s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
+  const bool choice = chooses(s, obj, key);
+  if (!choice && !s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) &&
+      has_tracked(s, key)) {
     // A tracked key chooses an element: the choice must be the same again.
     ErrorGuard error;
     rely_on(s, key);
@@ -402,6 +431,10 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
   }
   if (PyTuple_Check(obj) || is_leaf(obj)) return;
   ErrorGuard error;
+  if (choice) {
+    if (known_outside(s, obj)) touch_kept(s, obj, false);
+    return;
+  }
   if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
     const bool outside = known_outside(s, obj);
@@ -448,8 +481,9 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   // The key is the same again, and what the dict has under it is read none the less.
   const bool keyed = !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key);
   if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || keyed)) {
-    result = derive(s, "item", 0, obj, key, result);
-    if (!keyed) return result;
+    const bool choice = keyed && chooses(s, obj, key);
+    result = derive(s, "item", choice, obj, key, result);
+    if (!keyed || choice) return result;
   }
   if (PyDict_Check(obj) && known_outside(s, obj)) {
     ErrorGuard error;

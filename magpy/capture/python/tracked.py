@@ -181,7 +181,17 @@ class TrackedValues:
         return self.derive(UNARY[op], (a,), {}, result)
 
     def item(self, op: int, obj: Any, key: Any, result: Any) -> Any:
-        """obj[key] of a tracked array or string, or with a tracked key."""
+        """obj[key] of a tracked array or string, or with a tracked key.
+
+        Args:
+            op: 1 where the key chooses among plain values, which are the same in other calls.
+            obj: what has the item.
+            key: the key.
+            result: the item.
+        """
+        if op:
+            values = dict(obj) if type(obj) is dict else tuple(obj)
+            return self.derive(operator.getitem, (values, key), {}, result)
         if self._session.tracked(obj) is None:
             self._session.rely_on(key)
             return result
