@@ -692,9 +692,9 @@ class Manager:
             f"what follows from a value that differs in every call ({names[at]})"
         )
         if self.part_of is None:
-            known = self._drive(compiled, lambda driver: driver.vary(varying))
+            known = self._drive(compiled, lambda driver: driver.vary(varying, tensor))
         else:
-            known = self.part_of.vary(varying)
+            known = self.part_of.vary(varying, tensor)
         if known or self._separate(compiled, f"no entry fits ({why})"):
             return None
         return Differing()

@@ -527,3 +527,21 @@ def test_a_region_that_computed_nothing_once_is_compiled_where_it_goes_another_w
 
     calls = [(x, None if i < 2 else 1.0 + i) for i, x in enumerate(inputs(10))]
     check(make, calls, least=4)
+
+
+def test_what_is_around_nested_tensors_is_compiled():
+    before, after = layers(), layers()
+
+    def make():
+        def handler(rows):
+            x = torch.nested.nested_tensor(rows, layout=torch.jagged)
+            y = before(x.values())
+            h = torch.nested.nested_tensor_from_jagged(y, x.offsets())
+            return after(torch.stack([part.mean(0) for part in h.unbind()]))
+
+        return handler, lambda: None
+
+    calls = [([torch.randn(2 + i % 3, 4), torch.randn(4 + i % 2, 4)],) for i in range(14)]
+    with torch.no_grad():
+        compiled = check(make, calls, least=8)
+    assert magpy.stats(compiled).captures <= 10
