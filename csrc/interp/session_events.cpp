@@ -624,6 +624,10 @@ void on_touch(PyObject* obj, Touch how) {
 void on_truth(PyObject* obj) {
   Session* s = tls_session;
   ++s->events;
+  if (PyDict_CheckExact(obj) && known_outside(s, obj)) {
+    ErrorGuard error;
+    if (read_keys(s, obj)) return;
+  }
   if (tracked(s, obj)) {
     ErrorGuard error;
     ask(s, "truth", obj);

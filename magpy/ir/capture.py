@@ -112,7 +112,7 @@ class Capture:
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
-    array_inputs: list[Any]
+    array_inputs: list[Any] = field(default_factory=list)
     buffers: list[Any]
     memos: list[tuple[Any, Any, Any, Any]]
     start_modes: Any
