@@ -115,9 +115,8 @@ bool are_entries(PyObject* v) {
 // A dict, or a view of one, of which C code that takes its elements looks at the keys alone.  A
 // set looks at all of an entry.
 bool gives_keys(PyObject* v, bool entries) {
-  PyObject* dict = PyDict_CheckExact(v)                                              ? v
-                   : PyDictKeys_Check(v) || (entries && PyDictItems_Check(v)) ? viewed(v)
-                                                                              : nullptr;
+  PyObject* dict = v;
+  if (PyDictKeys_Check(v) || (entries && PyDictItems_Check(v))) dict = viewed(v);
   if (dict == nullptr || !PyDict_CheckExact(dict) || !keys_run_no_code(dict)) return false;
   PyObject *key, *value;
   Py_ssize_t pos = 0;
@@ -151,7 +150,8 @@ bool is_type(const char* found, const Known& known) {
          std::strcmp(dot + 1, known.name) == 0;
 }
 
-// A class of Python's whose objects a `__new__` of Python's makes, and nothing looks into after that.
+// A class of Python's whose objects a `__new__` of Python's makes, and into which nothing looks
+// after that.
 bool made_in_python(PyTypeObject* type) {
   static PyObject* const str_new = PyUnicode_InternFromString("__new__");
   if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;

@@ -31,7 +31,8 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
     if (is_tensor(v)) read_protocols(s, Py_TYPE(v));
   if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
   // [x] * 3, and dicts, which look at their keys alone (`|`).
-  const bool repeats = (is_sequence(a) && PyLong_CheckExact(b)) || (PyLong_CheckExact(a) && is_sequence(b));
+  const bool repeats =
+      (is_sequence(a) && PyLong_CheckExact(b)) || (PyLong_CheckExact(a) && is_sequence(b));
   const bool dicts = PyDict_CheckExact(a) && PyDict_CheckExact(b);
   if (!deep && ((is_sequence(a) && is_sequence(b)) || repeats || dicts)) {
     for (PyObject* v : {a, b})
