@@ -54,6 +54,7 @@ NO_TENSORS = sys.stdlib_module_names | {"numpy"}
 _INTERNAL = (
     *("sympy.", "torch.fx.", "torch.utils._sympy.", "torch._subclasses.", "torch._meta_reg"),
     *("torch._prims", "torch._refs", "torch._decomp", "torch._ops", "torch._library"),
+    "torch.nested",
 )
 
 

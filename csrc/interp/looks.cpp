@@ -11,6 +11,8 @@ namespace magpy {
 namespace {
 
 constexpr Looks kEverything{Look::kAll, Look::kAll, false};
+// What frames are given and give, which are watched.
+constexpr Looks kHandsOn{Look::kAll, Look::kKept, true};
 
 // What decides, beside the function, how far it looks.
 enum class When : uint8_t {
@@ -19,6 +21,7 @@ enum class When : uint8_t {
   kCallsPython,     // its first argument is a function of Python, which is given the elements
   kKeyed,           // it looks at what a function of Python gives for each of them (`key=`)
   kKeyedOrEntries,  // or they are entries of a dict, whose keys tell which is the smaller one
+  kOfKeys,          // it is given a dict, its keys or its entries alone, and looks at the keys only
 };
 
 struct Known {
@@ -38,6 +41,9 @@ constexpr Known kFunctions[] = {
      "iter",
      When::kOneGiven,
      {kAll, kKept, false}},  // with two it compares what a function gives
+    {"builtins", "sorted", When::kOfKeys, {kAll, kKept, false}},
+    {"builtins", "min", When::kOfKeys, {kAll, kKept, false}},
+    {"builtins", "max", When::kOfKeys, {kAll, kKept, false}},
     {"builtins", "sorted", When::kKeyedOrEntries, {kAll, kItself, false}},
     {"builtins", "min", When::kKeyedOrEntries, {kAll, kItself, false}},
     {"builtins", "max", When::kKeyedOrEntries, {kAll, kItself, false}},
@@ -46,6 +52,8 @@ constexpr Known kFunctions[] = {
 };
 
 constexpr Known kTypes[] = {
+    {"builtins", "set", When::kOfKeys, {kAll, kKept, false}},
+    {"builtins", "frozenset", When::kOfKeys, {kAll, kKept, false}},
     {"builtins", "list", When::kAlways, {kAll, kKept, true}},
     {"builtins", "tuple", When::kAlways, {kAll, kKept, true}},
     {"builtins", "enumerate", When::kAlways, {kAll, kKept, true}},
@@ -82,22 +90,44 @@ bool is_python(PyObject* f) {
   return PyFunction_Check(f) || (PyMethod_Check(f) && PyFunction_Check(PyMethod_GET_FUNCTION(f)));
 }
 
-// Entries of a dict whose keys run no code and differ: which of two is the smaller one is asked of
-// the keys alone.
-bool are_entries(PyObject* v) {
-  if (!PyDictItems_Check(v)) return false;
+// The dict that a view of one is of; nullptr if there is none.
+PyObject* viewed(PyObject* v) {
   std::vector<PyObject*> held;
   Py_TYPE(v)->tp_traverse(v, collect_referent, &held);
-  if (held.size() != 1 || !PyDict_Check(held[0])) return false;
+  return held.size() == 1 && PyDict_Check(held[0]) ? held[0] : nullptr;
+}
+
+bool keys_run_no_code(PyObject* dict) {
   PyObject *key, *value;
   Py_ssize_t pos = 0;
-  while (PyDict_Next(held[0], &pos, &key, &value))
+  while (PyDict_Next(dict, &pos, &key, &value))
     if (runs_code(key)) return false;
   return true;
 }
 
-bool holds(When when, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
+// Entries of a dict whose keys run no code and differ: which of two is the smaller one is asked of
+// the keys alone.
+bool are_entries(PyObject* v) {
+  PyObject* dict = PyDictItems_Check(v) ? viewed(v) : nullptr;
+  return dict != nullptr && keys_run_no_code(dict);
+}
+
+// A dict, or a view of one, of which C code that takes its elements looks at the keys alone.  A
+// set looks at all of an entry.
+bool gives_keys(PyObject* v, bool entries) {
+  PyObject* dict = v;
+  if (PyDictKeys_Check(v) || (entries && PyDictItems_Check(v))) dict = viewed(v);
+  if (dict == nullptr || !PyDict_CheckExact(dict) || !keys_run_no_code(dict)) return false;
+  PyObject *key, *value;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(dict, &pos, &key, &value))
+    if (PyTuple_Check(key)) return false;  // it may hold what differs from call to call
+  return true;
+}
+
+bool holds(When when, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   if (when == When::kAlways) return true;
+  if (when == When::kOfKeys) return npos == 1 && gives_keys(args[0], !PyType_Check(f));
   if (when == When::kOneGiven) return npos == 1;
   if (when == When::kCallsPython) return npos > 0 && is_python(args[0]);
   for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
@@ -120,14 +150,25 @@ bool is_type(const char* found, const Known& known) {
          std::strcmp(dot + 1, known.name) == 0;
 }
 
+// A class of Python's whose objects a `__new__` of Python's makes, and into which nothing looks
+// after that.
+bool made_in_python(PyTypeObject* type) {
+  static PyObject* const str_new = PyUnicode_InternFromString("__new__");
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  PyObject* made_by = _PyType_Lookup(type, str_new);
+  if (made_by == nullptr || PyFunction_Check(made_by)) return made_by != nullptr;
+  const Ref inner = inner_function(made_by);
+  return inner && PyFunction_Check(inner.get());
+}
+
 }  // namespace
 
 Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   if (PyType_Check(f)) {
     auto* type = reinterpret_cast<PyTypeObject*>(f);
-    if (c_base(type) != type) return kEverything;  // a class of Python's
+    if (c_base(type) != type) return made_in_python(type) ? kHandsOn : kEverything;
     for (const Known& known : kTypes)
-      if (is_type(type->tp_name, known) && holds(known.when, args, npos, kwnames))
+      if (is_type(type->tp_name, known) && holds(known.when, f, args, npos, kwnames))
         return known.looks;
     return kEverything;
   }
@@ -136,14 +177,14 @@ Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kw
   if (PyObject* self = bound_self(f); self != nullptr) {
     if (!PyDict_Check(self) && !PyList_Check(self) && !is_deque(self)) return kEverything;
     for (const Known& known : kMethods)
-      if (std::strcmp(name, known.name) == 0 && holds(known.when, args, npos, kwnames))
+      if (std::strcmp(name, known.name) == 0 && holds(known.when, f, args, npos, kwnames))
         return known.looks;
     return kEverything;
   }
   for (const Known& known : kFunctions)
     if (std::strcmp(name, known.name) == 0 &&
         is_home(reinterpret_cast<PyCFunctionObject*>(f)->m_module, known.home) &&
-        holds(known.when, args, npos, kwnames))
+        holds(known.when, f, args, npos, kwnames))
       return known.looks;
   return kEverything;
 }

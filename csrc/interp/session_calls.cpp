@@ -334,6 +334,7 @@ ToC touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* ar
     touch(s, self, looks.own != Look::kItself);
   for (Py_ssize_t i = 0; i < n; ++i) {
     const bool holds = is_container(args[i]) || passes_elements_on(s, args[i]);
+    if (PyDict_CheckExact(args[i]) && is_builtin(f, "len") && read_keys(s, args[i])) continue;
     if (looks.given == Look::kKept && passes_elements_on(s, args[i]))
       touch_kept(s, args[i], false);
     else if (looks.given == Look::kPairs && i < npos)

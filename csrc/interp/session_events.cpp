@@ -30,9 +30,13 @@ void operands_pre(PyObject* a, PyObject* b, bool deep) {
   for (PyObject* v : {a, b})
     if (is_tensor(v)) read_protocols(s, Py_TYPE(v));
   if ((is_leaf(a) || is_tensor(a)) && (is_leaf(b) || is_tensor(b))) return;
-  if (!deep && is_sequence(a) && is_sequence(b)) {
-    touch_kept(s, a, false);
-    touch_kept(s, b, false);
+  // [x] * 3, and dicts, which look at their keys alone (`|`).
+  const bool repeats =
+      (is_sequence(a) && PyLong_CheckExact(b)) || (PyLong_CheckExact(a) && is_sequence(b));
+  const bool dicts = PyDict_CheckExact(a) && PyDict_CheckExact(b);
+  if (!deep && ((is_sequence(a) && is_sequence(b)) || repeats || dicts)) {
+    for (PyObject* v : {a, b})
+      if (!is_leaf(v)) touch_kept(s, v, false);
     return;
   }
   // An array makes an array of what it meets, and looks into what that holds.
@@ -379,9 +383,38 @@ static bool copies(PyObject* obj) {
   return c_base(Py_TYPE(obj)) != &PyBaseObject_Type;
 }
 
+// Whether a key that differs from call to call chooses one of some plain values of one type, which
+// are the same in other calls (`names[int(x.argmax())]`): it is chosen again.
+static bool chooses(Session* s, PyObject* obj, PyObject* key) {
+  constexpr Py_ssize_t kMost = 256;
+  if (s->tracked.empty() || !tracked(s, key)) return false;
+  PyTypeObject* type = nullptr;
+  auto fits = [s, &type](PyObject* v) {
+    PyTypeObject* t = Py_TYPE(v);
+    if (type == nullptr) type = t;
+    const bool plain = t == &PyUnicode_Type || t == &PyLong_Type || t == &PyFloat_Type;
+    return plain && t == type && !tracked(s, v);
+  };
+  if (PyTuple_CheckExact(obj) || PyList_CheckExact(obj)) {
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(obj);
+    if (!PyLong_CheckExact(key) || n > kMost) return false;
+    for (Py_ssize_t i = 0; i < n; ++i)
+      if (!fits(PySequence_Fast_GET_ITEM(obj, i))) return false;
+    return true;
+  }
+  if (!PyDict_CheckExact(obj) || PyDict_GET_SIZE(obj) > kMost || !plain_key(key)) return false;
+  PyObject *k, *value;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(obj, &pos, &k, &value))
+    if (!is_leaf(k) || tracked(s, k) || !fits(value)) return false;
+  return true;
+}
+
 // What is read of obj and key before obj[key] is.
 static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
-  if (!s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key)) {
+  const bool choice = chooses(s, obj, key);
+  if (!choice && !s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) &&
+      has_tracked(s, key)) {
     // A tracked key chooses an element: the choice must be the same again.
     ErrorGuard error;
     rely_on(s, key);
@@ -399,6 +432,10 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
   }
   if (PyTuple_Check(obj) || is_leaf(obj)) return;
   ErrorGuard error;
+  if (choice) {
+    if (known_outside(s, obj)) touch_kept(s, obj, false);
+    return;
+  }
   if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
     const bool outside = known_outside(s, obj);
@@ -411,7 +448,8 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
       factory_used(s, factory);
     }
   }
-  if (!known_outside(s, obj)) return;
+  // What is computed from an array that is an input is computed again.
+  if (!known_outside(s, obj) || tracked(s, obj)) return;
   if (PyDict_Check(obj)) {
     const bool can_ask = look_for_key(s, obj, key);
     // A subclass may insert what is missing: what is there is asked before.
@@ -444,8 +482,9 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   // The key is the same again, and what the dict has under it is read none the less.
   const bool keyed = !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key);
   if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || keyed)) {
-    result = derive(s, "item", 0, obj, key, result);
-    if (!keyed) return result;
+    const bool choice = keyed && chooses(s, obj, key);
+    result = derive(s, "item", choice, obj, key, result);
+    if (!keyed || choice) return result;
   }
   if (PyDict_Check(obj) && known_outside(s, obj)) {
     ErrorGuard error;
@@ -586,6 +625,10 @@ void on_touch(PyObject* obj, Touch how) {
 void on_truth(PyObject* obj) {
   Session* s = tls_session;
   ++s->events;
+  if (PyDict_CheckExact(obj) && known_outside(s, obj)) {
+    ErrorGuard error;
+    if (read_keys(s, obj)) return;
+  }
   if (tracked(s, obj)) {
     ErrorGuard error;
     ask(s, "truth", obj);

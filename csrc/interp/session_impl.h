@@ -39,10 +39,11 @@ enum Kind : uint8_t {
               // it
   kDictDel,   // dict, key that was deleted, what was there
   kProtocols,  // type, -, ((name, value or ABSENT), ..): its special methods
+  kKeys,       // dict, -, its keys before the program wrote to it
 };
 inline const char* const kKindNames[] = {
     "dict_key",   "link_dict",  "type_attr", "super", "attr_c",    "cell",     "func",     "snap",
-    "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols"};
+    "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols", "keys"};
 
 // What the session does around a call of something that is not a Python frame
 // (magpy/models/callables.py mirrors the values).
@@ -311,6 +312,9 @@ void touch(Session* s, PyObject* o, bool deep);
 void touch_kept(Session* s, PyObject* o, bool deep);
 // A dict is made of another, or of pairs, into which is looked.
 void touch_pairs(Session* s, PyObject* o);
+// How many entries an outside dict has was asked, or whether it has any: its keys are read, and not
+// what is under them.  False if more is to be read.
+bool read_keys(Session* s, PyObject* dict);
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // What a class inherits from was looked at.
 void read_bases(Session* s, PyObject* cls);

@@ -544,6 +544,23 @@ void touch_pairs(Session* s, PyObject* o) {
   touch_into(s, o, PyDict_Check(o) ? 0 : 1, seen);
 }
 
+bool read_keys(Session* s, PyObject* dict) {
+  if (!PyDict_CheckExact(dict) || !known_outside(s, dict)) return false;
+  const Container& c = container(s, dict);
+  if (c.whole) return true;
+  PyObject *key, *value, *before = c.pre ? c.pre.get() : dict;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(before, &pos, &key, &value))
+    if (!is_leaf(key)) return false;
+  if (!first_time(s, kKeys, dict, nullptr)) return true;
+  const Ref keys = Ref::steal(PySequence_Tuple(before));
+  if (keys)
+    emit(s, kKeys, dict, nullptr, keys.get());
+  else
+    fail(s, "keys");
+  return true;
+}
+
 void read_frame(Session* s, PyObject* frame) {
   if (is_caller(frame)) ask(s, "caller_read", frame);
 }

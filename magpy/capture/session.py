@@ -88,9 +88,7 @@ def _run(
         }
         recorder = handler.recorder
         if varying is not None:
-            args, kwargs = varying.replace(recorder.argument, args, kwargs)
-            for holder, key, follow in varying.places:
-                handler.varying.vary(holder, key, follow)
+            args, kwargs = _with_inputs(varying, handler, args, kwargs)
         if differing is not None:
             recorder.checked = differing.checked
             if symbols is not None and differing.fixed:
@@ -130,6 +128,19 @@ def _run(
     return out
 
 
+def _with_inputs(
+    varying: Varying, handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a run in which the values that vary are inputs."""
+    args, kwargs = varying.replace(handler.recorder.argument, args, kwargs)
+    for array in varying.arrays:
+        handler.buffers.is_input(array)
+        handler.recorder.array_argument(array)
+    for holder, key, follow in varying.places:
+        handler.varying.vary(holder, key, follow)
+    return args, kwargs
+
+
 def _called(f: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """What is called: it may be another one in each call, and is given as an argument then."""
     return (args[0], args[1:]) if f is operator.call else (f, args)
@@ -166,6 +177,7 @@ def _finish(
     record.mutated |= buffers.written_tensors(record)
     buffers.check_arrays()
     buffers.check_shared(definition(f))
+    buffers.check_inputs(record)
     buffers.check_below()
     recorder.check_end()
     if any(map(session.is_outside, run.locks)):
@@ -252,7 +264,8 @@ def _end(
         effects=effects,
         redo=run.redo,
         opaque=handler.buffers.opaque,
-        arrays=run.arrays,
+        arrays=handler.buffers.compared(),
+        array_inputs=handler.buffers.inputs,
         buffers=handler.buffers.shared(),
         memos=run.memos,
         start_modes=recorder.start_modes,

@@ -21,7 +21,7 @@ import torch
 from magpy import _interp
 from magpy.ir.ops import Unwatched, class_number
 from magpy.models.callables import memory_of
-from magpy.objects.buffers import Range, form_of, meet, of_buffer, of_tensor
+from magpy.objects.buffers import Range, form_of, layout_of, meet, of_buffer, of_tensor
 from magpy.objects.hashing import hashes_quietly
 from magpy.objects.types import isinstance
 
@@ -94,6 +94,12 @@ def array_unchanged(expected: tuple[Any, ...]) -> Any:
     Its class is checked too, elsewhere.
     """
     return lambda v: isinstance(v, (np.ndarray, np.void)) and form_of(v) == expected
+
+
+def array_lies_as(array: Any) -> Any:
+    """A check that a value is a numpy array of the same dtype, shape and strides."""
+    layout = layout_of(array)
+    return lambda v: type(v) is np.ndarray and layout_of(v) == layout
 
 
 def runs_below(unwatched: Unwatched) -> Any:

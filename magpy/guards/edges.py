@@ -512,6 +512,18 @@ class Contents(Edge, events=("snap",), label="contents", words="all that a {kind
                 program.anchor(v)
 
 
+class Keys(Edge, events=("keys",), label="keys", words="which keys a {kind} has"):
+    """Which keys a dict has, and not what is under them: how many there are was asked."""
+
+    def lower(self, program: Program) -> None:
+        """The same keys are there."""
+        found = program.relative.get(id(self.source))
+        if found is not None:
+            program.check(("dict_keys", found.register, self.value))
+        else:
+            program.record("dict_keys", self.source, self.value)
+
+
 # ------------------------------------------------------------- events that tell of no read
 
 

@@ -31,6 +31,7 @@ class Plan:
         lines: first and last lines of statements that stay.
         left: places of statements that stay.
         varying: names of locals whose values differ in every call and are computed with.
+        opaque: those among them that hold tensors which no guard can compare.
         apart: first and last lines of statements that are regions of their own, and so are the
             calls in them.
         glue: there are no regions, and every call may find a driver.
@@ -41,13 +42,14 @@ class Plan:
     lines: list[tuple[int, int]] = field(default_factory=list)
     left: list[Spot] = field(default_factory=list)
     varying: set[str] = field(default_factory=set)
+    opaque: set[str] = field(default_factory=set)
     apart: list[tuple[int, int]] = field(default_factory=list)
     glue: bool = False
 
     def key(self) -> tuple[Any, ...]:
         """What tells plans apart."""
         places = (self.alone, self.calls, self.lines, self.left, self.apart)
-        return *map(repr, places), frozenset(self.varying), self.glue
+        return *map(repr, places), frozenset(self.varying), frozenset(self.opaque), self.glue
 
     def is_apart(self, s: ast.stmt) -> bool:
         """Whether a statement is a region of its own."""
@@ -128,6 +130,9 @@ class Hoist:
                 break
             before += ahead
             setattr(owner, name, new)
+            if isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone:
+                # The driver decides: as a part of a region it would be another entry for each way.
+                self.alone.add(s)
         else:
             self.alone.add(s)
         if self.plan.is_apart(s):
@@ -239,7 +244,10 @@ class Hoist:
             return False
         names = {x.id for x in walk(n) if isinstance(x, ast.Name)}
         names = {x for x in names if x in self.names or x[0] == "."} - self.named
-        return bool(names) and names <= self.plan.varying
+        if not names or not names <= self.plan.varying:
+            return False
+        # What is asked of such a tensor is Python's, and not what is computed of the answer.
+        return names.isdisjoint(self.plan.opaque) or _root(n) in names
 
     def _out(
         self, value: ast.expr, path: list[ast.expr], s: ast.stmt, *, alone: bool = True
@@ -399,6 +407,13 @@ def _set(holder: Any, name: str, index: int | None, new: ast.expr) -> None:
         setattr(holder, name, new)
     else:
         getattr(holder, name)[index] = new
+
+
+def _root(n: ast.AST) -> str:
+    """The name that a chain of attributes, items and calls begins with, or ""."""
+    while isinstance(n, (ast.Attribute, ast.Subscript, ast.Call)):
+        n = n.func if isinstance(n, ast.Call) else n.value
+    return n.id if isinstance(n, ast.Name) else ""
 
 
 def _parts(e: ast.expr) -> list[_Part] | None:

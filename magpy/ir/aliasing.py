@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from magpy.ir.ops import BindArray, Binding, HostStep, OpStep, Step, Var
+from magpy.ir.ops import BindArray, Binding, HostStep, OpStep, Record, Step, Var
 from magpy.ir.trees import collect, variables
 from magpy.models.torch_ops import writes_first
 from magpy.objects.types import isinstance
@@ -100,4 +100,25 @@ def written(step: OpStep | HostStep) -> set[Var]:
     if not found:
         first = writes_first(step.func) and "out" not in step.kwargs
         collect(step.args[:1] if first else (step.args, step.kwargs), found)
+    return found
+
+
+def of_arrays(record: Record) -> set[Var]:
+    """The tensors of which a compiler does not see that others have their memory.
+
+    Python made them of arrays of the run, or they are views of such; and what has no storage.
+    """
+    arrays: set[Var] = set()
+    found = {v for v in record.inputs if record.storages.get(v) == UNKNOWN}
+    for step in record.steps:
+        if not isinstance(step, (OpStep, HostStep)):
+            continue
+        if isinstance(step, BindArray):
+            arrays.add(step.result)
+        elif arrays or found:
+            given = variables((step.args, step.kwargs))
+            of_array = not arrays.isdisjoint(given)
+            if of_array or not found.isdisjoint(given):
+                shared = (v for _, v in step.outs if record.storages.get(v) == UNKNOWN)
+                found.update((v for _, v in step.outs) if of_array else shared)
     return found

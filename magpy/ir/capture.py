@@ -30,6 +30,7 @@ class Varying:
         sizes: the dimensions by the identity of a tensor.
         numbers: places of positional arguments and names of keyword arguments.
         texts: likewise of strings and bytes.
+        arrays: numpy arrays among the arguments.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
         data: whether sizes and integers that follow from data are followed.
@@ -40,6 +41,7 @@ class Varying:
     places: list[tuple[Any, Any, bool]] = field(default_factory=list)
     data: bool = False
     texts: set[int | str] = field(default_factory=set)
+    arrays: list[Any] = field(default_factory=list)
 
     @property
     def follow(self) -> bool:
@@ -89,6 +91,7 @@ class Capture:
         redo: questions that the guard asks again: a function, its arguments, the answer.
         opaque: outside objects with state in C, and a picture of it (magpy/objects/c_state.py).
         arrays: numpy arrays from outside, and what they were (magpy/objects/buffers.py).
+        array_inputs: numpy arrays among the arguments whose contents are inputs.
         buffers: bytes from outside that were read as such.
         memos: caches that were asked (`functools.lru_cache`), the key, what they knew.
         start_modes: torch's modes when the call began.
@@ -111,6 +114,7 @@ class Capture:
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
+    array_inputs: list[Any] = field(default_factory=list)
     buffers: list[Any]
     memos: list[tuple[Any, Any, Any, Any]]
     start_modes: Any

@@ -111,7 +111,7 @@ FORMS = _names(
 SPLITS = _names(
     """
     unbind split chunk tensor_split split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit
-    nonzero where __iter__ tolist meshgrid broadcast_tensors unflatten unbind_copy split_copy
+    __iter__ tolist meshgrid broadcast_tensors unflatten unbind_copy split_copy
     split_with_sizes_copy
     """
 )

@@ -83,11 +83,17 @@ def as_it_lies(array: Any) -> Any:
     return np.ndarray(array.shape, array.dtype, held, start, array.strides)
 
 
+def layout_of(array: Any) -> tuple[Any, ...]:
+    """What an array is like, whatever it holds; what a subclass overrides is not asked."""
+    plain = np.asarray(array)
+    return plain.dtype, plain.shape, plain.strides, is_writeable(plain)
+
+
 def form_of(array: Any) -> tuple[Any, ...]:
-    """All that an array holds, as values; what a subclass overrides is not asked."""
+    """All that an array holds, as values."""
     plain = np.asarray(array)
     held = _Held(plain.flat) if plain.dtype.hasobject else None
-    return plain.dtype, plain.shape, plain.strides, is_writeable(plain), plain.tobytes(), held
+    return *layout_of(array), plain.tobytes(), held
 
 
 class _Held:

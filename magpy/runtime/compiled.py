@@ -51,7 +51,7 @@ from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, Share, Stats, sums
-from magpy.runtime.misses import OF_DATA, Misses, goes_by_instance
+from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 from magpy.unwatched.changes import foreign
@@ -141,7 +141,11 @@ class Manager:
             if self.part_of is None
             else self.part_of.drivers.blocks
         )
+        #: The values that the captured runs relied on, by line.
         self.checked: dict[str, set[Any]] = {}
+        self.ways = Ways()
+        #: Whether a captured call had tensor operations.
+        self.computes = False
         self.in_vain = 0
         self.stormy = False
         #: What was refused that need not be refused again, and how often it was all the same:
@@ -382,10 +386,12 @@ class Manager:
             compiled._magpy_entries = [
                 e for e in compiled._magpy_entries if not goes_by_instance(e.tag)
             ]
-        for step in capture.record.steps:
-            if isinstance(step, Check):
-                self.checked.setdefault(step.where, set()).add(step.told_apart())
-        if self.region is not None and not info.nodes:
+        checks = [step for step in capture.record.steps if isinstance(step, Check)]
+        for step in checks:
+            self.checked.setdefault(step.where, set()).add(step.told_apart())
+        self.ways.add(checks)
+        self.computes = self.computes or bool(info.nodes)
+        if self.region is not None and not info.nodes and self._has_no_operations():
             code = compiled._magpy_wrapped.__code__
             place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
             self.left.setdefault(place, "no tensor operation")
@@ -396,6 +402,14 @@ class Manager:
             self.pending.append(wait)
         done = f"captured {info.nodes} operations in {info.capture_seconds:.3f} s"
         self._happened(compiled, "capture", done)
+
+    def _has_no_operations(self) -> bool:
+        """Whether a region is left to Python, since a capture of it has no tensor operation.
+
+        Where there are statements within its statements, another call may go another way.
+        """
+        assert self.region is not None
+        return not self.region.compound or (self.captures >= _STORM and not self.computes)
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -660,7 +674,7 @@ class Manager:
         if self.in_vain > _STORM:
             return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
         if why is OF_DATA:
-            return Differing(checked=self.checked)
+            return Differing(checked=self.checked | {line: set() for line in self.ways.multiply})
         if why.where and self.in_vain <= _STORM:
             return Differing(fixed={why.where})
         if at is None and place is not None:
@@ -679,9 +693,9 @@ class Manager:
             f"what follows from a value that differs in every call ({names[at]})"
         )
         if self.part_of is None:
-            known = self._drive(compiled, lambda driver: driver.vary(varying))
+            known = self._drive(compiled, lambda driver: driver.vary(varying, tensor))
         else:
-            known = self.part_of.vary(varying)
+            known = self.part_of.vary(varying, tensor)
         if known or self._separate(compiled, f"no entry fits ({why})"):
             return None
         return Differing()

@@ -159,7 +159,8 @@ class Drivers:
         if found is None:
             return f
         function, owner = found
-        if _key(function.__code__) not in self.lines and not _may_drive(function):
+        known = _key(function.__code__) in self.lines and not _is_nested(function)
+        if not known and not _may_drive(function):
             return f
         run = self.of(function, owner).run_of(function)
         return f if run is None else bound(run, owner)
@@ -168,6 +169,11 @@ class Drivers:
         """The compiled regions."""
         for d in list(self._drivers.values()):
             yield from d.compiled
+
+
+def _is_nested(function: types.FunctionType) -> bool:
+    """Whether a function is one of nested tensors, in which nothing can be compiled."""
+    return str(function.__globals__.get("__name__")).startswith("torch.nested")
 
 
 def _may_drive(function: types.FunctionType) -> bool:
@@ -278,11 +284,21 @@ class Driver:
             return [Site(key, (int(number), int(number), -1, -1))]
         return []
 
-    def vary(self, names: set[str]) -> bool:
-        """Leaves to Python what is computed with locals that differ in every call alone."""
-        if names <= self.lines.plan.varying:
+    def vary(self, names: set[str], opaque: bool) -> bool:
+        """Leaves to Python what is computed with locals that differ in every call alone.
+
+        Args:
+            names: the locals.
+            opaque: they hold tensors that no guard can compare: only what is asked of them is left.
+
+        Returns:
+            Whether that is new.
+        """
+        plan = self.lines.plan
+        if names <= plan.varying:
             return False
-        self.lines.plan.varying |= names
+        plan.varying |= names
+        plan.opaque |= names if opaque else set()
         self.drivers.changed(self.lines)
         return True
 

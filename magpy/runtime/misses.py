@@ -1,6 +1,7 @@
 """Why calls fit no entry: the check of the closest entry that failed, counted by its words.
 
-Owns the choice of that entry and the counts.  Does not own the words (magpy/guards/words.py), nor
+Owns the choice of that entry and the counts, and at which checks captured calls went different
+ways.  Does not own the words (magpy/guards/words.py), nor
 what is done about a miss (magpy/runtime/compiled.py, which calls this).
 """
 
@@ -17,12 +18,15 @@ from magpy.guards.locate import Place, place_of, renewed
 from magpy.guards.names import Program
 from magpy.guards.program import INSTANCES
 from magpy.guards.words import Difference, Names, difference
+from magpy.ir.ops import Check
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
 from magpy.shapes.speculation import PLAIN, number_at
 
 _MOST = 64
+#: So many captured calls, and so many checks of each, are compared.
+_MOST_WAYS, _MOST_CHECKS = 4, 1024
 #: What is counted under one name once `_MOST` different checks have failed.
 OTHERS = "other checks"
 #: All checks held, but a value that the entry computed led another way than in its capture.
@@ -134,6 +138,29 @@ class Misses:
             return _words(f, args, info, failure)
 
 
+class Ways:
+    """Which ways the captured calls of one callable went, by the checks that their runs made."""
+
+    def __init__(self) -> None:
+        """No call was captured yet."""
+        self._seen: list[list[tuple[str, Any]]] = []
+        #: Lines at which two calls went different ways, and one call did so from turn to turn of a
+        #: loop: there may be as many ways as turns, and twice as many with each more.
+        self.multiply: set[str] = set()
+
+    def add(self, checks: list[Check]) -> None:
+        """Notes the checks of a run, in their order."""
+        way = [(c.where, c.told_apart()) for c in checks[:_MOST_CHECKS]]
+        values: dict[str, set[Any]] = {}
+        for where, value in way:
+            values.setdefault(where, set()).add(value)
+        for other in self._seen:
+            parted = next((a for a, b in zip(way, other, strict=False) if a != b), None)
+            if parted is not None and len(values[parted[0]]) > 1:
+                self.multiply.add(parted[0])
+        self._seen = [*self._seen[1 - _MOST_WAYS :], way]
+
+
 def is_unlike_any(tensor: torch.Tensor) -> bool:
     """Whether no guard knows what a tensor is like (a nested tensor)."""
     return _tensor.TensorMeta(tensor).opaque is not None
@@ -189,4 +216,4 @@ def _words(f: Any, args: tuple[Any, ...], info: EntryInfo, failure: tuple[Any, s
     return difference(info.names, info.program, failure)
 
 
-__all__ = ["OF_DATA", "OTHERS", "Misses"]
+__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways"]

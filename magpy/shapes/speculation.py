@@ -19,6 +19,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _interp
@@ -85,6 +86,7 @@ class Memory:
         given.update((f"_k{i}", v) for i, v in enumerate(kwargs.values()))
         with torch._C.DisableTorchFunction():
             found: list[tuple[Place, Any, Dims | None]] = []
+            arrays = _arrays(args, kwargs)
             for place, v in _leaves(args, kwargs):
                 if type(v) not in PLAIN:
                     found.append((place, v, self._dims(place, v)))
@@ -98,8 +100,8 @@ class Memory:
             places = self._read(given, infos)
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
-        varying = Varying(sizes, numbers, places, data, texts)
-        return varying if sizes or numbers or places or data or texts else None
+        varying = Varying(sizes, numbers, places, data, texts, arrays)
+        return varying if sizes or numbers or places or data or texts or arrays else None
 
     def _with_others(self, place: Place, v: Any, dims: Dims | None) -> Dims:
         """What is taken to vary of a tensor of which `dims` differed; None: it is a new one."""
@@ -246,6 +248,17 @@ def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Pla
             yield (i,), v
         else:
             yield from _tensors((i,), v, seen)
+
+
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The numpy arrays of numbers among the arguments, each once.
+
+    What they hold is an input in the first call as well: to compare it would take as long as to
+    copy it.
+    """
+    given = (*args, *kwargs.values())
+    found = {id(v): v for v in given if type(v) is np.ndarray and v.dtype.kind in "biufc"}
+    return list(found.values())
 
 
 def _tensors(place: Place, v: Any, seen: set[int]) -> Iterator[tuple[Place, Any]]:

@@ -626,3 +626,16 @@ def test_a_drawing_says_what_is_checked(tmp_path):
     draw.draw(draw.picture(graph_of([("attr_c", obj, "x", obj.x)], obj)), path)
     text = path.read_text()
     assert 'label=".x", tooltip="the attribute \'x\' of an object: attr, type"' in text
+
+
+def test_a_dict_whose_length_was_asked_has_the_same_keys_and_other_values():
+    anchored, argument = {"a": 1, "b": 2}, {"k": 1}
+    graph = graph_of(
+        [("keys", anchored, None, ("a", "b")), ("keys", argument, None, ("k",))], argument
+    )
+    guard = guard_of(graph)
+    anchored["a"] = 3
+    assert guard.check(({"k": 2},), {})
+    assert not guard.check(({"l": 2},), {})
+    anchored["c"] = 3
+    assert not guard.check(({"k": 2},), {})

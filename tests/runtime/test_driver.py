@@ -445,3 +445,103 @@ def test_a_line_that_fills_a_cache_with_several_things_does_not_split_the_call()
     stats = magpy.stats(c)
     assert stats.in_python == []
     assert (stats.captures, stats.eager_calls) == (3, 3)
+
+
+class Experts(torch.nn.Module):
+    """The loop over experts of Mixtral: which rows an expert has is data."""
+
+    def __init__(self, n=4):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate = torch.nn.Linear(4, n)
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(n))
+
+    def forward(self, x):
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            rows = torch.where(chosen == i)[0]
+            if rows.numel() > 0:
+                out.index_add_(0, rows, expert(x[rows]))
+        return out
+
+
+# A compiler cannot have the operation whose size is data, so there it is cut, too.
+@pytest.mark.parametrize(("backend", "most"), [("eager", 10), (Counts(), 14)])
+@pytest.mark.parametrize("size", [3, 8])
+def test_a_loop_over_experts_is_not_captured_for_each_choice(size, backend, most):
+    eager = Experts()
+    compiled = magpy.compile(Experts(), backend=backend)
+    with torch.no_grad():
+        for i in range(30):
+            torch.manual_seed(i)
+            x = torch.randn(size, 4)
+            assert torch.equal(compiled(x), eager(x))
+    stats = magpy.stats(compiled)
+    assert stats.captures <= most
+    assert stats.eager_calls <= 1
+    assert stats.hits >= 20
+
+
+def test_a_mask_with_none_one_or_many_hits_is_served():
+    tower = layers()
+
+    def make():
+        def detections(x, threshold):
+            h = tower(x)
+            found = h[h[:, 0] > threshold]
+            if len(found) == 0:
+                return None
+            return tower(found), len(found)
+
+        return detections, lambda: None
+
+    calls = [
+        (
+            torch.randn(6, 4, generator=torch.Generator().manual_seed(i)),
+            (3.0, 0.0, 0.3, -2.0)[i % 4],
+        )
+        for i in range(20)
+    ]
+    with torch.no_grad():
+        compiled = check(make, calls, least=7)
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 8
+    assert stats.hits >= 10
+
+
+def test_a_region_that_computed_nothing_once_is_compiled_where_it_goes_another_way():
+    tower, many = layers(), []
+
+    def make():
+        pending = queue.Queue()
+
+        def step(x, wanted):
+            pending.put(1)
+            pending.get()
+            if wanted is None:
+                return None
+            return tower(x * wanted)
+
+        return step, lambda: len(many)
+
+    calls = [(x, None if i < 2 else 1.0 + i) for i, x in enumerate(inputs(10))]
+    check(make, calls, least=4)
+
+
+def test_what_is_around_nested_tensors_is_compiled():
+    before, after = layers(), layers()
+
+    def make():
+        def handler(rows):
+            x = torch.nested.nested_tensor(rows, layout=torch.jagged)
+            y = before(x.values())
+            h = torch.nested.nested_tensor_from_jagged(y, x.offsets())
+            return after(torch.stack([part.mean(0) for part in h.unbind()]))
+
+        return handler, lambda: None
+
+    calls = [([torch.randn(2 + i % 3, 4), torch.randn(4 + i % 2, 4)],) for i in range(14)]
+    with torch.no_grad():
+        compiled = check(make, calls, least=8)
+    assert magpy.stats(compiled).captures <= 10

@@ -54,9 +54,9 @@ def place_now() -> call_sites.Site:
 
 
 def element(f: Any, n: int, i: int, *args: Any, **kwargs: Any) -> Any:
-    """One of the `n` values in the tuple that a function gives; ABSENT if it gives another."""
+    """One of the `n` values in the tuple or list that a function gives; ABSENT for another one."""
     values = f(*args, **kwargs)
-    return values[i] if type(values) is tuple and len(values) == n else _interp.ABSENT
+    return values[i] if type(values) in (tuple, list) and len(values) == n else _interp.ABSENT
 
 
 __all__ = ["element", "is_of_numpy", "noted", "place_now"]

@@ -59,6 +59,10 @@ class ArrayCalls:
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
         if self._only_keeps(f, args, kwargs):
             return ABSENT
+        if f is dict and len(args) == 1 and type(args[0]) is zip and self._zips(args[0]):
+            return dict(*args, **kwargs)
+        if f is len and len(args) == 1 and type(args[0]) is np.ndarray:
+            return ABSENT  # its shape is checked where it came from
         if f is torch.Size and len(args) == 1 and type(args[0]) in _SEQUENCES and not kwargs:
             return f(_interp.call(tuple, args, {}))  # it holds the very numbers
         array = isinstance(owner, (np.ndarray, np.generic))
@@ -90,18 +94,54 @@ class ArrayCalls:
         return ABSENT
 
     def _only_keeps(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether a call makes a dict of values that it does not look at (`dict(lr=lr)`).
+        """Whether a call puts values into a container, and does not look at them (`dict(lr=lr)`).
 
-        They stay known by their identity.  A dict that it is given is one that the run has made.
+        They stay known by their identity.  A container that it is given is one that the run has
+        made.
         """
-        if len(args) > 1 or not (f is dict or f is collections.OrderedDict):
+        owner = getattr(f, "__self__", None)
+        if type(f) is type and issubclass(f, tuple) and f is not tuple:
+            # Its own code, which is watched, makes it.
+            made_by: Any = _interp.type_lookup(f, "__new__")
+            made_by = getattr(made_by, "__func__", made_by)
+            begun: Any = _interp.type_lookup(f, "__init__")
+            return type(made_by) is types.FunctionType and begun is object.__init__
+        if f is _NEW_TUPLE:
+            return len(args) == 2 and self._is_made(args[1], (tuple, list))
+        if type(owner) is dict and f.__name__ == "setdefault":
+            return len(args) == 2 and self._is_made(owner, _DICTS) and self._is_key(args[0])
+        if any(f is copy for copy in _COPIES):
+            return len(args) == 1 and self._is_made(args[0], (dict, list))
+        if f is collections.deque:
+            return not kwargs and len(args) == 1 and self._is_made(args[0], (tuple, list))
+        if f is collections.defaultdict:
+            args = args[1:]
+        if len(args) > 1 or not any(f is keeper for keeper in _KEEPERS):
             return False
-        given = args[0] if args else {}
-        return (
-            type(given) in (dict, collections.OrderedDict)
-            and not (args and self._session.is_outside(given))
-            and not any(self._session.tracked(k) is not None for k in given)
+        if not args or self._is_made(args[0], _DICTS):
+            return not args or all(map(self._is_key, args[0]))
+        pairs = self._is_made(args[0], (tuple, list)) and all(
+            type(p) is tuple and len(p) == 2 and self._is_key(p[0]) for p in args[0]
         )
+        return pairs and f is not types.SimpleNamespace
+
+    def _zips(self, pairs: zip[Any]) -> bool:
+        """Whether a `zip` pairs keys, which are the same in other calls, with values."""
+        iterators = pairs.__reduce__()[1]
+        if len(iterators) != 2 or not all(type(i) in _ITERATORS for i in iterators):
+            return False
+        keys, values = (i.__reduce__()[1][0] for i in iterators)
+        known = self._is_made(keys, (tuple, list)) or type(keys) is tuple
+        made = isinstance(values, (tuple, list)) and not self._session.is_outside(values)
+        return known and made and all(map(self._is_key, keys))
+
+    def _is_made(self, v: Any, kinds: tuple[type, ...]) -> bool:
+        """Whether the run has made a container of one of these classes."""
+        return type(v) in kinds and not self._session.is_outside(v)
+
+    def _is_key(self, v: Any) -> bool:
+        """Whether a key is the same in other calls."""
+        return is_plain(v) and type(v) is not tuple and self._session.tracked(v) is None
 
     def _recomputed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Any) -> Any:
         """A function that computes a value is called; the step computes it again.
@@ -280,6 +320,12 @@ def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+# What makes a container of values and does not look at them.
+_KEEPERS = (dict, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace)
+_NEW_TUPLE = tuple.__new__
+_ITERATORS: tuple[type, ...] = (type(iter(())), type(iter([])))
+_COPIES = (dict.copy, list.copy)
 _SEQUENCES = (tuple, list, torch.Size)
 # Functions in C that do what an operator does.
 _OPERATORS = {pow, divmod, *(f for f in vars(operator).values() if inspect.isbuiltin(f))}

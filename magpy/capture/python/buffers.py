@@ -18,7 +18,9 @@ import numpy as np
 from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames.locations import where_text
-from magpy.ir.ops import Record, Var
+from magpy.ir.aliasing import of_arrays, written
+from magpy.ir.ops import HostStep, OpStep, Record, Var
+from magpy.models.torch_ops import would_write
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
 from magpy.objects.types import isinstance
@@ -36,6 +38,8 @@ class OutsideBuffers:
         self._run = run
         #: Arrays, with their form at the first look.
         self.arrays = run.arrays
+        #: Those whose contents are inputs.
+        self.inputs: list[Any] = []
         #: Other objects with a state of C's, with a picture of that.
         self.opaque: list[tuple[Any, Any]] = []
         #: The memory that was written as that of an array.
@@ -65,6 +69,40 @@ class OutsideBuffers:
             return frozenset()
         places = [(v, memory.of_tensor(t)) for v, t in record.inputs.items()]
         return frozenset(v for v, p in places if any(memory.meet(p, w) for w in self.written))
+
+    def is_input(self, array: Any) -> None:
+        """The contents of an array are an input: guards look at its layout alone."""
+        self.arrays.append((array, memory.form_of(array)))
+        self._sites.setdefault(id(array), "")
+        self.inputs.append(array)
+
+    def compared(self) -> list[tuple[Any, Any]]:
+        """The arrays whose contents the run has gone by: other calls must have the same."""
+        inputs = {id(array) for array in self.inputs}
+        # An input comes first; it is there again where something has looked at all of it.
+        return [
+            (array, form)
+            for i, (array, form) in enumerate(self.arrays)
+            if i >= len(self.inputs) or id(array) not in inputs
+        ]
+
+    def check_inputs(self, record: Record) -> None:
+        """Refuses where an operation writes to memory of an array, which may be that of an input.
+
+        Python writes it, ahead of what may have the entry left.
+        """
+        if not self.inputs:
+            return
+        arrays = of_arrays(record)
+        for step in record.steps:
+            if not isinstance(step, (OpStep, HostStep)) or not step.mutates:
+                continue
+            # An operation without a new tensor may be one that gives what it was given (`float`).
+            writes = step.writes or would_write(step.func, None, step.kwargs)
+            if writes and not arrays.isdisjoint(written(step)):
+                reason = "a tensor is changed that has the memory of an array"
+                self._run.refusals.keep(Refusal(reason, step.where, "Copy the array first"))
+                return
 
     def check_arrays(self) -> None:
         """Refuses where the call has changed an array."""

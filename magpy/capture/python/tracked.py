@@ -72,6 +72,11 @@ class TrackedValues:
         if _is_short_tuple(result):
             one = functools.partial(functools.partial, element, f, len(result))
             return tuple(self.derive(one(i), args, kwargs, v) for i, v in enumerate(result))
+        if _is_short_list_of_arrays(result, args):
+            one = functools.partial(functools.partial, element, f, len(result))
+            for i, array in enumerate(result):
+                self.derive(one(i), args, kwargs, array)
+            return result
         try:
             plan = recorder.convert_all(args), recorder.convert_all(kwargs)
             if recorder.symbols is not None and not has_ref(plan):
@@ -176,7 +181,17 @@ class TrackedValues:
         return self.derive(UNARY[op], (a,), {}, result)
 
     def item(self, op: int, obj: Any, key: Any, result: Any) -> Any:
-        """obj[key] of a tracked array or string, or with a tracked key."""
+        """obj[key] of a tracked array or string, or with a tracked key.
+
+        Args:
+            op: 1 where the key chooses among plain values, which are the same in other calls.
+            obj: what has the item.
+            key: the key.
+            result: the item.
+        """
+        if op:
+            values = dict(obj) if type(obj) is dict else tuple(obj)
+            return self.derive(operator.getitem, (values, key), {}, result)
         if self._session.tracked(obj) is None:
             self._session.rely_on(key)
             return result
@@ -193,6 +208,8 @@ class TrackedValues:
                 self._run.refuse(
                     f"the {name} of a {type(obj).__name__} is read that the call makes"
                 )
+        elif name in _ADDRESSES and any(obj is array for array in self._buffers.inputs):
+            self._session.touch(obj)  # what is there is compared
         elif name in _ADDRESSES:
             self._run.refuse("the address of an array that follows from data is asked for")
         elif not callable(value) and (
@@ -234,6 +251,16 @@ def recomputable(values: Any, depth: int = numpy_calls.DEPTH) -> bool:
 
 def _is_short_tuple(v: Any) -> bool:
     return type(v) is tuple and 0 < len(v) <= _MOST and all(type(x) in (int, float, str) for x in v)
+
+
+def _is_short_list_of_arrays(v: Any, given: tuple[Any, ...]) -> bool:
+    """Whether these are new arrays (`np.split`)."""
+    return (
+        type(v) is list
+        and 0 < len(v) <= _MOST
+        and all(type(x) is np.ndarray for x in v)
+        and not any(x is a for x in v for a in given)
+    )
 
 
 def format_value(value: Any, spec: str, conversion: int) -> str:

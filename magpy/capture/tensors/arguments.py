@@ -358,6 +358,12 @@ class Values:
             self.symbols.number(var, fresh)
         return fresh
 
+    def array_argument(self, array: Any) -> None:
+        """A numpy array among the arguments becomes an input."""
+        var, form = self.tensors.new(), (array.dtype, array.shape)
+        self.add(BindArray(identity, (OutsideRef(array),), {}, expected=form, result=var))
+        self._is_tracked(array, var)
+
     def counted(self, holder: Any, key: Any, own: Any, value: Any, follow: bool) -> None:
         """A number was read from outside that became an input.
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import collections
 
 from magpy.guards.analysis import Analysis
-from magpy.ir.aliasing import UNKNOWN
-from magpy.ir.ops import BindArray, HostStep, OpStep, Record, Var
-from magpy.ir.trees import variables
-from magpy.objects.types import isinstance
+from magpy.ir.aliasing import of_arrays
+from magpy.ir.ops import Record
 from magpy.replay import segments
 from magpy.replay.support import (
     is_leaf_tensor,
@@ -40,32 +38,11 @@ def keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> None
     for segment in plan.segments:
         made = (record.storages.get(v, 0) for v in segment.inputs if v not in inputs)
         segment.native |= any(m in segment.changes and holders[m] > 1 for m in made)
-    of_arrays = _of_arrays(record)
+    arrays = of_arrays(record)
     for segment in plan.segments:
-        segment.native |= bool(segment.changes) and not of_arrays.isdisjoint(segment.inputs)
+        segment.native |= bool(segment.changes) and not arrays.isdisjoint(segment.inputs)
     for written, other in analysis.sharing:
         pair = {v for v, t in inputs.items() if t is written or t is other}
         for segment in plan.segments:
             if pair.issubset(segment.inputs):
                 segment.native = True
-
-
-def _of_arrays(record: Record) -> set[Var]:
-    """The tensors of which a compiler does not see that others have their memory.
-
-    Python made them of arrays of the run, or they are views of such; and what has no storage.
-    """
-    arrays: set[Var] = set()
-    found = {v for v in record.inputs if record.storages.get(v) == UNKNOWN}
-    for step in record.steps:
-        if not isinstance(step, (OpStep, HostStep)):
-            continue
-        if isinstance(step, BindArray):
-            arrays.add(step.result)
-        elif arrays or found:
-            given = variables((step.args, step.kwargs))
-            of_array = not arrays.isdisjoint(given)
-            if of_array or not found.isdisjoint(given):
-                shared = (v for _, v in step.outs if record.storages.get(v) == UNKNOWN)
-                found.update((v for _, v in step.outs) if of_array else shared)
-    return found
