@@ -1,4 +1,3 @@
-# eager: a numpy array is kept that shares memory with one from outside
 import numpy as np
 
 array = np.arange(6.0)[::2]

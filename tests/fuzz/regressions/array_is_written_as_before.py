@@ -1,4 +1,4 @@
-# eager: memory that is read as a ndarray from outside is changed through a tensor
+# eager: ndarray.fill writes to an array that follows from data
 import numpy as np
 import torch
 

@@ -1,4 +1,4 @@
-# eager: a numpy array from outside is changed
+# eager: an array that follows from data is written to
 import numpy as np, torch
 an = np.ones(3)
 def f(k, p):

@@ -1,4 +1,3 @@
-# eager: an iterator or generator from outside is consumed
 import numpy as np
 def f(a):
     return [q + 1 for q in a.flat], a.flat[0]
