@@ -97,9 +97,13 @@ def array_unchanged(expected: tuple[Any, ...]) -> Any:
 
 
 def array_lies_as(array: Any) -> Any:
-    """A check that a value is a numpy array of the same dtype, shape and strides."""
-    layout = layout_of(array)
-    return lambda v: type(v) is np.ndarray and layout_of(v) == layout
+    """A check that a value is a numpy array of the same dtype, shape and strides.
+
+    And that it owns its memory, or has it from an object of the same class: programs copy what is
+    a view (`if a.base is not None`).
+    """
+    layout, base = layout_of(array), type(array.base)
+    return lambda v: type(v) is np.ndarray and type(v.base) is base and layout_of(v) == layout
 
 
 def runs_below(unwatched: Unwatched) -> Any:

@@ -170,3 +170,18 @@ def its_contents_are_looked_at(compile):
 
 
 test_array_arguments = check_all(CASES)
+
+
+def test_a_view_is_told_from_an_array_that_owns_its_memory():
+    def f(a):
+        if a.base is not None:
+            a = a.copy()
+        return torch.from_numpy(a), type(a.base).__name__
+
+    compiled = magpy.compile(f, backend="eager")
+    for make in (np.arange, lambda n: np.arange(2 * n)[: int(n)]) * 3:
+        given, expected = make(4.0), make(4.0)
+        found, wanted = compiled(given), f(expected)
+        given[0] = expected[0] = 77
+        assert torch.equal(found[0], wanted[0]) and found[1] == wanted[1]
+    assert magpy.stats(compiled).hits >= 2
