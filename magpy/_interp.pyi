@@ -334,6 +334,8 @@ class Handler(Protocol):
         """The program has made an object that runs code when it dies."""
     def finalized(self, obj: Any, /) -> None:
         """The code of such an object runs."""
+    def raced(self, holder: Any, /) -> None:
+        """Another thread has changed what is read of an outside object."""
     def entered(self, manager: Any, /) -> None:
         """A `with` block is about to be entered."""
     def handles(self, error: BaseException | None, /) -> None:
@@ -378,12 +380,24 @@ class Session:
         """What an outside container holds must be what it was, and not what its items hold."""
     def attr_read(self, obj: object, name: str, value: object, /) -> None:
         """An attribute was read, and gave this value."""
-    def containers(self) -> list[tuple[Any, Any, bool, int]]:
+    def stores(self) -> list[tuple[Any, Any, Any, int]]:
+        """What the run itself has put into outside objects, in order.
+
+        Returns:
+            (dict, cell, list, deque, or object with a slot; key or name, None for a cell and for
+            what is appended; the value if it is a plain one, or None; its address, 0 if the place
+            was emptied).
+        """
+    @property
+    def others_ran(self) -> bool:
+        """Whether another thread has run since the call began."""
+    def containers(self) -> list[tuple[Any, Any, bool, int, bool]]:
         """The outside containers that were written, or read as a whole.
 
         Returns:
             (container, its content at the start, whether it was read as a whole, how many items
-            were appended to a deque that was not).
+            were appended to a deque that was not, whether it may have been changed in ways that
+            `stores` does not tell).
         """
     def written_cells(self) -> list[tuple[CellType, Any]]:
         """The outside cells that were written, with their content before or ABSENT."""

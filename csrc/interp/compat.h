@@ -14,6 +14,7 @@
 #undef HAVE_STD_ATOMIC
 #undef _PyGC_FINALIZED  // the internal header has it again
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 #include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 
@@ -36,6 +37,16 @@ inline unsigned long take_main_thread() {
   return here;
 }
 inline void give_main_thread(unsigned long thread) { _PyRuntime.main_thread = thread; }
+
+// How often the GIL has gone to another thread than had it before (Python/ceval_gil.c).  With the
+// GIL.
+inline unsigned long thread_switches() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyInterpreterState_Get()->ceval.gil->switch_number;
+#else
+  return _PyRuntime.ceval.gil.switch_number;
+#endif
+}
 
 // Whether a signal has come for which no handler has run yet.
 #if PY_VERSION_HEX >= 0x030D0000

@@ -622,6 +622,8 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
+unsigned long thread_switches() { return compat::thread_switches(); }
+
 int hook_install() {
   if (installed++ > 0) return 0;
   PyInterpreterState* interp = PyInterpreterState_Get();

@@ -23,6 +23,8 @@ bool hook_in_charge();
 // True while frames are evaluated by somebody else's hook, which may compile what it sees.
 bool foreign_evaluator();
 
+// How often another thread has taken the interpreter's lock than had it before.
+unsigned long thread_switches();
 int init_frame_eval(PyObject* module);
 
 }  // namespace magpy

@@ -132,9 +132,9 @@ PyObject* probe_cell_load(PyObject*, Args a, size_t, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// (cell)
-PyObject* probe_cell_store(PyObject*, Args a, size_t, PyObject*) {
-  if (active()) on_cell_store(a[0]);
+// (cell[, value])
+PyObject* probe_cell_store(PyObject*, Args a, size_t n, PyObject*) {
+  if (active()) on_cell_store(a[0], n > 1 ? a[1] : nullptr);
   Py_RETURN_NONE;
 }
 

@@ -86,6 +86,7 @@ PyObject* session_run(Session* s, PyObject* args) {
     PyErr_SetString(PyExc_RuntimeError, "a capture is already running on this thread");
     return nullptr;
   }
+  s->switches = thread_switches();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pos); ++i) reach(s, PyTuple_GET_ITEM(pos, i));
   PyObject *k, *v;
   Py_ssize_t p = 0;
@@ -211,8 +212,23 @@ PyObject* session_made(Session* s, PyObject* o) {
   return PyBool_FromLong(s->made.count(o) != 0);
 }
 
-// [(container, content before, read as a whole, appended to a deque that was not)] of the outside
-// containers that were written or read as a whole.
+// [(holder, key or None, value if it is a plain one, its address or 0 for what was deleted)], in
+// order, of what the run itself has put somewhere.
+PyObject* session_stores(Session* s, PyObject*) {
+  Ref list = Ref::steal(PyList_New(0));
+  if (!list) return nullptr;
+  for (const Store& store : s->stores) {
+    PyObject* none = Py_None;
+    const Ref t = Ref::steal(Py_BuildValue("(OOOn)", store.holder, store.key ? store.key.get() : none,
+                                           store.value ? store.value.get() : none,
+                                           reinterpret_cast<Py_ssize_t>(store.address)));
+    if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
+// [(container, content before, read as a whole, appended to a deque that was not, changed in ways
+// that `stores` does not tell)] of the outside containers that were written or read as a whole.
 PyObject* session_containers(Session* s, PyObject*) {
   Ref list = Ref::steal(PyList_New(0));
   if (!list) return nullptr;
@@ -220,7 +236,8 @@ PyObject* session_containers(Session* s, PyObject*) {
     if (!c.pre) continue;
     const Py_ssize_t appended = c.whole ? 0 : c.appended;
     const Ref t =
-        Ref::steal(Py_BuildValue("(OOOn)", o, c.pre.get(), c.whole ? Py_True : Py_False, appended));
+        Ref::steal(Py_BuildValue("(OOOnO)", o, c.pre.get(), c.whole ? Py_True : Py_False, appended,
+                                 c.unlogged ? Py_True : Py_False));
     if (!t || PyList_Append(list.get(), t.get()) < 0) return nullptr;
   }
   return list.release();
@@ -260,6 +277,7 @@ int session_set_collecting(Session* s, PyObject* v, void*) {
   s->collecting = on;
   return 0;
 }
+PyObject* session_others_ran(Session* s, void*) { return PyBool_FromLong(others_ran(s)); }
 PyObject* session_events(Session* s, void*) { return PyLong_FromUnsignedLongLong(s->events); }
 
 PyMethodDef session_methods[] = {
@@ -276,6 +294,7 @@ PyMethodDef session_methods[] = {
     {"differ", reinterpret_cast<PyCFunction>(session_differ), METH_VARARGS, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
     {"attr_read", reinterpret_cast<PyCFunction>(session_attr_read), METH_VARARGS, nullptr},
+    {"stores", reinterpret_cast<PyCFunction>(session_stores), METH_NOARGS, nullptr},
     {"containers", reinterpret_cast<PyCFunction>(session_containers), METH_NOARGS, nullptr},
     {"written_cells", reinterpret_cast<PyCFunction>(session_cells), METH_NOARGS, nullptr},
     {"clear", reinterpret_cast<PyCFunction>(+[](Session* s, PyObject*) -> PyObject* {
@@ -288,6 +307,7 @@ PyMethodDef session_methods[] = {
 PyGetSetDef session_getset[] = {
     {"failure", reinterpret_cast<getter>(session_failure), nullptr, nullptr, nullptr},
     {"events", reinterpret_cast<getter>(session_events), nullptr, nullptr, nullptr},
+    {"others_ran", reinterpret_cast<getter>(session_others_ran), nullptr, nullptr, nullptr},
     {"collecting", reinterpret_cast<getter>(session_collecting),
      reinterpret_cast<setter>(session_set_collecting), nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

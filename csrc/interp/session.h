@@ -126,7 +126,7 @@ void on_name_access(PyObject* locals, PyObject* name);
 // A closure cell gave `value` (post; value may be nullptr when it was empty and NameError was
 // raised).
 void on_cell_load(PyObject* cell, PyObject* value);
-void on_cell_store(PyObject* cell);  // pre; also before a delete
+void on_cell_store(PyObject* cell, PyObject* value);  // pre; nullptr: it is emptied
 
 // obj[key] gave value (post), or raised (value == nullptr; exception set and must survive).
 ToC on_item_load_pre(PyObject* obj, PyObject* key);

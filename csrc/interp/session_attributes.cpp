@@ -623,9 +623,11 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
 }
 
-// An attribute that a C descriptor keeps is about to be written for the first time: what is there
-// is what was there.
+// An attribute that a C descriptor keeps is about to be written.  The first time, what is there is
+// what was there.
 static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+  note_store(s, obj, name, value);
+  if (!first_time(s, kWriteAttr, obj, name)) return;
   PauseGuard pause;
   const Ref old = Ref::steal(PyObject_GetAttr(obj, name));
   if (!old) not_there(s, "attribute");
@@ -654,7 +656,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     }
     if (of_class != nullptr && Py_TYPE(of_class) == &PyGetSetDescr_Type) {
       // Not in the class's dict: its name, its bases.
-      if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
+      attribute_written(s, obj, name, value);
       return;
     }
     const Ref d = Ref::steal(PyObject_GetAttr(obj, g_str_dict));
@@ -665,6 +667,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
         !stored_in_class(s, reinterpret_cast<PyTypeObject*>(obj), name))
       read_type_attr(s, reinterpret_cast<PyTypeObject*>(obj), name,
                      _PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name));
+    note_store(s, obj, name, value);
     if (first_time(s, kWriteType, obj, name)) {
       emit(s, kWriteType, obj, name, old.get());
       if (value == nullptr) ask(s, "deleted", obj, name);  // a base may have an equal one
@@ -699,7 +702,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   }
   if (is_content(obj, name)) {
     know_cell(s, obj);
-    on_cell_store(obj);
+    on_cell_store(obj, value);
     return;
   }
   // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told
@@ -707,14 +710,14 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj) || is_heap(Py_TYPE(descr))) return;
-    if (first_time(s, kWriteAttr, obj, name)) attribute_written(s, obj, name, value);
+    attribute_written(s, obj, name, value);
     return;
   }
   PyObject* d = instance_dict(s, obj, value == nullptr);
   if (has_made_dict(s, obj)) return;
   if (d != nullptr) {
     dict_store(s, d, name, value);
-  } else if (first_time(s, kWriteAttr, obj, name)) {
+  } else {
     // C code of the class keeps it somewhere (threading.local).
     attribute_written(s, obj, name, value);
   }

@@ -177,10 +177,11 @@ bool is_named(PyObject* f, const char* name) {
 
 // Whether what this does to an outside deque is the same whatever the deque holds, and can be told
 // when all is over.
-bool takes_blindly(Session* s, PyObject* deque, PyObject* f, Py_ssize_t npos) {
+bool takes_blindly(Session* s, PyObject* deque, PyObject* f, PyObject* given, Py_ssize_t npos) {
   if (is_named(f, "append") && npos == 1) {
     if (!ensure_pre(s, deque)) return false;
     ++s->containers[deque].appended;
+    note_store(s, deque, nullptr, given);
     return true;
   }
   if (!is_named(f, "extend")) return false;
@@ -242,9 +243,13 @@ ToC store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container,
     if (PyDict_Check(container) && leaf == kLeafDictSet && npos == 2 &&
         look_for_key(s, container, given[0]))
       dict_store(s, container, given[0], given[1]);
-    else if (is_list || (in_order && takes_blindly(s, container, f, npos)))
+    else if (is_list && npos == 1 && is_named(f, "append") && ensure_pre(s, container))
+      note_store(s, container, nullptr, given[0]);
+    else if (is_list ||
+             (in_order && takes_blindly(s, container, f, npos > 0 ? given[0] : nullptr, npos))) {
       ensure_pre(s, container);
-    else
+      if (!is_named(f, "append")) s->containers[container].unlogged = true;
+    } else
       touch(s, container, false);
   }
   // What is appended is one element; what a list is extended with may make its elements anew, as a

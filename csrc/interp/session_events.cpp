@@ -331,11 +331,13 @@ void on_cell_load(PyObject* cell, PyObject* value) {
   reach(s, value);
 }
 
-void on_cell_store(PyObject* cell) {
+void on_cell_store(PyObject* cell, PyObject* value) {
   Session* s = tls_session;
   ++s->events;
   auto it = s->cells.find(cell);
-  if (it == s->cells.end() || !s->written_cells.insert(cell).second) return;
+  if (it == s->cells.end()) return;
+  note_store(s, cell, nullptr, value);
+  if (!s->written_cells.insert(cell).second) return;
   it->second = Ref::borrow(PyCell_GET(cell));
 }
 
@@ -364,6 +366,10 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
   // What was appended is found from the end, whatever was there before.
   if (place >= before) return index < 0;
   PyObject* value = PyTuple_GET_ITEM(c.pre.get(), place);
+  if (value != PyList_GET_ITEM(list, place) && others_ran(s)) {
+    refuse_race(s, list);
+    return true;
+  }
   const Py_ssize_t same = index < 0 ? place - before : place;
   if (!first_time(s, kListItem, list, reinterpret_cast<PyObject*>(same))) return true;
   const Ref number = Ref::steal(PyLong_FromSsize_t(same));
@@ -455,6 +461,7 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
     // A subclass may insert what is missing: what is there is asked before.
     if (!PyDict_CheckExact(obj)) {
       ensure_pre(s, obj);
+      s->containers[obj].unlogged = true;
       if (can_ask) {
         PyObject* now = item_or_null(obj, key);
         // What is there may be a counter (`on_item_load`).

@@ -114,6 +114,16 @@ struct Container {
   bool whole = false;
   Py_ssize_t appended =
       0;  // so many elements were appended, one at a time, to a deque that was not looked into
+  bool unlogged = false;  // whether the run may have changed it in ways that `stores` does not tell
+};
+
+// What the run itself has put at a key of a dict, in a slot or a class (by name), or, with no key,
+// in a cell or at the end of a list or a deque.
+struct Store {
+  PyObject* holder;   // in `outside`
+  Ref key;
+  Ref value;          // where nobody can tell that it is held: a number, a text
+  PyObject* address;  // of the value, or nullptr for what is deleted; only to compare it
 };
 
 // The session's own code runs: nothing of it is watched, and no signal interrupts it.
@@ -186,6 +196,7 @@ struct Held {
   // (true).
   std::optional<RefMap<bool>> classes;
   RefSet spaces;  // dicts that the program made and runs code in
+  std::vector<Store> stores;
   Ref replaced;   // what a read of a counter gives instead
   Ref failure;    // first internal failure
 };
@@ -199,6 +210,7 @@ struct Session : PyObject, Held {
   PyObject* advanced;  // the iterator that was looked into last (address only), and when
   unsigned long long advanced_at;
   int collecting;  // whether the collector runs after the call
+  unsigned long switches;  // of threads, before the call
 };
 
 // What is looked at for the first time has been used already.
@@ -393,6 +405,13 @@ Ref getter_to_call(Session* s, PyObject* obj, PyObject* name);
 void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos);
 void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,
                      PyObject* result);
+// Whether another thread has run since the call began.
+bool others_ran(Session* s);
+// Notes what the run itself puts somewhere, or deletes there when value is nullptr.
+void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value);
+// Another thread has changed what the run reads: what it read before, and what its calls will, may
+// not go together.
+void refuse_race(Session* s, PyObject* holder);
 // A key of an outside dict is stored, or deleted when value is nullptr.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value);
 bool may_count(PyObject* value);

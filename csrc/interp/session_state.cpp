@@ -20,6 +20,7 @@
 #include "callers.h"
 #include "classes.h"
 #include "dispatch.h"
+#include "frame_eval.h"
 #include "leaf.h"
 #include "looks.h"
 #include "session_impl.h"
@@ -565,6 +566,31 @@ void read_frame(Session* s, PyObject* frame) {
   if (is_caller(frame)) ask(s, "caller_read", frame);
 }
 
+bool others_ran(Session* s) { return thread_switches() != s->switches; }
+
+void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value) {
+  if (key != nullptr && !plain_key(key)) {
+    container(s, holder).unlogged = true;
+    return;
+  }
+  PyObject* shown = value != nullptr && is_leaf(value) ? value : nullptr;
+  s->stores.push_back(Store{holder, Ref::borrow(key), Ref::borrow(shown), value});
+}
+
+void refuse_race(Session* s, PyObject* holder) {
+  ErrorGuard error;
+  ask(s, "raced", holder);
+}
+
+// Whether what is at a key of a dict is what the run has put there last.
+static bool stored_by_run(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
+  const uintptr_t number = key_number(key);
+  for (auto store = s->stores.rbegin(); store != s->stores.rend(); ++store)
+    if (store->holder == dict && store->key && key_number(store->key.get()) == number)
+      return store->address == now;
+  return false;
+}
+
 // A key of an outside dict was read.  What counts is the value from before the program's own
 // writes.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
@@ -580,6 +606,9 @@ void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
       fail(s, "dict read");
       return;
     }
+    if (now != before && !it->second.unlogged && others_ran(s) &&
+        !stored_by_run(s, dict, key, now))
+      return refuse_race(s, dict);
     // The program put this value there itself: nothing from outside was read.
     if (now != before &&
         !(now != nullptr && before != nullptr && is_leaf(now) && Py_TYPE(now) == Py_TYPE(before)))
@@ -631,6 +660,10 @@ bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
     return false;
   if (!first_time(s, kDictKey, dict, name)) return false;
   Ref fresh = ask(s, "counter", dict, name, value);
+  if (fresh && PyDict_GetItemWithError(dict, name) != value) {
+    refuse_race(s, dict);  // while the handler ran
+    return true;
+  }
   if (!fresh || PyDict_SetItem(dict, name, fresh.get()) < 0 ||
       (pre != nullptr && PyDict_SetItem(pre, name, fresh.get()) < 0)) {
     fail(s, "counter");
@@ -672,6 +705,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
   if (runs_code(key) || compares_by_code(s, d)) {
     // To ask what is there would run the program's code once more: all of it is compared.
     touch(s, d, false);
+    container(s, d).unlogged = true;
     return;
   }
   PyObject* now = PyDict_GetItemWithError(d, key);
@@ -679,6 +713,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
     PyErr_Clear();  // no key can be this: the program gets the same error
     return;
   }
+  note_store(s, d, key, value);
   // Stored again later, it comes last among the keys, whatever others there are.
   if (value == nullptr && now != nullptr && first_time(s, kDictDel, d, key))
     emit(s, kDictDel, d, key, now);

@@ -12,6 +12,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+from magpy.capture.races import OwnChanges
 from magpy.capture.rebuild import Builder
 from magpy.errors import Refusal
 from magpy.frames.call_sites import REGISTRY
@@ -19,7 +20,7 @@ from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import identity
 from magpy.ir.recipes import AttrEffect, ContainerEffect
 from magpy.objects import contents as held
-from magpy.objects.hashing import hashes_quietly, pairs_of
+from magpy.objects.hashing import hashes_quietly
 from magpy.objects.snapshots import ABSENT, content_of
 from magpy.objects.types import isinstance
 
@@ -61,21 +62,22 @@ def end_state(
     # Attributes of a class are set as such: the interpreter keeps what it has found in the dict.
     spaces = _spaces(log)
     changed = (found for found in session.containers() if id(found[0]) not in spaces)
-    for obj, pre, whole, appended in changed:
+    own = OwnChanges(session)
+    for obj, pre, whole, appended, unlogged in changed:
         if isinstance(pre, dict):
             pre = pre | _put_again(obj, pre, redone)
+        now = own.content(obj, pre, whole or unlogged)
         if appended:
             # All that the run did to it, which never looked into it.
-            tail = tuple(collections.deque.__iter__(obj))[-appended:]
-            content = [builder.build(x) for x in tail]
+            content = [builder.build(x) for x in now[-appended:]]
             effects.append(ContainerEffect(obj, "deque", content=content))
             continue
         if isinstance(obj, dict):
-            effect = _dict_effect(obj, pre, deleted.get(id(obj), []), builder, session)
+            effect = _dict_effect(obj, pre, now, deleted.get(id(obj), []), builder, session)
             if effect is not None and not effect.rebuild:
                 reads += _relied_on(effect, session)
         else:
-            effect = _container_effect(obj, pre, whole, builder, session)
+            effect = _container_effect(obj, pre, now, whole, builder, session)
         if effect is not None:
             effects.append(effect)
     for kind, obj, name, old in log:
@@ -83,14 +85,14 @@ def end_state(
             if type(obj).__module__.partition(".")[0] == "numpy":
                 # It stands for an array, which gives out another one whenever it is asked.
                 raise Refusal(f"{name} of a numpy.{type(obj).__name__} is set")
-            now = getattr(obj, name, ABSENT)
+            now = own.at(obj, name, getattr(obj, name, ABSENT))
             if now is not ABSENT and _same(now, old, builder):
                 # It may be that what is there cannot be stored at all.
                 reads.append(("attr_c", obj, name, old))
             else:
                 effects.append(AttrEffect(obj, name, None if now is ABSENT else builder.build(now)))
         elif kind == "write_type":
-            now = obj.__dict__.get(name, ABSENT)
+            now = own.at(obj, name, obj.__dict__.get(name, ABSENT))
             if now is not ABSENT and _same(now, old, builder):
                 # A base may have an equal one, too, which is found where this one is gone.
                 reads += [("type_attr", obj, name, old), ("type_itself", obj, name, None)]
@@ -101,6 +103,7 @@ def end_state(
             now = cell.cell_contents
         except ValueError:
             now = ABSENT
+        now = own.at(cell, None, now)
         effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
     return effects
 
@@ -126,17 +129,15 @@ def _deleted(log: list[tuple[str, Any, Any, Any]]) -> dict[int, list[Any]]:
 
 
 def _container_effect(
-    obj: Any, pre: Any, whole: bool, builder: Builder, session: Any
+    obj: Any, pre: Any, now: Any, whole: bool, builder: Builder, session: Any
 ) -> ContainerEffect | None:
     if isinstance(obj, (list, collections.deque)):
-        base: Any = list if isinstance(obj, list) else collections.deque
-        now = tuple(base.__iter__(obj))
         if len(now) == len(pre) and all(
             a is b or _same(a, b, builder) for a, b in zip(now, pre, strict=True)
         ):
             session.compare(obj)  # what leaves this as it is may change another content
             return None
-        kind = base.__name__
+        kind = "list" if isinstance(obj, list) else "deque"
         head = now[: len(pre)]
         if (
             len(head) == len(pre)
@@ -185,16 +186,20 @@ def _relied_on(effect: ContainerEffect, session: Any) -> list[tuple[str, Any, An
 
 
 def _dict_effect(
-    obj: dict[Any, Any], pre: dict[Any, Any], deleted: list[Any], builder: Builder, session: Any
+    obj: dict[Any, Any],
+    pre: dict[Any, Any],
+    now: list[tuple[Any, Any]],
+    deleted: list[Any],
+    builder: Builder,
+    session: Any,
 ) -> ContainerEffect | None:
     """What becomes of a dict, of which the run has deleted keys, and may have stored them again."""
     base = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
-    if not deleted and dict.__len__(obj) == len(pre):
+    if not deleted and len(now) == len(pre):
         # To look for a key may run code of the program's.
-        both = zip(pairs_of(obj), pre.items(), strict=True)
+        both = zip(now, pre.items(), strict=True)
         if all(a is c and b is d and _same(b, d, builder) for (a, b), (c, d) in both):
             return None
-    now = pairs_of(obj)
     keys = [*pre, *(k for k, _ in now)]
     # Where to look for a key would run the program's code, the object itself is looked for.
     number: Callable[[Any], Any] = identity if all(map(hashes_quietly, keys)) else id

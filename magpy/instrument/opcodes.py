@@ -372,8 +372,13 @@ def _cell(op: str, probe: str) -> None:
 _cell("LOAD_DEREF", "cell_load")
 _cell("LOAD_CLASSDEREF", "cell_load")
 _cell("LOAD_FROM_DICT_OR_DEREF", "cell_load")
-_cell("STORE_DEREF", "cell_store")
 _cell("DELETE_DEREF", "cell_store")
+
+
+@_rewrite("STORE_DEREF")
+def _store_deref(arg: int) -> list[Item]:
+    call = [_i("LOAD_CONST", _probe("cell_store")), _i("LOAD_FAST", arg), _i("COPY", 3), *_call(2)]
+    return [*call, _i("POP_TOP"), _i("STORE_DEREF", arg)]
 
 
 # ---- attributes ----

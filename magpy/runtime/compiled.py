@@ -58,6 +58,8 @@ from magpy.unwatched.changes import foreign
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
+#: Captures in a row that come to nothing for what should pass, after which it is refused.
+_MOST_PASSING = 8
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 _STORM = 2
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
@@ -114,6 +116,8 @@ class Manager:
         self.declined = 0
         self.uncompiled = 0
         self.row = 0
+        #: Captures in a row that came to nothing.
+        self.passed = 0
         self.base_calls = 0
         self.base_hits = 0
         self.base_misses = 0
@@ -352,7 +356,8 @@ class Manager:
             if compiler_turns() != turns:
                 self.note(f"{r} (while a compiler ran on another thread)")
                 return
-            if r.passing:
+            self.passed += 1
+            if r.passing and self.passed <= _MOST_PASSING:
                 self.note(str(r))
                 return
             # Where no line is to blame, the user is told which function it is.
@@ -378,7 +383,7 @@ class Manager:
         """An entry was made."""
         self.captures += 1
         info.cause = self.missed.cause
-        self.row = 0
+        self.row = self.passed = 0
         self.left.clear()  # what was refused once need not be again
         if capture.instances_vary and not self.shares_instances:
             self.shares_instances = True

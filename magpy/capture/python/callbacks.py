@@ -29,6 +29,7 @@ from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tracked import TrackedValues
 from magpy.capture.python.varying import VaryingNumbers
+from magpy.capture.races import race
 from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.recorder import Recorder
@@ -264,6 +265,10 @@ class Handler:
         reason = "a signal is handled in the middle of the call"
         self.run.refusals.refuse(reason, passing=True)
         return True
+
+    def raced(self, holder: Any) -> None:
+        """Another thread has changed something that the call reads."""
+        self.run.refusals.keep(race(holder))
 
     def effect_done(self, result: Any) -> Any:
         """A call for its effect, which `_effect` has left to the probe, is over.

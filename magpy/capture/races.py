@@ -1,0 +1,150 @@
+"""What a run itself has changed, told from what other threads changed while it was watched.
+
+Owns the content that an outside object would have if nobody but the run had written to it. Does not
+own the log of what the run stores (csrc/interp/session_state.cpp, `note_store`), nor what becomes
+of a change (end_state.py), which calls this.
+
+Torch lets other threads run in each of its operations, so in a server with a pool of threads
+another one has nearly always run meanwhile. Where none has, what is there at the end is the run's.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Final
+
+from magpy.errors import Refusal
+from magpy.objects.hashing import hashes_quietly, pairs_of
+from magpy.objects.snapshots import ABSENT, content_of
+from magpy.objects.types import isinstance
+
+_SEQUENCES: Final = (list, collections.deque)
+
+
+def race(holder: Any) -> Refusal:
+    """Another thread has changed something that the call changes, or reads."""
+    what = type(holder).__name__
+    return Refusal(
+        f"another thread changes a {what} while a call that uses it is captured", passing=True
+    )
+
+
+class OwnChanges:
+    """What a run has put into outside objects, by its own log.
+
+    Args:
+        session: what watched the run.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._others = session.others_ran
+        self._stores: dict[int, list[tuple[Any, Any, int]]] = {}
+        if self._others:
+            for holder, key, value, address in session.stores():
+                self._stores.setdefault(id(holder), []).append((key, value, address))
+
+    def content(self, obj: Any, pre: Any, unknown: bool) -> Any:
+        """What an outside container holds, or would if no other thread had changed it.
+
+        Args:
+            obj: the container.
+            pre: what it held before the call, as `session.containers` has it.
+            unknown: whether the run has used it in ways that its log does not tell: it was read as
+                a whole, or given to C code.
+
+        Returns:
+            The pairs of a dict; the elements of a list or a deque; else the container.
+
+        Raises:
+            Refusal: passing, where that is not known.
+        """
+        if isinstance(obj, dict):
+            now: Any = pairs_of(obj)
+        elif isinstance(obj, _SEQUENCES):
+            now = _elements(obj)
+        else:
+            if self._others and content_of(obj) != content_of(pre):
+                raise race(obj)
+            return obj
+        if not self._others:
+            return now
+        own = self._own_pairs(obj, pre, now) if isinstance(obj, dict) else self._own(obj, pre)
+        if unknown and not _alike(now, own):
+            raise race(obj)
+        return own
+
+    def at(self, holder: Any, name: Any, now: Any) -> Any:
+        """What the run has put into a cell (name: None) or an attribute, in which `now` is."""
+        stores = [s for s in self._stores.get(id(holder), ()) if name is None or s[0] == name]
+        if not stores:
+            return now
+        _, value, address = stores[-1]
+        return _stored(holder, value, address, [now])
+
+    def _own_pairs(
+        self, obj: dict[Any, Any], pre: dict[Any, Any], now: list[tuple[Any, Any]]
+    ) -> list[tuple[Any, Any]]:
+        stores = self._stores.get(id(obj), [])
+        if not all(map(hashes_quietly, [*pre, *(k for k, _ in now), *(k for k, *_ in stores)])):
+            if not _alike(now, list(pre.items())):
+                raise race(obj)
+            return now
+        shown = dict(now)
+        own = dict(pre)
+        for key, value, address in stores:
+            if address == 0:
+                own.pop(key, None)
+            else:
+                own[key] = _Pending(value, address)
+        return [
+            (k, _stored(obj, v.value, v.address, [shown.get(k, ABSENT)]))
+            if type(v) is _Pending
+            else (k, v)
+            for k, v in own.items()
+        ]
+
+    def _own(self, obj: Any, pre: tuple[Any, ...]) -> tuple[Any, ...]:
+        stores = self._stores.get(id(obj), ())
+        now = _elements(obj)
+        added = [_stored(obj, value, address, now) for _, value, address in stores]
+        own = (*pre, *added)
+        most = getattr(obj, "maxlen", None)
+        return own if most is None else own[max(len(own) - most, 0) :]
+
+
+class _Pending:
+    """A value that was stored: itself if it is a plain one, and its address."""
+
+    __slots__ = ("address", "value")
+
+    def __init__(self, value: Any, address: int) -> None:
+        self.value = value
+        self.address = address
+
+
+def _stored(holder: Any, value: Any, address: int, found: Any) -> Any:
+    """A value that the run has stored, which is among those that are there now or a plain one."""
+    if address == 0:
+        return ABSENT
+    for candidate in found:
+        if id(candidate) == address:
+            return candidate
+    if value is None and address != id(None):
+        raise race(holder)
+    return value
+
+
+def _elements(obj: Any) -> tuple[Any, ...]:
+    base: Any = list if isinstance(obj, list) else collections.deque
+    return tuple(base.__iter__(obj))
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two contents are the same objects: pairs of a dict, or elements."""
+
+    def objects(content: Any) -> list[int]:
+        if isinstance(content, list):
+            return [id(x) for pair in content for x in pair]
+        return list(map(id, content))
+
+    return objects(a) == objects(b)

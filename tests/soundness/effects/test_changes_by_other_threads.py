@@ -1,0 +1,242 @@
+"""Other threads change what a call changes while it is captured: only its own is redone."""
+
+import collections
+import copy
+import threading
+import time
+import types
+
+import pytest
+import torch
+
+import magpy
+
+
+class State:
+    """What the threads share; a class of its own for each test, whose attributes change too."""
+
+    def __init__(self):
+        self.calls = 0
+        self.last = ""
+        self.by = {}
+        self.default = collections.defaultdict(int)
+        self.count = collections.Counter()
+        self.ordered = collections.OrderedDict(a=1)
+        self.seen = []
+        self.window = collections.deque(maxlen=10_000)
+        self.names = set()
+        self.tensors = {}
+
+
+class Slots:
+    __slots__ = ("calls",)
+
+    def __init__(self):
+        self.calls = 0
+
+
+def attribute(state, who):
+    state.calls += 1
+
+
+def last(state, who):
+    state.last = who
+
+
+def key(state, who):
+    state.by[who] = state.by.get(who, 0) + 1
+
+
+def default(state, who):
+    state.default[who] += 1
+
+
+def counter(state, who):
+    state.count.update([who])
+
+
+def ordered(state, who):
+    state.ordered[who] = 2
+
+
+def appended(state, who):
+    state.seen.append(who)
+
+
+def appended_and_extended(state, who):
+    state.seen.append(who)
+    state.seen.extend([1, 2])
+
+
+def window(state, who):
+    state.window.append(len(who))
+
+
+def names(state, who):
+    state.names.add(who)
+
+
+def tensor(state, who):
+    state.tensors[who] = torch.ones(2) * len(who)
+
+
+def pop(state, who):
+    state.by[who] = 1
+    state.by.pop(who)
+
+
+def several(state, who):
+    state.by[who] = 1
+    state.by["any"] = who
+    state.calls += 2
+    state.seen.append(state.calls)
+
+
+CHANGES = [
+    attribute,
+    last,
+    key,
+    default,
+    counter,
+    ordered,
+    appended,
+    appended_and_extended,
+    window,
+    names,
+    tensor,
+    pop,
+    several,
+]
+
+
+def meanwhile(change, state, call):
+    """Calls `call` while another thread changes the state: how often it did so within the calls."""
+    stop, begun, rounds = threading.Event(), threading.Event(), 0
+
+    def other():
+        nonlocal rounds
+        while not stop.is_set():
+            change(state, "other")
+            begun.set()
+            rounds += 1
+            time.sleep(1e-4)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    before = rounds
+    try:
+        call()
+        return rounds - before
+    finally:
+        stop.set()
+        thread.join()
+
+
+def content(state):
+    return {
+        name: [(k, v.tolist()) for k, v in value.items()] if name == "tensors" else copy.copy(value)
+        for name, value in vars(state).items()
+    }
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_what_another_thread_changes_is_not_redone(change):
+    def step(state, x, who):
+        change(state, who)
+        for _ in range(40):
+            x = torch.relu(x @ x)
+        return x
+
+    raced = 0
+    for _ in range(5):
+        state, x = State(), torch.eye(4)
+        compiled = magpy.compile(step, backend="eager")
+        raced += meanwhile(change, state, lambda c=compiled, s=state, x=x: c(s, x, "main"))
+        expected = State()
+        vars(expected).update(copy.deepcopy(vars(state)))
+        for _ in range(4):
+            compiled(state, x, "main")
+            step(expected, x, "main")
+            assert content(state) == content(expected)
+        if change is not counter:  # C code counts in it: all of it is compared
+            assert magpy.stats(compiled).hits > 0
+    assert raced > 0
+
+
+def test_attributes_of_classes_slots_and_cells():
+    def make():
+        cls, slots, n = type("Own", (), {"calls": 0}), Slots(), 0
+
+        def change(_, who):
+            nonlocal n
+            n += 1
+            cls.calls += 1
+            slots.calls += 1
+
+        def step(x):
+            change(None, "main")
+            for _ in range(40):
+                x = torch.relu(x @ x)
+            return x
+
+        return change, step, lambda: (n, cls.calls, slots.calls)
+
+    raced = 0
+    for _ in range(5):
+        change, step, counts = make()
+        compiled, x = magpy.compile(step, backend="eager"), torch.eye(4)
+        raced += meanwhile(change, None, lambda c=compiled, x=x: c(x))
+        before = counts()
+        for i in range(1, 5):
+            compiled(x)
+            assert counts() == tuple(n + i for n in before)
+        assert magpy.stats(compiled).hits > 0
+    assert raced > 0
+
+
+def test_what_another_thread_stores_between_two_reads_is_no_part_of_an_entry():
+    state = types.SimpleNamespace(scale=1.0, calls=0)
+
+    def step(x):
+        state.calls += 1
+        scale = state.scale
+        for _ in range(40):
+            x = torch.relu(x @ x)
+        return x * scale, x * state.scale
+
+    def change(_, who):
+        state.scale = 3.0 - state.scale
+
+    raced = 0
+    for _ in range(5):
+        compiled, x = magpy.compile(step, backend="eager"), torch.eye(4)
+        raced += meanwhile(change, None, lambda c=compiled, x=x: c(x))
+        for scale in (1.0, 2.0, 1.0, 2.0):
+            state.scale = scale
+            assert all(torch.equal(y, torch.eye(4) * scale) for y in compiled(x))
+    assert raced > 0
+
+
+def test_a_call_that_always_races_is_left_to_python():
+    state = State()
+
+    def step(x, who):
+        names(state, who)
+        for _ in range(40):
+            x = torch.relu(x @ x)
+        return x
+
+    compiled, x = magpy.compile(step, backend="eager"), torch.eye(4)
+
+    def calls():
+        for i in range(30):
+            compiled(x, f"main{i}")
+
+    def toggle(state, who):
+        state.names.symmetric_difference_update([who])
+
+    assert meanwhile(toggle, state, calls) > 0
+    stats = magpy.stats(compiled)
+    assert stats.eager_calls > 0
+    assert any("another thread changes a set" in r for r in stats.reasons)
