@@ -86,6 +86,7 @@ def _frames() -> list[Site]:
 
 #: How a remedy begins where there is nothing to do but to call again.
 NEXT_CALL = "The next call"
+FILLED = f"{NEXT_CALL} finds there what this one has put where nothing was"
 
 
 class Refusal(Exception):

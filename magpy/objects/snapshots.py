@@ -50,6 +50,24 @@ def is_changed(session: Any, container: Any) -> bool:
     )
 
 
+def only_fills(session: Any) -> bool:
+    """Whether all that a run has changed by now was missing, or None, before.
+
+    A memo is filled, something is made when it is first needed: the next call finds it there.
+    """
+    for obj, pre, *_ in session.containers():
+        if content_of(obj) == content_of(pre):
+            continue
+        if not isinstance(obj, dict):
+            return False
+        now = {id(k): v for k, v in pairs_of(obj)}
+        if any(v is not None and now.get(id(k), ABSENT) is not v for k, v in pre.items()):
+            return False
+    olds = [old for kind, _, _, old in session.log() if kind in ("write_attr", "write_type")]
+    olds += [old for _, old in session.written_cells()]
+    return all(old is None or old is ABSENT for old in olds)
+
+
 def written_places(session: Any) -> dict[tuple[int, str | None], Any]:
     """What attributes without a dict, those of classes, and cells hold that the run has written."""
     places: dict[tuple[int, str | None], Any] = {}

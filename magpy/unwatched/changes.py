@@ -23,7 +23,7 @@ import torch
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse
 from magpy.objects import contents
-from magpy.objects.snapshots import container_states
+from magpy.objects.snapshots import container_states, only_fills
 from magpy.objects.types import isinstance
 
 # Where something is held, (address of the holder, key), with what is there, and the holder, which
@@ -246,6 +246,10 @@ class Below:
         return bool(session.written_cells()) or any(
             state is not None for state in container_states(session).values()
         )
+
+    def only_fills(self) -> bool:
+        """Whether it has put something only where nothing was."""
+        return self._session is not None and only_fills(self._session)
 
     def shared(self, objects: set[int]) -> Refusal | None:
         """A refusal if an effect changed objects of C types that the call looks at, by address."""

@@ -29,3 +29,15 @@ def test_both_ranks_compute_what_eager_computes(
         assert row["magpy"]["right"], row["magpy"]
         assert row["magpy"]["hits"] > 0, row["magpy"]["reasons"]
         assert row["magpy"]["captures"] <= 8, row["magpy"]["reasons"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["tensor_parallel", "sequence_parallel", "dtensor_operations", "dtensor_redistributed"]
+)
+def test_how_dtensors_move_is_part_of_one_graph(
+    name: str, rows: dict[str, list[dict[str, Any]]]
+) -> None:
+    for row in rows[name]:
+        assert row["magpy"]["segments"] == [1]
+        assert row["magpy"]["share"] > 0.9

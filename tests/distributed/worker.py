@@ -53,6 +53,8 @@ class Compiler:
                 "captures": sum(s.captures for s in stats),
                 "hits": sum(s.hits for s in stats),
                 "eager": sum(s.eager_calls for s in stats),
+                "segments": [n for s in stats for n in s.segments],
+                "share": min((s.share or 0 for s in stats), default=0),
                 "reasons": list(dict.fromkeys(str(r) for s in stats for r in s.reasons)),
             }
         counters = torch._dynamo.utils.counters

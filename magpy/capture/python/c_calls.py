@@ -32,7 +32,7 @@ from magpy import _interp
 from magpy.capture.python import effects, native, profiler_marks
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
-from magpy.errors import Refusal
+from magpy.errors import FILLED, Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code
 from magpy.ir.ops import Call, CheckValue, EffectStep, OpStep, OutsideRef, Ref, Var
@@ -41,7 +41,12 @@ from magpy.models.callables import Effect
 from magpy.models.torch_callables import Does
 from magpy.objects import c_state
 from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
-from magpy.objects.snapshots import CONTAINERS, container_states, written_places
+from magpy.objects.snapshots import (
+    CONTAINERS,
+    container_states,
+    only_fills,
+    written_places,
+)
 from magpy.objects.types import is_heap, isinstance
 
 ABSENT = _interp.ABSENT
@@ -225,7 +230,9 @@ def whole_call(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         run.refuse(
             f"{callables.name_of(f)}, which magpy records as one operation, changes an object "
             "from outside",
-            "Let it return what it computes, and change the object in the compiled function",
+            FILLED
+            if only_fills(run.session)
+            else "Let it return what it computes, and change the object in the compiled function",
         )
     if any(isinstance(s, EffectStep) for s in run.recorder.record.steps[start:]):
         run.refuse(

@@ -31,7 +31,7 @@ from magpy.capture.tensors.opaque_calls import Whole, opened
 from magpy.capture.tensors.operation import Done, Operation
 from magpy.capture.tensors.performer import Performer
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
-from magpy.errors import Refusal, hide_frames
+from magpy.errors import FILLED, Refusal, hide_frames
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users_file, refuse, where_text
 from magpy.frames.signals import raised_by_handler
@@ -1086,7 +1086,8 @@ class Recorder(Values, TorchFunctionMode):
                 if self.below.written():
                     raise refuse(
                         "the call has changed an object from outside before it calls a function "
-                        "that magpy records as one operation, and that may look at the object"
+                        "that magpy records as one operation, and that may look at the object",
+                        FILLED if self.below.only_fills() else "",
                     )
                 whole.given(target, args, kwargs)
                 op.func, args, kwargs = opened(func, args, kwargs, self._is_outside)

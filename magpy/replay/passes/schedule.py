@@ -31,7 +31,7 @@ from magpy.ir.ops import (
 )
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves, variables
-from magpy.models import profiler_marks
+from magpy.models import profiler_marks, torch_callables
 from magpy.models.backward import differentiated, give_gradient, gradients
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
@@ -196,12 +196,17 @@ def _takes_objects(step: OpStep) -> bool:
     """Whether a call that is recorded as a whole is given code (a checkpointed block) or an object.
 
     That may hold tensors, which no compiler could tell from constants, and may be looked at later.
-    One that draws numbers of Python's would draw them while a compiler traces.
+    One that draws numbers of Python's would draw them while a compiler traces. DTensors are moved
+    by functional collectives, which compilers take; placements and meshes are plain values.
     """
+    owner = getattr(getattr(step.func, "__magpy_target__", None), "__self__", None)
+    moves = str(getattr(owner, "__module__", "")).startswith("torch.distributed.tensor.")
     return step.whole and (
-        step.unrepeatable
+        (step.unrepeatable and not moves)
         or not all(
-            isinstance(v, (Ref, type, types.BuiltinFunctionType)) or type(v) in PLAIN_TYPES
+            isinstance(v, (Ref, type, types.BuiltinFunctionType))
+            or type(v) in PLAIN_TYPES
+            or torch_callables.is_value(v)
             for v in leaves((step.args, step.kwargs))
         )
     )
