@@ -351,21 +351,28 @@ static void touch_items(Session* s, PyObject* obj) {
 
 // list[i]: whether no more than that element is looked at.
 static bool read_item(Session* s, PyObject* list, PyObject* key) {
-  if (!PyList_CheckExact(list) || !PyLong_CheckExact(key) || !ensure_pre(s, list)) return false;
-  // Which element a place is, counted from the other end, follows from the length, which is then
-  // guarded.
-  if (s->numbered.count(list) != 0) return false;
-  const Container& c = s->containers.at(list);
-  if (c.whole) return false;
+  if (!PyList_CheckExact(list) || !PyLong_CheckExact(key)) return false;
+  // What is only read by its places is not copied.
+  const auto known = s->containers.find(list);
+  PyObject* pre = known != s->containers.end() ? known->second.pre.get() : nullptr;
+  if (pre != nullptr && known->second.whole) return false;
   int overflow = 0;
   const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow);
   // All that was done to it, as nobody looked into it, was to append.
-  const Py_ssize_t before = PyTuple_GET_SIZE(c.pre.get()), now = PyList_GET_SIZE(list),
+  const Py_ssize_t now = PyList_GET_SIZE(list),
+                   before = pre != nullptr ? PyTuple_GET_SIZE(pre) : now,
                    place = index < 0 ? now + index : index;
   if (overflow != 0 || place < 0 || place >= now) return false;
+  if (s->numbered.count(list) != 0) {
+    // Which element a place is, counted from the other end, follows from the length, which is then
+    // guarded.
+    if (index < 0) return false;
+    // That such a number is there is guarded where it becomes an input.
+    if (tracked(s, PyList_GET_ITEM(list, place))) return true;
+  }
   // What was appended is found from the end, whatever was there before.
   if (place >= before) return index < 0;
-  PyObject* value = PyTuple_GET_ITEM(c.pre.get(), place);
+  PyObject* value = pre != nullptr ? PyTuple_GET_ITEM(pre, place) : PyList_GET_ITEM(list, place);
   if (value != PyList_GET_ITEM(list, place) && others_ran(s)) {
     refuse_race(s, list);
     return true;

@@ -44,8 +44,7 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
         found = analysis.relative.get(id(holder))
         expr, anchor = (None, holder) if found is None else (found.expr, None)
         if kind in _HOLDING and type(value) in PLAIN:
-            if kind != "list_item" or found is None:
-                numbers.append((expr, anchor, key, value, False))
+            numbers.append((expr, anchor, key, value, False))
         elif (
             kind == "dict_key"
             and type(key) in (int, str)

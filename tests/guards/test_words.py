@@ -116,7 +116,8 @@ def test_closure_variables_and_arguments_of_any_number_are_named():
     text = explained(f, X, 3, 4).guard_summary
     assert "rest[0] is 3" in text
     assert "rest[1] is 4" in text
-    assert "factor holds 1.5, 2.5" in text
+    assert "factor[0] is 1.5" in text
+    assert "factor[1] is 2.5" in text
 
 
 def test_parameters_of_a_global_are_summarised():

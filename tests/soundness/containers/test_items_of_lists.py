@@ -1,0 +1,173 @@
+"""Of a list that is read by its places these count alone, in captures and in every call."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import magpy
+
+X = torch.ones(2)
+
+
+def guards_of(f, *args):
+    return magpy.explain(f, *args).guard_summary
+
+
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_guards_are_on_the_items_that_were_read(size):
+    numbers = [float(i) for i in range(size)]
+    text = guards_of(lambda x: x + numbers[3] + numbers[-1], X)
+    assert "numbers[3] is 3.0" in text
+    assert f"numbers[-1] is {size - 1.0}" in text
+    assert "numbers[4]" not in text
+    assert "len(numbers)" not in text
+    text = guards_of(lambda x, given: x + given[3], X, numbers)
+    assert "given[3] is 3.0" in text
+    assert "given[4]" not in text
+    assert "len(given)" not in text
+
+
+class Holder:
+    pass
+
+
+def by_closure(index):
+    numbers = []
+
+    def f(x, i):
+        return x + numbers[index] * 2
+
+    return f, numbers
+
+
+def by_attribute(index):
+    holder = Holder()
+    holder.numbers = []
+
+    def f(x, i):
+        return x + holder.numbers[index] * 2
+
+    return f, holder.numbers
+
+
+def appended(index):
+    numbers = []
+
+    def f(x, i):
+        y = x + numbers[index] * 2
+        numbers.append(i)
+        return y + numbers[-1] + numbers[index]
+
+    return f, numbers
+
+
+def stored(index):
+    numbers = []
+
+    def f(x, i):
+        y = x + numbers[index] * 2
+        numbers[index] = i
+        return y + numbers[index]
+
+    return f, numbers
+
+
+def sorted_afterwards(index):
+    numbers = []
+
+    def f(x, i):
+        y = x + numbers[index] * 2
+        numbers.sort()
+        return y + numbers[index]
+
+    return f, numbers
+
+
+def measured_afterwards(index):
+    numbers = []
+
+    def f(x, i):
+        return x + numbers[index] * 2 + len(numbers)
+
+    return f, numbers
+
+
+def joined(index):
+    numbers = []
+
+    def f(x, i):
+        y = x + numbers[index]
+        return y, [*numbers, i]
+
+    return f, numbers
+
+
+PROGRAMS = [
+    by_closure,
+    by_attribute,
+    appended,
+    stored,
+    sorted_afterwards,
+    measured_afterwards,
+    joined,
+]
+CONTENTS = [
+    [1.0, 2.0, 3.0],
+    [1.0, 5.0, 3.0],
+    [1.5, 2.0, 3.5],
+    [1.0, 2.0, 3.0, 4.0],
+    [3, 2, 1],
+    [7],
+    [],
+    [1.0, 2.0, 3.0],
+    [0.5, 2.5, 1.5],
+    [9, 8, 7, 6],
+]
+
+
+@pytest.mark.parametrize("index", [0, 1, -1])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_lists_change_between_calls(program, index):
+    (eager, there), (f, here) = program(index), program(index)
+    compiled = magpy.compile(f, backend="eager")
+    for i, content in enumerate(CONTENTS * 2):
+        there[:], here[:] = content, content
+        try:
+            expected = eager(X, i)
+        except IndexError as e:
+            with pytest.raises(IndexError, match=str(e)):
+                compiled(X, i)
+        else:
+            got = compiled(X, i)
+            assert str(got) == str(expected)
+        assert here == there
+
+
+@pytest.mark.parametrize("index", [0, 2])
+def test_numbers_in_lists_of_any_length_are_inputs(index):
+    def f(x, rows):
+        return x * rows[0] + rows[index]
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(9):
+        rows = [i + j / 4 for j in range(3 + i % 4)]
+        assert torch.equal(compiled(X, rows), f(X, rows))
+    stats = magpy.stats(compiled)
+    assert (stats.captures, stats.hits) == (2, 7)
+
+
+def test_what_was_not_read_is_not_held():
+    class Item:
+        factor = 2.0
+
+    items = [Item(), Item()]
+    compiled = magpy.compile(lambda x: x * items[0].factor, backend="eager")
+    compiled(X)
+    compiled(X)
+    dead = weakref.ref(items.pop())
+    gc.collect()
+    assert dead() is None
+    compiled(X)
+    assert magpy.stats(compiled).hits == 2
