@@ -334,6 +334,8 @@ class Handler(Protocol):
         """The program has made an object that runs code when it dies."""
     def finalized(self, obj: Any, /) -> None:
         """The code of such an object runs."""
+    def array_reached(self, array: Any, /) -> None:
+        """A numpy array from outside is reached for the first time; nobody has looked into it."""
     def raced(self, holder: Any, /) -> None:
         """Another thread has changed what is read of an outside object."""
     def entered(self, manager: Any, /) -> None:

@@ -93,6 +93,14 @@ static bool holds_unseen(PyObject* v) {
   return false;
 }
 
+// An object of numpy's class itself.
+static bool is_numpy_array(PyObject* v) {
+  static PyTypeObject* known = nullptr;
+  PyTypeObject* t = Py_TYPE(v);
+  if (known == nullptr && strcmp(t->tp_name, "numpy.ndarray") == 0 && !is_heap(t)) known = t;
+  return t == known;
+}
+
 void reach(Session* s, PyObject* v, int depth) {
   if (v == nullptr || is_leaf(v)) return;
   if (!s->outside.add(v)) return;
@@ -124,6 +132,8 @@ void reach(Session* s, PyObject* v, int depth) {
     if (!held) return fail(s, "frozenset");
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held.get()); ++i)
       reach(s, PyTuple_GET_ITEM(held.get(), i), depth + 1);
+  } else if (is_numpy_array(v)) {
+    ask(s, "array_reached", v);
   } else if (holds_unseen(v)) {
     ask(s, "held", v);
   }

@@ -40,6 +40,7 @@ class OutsideBuffers:
         self.arrays = run.arrays
         #: Those whose contents are inputs.
         self.inputs: list[Any] = []
+        self._first_looks: set[int] = set()
         #: Other objects with a state of C's, with a picture of that.
         self.opaque: list[tuple[Any, Any]] = []
         #: The memory that was written as that of an array.
@@ -74,17 +75,13 @@ class OutsideBuffers:
         """The contents of an array are an input: guards look at its layout alone."""
         self.arrays.append((array, memory.form_of(array)))
         self._sites.setdefault(id(array), "")
+        self._first_looks.add(len(self.arrays) - 1)
         self.inputs.append(array)
 
     def compared(self) -> list[tuple[Any, Any]]:
         """The arrays whose contents the run has gone by: other calls must have the same."""
-        inputs = {id(array) for array in self.inputs}
-        # An input comes first; it is there again where something has looked at all of it.
-        return [
-            (array, form)
-            for i, (array, form) in enumerate(self.arrays)
-            if i >= len(self.inputs) or id(array) not in inputs
-        ]
+        # An input is there again where something has looked at all of it.
+        return [v for i, v in enumerate(self.arrays) if i not in self._first_looks]
 
     def check_inputs(self, record: Record) -> None:
         """Refuses where an operation writes to memory of an array, which may be that of an input.

@@ -266,6 +266,15 @@ class Handler:
         self.run.refusals.refuse(reason, passing=True)
         return True
 
+    def array_reached(self, array: Any) -> None:
+        """An array of numbers from outside is an input: to compare it takes as long as a copy."""
+        recorder = self.recorder
+        if array.dtype.kind not in "biufc" or recorder.depth:
+            return
+        if self.run.refusals.first is None and self.session.tracked(array) is None:
+            self.buffers.is_input(array)
+            recorder.array_argument(array)
+
     def raced(self, holder: Any) -> None:
         """Another thread has changed something that the call reads."""
         self.run.refusals.keep(race(holder))
