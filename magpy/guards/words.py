@@ -45,6 +45,7 @@ _TENSOR = "class, dtype, device, shape, strides, requires_grad"
 _PYTHON_CHECKS = {
     "answers": "what a call of {} returns",
     "array_unchanged": "the contents of {}",
+    "array_lies_as": "the dtype, shape or strides of {}",
     "bytearray_equal": "the contents of {}",
     "class_holds": "the numbers that {} holds",
     "deque_equal": "the items of {}",

@@ -35,7 +35,7 @@ _MOST_TIMES = 2
 _GLUE = frozenset(
     ["torch.nn.modules.module", "torch.utils.hooks", "torch.autograd.function", "torch.compiler"]
 )
-_GLUE_PACKAGES = ("torch.distributed.", "torch.nn.parallel.")
+_GLUE_PACKAGES = ("torch.distributed.", "torch.nn.parallel.", "torch._functorch.")
 #: Python functions of these modules are operations, as a capture sees them.
 _OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd", "torch.nested")
 _INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])

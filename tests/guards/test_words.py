@@ -3,12 +3,13 @@
 import collections
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import magpy
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.guards import words
 from magpy.guards.names import Names, Program
 
@@ -187,7 +188,7 @@ def test_an_attribute_of_an_argument_is_named():
     ],
 )
 def test_what_of_a_tensor_differs_is_named(now, expected):
-    program = program_of(("tensor", 0, magpy._tensor.TensorMeta(torch.zeros(2, 3))))
+    program = program_of(("tensor", 0, _tensor.TensorMeta(torch.zeros(2, 3))))
     assert str(failed(f, program, (now,))) == expected
 
 
@@ -247,7 +248,7 @@ def test_another_number_of_arguments_is_told():
 
 
 def test_torchs_state_is_named():
-    program = program_of(state=magpy._tensor.TorchState())
+    program = program_of(state=_tensor.TorchState())
     with torch.no_grad():
         assert str(failed(f, program, (X,))) == (
             "torch's grad mode (torch.no_grad, torch.enable_grad) changed"
@@ -257,3 +258,10 @@ def test_torchs_state_is_named():
 def test_a_check_of_pythons_is_told_without_its_own_name():
     program = program_of(("py", lambda v: False, (0,)))
     assert str(failed(f, program, (X,))) == "what x holds changed"
+
+
+def test_how_an_array_lies_is_told():
+    rows = np.zeros((3, 2))
+    text = explained(lambda x: x + float(rows[0, 1]), X).guard_summary
+    assert "the dtype, shape or strides of rows" in text
+    assert "contents" not in text
