@@ -19,6 +19,7 @@ from magpy import _tensor
 from magpy._tensor import DYNAMIC_SHAPE, LOOKS
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.identity import Identity
+from magpy.capture.tensors.pass_hooks import PassHooks
 from magpy.errors import Refusal
 from magpy.frames.locations import refuse
 from magpy.ir.ops import Record, Unwatched, Var
@@ -50,12 +51,13 @@ class EnginePasses:
         self._tensors = tensors
         self._gradients = gradients
         self._session = session
+        self.hooks = PassHooks()
 
     def reached(self, func: Any, args: Any, kwargs: Any) -> autograd.Reach | None:
         """What a pass of autograd's engine will reach, if the operation makes one."""
         if func not in autograd.RUNS:
             return None
-        reach = autograd.reach((args, kwargs))
+        reach = autograd.reach((args, kwargs), self.hooks.known)
         self._gradients.added(reach.leaves if func in autograd.ADDS else ())
         ran = listeners.runs(reach.functions).functions
         if ran:
