@@ -101,6 +101,7 @@ class Refusal(Exception):
             (a cache is filled, a module imported).
         raised: whether it is that the call raised, which no line is to blame for.
         frames: where the frames of the call are, the innermost first.
+        drives: what is called at the line stays Python, and what that calls may be compiled.
         more: what else was refused in the same run.
     """
 
@@ -112,7 +113,7 @@ class Refusal(Exception):
         self.frames = _frames()
         imports = any(s.key[0].startswith("<frozen importlib") for s in self.frames)
         self.first_time = imports or remedy.startswith(NEXT_CALL)
-        self.raised = False
+        self.raised = self.drives = False
         self.more: list[Refusal] = []
         self.reason = reason
         self.where = where

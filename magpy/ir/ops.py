@@ -118,11 +118,14 @@ class EngineRun:
             it raises.
         leaves: the tensors from outside to whose gradients it adds, if these are all, and no Python
             runs in it; None if a graph could not make the pass.
+        heard: what was made in the call and the gradients of that, which hooks were given: what
+            they did comes after the step, and needs an operation that gives these gradients.
     """
 
     gradients: frozenset[int] | None = None
     goes_on: bool = False
     leaves: tuple[Var, ...] | None = None
+    heard: tuple[tuple[Var, Var], ...] = ()
 
 
 @dataclass(slots=True)
@@ -146,7 +149,8 @@ class HostStep(Operation):
     @property
     def defined(self) -> list[Var]:
         """The variables that it defines."""
-        return [v for _, v in self.outs]
+        heard = () if self.engine is None else self.engine.heard
+        return [v for _, v in (*self.outs, *heard)]
 
     @property
     def gradients(self) -> frozenset[int] | None:

@@ -22,6 +22,7 @@ def gradients(
     given: Sequence[torch.Tensor | None] | None,
     held: Sequence[torch.Tensor | None],
     retain_graph: bool,
+    heard: Sequence[torch.Tensor] = (),
 ) -> tuple[torch.Tensor, ...]:
     """Makes a backward pass without a change of any `Tensor.grad`.
 
@@ -34,9 +35,10 @@ def gradients(
         given: the gradients of the tensors; None for ones.
         held: for each leaf the gradient that it has, to which is added in place, or None.
         retain_graph: whether the graph may be differentiated again.
+        heard: what was computed on the way, whose gradients hooks are given.
 
     Returns:
-        The gradients of the leaves that have none.
+        The gradients of the leaves that have none, and those of what is heard of.
 
     Raises:
         RuntimeError: as `torch.Tensor.backward` does.
@@ -44,6 +46,7 @@ def gradients(
     plain = all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in (*tensors, *leaves))
     if (
         plain
+        and not heard
         and not torch._C._len_torch_dispatch_stack()
         and all(
             of is not None and _tensor.gradient(leaf) is of
@@ -53,8 +56,8 @@ def gradients(
         # No more than one gradient is there at a time, beside those that are added to.
         torch.autograd.backward(tensors, given, retain_graph=retain_graph, inputs=leaves)
         return ()
-    found = _traced(tensors, leaves, given, held, retain_graph)
-    return tuple(g for g, of in zip(found, held, strict=True) if of is None)
+    found, more = _traced(tensors, leaves, given, held, retain_graph, heard)
+    return *(g for g, of in zip(found, held, strict=True) if of is None), *more
 
 
 def give_gradient(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -76,24 +79,26 @@ def _traced(
     given: Sequence[torch.Tensor | None] | None,
     held: Sequence[torch.Tensor | None],
     retain_graph: bool,
-) -> list[Any]:
+    heard: Sequence[torch.Tensor],
+) -> tuple[list[Any], Sequence[torch.Tensor]]:
     """What a compiler can trace, without a change of any gradient that a leaf has."""
+    ends = (*leaves, *heard)
     found = torch.autograd.grad(
-        tensors, leaves, given, retain_graph=retain_graph, allow_unused=True, materialize_grads=True
+        tensors, ends, given, retain_graph=retain_graph, allow_unused=True, materialize_grads=True
     )
     results: list[Any] = []
     with torch.no_grad():
         owners = [id(_owner(g)) for g in found]
         times = Counter(owners)
         times.update(id(_owner(g)) for g in given or () if g is not None)
-        for g, leaf, owner, of in zip(found, leaves, owners, held, strict=True):
+        for g, leaf, owner, of in zip(found, leaves, owners, held, strict=False):
             if of is not None:
                 results.append(of.add_(g))
             elif times[owner] == 1 and _lies_as(g, leaf):
                 results.append(g.detach())  # as AccumulateGrad does: the tensor is nobody else's
             else:
                 results.append(_copied(g, leaf))
-    return results
+    return results, found[len(leaves) :]
 
 
 def _owner(tensor: torch.Tensor) -> torch.Tensor:

@@ -90,6 +90,7 @@ class Effect(Enum):
     TRANSFORM_READ = auto()  # asks which transforms are active
     CHECKPOINT = auto()  # torch.utils.checkpoint: a block that is computed again in a backward pass
     SAVED = auto()  # sets hooks of saved tensors
+    NODE_HOOK = auto()  # gives a node of autograd's graph a hook
     DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
     MARK = auto()  # marks of torch's profiler
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
@@ -794,7 +795,8 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
     if name == "with_traceback" and issubclass(owner, BaseException):
         return Effect.REMADE
     if name in ("register_hook", "register_prehook") and hasattr(owner, "next_functions"):
-        return Effect.REFUSE  # of autograd's graph: they would run later, in the engine's hands
+        # They run later, in the engine's hands.
+        return Effect.NODE_HOOK if name == "register_hook" else Effect.REFUSE
     if name == "apply" and any(c.__name__ == "_FunctionBase" for c in owner.__mro__):
         return Effect.WHOLE
     return _by_home(module_of_type(_definer(owner, name)), name)

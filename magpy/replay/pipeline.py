@@ -136,6 +136,10 @@ def _trace_backward(low: Lowering) -> None:
     low.record.steps = trace_backward(low.record, start, low.needed, low.compiled)
 
 
+def _hooks(low: Lowering) -> None:
+    _refuse(legality.hooks_need_a_pass(low.record))
+
+
 def _unused_sizes(low: Lowering) -> None:
     low.record.steps = prune.used_sizes(low.record.steps, low.needed)
 
@@ -236,6 +240,8 @@ PASSES = (
     Pass("constant-checks", _constant_checks, optional=True),
     # A backward pass is an operation of the graph; `.grad` is assigned when all is computed.
     Pass("trace-backward", _trace_backward, optional=True),
+    # What hooks of modules did needs the gradients that such an operation gives.
+    Pass("hooks", _hooks),
     # Leaves out sizes that nobody uses.
     Pass("unused-sizes", _unused_sizes, optional=True),
     # Transforms give only what somebody uses: the rest may mean nothing outside of them.

@@ -77,6 +77,13 @@ class Blocks:
             found = self._made[key] = self._compile(make()), what
         return found[0]
 
+    def of_hook(self, hook: Any, of: Any) -> Any:
+        """A function of the program that autograd calls for one tensor; None if it is not compiled.
+
+        There are entries of it for each tensor: it may look anything up by that.
+        """
+        return self._compiled((hook, of), lambda: hook)
+
     def _call_function(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         compiled = self._compiled((function, *_modules(args)), lambda: function)
         return (compiled or function)(*args, **kwargs)

@@ -18,7 +18,6 @@ import operator
 import sys
 import time
 import traceback
-import types
 import warnings
 import weakref
 from collections.abc import Callable
@@ -42,7 +41,7 @@ from magpy.objects import saved_tensors
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
-from magpy.runtime import checkpoints, families
+from magpy.runtime import checkpoints, families, hearing
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
@@ -54,8 +53,9 @@ from magpy.runtime.figures import FIRST, Share, Stats, sums
 from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
-from magpy.unwatched.changes import foreign
+from magpy.unwatched.reachability import is_torchs_hook
 
+_HEARD = "hooks of saved tensors are set that are Python of the program"
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
 #: Captures in a row that come to nothing for what should pass, after which it is refused.
@@ -192,11 +192,10 @@ class Manager:
             except BaseException as e:  # noqa: BLE001 - it is raised at the call
                 return _interp.Raise(hide_frames(e))
         if saved_tensors.are_the_programs():
-            if not _is_torchs(saved_tensors.set_now()):
-                # It could look at what the call changes, and entries change that when all is done.
-                self.note("hooks of saved tensors are set that are Python of the program")
-                return _interp.MISS
             with saved_tensors.replaced() as hooks:
+                if isinstance(self.backend, Inductor) and not is_torchs_hook(hooks.pack):
+                    self.note(_HEARD)  # they would hear of what a compiler saves
+                    return _interp.MISS
                 return self._below_hooks(compiled, args, kwargs, hooks.pack)
         return self._capture(compiled, args, kwargs)
 
@@ -209,6 +208,7 @@ class Manager:
         """
         run = checkpoints.pass_of(pack)
         again = run is not None and run.again
+        theirs = run is None and not is_torchs_hook(pack)
         made = list(compiled._magpy_entries) if run is None or not again else run.entries(compiled)
         for entry in made:
             if run is not None and not again and run.stops and entry.tag.acts:
@@ -216,6 +216,13 @@ class Manager:
                     continue
                 # The recomputation may end ahead of what the entry does to Python's objects.
                 run.note(compiled, None)
+                return _interp.MISS
+            if (
+                theirs
+                and entry.guard.check(args, kwargs)
+                and not hearing.may_run(entry.tag, pack, args, kwargs)
+            ):
+                self.note(_HEARD)
                 return _interp.MISS
             result = compiled._magpy_run(entry, args, kwargs)
             if result is not _interp.MISS:
@@ -351,6 +358,8 @@ class Manager:
                     "Use fullgraph=False to allow this",
                 )
             wait = self._compile_now(capture, new, info)
+            if hooks is not None and not is_torchs_hook(hooks.pack):
+                self._below_the_programs(capture, info, hooks.pack)
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
             if compiler_turns() != turns:
@@ -376,6 +385,22 @@ class Manager:
             self._failed(compiled, e, outcome)
         else:
             self._took(compiled, capture, new, info, wait)
+
+    @staticmethod
+    def _below_the_programs(capture: Capture, info: EntryInfo, pack: Any) -> None:
+        """An entry was made below a hook of the program: says whether it may serve below such.
+
+        Raises:
+            Refusal: the hook may have changed what the call has looked at.
+        """
+        info.heard = hearing.looked_at(capture)
+        if not hearing.may_run(info, pack, capture.args, capture.kwargs):
+            raise Refusal(f"{_HEARD}, and may change what the call looks at", passing=True)
+        first = info.runners[0].segment if info.runners else None
+        with unheard():
+            inputs = entries.example_inputs(capture, first) if first is not None else None
+            if not (info.in_order and hearing.saves_as_eager(info, inputs)):
+                info.heard = None
 
     def _took(
         self, compiled: Any, capture: Capture, new: Any, info: EntryInfo, wait: Pending | None
@@ -874,14 +899,6 @@ def _refresh(ref: weakref.ref[Any]) -> None:
         run = drivers.of(*found).run
         compiled._magpy_driven = found[0].__code__
         compiled._magpy_driver = None if run is None else bound(run, found[1])
-
-
-def _is_torchs(hooks: tuple[Any, Any] | None) -> bool:
-    """Whether hooks of saved tensors are functions of C or torch's (`save_on_cpu`, checkpoints)."""
-    pack = hooks[0] if hooks is not None else None
-    if type(pack) is types.FunctionType:
-        return foreign(pack)
-    return isinstance(pack, (types.BuiltinFunctionType, types.MethodDescriptorType))
 
 
 def _at_work() -> str | None:

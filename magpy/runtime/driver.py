@@ -9,6 +9,7 @@ this).
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from magpy.instrument import regions
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
 from magpy.runtime.blocks import Blocks
+from magpy.runtime.hooks import Hooks, makes_pass
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
@@ -94,6 +96,7 @@ class Drivers:
     ) -> None:
         """Nothing is known yet."""
         self.compile, self._changed, self.blocks = compile_region, changed, blocks
+        self.hooks = Hooks(blocks)
         #: All regions that were ever compiled.
         self.made: list[Any] = []
         #: What users were warned of.
@@ -101,12 +104,13 @@ class Drivers:
         self.lines: dict[_Key, Lines] = {}
         self._drivers: dict[tuple[_Key, int], Driver] = {}
 
-    def learn(self, frames: list[Site], reason: str) -> None:
+    def learn(self, frames: list[Site], reason: str, drives: bool = False) -> None:
         """Leaves a place to Python.
 
         Args:
             frames: where it is: the frames from the outermost function that may have a driver on.
             reason: why, in the user's words.
+            drives: as of a `Refusal`.
         """
         while frames:
             here, *frames = frames
@@ -125,6 +129,8 @@ class Drivers:
             elif here.spot[2] >= 0:
                 if plan.alone.count(here.spot) < _MOST_TIMES:
                     plan.alone.append(here.spot)
+                if drives and here.spot not in plan.calls:
+                    plan.calls.append(here.spot)
             else:
                 plan.lines.append((here.spot[0], here.spot[1]))
             if not frames:
@@ -155,6 +161,8 @@ class Drivers:
         """What is called in place of `f`, which a driver is about to call."""
         if f is torch.utils.checkpoint.checkpoint:
             return self.blocks.checkpoint
+        if makes_pass(f):
+            return functools.partial(self.hooks.run_pass, f)
         found = unwrapped(f)
         if found is None:
             return f
@@ -234,10 +242,10 @@ class Driver:
         frames = self._frames(refusal)
         if frames:
             before = [lines.version for lines in self.drivers.lines.values()]
-            self.drivers.learn(frames, refusal.reason)
+            self.drivers.learn(frames, refusal.reason, refusal.drives)
             for other in refusal.more:
                 if not other.first_time:
-                    self.drivers.learn(self._frames(other), other.reason)
+                    self.drivers.learn(self._frames(other), other.reason, other.drives)
             if before != [lines.version for lines in self.drivers.lines.values()]:
                 return True
         return self.separate(region, refusal.reason)

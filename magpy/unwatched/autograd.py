@@ -11,6 +11,7 @@ Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#how-autograd-en
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +69,13 @@ def memory_of(tensor: Any) -> int:
         return 0
 
 
-def reach(roots: Any) -> Reach:
-    """What a pass from the tensors among some arguments reaches."""
+def reach(roots: Any, watched: Callable[[Any], bool] | None = None) -> Reach:
+    """What a pass from the tensors among some arguments reaches.
+
+    Args:
+        roots: the arguments.
+        watched: says of a node that the Python which runs there is watched.
+    """
     todo: list[Any] = []
     found: dict[int, torch.Tensor] = {}
     functions: list[Any] = []
@@ -82,7 +88,7 @@ def reach(roots: Any) -> Reach:
     seen: dict[Any, None] = dict.fromkeys(todo)  # in order: guards compare what is found
     while todo:
         node = todo.pop()
-        if isinstance(node, BackwardCFunction):
+        if isinstance(node, BackwardCFunction) and not (watched is not None and watched(node)):
             cls = type(node)._forward_cls  # type: ignore[attr-defined]
             functions += [cls if cls in _CALL_BACK else cls.backward, cls.vjp]
         leaf = getattr(node, "variable", None)  # of an AccumulateGrad
@@ -93,7 +99,7 @@ def reach(roots: Any) -> Reach:
                 seen[following] = None
                 todo.append(following)
     for node in seen:
-        if node.next_functions:
+        if node.next_functions and not (watched is not None and watched(node)):
             functions += _tensor.node_hooks(node)
     for t in found.values():
         functions += _hooks_of(t)

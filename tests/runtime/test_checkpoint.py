@@ -357,9 +357,7 @@ def test_hooks_hear_what_they_hear_in_eager(program):
     wanted, expected = heard_of(program, _notes)
     assert heard == wanted
     assert_equal(found, expected)
-    # Python of the program could look at what the call changes.
-    assert magpy.stats(f).hits == 0
-    assert "Python of the program" in str(magpy.stats(f).reasons)
+    assert magpy.stats(f).hits >= 2
 
 
 @backends
@@ -415,7 +413,6 @@ def test_a_hook_that_raises_ends_the_call():
     f = magpy.compile(_plain, backend="eager")
     assert outcome(f) == outcome(_plain)
     f(torch.ones(2, 4), torch.ones(4, 3, requires_grad=True))
-    assert magpy.stats(f).hits == 0
 
 
 def test_a_hook_that_raises_in_an_entry_ends_the_call():
@@ -470,7 +467,6 @@ def test_hooks_look_at_what_the_call_changes():
 
     f = magpy.compile(program, backend="eager")
     assert outcome(f) == outcome(program)
-    assert "Python of the program" in str(magpy.stats(f).reasons)
 
 
 def test_hooks_within_the_call_hear_of_what_runs_in_graphs():

@@ -34,7 +34,7 @@ from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
 from magpy.errors import FILLED, Refusal
 from magpy.frames import call_sites
-from magpy.frames.locations import is_users, is_users_code
+from magpy.frames.locations import is_users, is_users_code, refuse
 from magpy.ir.ops import Call, CheckValue, EffectStep, OpStep, OutsideRef, Ref, Var
 from magpy.models import callables, torch_callables, torchscript
 from magpy.models.callables import Effect
@@ -269,6 +269,19 @@ def saved_hooks(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if torch.is_grad_enabled() and not run.recorder.depth:
         run.refuse("hooks of saved tensors are set, which run when the backward pass does")
     return f(*args, **kwargs)
+
+
+def node_hook(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A node of autograd's graph gets a hook, which runs in a backward pass."""
+    recorder = run.recorder
+    node = getattr(f, "__self__", None)
+    if recorder.depth or recorder.refusals.first is not None:
+        return ABSENT
+    later = refuse(f"{callables.name_of(f)} is called")
+    if len(args) != 1 or kwargs or not recorder.hooks.takes(node, args[0]):
+        run.refusals.keep(later)
+        return ABSENT
+    return recorder.hooks.register(node, args[0], recorder.hook_in_pass, later)
 
 
 def dynamo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -885,6 +898,7 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.TRANSFORM_READ: transform_read,
     Effect.CHECKPOINT: checkpoint,
     Effect.SAVED: saved_hooks,
+    Effect.NODE_HOOK: node_hook,
     Effect.DYNAMO: dynamo,
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,

@@ -19,6 +19,8 @@ from magpy import _tensor
 from magpy._tensor import DYNAMIC_SHAPE, LOOKS
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.identity import Identity
+from magpy.capture.tensors.pass_hooks import PassHooks
+from magpy.errors import Refusal
 from magpy.frames.locations import refuse
 from magpy.ir.ops import Record, Unwatched, Var
 from magpy.objects.quiet import saved_tensors_are_heard
@@ -49,16 +51,17 @@ class EnginePasses:
         self._tensors = tensors
         self._gradients = gradients
         self._session = session
+        self.hooks = PassHooks()
 
     def reached(self, func: Any, args: Any, kwargs: Any) -> autograd.Reach | None:
         """What a pass of autograd's engine will reach, if the operation makes one."""
         if func not in autograd.RUNS:
             return None
-        reach = autograd.reach((args, kwargs))
+        reach = autograd.reach((args, kwargs), self.hooks.known)
         self._gradients.added(reach.leaves if func in autograd.ADDS else ())
         ran = listeners.runs(reach.functions).functions
         if ran:
-            raise refuse(
+            raise _in_pass(
                 f"a backward pass runs {listeners.name_of(ran[0])}, which nobody watches there"
             )
         if reach.functions:
@@ -92,7 +95,9 @@ class EnginePasses:
             heard = ask(*objects)
             if heard.functions:
                 name = listeners.name_of(heard.functions[0])
-                raise refuse(f"{name} runs in it, Python of the program that nobody watches there")
+                raise _in_pass(
+                    f"{name} runs in it, Python of the program that nobody watches there"
+                )
             self._record.unwatched.append(Unwatched(ask, objects, heard.passes))
 
     def goes_beyond(self, reach: autograd.Reach) -> bool:
@@ -126,6 +131,13 @@ class EnginePasses:
     def decides(self, reach: autograd.Reach, flags: int) -> bool:
         """Whether Python in autograd's engine looks at data, so that other data may change more."""
         return bool(flags & (LOOKS | DYNAMIC_SHAPE) and reach.functions)
+
+
+def _in_pass(reason: str) -> Refusal:
+    """A refusal of a pass, in which hooks may still run compiled (magpy/runtime/hooks.py)."""
+    refusal = refuse(reason)
+    refusal.drives = True
+    return refusal
 
 
 __all__ = ["EnginePasses"]

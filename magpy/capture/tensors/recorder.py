@@ -29,6 +29,7 @@ from magpy.capture.tensors.functorch import Transforms, switches, wrapped
 from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.opaque_calls import Whole, opened
 from magpy.capture.tensors.operation import Done, Operation
+from magpy.capture.tensors.pass_hooks import cannot_wait, is_hook_function
 from magpy.capture.tensors.performer import Performer
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
 from magpy.errors import FILLED, Refusal, hide_frames
@@ -100,6 +101,7 @@ from magpy.shapes.propagate import Follower
 from magpy.shapes.symbols import Symbols, is_open
 from magpy.unwatched import autograd
 from magpy.unwatched.changes import Below
+from magpy.unwatched.reachability import is_torchs_hook
 
 _push: Any = torch.overrides._push_mode
 _pop: Any = torch.overrides._pop_mode
@@ -163,6 +165,9 @@ class Recorder(Values, TorchFunctionMode):
         self.performer = Performer(self.record, session)
         self._engine = EnginePasses(self.record, self.tensors, self.gradients, session)
         self.unwatched = self._engine.unwatched
+        self.hooks = self._engine.hooks
+        #: What operations have done by now in the pass of autograd's engine that is made.
+        self._of_pass = 0
         #: The addresses of buffers from outside that operations have written to.
         self.buffers: list[Range | None] = []
         #: Those that tensors show which may have been made of a view of a buffer from outside.
@@ -229,9 +234,11 @@ class Recorder(Values, TorchFunctionMode):
         """Calls a hook of saved tensors that the caller has set, in the middle of an operation.
 
         It runs in every call, where autograd saves a tensor: what it does is not the call's.
+        Which of the program's may is decided when the run is over (magpy/runtime/hearing.py); below
+        torch's none may run.
         """
         _interp.pause()
-        told = _interp.below(self._session is not None)
+        told = _interp.below(self._session is not None and is_torchs_hook(hook))
         torch._C._autograd._enable_record_function(False)  # `observer` watches the operation
         try:
             return hook(tensor)
@@ -239,6 +246,67 @@ class Recorder(Values, TorchFunctionMode):
             torch._C._autograd._enable_record_function(True)
             _interp.below(told)
             _interp.resume()
+
+    def hook_in_pass(self, node: Any, hook: Any, given: tuple[Any, ...]) -> Any:
+        """Calls a hook in a backward pass as a part of the run (`PassHooks`)."""
+        if self.refusals.first is not None:
+            return hook(*given)
+        if self.depth != 1 or self.operation.reach is None or not _interp.session_active():
+            self.refusals.refuse("a hook of a module runs where nobody watches it")
+            return hook(*given)
+        if self.symbols is not None:
+            self.symbols.fix_all()  # nobody follows the sizes of gradients
+        self._of_pass |= self.observer.take()
+        outer, told = self.operation, _interp.below(False)
+        self.depth, self.operation = 0, Operation(hook)
+        try:
+            with unheard():
+                self.hooks.given(node, given, self._gradient_of_pass)
+            with self:  # torch has put the mode aside
+                result = _interp.watched(hook, given, {})
+        finally:
+            self.depth = 1
+            self.operation = outer
+            _interp.below(told)
+            self.observer.take()
+        ends = tuple(v for v in given if isinstance(v, tuple))
+        if result is not None and not any(_same_objects(result, v) for v in ends):
+            self.refusals.refuse("a hook of a module gives other gradients")
+        return result
+
+    def _gradient_of_pass(self, tensor: torch.Tensor) -> Var | None:
+        return self.tensors.new(tensor) if self.tensors.known(tensor) is None else None
+
+    def _hooks_ran(self, start: int, end: int) -> None:
+        """A pass was made in which hooks ran: what they did comes after it.
+
+        Args:
+            start: the number of the steps before the pass.
+            end: of those with what the hooks did.
+
+        Raises:
+            Refusal: it cannot come after it.
+        """
+        steps, heard = self.record.steps, tuple(self.hooks.heard)
+        did, made = steps[start:end], steps[end:]
+        if not did and not heard:
+            return
+        self.hooks.heard.clear()
+        step = next((s for s in made if isinstance(s, HostStep) and s.engine is not None), None)
+        engine = None if step is None else step.engine
+        if (
+            engine is None
+            or engine.gradients is None
+            or cannot_wait(did, heard, self._memories(engine.gradients))
+        ):
+            raise refuse("what a hook of a module does cannot wait until the backward pass is over")
+        engine.heard = heard
+        modes = [s for s in made if isinstance(s, ModeStep)]
+        steps[start:] = [*(s for s in made if not isinstance(s, ModeStep)), *did, *modes]
+
+    def _memories(self, of: frozenset[int]) -> set[Var]:
+        """The variables whose memory is one of these."""
+        return {v for v, memory in self.record.storages.items() if memory in of}
 
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """An operation that classes of the program take over."""
@@ -300,6 +368,7 @@ class Recorder(Values, TorchFunctionMode):
         observer = self.observer
         observer.take()
         self.depth += 1
+        start, self._of_pass = len(self.record.steps), 0
         try:
             result = self.performer.perform(op, func, args, kwargs)
         except Exception as e:
@@ -307,15 +376,23 @@ class Recorder(Values, TorchFunctionMode):
             raise
         finally:
             self.depth -= 1
-        flags = observer.take()
+        flags = observer.take() | self._of_pass
         if result is NotImplemented or op.guarded:
             return result
         try:
             with unheard():
-                self._pin_if_given_back(op, result, flags)
-                return self._emit(op, result, self._classify(op, result, flags))
+                return self._done(op, result, flags, start)
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
+        return result
+
+    def _done(self, op: Operation, result: Any, flags: int, start: int) -> Any:
+        """Writes an operation down that was performed, when there were `start` steps."""
+        end, passes = len(self.record.steps), op.reach is not None
+        self._pin_if_given_back(op, result, flags)
+        result = self._emit(op, result, self._classify(op, result, flags))
+        if passes:
+            self._hooks_ran(start, end)
         return result
 
     def _asks_unheard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -1123,7 +1200,9 @@ class Recorder(Values, TorchFunctionMode):
         op.name = getattr(op.func, "__name__", "")
         self._emit(op, result, self._classify(op, result, flags & ~_DATA))
         step = self.record.steps[-1] if self.record.steps else None
-        if isinstance(step, (OpStep, HostStep)) and step.func is op.func:
+        if isinstance(step, OpStep) and is_hook_function(op.func):
+            self.hooks.made(self.record, result, self.tensors.known)
+        elif isinstance(step, (OpStep, HostStep)) and step.func is op.func:
             step.unrepeatable = step.unrepeatable or whole.unrepeatable
             if isinstance(step, OpStep):
                 step.whole, step.where = True, where_text(2)
@@ -1314,6 +1393,7 @@ class Recorder(Values, TorchFunctionMode):
         refusals = self.refusals
         refusals.keep(self.below.looked_at())
         refusals.keep(self._shared.end())
+        refusals.keep(self.hooks.left())
         refusals.keep(self.given.changed())
         refusals.keep(self.written_unseen())
         self.settings.look()
@@ -1338,6 +1418,7 @@ class Recorder(Values, TorchFunctionMode):
         self.operation.forget()
         self.given.end()
         self.below.end()
+        self.hooks.end()
         self._is_outside = self.is_rewritten = bool
         self.buffers_read = bool
         self._follower = None
@@ -1365,6 +1446,10 @@ def _can_be_set(args: tuple[Any, ...]) -> bool:
     """
     tensor, *_, value = args
     return hears(type(tensor)) or hasattr(type(value), "__torch_function__")
+
+
+def _same_objects(a: Any, b: tuple[Any, ...]) -> bool:
+    return isinstance(a, tuple) and len(a) == len(b) and all(map(operator.is_, a, b))
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

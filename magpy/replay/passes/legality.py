@@ -11,7 +11,7 @@ from magpy.capture.session import definition
 from magpy.errors import Refusal
 from magpy.guards.analysis import Analysis
 from magpy.ir.capture import Capture
-from magpy.ir.ops import EffectStep, HostStep, OpStep, Var, Wrapped
+from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Var, Wrapped
 from magpy.ir.recipes import spec_vars
 from magpy.models.torch_callables import communicates
 from magpy.objects.quiet import modes_of_the_program
@@ -108,9 +108,21 @@ def raises_after_change(capture: Capture) -> Refusal | None:
     return None
 
 
+def hooks_need_a_pass(record: Record) -> Refusal | None:
+    """A refusal where hooks were given gradients of a pass that no operation makes."""
+    for step in record.steps:
+        if isinstance(step, HostStep) and step.engine is not None and step.engine.heard:
+            text = "a backward pass calls hooks of modules, and no graph makes it"
+            refusal = Refusal(text, step.where)
+            refusal.drives = True
+            return refusal
+    return None
+
+
 __all__ = [
     "check_after_unrepeatable",
     "gives_away_an_object",
+    "hooks_need_a_pass",
     "keeps_a_tensor_of_a_transform",
     "raises_after_change",
 ]

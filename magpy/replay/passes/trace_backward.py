@@ -21,6 +21,7 @@ torch/csrc/autograd/functions/accumulate_grad.h, "Gradient Layout Contract".
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +57,8 @@ from magpy.replay.support import is_leaf_tensor
 from magpy.unwatched.autograd import ADDS
 
 _ARGUMENTS = ("tensors", "gradient", "retain_graph", "create_graph", "inputs")
+#: A tenth of what a pass finds in memory may be kept beside it for hooks.
+_PART = 10
 _IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -89,6 +92,8 @@ class TraceBackward:
         #: What has assigned it last.
         self._assigned: dict[Var, HostStep] = {}
         self._kept: list[Step] = []
+        #: The variables that somebody uses, where hooks were given gradients.
+        self._used: set[Var] | None = None
         #: What is differentiated, and whether its graph is kept.
         self.roots: set[Var] = set()
         self.retained = False
@@ -154,9 +159,17 @@ class TraceBackward:
             raise _Declined
         if not all(v in self._now for v in engine.leaves):
             raise _Declined
+        if engine.heard and self._used is None:
+            steps = (s for s in self._record.steps if isinstance(s, Operation))
+            self._used = self._needed.union(*(variables((s.args, s.kwargs)) for s in steps))
+        heard = [(v, gradient) for v, gradient in engine.heard if gradient in (self._used or ())]
+        if self._holds_much(v for v, _ in heard):
+            raise _Declined
         tensors, given, retain = _arguments(step)
         self.roots |= variables(tensors)
         self.retained = self.retained or retain
+        if retain and engine.heard:
+            raise _Declined  # another pass would call the hooks once more
         held = [self._now[v] for v in engine.leaves]
         outs: list[tuple[Path, Var]] = []
         for leaf in (v for v in engine.leaves if self._now[v] is None):
@@ -169,7 +182,9 @@ class TraceBackward:
             given,
             tuple(None if v is None else Ref(v) for v in held),
             retain,
+            tuple(Ref(v) for v, _ in heard),
         )
+        outs += [((len(outs) + i,), gradient) for i, (_, gradient) in enumerate(heard)]
         writes = frozenset(v for v in held if v is not None)
         self._kept.append(
             OpStep(
@@ -182,6 +197,20 @@ class TraceBackward:
                 where=step.where,
             )
         )
+
+    def _holds_much(self, heard: Iterable[Var]) -> bool:
+        """Whether the gradients of what was computed on the way, all kept, need much memory.
+
+        Beside what a pass finds: what is from outside, and most of what was computed.
+        """
+        record = self._record
+        there = {*record.inputs}
+        for step in self._kept:
+            if isinstance(step, OpStep):
+                there.update(step.defined)
+        elements = record.elements
+        memories = {record.storages.get(v): elements.get(v, 0) for v in there}
+        return sum(elements.get(v, 0) for v in heard) * _PART > sum(memories.values())
 
     def _gradient(self, leaf: Var, at: int) -> Var:
         """The variable of what a pass gives a leaf: that of the program's first read of it."""

@@ -1,0 +1,125 @@
+"""Hooks of parameters that run compiled in a backward pass which stays Python.
+
+Where Python of the program runs in a pass of autograd's engine, the pass is left to Python
+(magpy/capture/tensors/engine.py).  What runs there may be most of the work: an optimizer that takes
+its step as soon as a gradient is there, so that few gradients are there at a time.  So such hooks
+are compiled callables of their own while the pass runs, each called where and when eager calls it.
+
+Owns which hooks these are, and standing in their places for the time of a pass.  Does not own how
+they are compiled (magpy/runtime/blocks.py), nor which passes stay Python.  Called by
+magpy/runtime/driver.py.
+
+Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#backward-hooks-execution
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from magpy.errors import hide_frames
+from magpy.objects.types import isinstance
+from magpy.runtime.blocks import Blocks
+from magpy.unwatched import autograd
+from magpy.unwatched.changes import foreign
+
+#: In so many passes one looks which leaves have hooks; those that get one later run as they are.
+_LOOKS = 3
+#: For so many tensors a function is compiled until an entry has served for one.
+_ON_TRIAL = 2
+
+
+def makes_pass(f: Any) -> bool:
+    """Whether a callable runs autograd's engine, and adds to gradients."""
+    if isinstance(f, types.MethodType):
+        return f.__func__ is torch.Tensor.backward
+    return f is torch.autograd.backward
+
+
+class Hooks:
+    """The hooks of the passes that one compiled callable makes.
+
+    Args:
+        blocks: compiles them.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        """Knows none."""
+        self._blocks = blocks
+        self._looked = 0
+        self._leaves: dict[int, weakref.ref[torch.Tensor]] = {}
+        #: By the code of a function: what was compiled of it first.
+        self._first: dict[types.CodeType, list[Any]] = {}
+        #: By the addresses of hook and tensor, which live as long as what was compiled.
+        self._known: dict[tuple[int, int], Any] = {}
+
+    def run_pass(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls `f`, which runs autograd's engine, with hooks of leaves that run compiled."""
+        try:
+            if self._looked < _LOOKS:
+                self._looked += 1
+                self._look((getattr(f, "__self__", None), args, kwargs))
+            with self._compiled():
+                return f(*args, **kwargs)
+        except BaseException as e:
+            hide_frames(e)
+            raise
+
+    def _look(self, roots: Any) -> None:
+        """Finds the leaves that a pass comes to and that have hooks."""
+        for leaf in autograd.reach(roots).leaves:
+            if any(_dicts(leaf)) and id(leaf) not in self._leaves:
+                self._leaves[id(leaf)] = weakref.ref(leaf)
+
+    @contextlib.contextmanager
+    def _compiled(self) -> Iterator[None]:
+        """Has compiled callables in the places of hooks."""
+        placed: list[tuple[dict[int, Any], int, Any, Any]] = []
+        for key, ref in list(self._leaves.items()):
+            leaf = ref()
+            if leaf is None:
+                del self._leaves[key]
+                continue
+            for hooks in _dicts(leaf):
+                for place, hook in list(hooks.items()):
+                    instead = self._of(hook, leaf)
+                    if instead is not None:
+                        hooks[place] = instead
+                        placed.append((hooks, place, hook, instead))
+        try:
+            yield
+        finally:
+            for hooks, place, hook, instead in placed:
+                if hooks.get(place) is instead:  # it may have been removed meanwhile
+                    hooks[place] = hook
+
+    def _of(self, hook: Any, leaf: torch.Tensor) -> Any:
+        """What is called in place of a hook; None: that itself."""
+        known = self._known.get((id(hook), id(leaf)))
+        if known is not None:
+            return known
+        function = hook.__func__ if isinstance(hook, types.MethodType) else hook
+        if not isinstance(function, types.FunctionType) or foreign(function):
+            return None
+        first = self._first.setdefault(function.__code__, [])
+        if len(first) >= _ON_TRIAL and not any(c._magpy_hits for c in first):
+            return None
+        known = self._blocks.of_hook(hook, leaf)
+        if known is not None:
+            self._known[id(hook), id(leaf)] = known
+            if len(first) < _ON_TRIAL:
+                first.append(known)
+        return known
+
+
+def _dicts(leaf: torch.Tensor) -> Iterable[dict[int, Any]]:
+    """The dicts in which a leaf's hooks are, where there are any."""
+    return [d for d in (leaf._backward_hooks, leaf._post_accumulate_grad_hooks) if d]
+
+
+__all__ = ["Hooks", "makes_pass"]
