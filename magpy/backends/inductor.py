@@ -1,12 +1,15 @@
 """TorchInductor, compiling in the process of the program.
 
-Owns the translation of `mode` and `options` into TorchInductor's settings.  Does not own compiling
-in another process (magpy/backends/process.py).  Made by `magpy.backends.resolve`.
+Owns the translation of `mode` and `options` into TorchInductor's settings, and what TorchInductor
+takes a graph for.  Does not own compiling in another process (magpy/backends/process.py).  Made by
+`magpy.backends.resolve`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -116,11 +119,37 @@ def compile_graph(
     if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs):
+    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _layouts_of_training():
         compiled = compile_fx(
             gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
         )
     return cast(Callable[..., Any], compiled)
+
+
+@contextlib.contextmanager
+def _layouts_of_training() -> Iterator[None]:
+    """In the block a graph that has a backward pass in it is laid out as one that is trained.
+
+    TorchInductor takes a graph without a second half for one that only serves. It weighs other
+    things then before it lays convolutions out with channels last, and moves memory more often.
+    """
+    import torch
+    from torch._inductor.graph import GraphLowering
+
+    lowering: Any = GraphLowering
+    decide = lowering.decide_layout_opt
+
+    @functools.wraps(decide)
+    def decided(gm: Any, *, is_inference: bool) -> Any:
+        backward = torch.ops.aten.convolution_backward.default
+        differentiates = any(gm.graph.find_nodes(op="call_function", target=backward))
+        return decide(gm, is_inference=is_inference and not differentiates)
+
+    lowering.decide_layout_opt = staticmethod(decided)
+    try:
+        yield
+    finally:
+        lowering.decide_layout_opt = staticmethod(decide)
 
 
 def _mark_static(gm: Any) -> None:
