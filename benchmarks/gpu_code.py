@@ -29,6 +29,7 @@ import argparse
 import contextlib
 import ctypes
 import functools
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -159,6 +160,9 @@ class Watch:
             module.call = self._noted(module.call, made)
             return module
 
+        # What hears torch's traces (pytest does) has tensors printed, whose values are garbage.
+        trace = logging.getLogger("torch.__trace")
+        heard, trace.handlers = trace.handlers, []
         lowering.compile_to_module = noted
         settings: Any = (config, functorch)
         try:
@@ -170,6 +174,7 @@ class Watch:
                 yield
         finally:
             lowering.compile_to_module = inner
+            trace.handlers = heard
 
     def _noted(self, run: Callable[..., Any], made: Graph) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
@@ -218,13 +223,21 @@ def _size(node: Any) -> int:
     """The bytes that a node reads and writes.
 
     TorchInductor's own sum has the buffers, too, that a node only comes after, since it writes over
-    what they were computed from.
+    what they were computed from; and those that stay within a node, if others come after that.
     """
     from torch._inductor.dependencies import WeakDep
 
     accesses = node.get_read_write_buffer_accesses(include_reads=True, include_writes=True)
     used = {d.name for d in node.read_writes.reads_and_writes() if not isinstance(d, WeakDep)}
-    return sum(size for name, size in accesses.items() if name in used)
+    return sum(size for name, size in accesses.items() if name in used and not _within(name, node))
+
+
+def _within(name: str, node: Any) -> bool:
+    """Whether a buffer is made and used in one kernel, which keeps no such (as its code does)."""
+    nodes = {n.get_name() for n in node.get_nodes()}
+    buffer = node.scheduler.name_to_buf.get(name)
+    users = [] if buffer is None else [u for u in buffer.users if not u.is_weak]
+    return bool(users) and all(u.node.get_name() in nodes for u in users)
 
 
 @dataclass(frozen=True)

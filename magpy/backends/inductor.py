@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from magpy.models.backward import BACKWARD
+
 STATIC_INPUTS = "magpy_static_inputs"
 """The key in a graph's `meta` of how many inputs, the first ones, are the same in every call."""
 
@@ -119,7 +121,7 @@ def compile_graph(
     if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _layouts_of_training():
+    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _training_is_seen():
         compiled = compile_fx(
             gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
         )
@@ -127,17 +129,21 @@ def compile_graph(
 
 
 @contextlib.contextmanager
-def _layouts_of_training() -> Iterator[None]:
-    """In the block a graph that has a backward pass in it is laid out as one that is trained.
+def _training_is_seen() -> Iterator[None]:
+    """In the block TorchInductor does not take a graph with a backward pass for one that serves.
 
-    TorchInductor takes a graph without a second half for one that only serves. It weighs other
-    things then before it lays convolutions out with channels last, and moves memory more often.
+    It does so where the passes stand in one graph.  Then it lays convolutions out with channels
+    last for other reasons than where they are trained, and moves memory more often; and it adds a
+    bias apart from the product of matrices, to fuse that with what follows, where the backward pass
+    needs the sum again and would have to read both.
     """
     import torch
+    from torch._inductor.fx_passes import post_grad
     from torch._inductor.graph import GraphLowering
 
     lowering: Any = GraphLowering
-    decide = lowering.decide_layout_opt
+    passes: Any = post_grad
+    decide, is_pointwise_use = lowering.decide_layout_opt, passes.is_pointwise_use
 
     @functools.wraps(decide)
     def decided(gm: Any, *, is_inference: bool) -> Any:
@@ -145,11 +151,27 @@ def _layouts_of_training() -> Iterator[None]:
         differentiates = any(gm.graph.find_nodes(op="call_function", target=backward))
         return decide(gm, is_inference=is_inference and not differentiates)
 
+    @functools.wraps(is_pointwise_use)
+    def is_fused(use: Any, *more: Any) -> Any:
+        """Whether the user of a sum is fused with it (`should_prefer_unfused_addmm`)."""
+        return is_pointwise_use(use, *more) and not _is_for_backward(use)
+
     lowering.decide_layout_opt = staticmethod(decided)
+    passes.is_pointwise_use = is_fused
     try:
         yield
     finally:
         lowering.decide_layout_opt = staticmethod(decide)
+        passes.is_pointwise_use = is_pointwise_use
+
+
+def _is_for_backward(use: Any) -> bool:
+    """Whether a node is a part of a backward pass, or a view that one takes."""
+    from torch._inductor.utils import is_view
+
+    if BACKWARD in use.meta.get("custom", ()):
+        return True
+    return is_view(use.target) and any(map(_is_for_backward, use.users))
 
 
 def _mark_static(gm: Any) -> None:

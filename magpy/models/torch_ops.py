@@ -173,9 +173,13 @@ WITH_SCALAR_TENSOR = _names(
     __itruediv__ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
     """
 )
-# Operations on lists of tensors that take a list of tensors in place of one of numbers, and but for
-# the last one a tensor in place of a number.
-FOREACH_WITH_SCALAR_TENSORS = _names("_foreach_add_ _foreach_mul_ _foreach_div_ _foreach_sub_")
+# Operations on lists of tensors that take such a list in place of one of numbers.
+FOREACH_WITH_SCALAR_TENSORS = _names(
+    """
+    _foreach_add _foreach_mul _foreach_div _foreach_sub
+    _foreach_add_ _foreach_mul_ _foreach_div_ _foreach_sub_
+    """
+)
 # The in-place operators: `__iadd__` and so on.
 IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
 # Operations that take a value and give a tensor of fixed shape: done between segments.
@@ -308,7 +312,7 @@ def foreach_add_scaled_(
     tensors: list[torch.Tensor], others: list[torch.Tensor], alpha: torch.Tensor
 ) -> None:
     """`torch._foreach_add_(tensors, others, alpha=...)` with a tensor for the number."""
-    torch._foreach_add_(tensors, torch._foreach_mul(others, alpha))
+    torch._foreach_add_(tensors, torch._foreach_mul(others, [alpha] * len(others)))
 
 
 def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

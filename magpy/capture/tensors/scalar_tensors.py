@@ -86,11 +86,15 @@ def _each(op: Operation, args: tuple[Any, ...], made: Made) -> bool:
         if not all(map(_differs, values, refs)) or len(values) != len(lists[0]):
             return False
         given: Any = [Ref(made(ref.var, v)) for v, ref in zip(values, refs, strict=True)]
-    elif _differs(values, refs) and op.name not in ("_foreach_sub_", "_foreach_addcdiv_"):
-        given = Ref(made(refs.var, values))
+    elif _differs(values, refs) and lists[0]:
+        # For one tensor that stands for all of them torch has no `_foreach_sub_`, and fails to
+        # trace `_foreach_add_`.
+        given = [Ref(made(refs.var, values))] * len(lists[0])
     else:
         return False
-    op.args, op.by_whole = (*plans, given), _written(plans)
+    op.args = (*plans, given)
+    if op.name.endswith("_"):
+        op.by_whole = _written(plans)
     return True
 
 
