@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as program
-from benchmarks import generating, measure, report, steps, suite, systems, warm_start
+from benchmarks import generating, gpu_code, measure, report, steps, suite, systems, warm_start
 from benchmarks.models import SUITE
 
 
@@ -194,3 +194,44 @@ def test_a_process_tells_what_its_start_took(kind):
     cells = warm_start.row("MLP", "magpy", [found | {"found": n, "not found": 0} for n in (1, 2)])
     assert cells[:2] == ["MLP", "magpy"] and cells[-2:] == ["2", "0"]
     assert cells[2].startswith(f"{first:.1f} s (")
+
+
+def figures(**other):
+    found = {"graphs": 1, "kinds": 2, "nodes": 9, "fused": 4, "outside": 0, "size": 4_200_000}
+    counted = {"triton": 3, "library": 2, "torch": 1, "copies": 0, "copied": 0}
+    launches = gpu_code.Launches(**{k: other.pop(k, v) for k, v in counted.items()})
+    return gpu_code.Figures(launches=launches, **{**found, **other})
+
+
+def test_what_a_gpu_has_more_to_do_is_said():
+    assert figures().more_than(figures()) == []
+    assert figures(kinds=9, graphs=5, nodes=50).more_than(figures()) == []
+    assert figures().more_than(figures(triton=4, size=9_000_000)) == []
+    more = figures(triton=4, outside=1, size=4_200_001).more_than(figures())
+    assert more == [
+        "Triton kernels 4 > 3",
+        "launches 7 > 6",
+        "launches outside 1 > 0",
+        "bytes 4200001 > 4200000",
+    ]
+
+
+def test_the_table_of_what_is_generated_for_a_gpu():
+    times = {
+        name: measure.Timing(s, s, s, s)
+        for name, s in {"eager": 2e-3, "torch.compile": 1e-3, "magpy": 5e-4}.items()
+    }
+    rows = gpu_code.rows("A", {"torch.compile": figures(), "magpy": figures(copies=2)}, times)
+    ends = [["0", "4.2 MB", "1 ms", "0.50"], ["0", "4.2 MB", "500 us", "0.25"]]
+    assert [row[-4:] for row in rows] == ends
+    assert rows[1][:8] == ["A", "magpy", "1", "3", "2", "9", "4", "8"]
+    text = gpu_code.markdown(rows, ["A: launches 8 > 6"])
+    assert "- A: launches 8 > 6" in text and "In no case" not in text
+    assert "In no case" in gpu_code.markdown(rows, [])
+
+
+def test_launches_are_counted_over_the_stand_in_only(monkeypatch, capsys):
+    monkeypatch.delenv("CUDA_STUB", raising=False)
+    monkeypatch.setattr("sys.argv", ["gpu_code"])
+    assert gpu_code.main() == 2
+    assert "tests/cuda/stub" in capsys.readouterr().out

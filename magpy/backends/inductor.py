@@ -1,14 +1,19 @@
 """TorchInductor, compiling in the process of the program.
 
-Owns the translation of `mode` and `options` into TorchInductor's settings.  Does not own compiling
-in another process (magpy/backends/process.py).  Made by `magpy.backends.resolve`.
+Owns the translation of `mode` and `options` into TorchInductor's settings, and what TorchInductor
+takes a graph for.  Does not own compiling in another process (magpy/backends/process.py).  Made by
+`magpy.backends.resolve`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
+
+from magpy.models.backward import BACKWARD
 
 STATIC_INPUTS = "magpy_static_inputs"
 """The key in a graph's `meta` of how many inputs, the first ones, are the same in every call."""
@@ -116,11 +121,57 @@ def compile_graph(
     if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs):
+    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _training_is_seen():
         compiled = compile_fx(
             gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
         )
     return cast(Callable[..., Any], compiled)
+
+
+@contextlib.contextmanager
+def _training_is_seen() -> Iterator[None]:
+    """In the block TorchInductor does not take a graph with a backward pass for one that serves.
+
+    It does so where the passes stand in one graph.  Then it lays convolutions out with channels
+    last for other reasons than where they are trained, and moves memory more often; and it adds a
+    bias apart from the product of matrices, to fuse that with what follows, where the backward pass
+    needs the sum again and would have to read both.
+    """
+    import torch
+    from torch._inductor.fx_passes import post_grad
+    from torch._inductor.graph import GraphLowering
+
+    lowering: Any = GraphLowering
+    passes: Any = post_grad
+    decide, is_pointwise_use = lowering.decide_layout_opt, passes.is_pointwise_use
+
+    @functools.wraps(decide)
+    def decided(gm: Any, *, is_inference: bool) -> Any:
+        backward = torch.ops.aten.convolution_backward.default
+        differentiates = any(gm.graph.find_nodes(op="call_function", target=backward))
+        return decide(gm, is_inference=is_inference and not differentiates)
+
+    @functools.wraps(is_pointwise_use)
+    def is_fused(use: Any, *more: Any) -> Any:
+        """Whether the user of a sum is fused with it (`should_prefer_unfused_addmm`)."""
+        return is_pointwise_use(use, *more) and not _is_for_backward(use)
+
+    lowering.decide_layout_opt = staticmethod(decided)
+    passes.is_pointwise_use = is_fused
+    try:
+        yield
+    finally:
+        lowering.decide_layout_opt = staticmethod(decide)
+        passes.is_pointwise_use = is_pointwise_use
+
+
+def _is_for_backward(use: Any) -> bool:
+    """Whether a node is a part of a backward pass, or a view that one takes."""
+    from torch._inductor.utils import is_view
+
+    if BACKWARD in use.meta.get("custom", ()):
+        return True
+    return is_view(use.target) and any(map(_is_for_backward, use.users))
 
 
 def _mark_static(gm: Any) -> None:

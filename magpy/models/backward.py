@@ -15,6 +15,9 @@ import torch
 from magpy import _tensor
 from magpy.objects.buffers import is_dense
 
+BACKWARD = "magpy_backward"
+"""The mark (`meta["custom"]`) of a compiler's nodes that belong to a backward pass."""
+
 
 def gradients(
     tensors: Sequence[torch.Tensor],
@@ -83,9 +86,15 @@ def _traced(
 ) -> tuple[list[Any], Sequence[torch.Tensor]]:
     """What a compiler can trace, without a change of any gradient that a leaf has."""
     ends = (*leaves, *heard)
-    found = torch.autograd.grad(
-        tensors, ends, given, retain_graph=retain_graph, allow_unused=True, materialize_grads=True
-    )
+    with torch.fx.traceback.annotate({BACKWARD: True}):
+        found = torch.autograd.grad(
+            tensors,
+            ends,
+            given,
+            retain_graph=retain_graph,
+            allow_unused=True,
+            materialize_grads=True,
+        )
     results: list[Any] = []
     with torch.no_grad():
         owners = [id(_owner(g)) for g in found]

@@ -242,7 +242,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
             get_num_interop_threads _is_default_mobile_cpu_allocator_set _current_graph_task_id
             _current_autograd_node _parallel_info _accelerator_getAllocatorSettings
             _accelerator_getDeviceCapability _accelerator_getDeviceStats _accelerator_getMemoryInfo
-            _accelerator_isAllocatorInitialized _accelerator_getStream
+            _accelerator_isAllocatorInitialized
             _accelerator_hooks_device_count _accelerator_hooks_get_current_device
             _cuda_getDeviceCount _cuda_getCurrentStream _cuda_getDefaultStream
             _cuda_getCurrentRawStream _cuda_getAllocator _cuda_getAllocatorBackend
@@ -272,7 +272,7 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         Does.IN_ORDER: _row(
             """
             _cuda_synchronize _accelerator_synchronizeDevice _mps_deviceSynchronize
-            _mtia_deviceSynchronize _cuda_sleep
+            _mtia_deviceSynchronize _cuda_sleep _accelerator_getStream
             """
         ),
         # What switches a setting that can be read is followed (magpy/models/torch_state.py).
@@ -444,7 +444,9 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
     # ---------------------------------------------------------------- queues of work on devices
     "torch.Stream": {
         Does.COMPUTES: _row("__hash__ __repr__"),
-        Does.IN_ORDER: _row("__new__ synchronize wait_event wait_stream record_event query"),
+        Does.IN_ORDER: _row(
+            "__new__ synchronize wait_event wait_stream record_event query is_capturing"
+        ),
         Does.REFUSED: _row("*"),  # also as a context
     },
     "torch.Event": {

@@ -173,6 +173,13 @@ WITH_SCALAR_TENSOR = _names(
     __itruediv__ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
     """
 )
+# Operations on lists of tensors that take such a list in place of one of numbers.
+FOREACH_WITH_SCALAR_TENSORS = _names(
+    """
+    _foreach_add _foreach_mul _foreach_div _foreach_sub
+    _foreach_add_ _foreach_mul_ _foreach_div_ _foreach_sub_
+    """
+)
 # The in-place operators: `__iadd__` and so on.
 IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
 # Operations that take a value and give a tensor of fixed shape: done between segments.
@@ -281,6 +288,31 @@ def addcdiv_(
     In the order of the kernel for CPUs (aten/src/ATen/native/cpu/PointwiseOpsKernel.cpp).
     """
     return tensor.add_(value * a / b)
+
+
+def foreach_addcdiv_(
+    tensors: list[torch.Tensor],
+    a: list[torch.Tensor],
+    b: list[torch.Tensor],
+    values: list[torch.Tensor],
+) -> None:
+    """`torch._foreach_addcdiv_` with a tensor of no dimensions for each number.
+
+    In the order of the kernels for CPUs, as `addcdiv_`, or of those for other devices
+    (aten/src/ATen/native/cuda/ForeachFunctors.cuh).
+    """
+    if a[0].device.type == "cpu":
+        changes = torch._foreach_div(torch._foreach_mul(a, values), b)
+    else:
+        changes = torch._foreach_mul(torch._foreach_div(a, b), values)
+    torch._foreach_add_(tensors, changes)
+
+
+def foreach_add_scaled_(
+    tensors: list[torch.Tensor], others: list[torch.Tensor], alpha: torch.Tensor
+) -> None:
+    """`torch._foreach_add_(tensors, others, alpha=...)` with a tensor for the number."""
+    torch._foreach_add_(tensors, torch._foreach_mul(others, [alpha] * len(others)))
 
 
 def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

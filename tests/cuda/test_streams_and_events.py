@@ -220,3 +220,16 @@ def test_an_events_number_is_not_what_it_was() -> None:
     for _ in range(3):
         compiled(torch.randn(2, device="cuda"))
     assert magpy.stats(compiled).hits == 0
+
+
+@pytest.mark.skipif(not hasattr(torch.Stream, "is_capturing"), reason="not before torch 2.14")
+def test_a_stream_is_asked_whether_a_cuda_graph_is_recorded(counts: Any) -> None:
+    """Optimizers do so in each step."""
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        if torch.accelerator.current_stream().is_capturing():
+            return y
+        return y + 1
+
+    same(f, lambda: (torch.randn(3, device="cuda"),), counts)

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from magpy import _interp, _tensor, config, faults
 from magpy.capture.refusals import RefusalBox
+from magpy.capture.tensors import scalar_tensors
 from magpy.capture.tensors.arguments import WORK, Values
 from magpy.capture.tensors.engine import EnginePasses
 from magpy.capture.tensors.escapes import Given
@@ -80,10 +81,8 @@ from magpy.models.torch_ops import (
     STATIC_RESULT,
     STATISTICS_OF,
     TAKES_FLOATS,
-    WITH_SCALAR_TENSOR,
     accessor_call,
     accessor_of,
-    addcdiv_,
     operation_name,
     resizable,
     scalar_tensor,
@@ -545,7 +544,7 @@ class Recorder(Values, TorchFunctionMode):
         finally:
             self._takes_apart = False
         if self.any_tracked and not self._scalars:
-            self._with_scalar_tensors(op, args, kwargs)
+            scalar_tensors.take(op, args, kwargs, self._scalar_tensor)
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
@@ -582,51 +581,6 @@ class Recorder(Values, TorchFunctionMode):
                 self.symbols.fix_all()  # graphs would read the sizes of what was assigned
             if var not in self.record.swapped:
                 self.record.swapped[var] = tensor.data
-
-    def _with_scalar_tensors(
-        self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Gives an operation tensors in place of numbers that differ, if it computes the same.
-
-        A compiler's graph takes no `float` as an input.
-        """
-        if op.name in WITH_SCALAR_TENSOR and not kwargs:
-            op.args = self._with_scalar_tensor(args, op.args)
-        elif op.name == "addcdiv_" and len(args) == 3:
-            self._scaled(op, args, kwargs)
-
-    def _with_scalar_tensor(self, args: tuple[Any, ...], plan: tuple[Any, ...]) -> Any:
-        """The arguments of an operation with a tensor in place of a number that differs."""
-        if len(args) != 2:
-            return plan
-        for i, (v, ref) in enumerate(zip(args, plan, strict=True)):
-            other = args[1 - i]
-            if (
-                type(v) is float
-                and isinstance(ref, Ref)
-                and type(other) in (torch.Tensor, torch.nn.Parameter)
-                and other.is_floating_point()
-                and other.layout is torch.strided
-                and other.dim() > 0
-            ):
-                new = Ref(self._scalar_tensor(ref.var, v))
-                return (new, plan[1]) if i == 0 else (plan[0], new)
-        return plan
-
-    def _scaled(self, op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Does so for `addcdiv_`, with which optimizers take their step."""
-        value, ref = kwargs.get("value"), op.kwargs.get("value")
-        if (
-            type(value) is float
-            and isinstance(ref, Ref)
-            and all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in args)
-            and len({(t.dtype, t.layout, t.device, t.shape) for t in args}) == 1
-            and args[0].is_floating_point()
-            and args[0].layout is torch.strided
-            and args[0].dim() > 0
-        ):
-            op.args, op.kwargs = (*op.args, Ref(self._scalar_tensor(ref.var, value))), {}
-            op.instead, op.by_whole = addcdiv_, frozenset([op.args[0].var])
 
     def _scalar_tensor(self, var: Var, value: float) -> Var:
         made = self._scalar_tensors.get(var)

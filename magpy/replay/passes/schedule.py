@@ -235,8 +235,10 @@ def writes_again(step: OpStep, storages: dict[Var, int]) -> bool:
         return False
     for given in (*step.args, *step.kwargs.values()):
         if isinstance(given, (list, tuple)):
-            held = [storages.get(v.var, 0) for v in given if isinstance(v, Ref)]
-            if len(set(held)) < len(held):
+            taken = [v.var for v in given if isinstance(v, Ref)]
+            if step.writes and step.writes.isdisjoint(taken):
+                continue  # it only reads them
+            if len({storages.get(v, 0) for v in taken}) < len(taken):
                 return True
     return False
 

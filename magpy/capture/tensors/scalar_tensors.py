@@ -1,0 +1,142 @@
+"""Gives operations tensors in place of numbers that differ from call to call.
+
+A compiler's graph takes no `float` as an input, and one that Python does between two graphs costs
+both of them fusion.  Owns which operations compute the same with a tensor of no dimensions, and
+what stands for them in a graph then.  Does not own the tensors that are made of numbers.  Called by
+magpy/capture/tensors/recorder.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from magpy.capture.tensors.operation import Operation
+from magpy.ir.ops import Ref, Var
+from magpy.ir.trees import variables
+from magpy.models.torch_ops import (
+    FOREACH_WITH_SCALAR_TENSORS,
+    WITH_SCALAR_TENSOR,
+    addcdiv_,
+    foreach_add_scaled_,
+    foreach_addcdiv_,
+)
+from magpy.objects.types import isinstance
+
+Made = Callable[[Var, float], Var]
+"""Gives the variable of the tensor that is made of a number."""
+
+
+def take(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+    """Changes what the step of an operation will be, if it computes the same.
+
+    Args:
+        op: the operation, prepared.
+        args: what the program gives it.
+        kwargs: what the program gives it by name.
+        made: makes tensors of numbers.
+    """
+    if op.name in WITH_SCALAR_TENSOR and not kwargs:
+        op.args = _operand(args, op.args, made)
+    elif op.name == "addcdiv_" and len(args) == 3:
+        _scaled(op, args, kwargs, made)
+    elif op.name == "_foreach_addcdiv_" and len(args) == 4 and not kwargs:
+        if _each(op, args, made):
+            op.instead = foreach_addcdiv_
+    elif op.name in FOREACH_WITH_SCALAR_TENSORS and len(args) == 2:
+        if not kwargs:
+            _each(op, args, made)
+        elif op.name == "_foreach_add_" and kwargs.keys() == {"alpha"}:
+            _scaled_each(op, args, kwargs["alpha"], made)
+
+
+def _operand(args: tuple[Any, ...], plan: tuple[Any, ...], made: Made) -> tuple[Any, ...]:
+    """The arguments of an operation with a tensor in place of a number that differs."""
+    if len(args) != 2:
+        return plan
+    for i, (v, ref) in enumerate(zip(args, plan, strict=True)):
+        if _differs(v, ref) and _takes(args[1 - i]):
+            new = Ref(made(ref.var, v))
+            return (new, plan[1]) if i == 0 else (plan[0], new)
+    return plan
+
+
+def _scaled(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+    """Does so for `addcdiv_`, with which optimizers take their step."""
+    value: Any = kwargs.get("value")
+    ref = op.kwargs.get("value")
+    if (
+        _differs(value, ref)
+        and all(map(_takes, args))
+        and len({(t.dtype, t.layout, t.device, t.shape) for t in args}) == 1
+    ):
+        op.args, op.kwargs = (*op.args, Ref(made(ref.var, value))), {}
+        op.instead, op.by_whole = addcdiv_, frozenset([op.args[0].var])
+
+
+def _each(op: Operation, args: tuple[Any, ...], made: Made) -> bool:
+    """Does so for the last argument of an operation on lists: a number for each tensor, or one."""
+    *lists, values = args
+    *plans, refs = op.args
+    if not _are_lists(lists, plans):
+        return False
+    if type(values) in (list, tuple) and type(refs) in (list, tuple):
+        if not all(map(_differs, values, refs)) or len(values) != len(lists[0]):
+            return False
+        given: Any = [Ref(made(ref.var, v)) for v, ref in zip(values, refs, strict=True)]
+    elif _differs(values, refs) and lists[0]:
+        # For one tensor that stands for all of them torch has no `_foreach_sub_`, and fails to
+        # trace `_foreach_add_`.
+        given = [Ref(made(refs.var, values))] * len(lists[0])
+    else:
+        return False
+    op.args = (*plans, given)
+    if op.name.endswith("_"):
+        op.by_whole = _written(plans)
+    return True
+
+
+def _scaled_each(op: Operation, args: tuple[Any, ...], value: Any, made: Made) -> None:
+    """Does so for the factor of a sum of lists."""
+    ref = op.kwargs["alpha"]
+    if _differs(value, ref) and _are_lists(args, op.args):
+        op.args, op.kwargs = (*op.args, Ref(made(ref.var, value))), {}
+        op.instead, op.by_whole = foreach_add_scaled_, _written(op.args)
+
+
+def _differs(value: Any, ref: Any) -> bool:
+    """Whether an argument is a number that may be another one in another call."""
+    return type(value) is float and isinstance(ref, Ref)
+
+
+def _takes(t: Any) -> bool:
+    """Whether a tensor and one of no dimensions give another like the first one."""
+    return (
+        type(t) in (torch.Tensor, torch.nn.Parameter)
+        and t.is_floating_point()
+        and t.layout is torch.strided
+        and t.dim() > 0
+    )
+
+
+def _are_lists(lists: Sequence[Any], plans: Sequence[Any]) -> bool:
+    """Whether these are lists of as many tensors, each like those at its place in the others."""
+    return (
+        all(type(a) in (list, tuple) for a in (*lists, *plans))
+        and len({len(a) for a in lists}) == 1
+        and all(_takes(t) for a in lists for t in a)
+        and all(
+            len({(t.dtype, t.device, t.shape) for t in same}) == 1
+            for same in zip(*lists, strict=True)
+        )
+    )
+
+
+def _written(plans: Sequence[Any]) -> frozenset[Var]:
+    """What an operation on lists writes to: its first list."""
+    return frozenset(variables(plans[0]))
+
+
+__all__ = ["Made", "take"]

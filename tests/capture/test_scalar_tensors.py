@@ -1,0 +1,180 @@
+"""Numbers that differ from call to call reach a compiler's graph as tensors (scalar_tensors.py)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+from tests.comparison import assert_same
+
+CALLS = 6
+
+
+def changed(a, b, values, how):
+    """What each of some calls makes of a list of tensors, and of a number that differs in each."""
+    results = []
+    for i in range(CALLS):
+        tensors = [t.clone() for t in a]
+        given = [v + i for v in values]
+        results.append(how(tensors, b, torch.tensor(given, dtype=torch.float64)))
+    return results
+
+
+def on_lists(name):
+    """An operation on lists with a number for each tensor, and with one number."""
+
+    def each(tensors, others, values):
+        return getattr(torch, name)(tensors, [v.item() * 0.5 for v in values]) or tensors
+
+    def one(tensors, others, values):
+        return getattr(torch, name)(tensors, values[0].item() * 0.5) or tensors
+
+    return each, one
+
+
+def scaled(tensors, others, values):
+    torch._foreach_add_(tensors, others, alpha=values[0].item() * 0.5)
+    return tensors
+
+
+def divided(tensors, others, values):
+    divisors = [t.square() + 1 for t in others]
+    torch._foreach_addcdiv_(tensors, others, divisors, [v.item() * 0.5 for v in values])
+    return tensors
+
+
+def lists(shapes=((3, 4), (5,)), dtype=torch.float32):
+    torch.manual_seed(0)
+    return [[torch.rand(s, dtype=dtype) + 1 for s in shapes] for _ in range(2)]
+
+
+HOW = {
+    **{
+        f"{name} {kind}": f
+        for operator in ("add", "mul", "div", "sub")
+        for name in (f"_foreach_{operator}", f"_foreach_{operator}_")
+        for kind, f in zip(("each", "one"), on_lists(name), strict=True)
+    },
+    "alpha": scaled,
+    "addcdiv_": divided,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", HOW)
+def test_an_operation_on_lists_takes_numbers_that_differ(name, backend):
+    how = HOW[name]
+    compiled = magpy.compile(how, backend=backend)
+    a, b = lists()
+    got, want = changed(a, b, (1.0, 2.0), compiled), changed(a, b, (1.0, 2.0), how)
+    assert_same(got, want, tol=0.0 if backend == "eager" else 1e-6)
+    stats = magpy.stats(compiled)
+    assert (stats.captures, stats.hits, stats.eager_calls) == (1, CALLS - 1, 0), stats.reasons
+
+
+@pytest.mark.parametrize("name", HOW)
+def test_such_an_operation_stands_in_a_graph(name):
+    found = []
+
+    def backend(gm, inputs):
+        found.extend(getattr(n.target, "__name__", "") for n in gm.graph.nodes)
+        return gm.forward
+
+    how = HOW[name]
+    a, b = lists()
+    got = changed(a, b, (1.0, 2.0), magpy.compile(how, backend=backend))
+    assert_same(got, changed(a, b, (1.0, 2.0), how), tol=1e-6)
+    wanted = {"alpha": "foreach_add_scaled_", "addcdiv_": "foreach_addcdiv_"}
+    assert wanted.get(name, name.partition(" ")[0]) in found
+
+
+def step_of(optimizer):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    opt = optimizer(model.parameters())
+    return model, opt
+
+
+OPTIMIZERS = {
+    "adam": lambda p: torch.optim.Adam(p, 0.01, foreach=True),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.01, foreach=True),
+    "amsgrad": lambda p: torch.optim.AdamW(p, 0.01, foreach=True, amsgrad=True),
+    "adamax": lambda p: torch.optim.Adamax(p, 0.01, foreach=True),
+    "nadam": lambda p: torch.optim.NAdam(p, 0.01, foreach=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 0.01, lr_decay=0.1, foreach=True),
+}
+
+
+def trained(optimizer, compiled):
+    model, opt = step_of(optimizer)
+
+    def step(x):
+        opt.zero_grad()
+        model(x).square().mean().backward()
+        opt.step()
+
+    f = magpy.compile(step) if compiled else step
+    for seed in range(8):
+        torch.manual_seed(seed)
+        f(torch.randn(4, 6))
+    return f, [p.detach() for p in model.parameters()], opt.state_dict()
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "amsgrad", "adagrad"])
+def test_a_step_of_an_optimizer_on_lists_stays_in_graphs(name):
+    f, *got = trained(OPTIMIZERS[name], True)
+    _, *want = trained(OPTIMIZERS[name], False)
+    assert_same(got, want, tol=1e-4)
+    stats = magpy.stats(f)
+    assert stats.hits >= 5
+    assert stats.share == 1.0, stats
+
+
+@pytest.mark.parametrize("name", ["adamax", "nadam"])
+def test_other_optimizers_on_lists_are_right(name):
+    f, *got = trained(OPTIMIZERS[name], True)
+    _, *want = trained(OPTIMIZERS[name], False)
+    assert_same(got, want, tol=1e-4)
+    assert magpy.stats(f).hits >= 5
+
+
+def test_a_schedule_on_lists_is_no_reason_to_leave_the_graph():
+    def run(compiled):
+        model, opt = step_of(lambda p: torch.optim.SGD(p, 0.1, foreach=True))
+
+        def step(x):
+            opt.zero_grad()
+            model(x).square().mean().backward()
+            opt.step()
+
+        f = magpy.compile(step) if compiled else step
+        for i in range(8):
+            opt.param_groups[0]["lr"] = 0.1 / (i + 1)
+            torch.manual_seed(i)
+            f(torch.randn(4, 6))
+        return f, [p.detach() for p in model.parameters()]
+
+    f, got = run(True)
+    _, want = run(False)
+    assert_same(got, want, tol=1e-5)
+    stats = magpy.stats(f)
+    assert stats.hits >= 4
+    assert stats.share == 1.0, stats
+
+
+@pytest.mark.parametrize(
+    "shapes, dtype",
+    [(((), (3,)), torch.float32), (((3, 2), (2,)), torch.int64), (((3, 2),), torch.complex64)],
+)
+def test_tensors_that_another_one_would_promote_are_left_alone(shapes, dtype):
+    def f(tensors, values):
+        return torch._foreach_mul(tensors, [v.item() for v in values])
+
+    torch.manual_seed(0)
+    tensors = [torch.ones(s, dtype=dtype) * 3 for s in shapes]
+    compiled = magpy.compile(f, backend="aot_eager")
+    for i in range(4):
+        values = torch.arange(len(shapes), dtype=torch.float64) + i + 0.5
+        assert_same(compiled(tensors, values), f(tensors, values))
