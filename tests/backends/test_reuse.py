@@ -148,3 +148,57 @@ def test_what_nobody_keeps_is_let_go(made: list[Any]) -> None:
         served(lambda x: x * 7, torch.rand(3))
         magpy.reset()
     assert len(made) == 2
+
+
+def _changes():
+    """A function that has an entry for each name, and one graph."""
+
+    def f(x, w, name):
+        names.append(name)
+        w.add_(x * 2)
+        return w * 3
+
+    names = []
+    return f
+
+
+def _first_runs(backend, names="aab"):
+    """What is returned, and how often tensors were kept, for entries of graphs that are alike."""
+    from magpy.backends import runner
+
+    kept, before = [], runner.save
+
+    def save(tensors, random=False):
+        kept.append(len(tensors))
+        return before(tensors, random)
+
+    made = [magpy.compile(_changes(), backend=backend) for _ in range(3)]
+    w, found = torch.zeros(3), []
+    try:
+        for f in made:
+            for name in names:
+                runner.save = save
+                found.append(f(torch.ones(3), w, name).tolist())
+    finally:
+        runner.save = before
+    return found, [n for n in kept if n]
+
+
+def test_a_graph_like_one_that_was_right_is_not_taken_back():
+    def backend(gm, inputs):
+        return gm.forward
+
+    found, kept = _first_runs(backend)
+    assert [x[0] for x in found] == [6.0 * (i + 1) for i in range(9)]
+    assert len(kept) == 1
+
+
+def test_a_backend_that_is_right_once_and_wrong_then_is_told_of():
+    made = []
+
+    def backend(gm, inputs):
+        made.append(gm)
+        return gm.forward if len(made) == 1 else lambda *args: gm.forward(*args)[0]
+
+    with pytest.raises(RuntimeError, match="gave others for a graph like this"):
+        _first_runs(backend)
