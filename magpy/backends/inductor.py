@@ -168,10 +168,13 @@ def _training_is_seen() -> Iterator[None]:
 def _is_for_backward(use: Any) -> bool:
     """Whether a node is a part of a backward pass, or a view that one takes."""
     from torch._inductor.utils import is_view
+    from torch._ops import OpOverload
 
     if BACKWARD in use.meta.get("custom", ()):
         return True
-    return is_view(use.target) and any(map(_is_for_backward, use.users))
+    if not isinstance(use.target, OpOverload) or not is_view(use.target):
+        return False
+    return any(map(_is_for_backward, use.users))
 
 
 def _mark_static(gm: Any) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import magpy
+from magpy.backends.inductor import _is_for_backward
 
 
 @pytest.fixture
@@ -57,3 +58,37 @@ def test_a_graph_that_only_serves_is_laid_out_as_such(weighed):
         for _ in range(3):
             compiled(torch.randn(2, 2, 8, 8))
     assert weighed and all(weighed)
+
+
+def test_a_sum_that_a_backward_pass_needs_again_is_known():
+    """`linear` gives a bias and a product; a view of the sum goes to both halves."""
+    from torch._inductor import config
+
+    found = {}
+
+    def look(graph):
+        for n in graph.nodes:
+            if n.target in (torch.ops.aten.addmm.default, torch.ops.aten.mm.default):
+                found.setdefault(n.target, []).append([_is_for_backward(u) for u in n.users])
+
+    layer, x = nn.Linear(3, 4), torch.randn(2, 5, 3)
+
+    def step(x):
+        layer.zero_grad()
+        y = layer(x)
+        (y.sin() * y).sum().backward()
+
+    compiled = magpy.compile(step)
+    with config.patch(post_grad_custom_pre_pass=look, fx_graph_cache=False):
+        for _ in range(3):
+            compiled(x)
+    sums = found[torch.ops.aten.addmm.default]
+    assert sums and all(any(users) for users in sums)
+
+    found.clear()
+    served = magpy.compile(lambda x: layer(x).sin())
+    with config.patch(post_grad_custom_pre_pass=look, fx_graph_cache=False), torch.no_grad():
+        for _ in range(3):
+            served(x)
+    sums = found[torch.ops.aten.addmm.default]
+    assert sums and not any(any(users) for users in sums)
