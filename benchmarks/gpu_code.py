@@ -229,14 +229,14 @@ def _size(node: Any) -> int:
 
     accesses = node.get_read_write_buffer_accesses(include_reads=True, include_writes=True)
     used = {d.name for d in node.read_writes.reads_and_writes() if not isinstance(d, WeakDep)}
-    return sum(size for name, size in accesses.items() if name in used and not _within(name, node))
+    used -= {d.name for d in node.read_writes.writes if _within(d.name, node)}
+    return sum(size for name, size in accesses.items() if name in used)
 
 
 def _within(name: str, node: Any) -> bool:
-    """Whether a buffer is made and used in one kernel, which keeps no such (as its code does)."""
+    """Whether what a node writes is used there only: then it is a variable of the kernel's."""
     nodes = {n.get_name() for n in node.get_nodes()}
-    buffer = node.scheduler.name_to_buf.get(name)
-    users = [] if buffer is None else [u for u in buffer.users if not u.is_weak]
+    users = [u for u in node.scheduler.name_to_buf[name].users if not u.is_weak]
     return bool(users) and all(u.node.get_name() in nodes for u in users)
 
 
@@ -436,7 +436,9 @@ def markdown(table: list[list[str]], exceeding: list[str]) -> str:
         "Triton kernels launched and how many of them differ, TorchInductor's nodes and what is "
         "left of them after fusion, launches in all (Triton, cuBLAS, torch's own kernels, copies), "
         "launches outside of graphs, bytes that the graphs read and write, the host's time (median "
-        "of interleaved rounds) and its ratio to eager's.",
+        "of interleaved rounds) and its ratio to eager's. Nothing is computed: where a model looks "
+        "at values (Llama asks whether its sequences are packed, unless torch.compile traces it), "
+        "it goes by what memory held.",
         "",
         measure.table((*_HEADS, *_MORE), table),
         "",
