@@ -216,11 +216,11 @@ def _made(graph: Any, nodes: int) -> Graph:
 
     scheduled = [n for n in graph.scheduler.nodes if not isinstance(n, NopKernelSchedulerNode)]
     kernels = frozenset(s for s in graph.wrapper_code.src_to_kernel if "@triton.jit" in s)
-    return Graph(kernels, nodes, len(scheduled), sum(map(_size, scheduled)))
+    return Graph(kernels, nodes, len(scheduled), sum(_size(n, graph) for n in scheduled))
 
 
-def _size(node: Any) -> int:
-    """The bytes that a node reads and writes.
+def _size(node: Any, graph: Any) -> int:
+    """The bytes of the device's memory that a node reads and writes.
 
     TorchInductor's own sum has the buffers, too, that a node only comes after, since it writes over
     what they were computed from; and those that stay within a node, if others come after that.
@@ -230,7 +230,14 @@ def _size(node: Any) -> int:
     accesses = node.get_read_write_buffer_accesses(include_reads=True, include_writes=True)
     used = {d.name for d in node.read_writes.reads_and_writes() if not isinstance(d, WeakDep)}
     used -= {d.name for d in node.read_writes.writes if _within(d.name, node)}
-    return sum(size for name, size in accesses.items() if name in used)
+    return sum(size for name, size in accesses.items() if name in used and _is_there(name, graph))
+
+
+def _is_there(name: str, graph: Any) -> bool:
+    """Whether a buffer is on the device: numbers of the host's are arguments of kernels."""
+    buffer = graph.graph_inputs.get(name) or graph.try_get_buffer(name)
+    device = getattr(buffer, "get_device", lambda: None)()
+    return device is None or device.type == DEVICE
 
 
 def _within(name: str, node: Any) -> bool:
