@@ -137,30 +137,6 @@ def _is_users(target: Any) -> bool:
     return str(target.__module__).partition(".")[0] not in ("torch", "magpy")
 
 
-#: For each backend the graphs of which it is known that what it makes of them gives what it should.
-_right: weakref.WeakKeyDictionary[Any, dict[Any, Compiled]] = weakref.WeakKeyDictionary()
-_MOST_RIGHT = 256
-
-
-def is_right(backend: Any, key: Any, order: list[int], inputs: Sequence[Any]) -> None:
-    """Notes that what a backend made of a graph gave what it should for these inputs."""
-    try:
-        known = _right.setdefault(backend, {})
-    except TypeError:  # it has no hash, or nothing can refer to it weakly
-        return
-    if len(known) < _MOST_RIGHT:
-        known[key] = Compiled(order, inputs)
-
-
-def was_right(backend: Any, key: Any, order: list[int], inputs: Sequence[Any]) -> bool:
-    """Whether that was noted of a graph that is alike, for inputs that are alike."""
-    try:
-        known = _right.get(backend, {}).get(key)
-    except TypeError:
-        return False
-    return known is not None and known.fits(order, inputs)
-
-
 def find(key: Any, order: list[int], inputs: Sequence[Any]) -> Compiled | None:
     """What was compiled for a graph like this."""
     return next((c for c in _made.get(key, ()) if c.call and c.fits(order, inputs)), None)

@@ -272,8 +272,6 @@ class Runner:
         self._kept: reuse.Compiled | None = None
         #: Python has run the graph to see whether its results require gradients.
         self.compared = False
-        #: The backend gave what it should for a graph like this.
-        self.trusted = False
         #: Gives what runs instead as long as the graph is compiled elsewhere.
         self.stand_in: Callable[[Runner, tuple[Any, ...]], Callable[..., Any]] | None = None
 
@@ -451,27 +449,12 @@ class Runner:
         segment = self.segment
         if isinstance(self.backend, Inductor):
             return None
-        self.trusted = self._is_like_one_that_was_right(given)
-        if self.trusted:
-            return None
         changed = [
             t
             for t, v in zip(given, segment.inputs, strict=True)
             if isinstance(t, torch.Tensor) and segment.memory[v] in segment.changes
         ]
         return save(tuple(changed), bool(segment.draws))
-
-    def _is_like_one_that_was_right(self, given: Sequence[Any]) -> bool:
-        """Whether the backend has got a graph like this one, which gave what it should.
-
-        So it does here: what a backend makes of a graph follows from the graph and its inputs.
-        """
-        found = self._form()
-        return found is not None and reuse.was_right(self.backend, *found, given)
-
-    def _form(self) -> tuple[Any, list[int]] | None:
-        segment = self.segment
-        return reuse.forms(segment.graph, (segment.draws > 1, len(segment.detached)))
 
     def _check(self, given: Sequence[Any], begun: Any, results: Any) -> Any:
         """The results of Python, if those of a compiled graph are not what a backend's should be.
@@ -494,8 +477,6 @@ class Runner:
             or _requires_grad(results)
             or not _requires_grad(given)
         ):
-            if begun is not None and (found := self._form()) is not None:
-                reuse.is_right(self.backend, *found, given)
             return None
         else:
             # A pass of the call's over them would raise, or leave parameters without gradients.
@@ -508,14 +489,7 @@ class Runner:
         return self._left(given, begun, error)
 
     def _left(self, given: Sequence[Any], begun: Any, error: BackendError) -> Any:
-        """The results of Python, which runs the graph from now on.
-
-        Raises:
-            RuntimeError: the graph may have changed its inputs, and nothing was kept of them.
-            BackendError: whoever asked for the entry wants to hear of it.
-        """
-        if self.trusted and self.segment.changes:
-            raise RuntimeError(f"{error}; it gave others for a graph like this") from error
+        """The results of Python, which runs the graph from now on."""
         if begun is not None:
             undo(begun)
         if self.info.failed is None or not self.info.failed(error):
