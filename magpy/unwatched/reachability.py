@@ -9,7 +9,6 @@ what it finds in eager.
 
 from __future__ import annotations
 
-import dis
 import functools
 import types
 from collections.abc import Iterable
@@ -18,15 +17,16 @@ from typing import Any
 import torch
 
 from magpy import _interp
+from magpy.instrument.code_accesses import Touches, accesses
 from magpy.objects import contents
 from magpy.objects.types import isinstance
 from magpy.unwatched.changes import foreign, names_in
 
 #: So many objects are looked at.
 _MANY = 2000
-_WRITES_GLOBALS = ("STORE_GLOBAL", "DELETE_GLOBAL")
-_WRITES_CELLS = ("STORE_DEREF", "DELETE_DEREF")
-_WRITES_ATTRIBUTES = ("STORE_ATTR", "DELETE_ATTR")
+_WRITES_GLOBALS = Touches.STORES_GLOBAL | Touches.DELETES_GLOBAL
+_WRITES_CELLS = Touches.STORES_CELL | Touches.DELETES_CELL
+_WRITES_ATTRIBUTES = Touches.STORES_ATTRIBUTE | Touches.DELETES_ATTRIBUTE
 #: With these a function may change what it does not name.
 _UNKNOWN = frozenset(
     ["globals", "locals", "vars", "exec", "eval", "compile", "setattr", "delattr", "__import__"]
@@ -100,37 +100,36 @@ def _of_function(function: types.FunctionType, found: set[int]) -> list[Any] | N
     held += (c.cell_contents for c in cells if c != types.CellType())
     if foreign(function):  # of torch's or Python's: around something of the program's, if anything
         return held
-    names, (operations, stored) = set(names_in(code)), _written_by(code)
+    names, (touched, stored) = set(names_in(code)), _written_by(code)
     if not names.isdisjoint(_UNKNOWN):
         return None
     found.add(id(function))
     found.update(id(c) for n, c in zip(code.co_freevars, cells, strict=True) if n in stored)
-    if not operations.isdisjoint(_WRITES_GLOBALS):
+    if touched & _WRITES_GLOBALS:
         found.add(id(space))
     named = [space[n] for n in names if n in space]
     for m in [v for v in (*named, *held) if isinstance(v, types.ModuleType)]:
         if not contents.foreign_module(m):  # what is named may be an attribute of it
             inner = contents.module_dict(m)
             held += (inner[n] for n in names if n in inner)
-    if operations.isdisjoint(_WRITES_ATTRIBUTES):
+    if not touched & _WRITES_ATTRIBUTES:
         named = [v for v in named if not isinstance(v, types.ModuleType)]
     return held + named
 
 
-def _written_by(code: types.CodeType) -> tuple[set[str], set[str]]:
-    """The names of the instructions in a piece of code and within it, and of cells they write."""
-    operations: set[str] = set()
-    cells: set[str] = set()
-    for i in dis.get_instructions(code):
-        operations.add(i.opname)
-        if i.opname in _WRITES_CELLS:
-            cells.add(i.argval)
+def _written_by(code: types.CodeType) -> tuple[Touches, set[str]]:
+    """What a piece of code and that within it touches, and the names of cells that they write."""
+    touched, cells = Touches.NOTHING, set()
+    for what, name, *_ in accesses(code):
+        touched |= what
+        if what & _WRITES_CELLS:
+            cells.add(name)
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             more = _written_by(c)
-            operations |= more[0]
+            touched |= more[0]
             cells |= more[1]
-    return operations, cells
+    return touched, cells
 
 
 __all__ = ["is_torchs_hook", "reachable"]

@@ -39,5 +39,5 @@ def test_how_dtensors_move_is_part_of_one_graph(
     name: str, rows: dict[str, list[dict[str, Any]]]
 ) -> None:
     for row in rows[name]:
-        assert row["magpy"]["segments"] == [1]
+        assert set(row["magpy"]["segments"]) == {1}
         assert row["magpy"]["share"] > 0.9

@@ -261,7 +261,7 @@ def test_a_check_of_pythons_is_told_without_its_own_name():
 
 
 def test_how_an_array_lies_is_told():
-    rows = np.zeros((3, 2))
+    rows = np.zeros((8192, 2))
     text = explained(lambda x: x + float(rows[0, 1]), X).guard_summary
     assert "the dtype, shape or strides of rows" in text
     assert "contents" not in text

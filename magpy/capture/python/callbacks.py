@@ -49,6 +49,8 @@ from magpy.unwatched import listeners
 from magpy.unwatched.changes import foreign
 
 ABSENT = _interp.ABSENT
+#: So many bytes of an array from outside are not compared in every call.
+LARGE = 1 << 16
 
 
 class Handler:
@@ -267,9 +269,12 @@ class Handler:
         return True
 
     def array_reached(self, array: Any) -> None:
-        """An array of numbers from outside is an input: to compare it takes as long as a copy."""
+        """A large array of numbers from outside is an input: to compare it takes long.
+
+        A small one may as well be a table that the program writes to, which is redone.
+        """
         recorder = self.recorder
-        if array.dtype.kind not in "biufc" or recorder.depth:
+        if array.nbytes < LARGE or array.dtype.kind not in "biufc" or recorder.depth:
             return
         if self.run.refusals.first is None and self.session.tracked(array) is None:
             self.buffers.is_input(array)

@@ -1,10 +1,11 @@
-"""Arrays in closures, attributes and containers are inputs, like those among the arguments."""
+"""Large arrays in closures, attributes and containers are inputs, as arguments are."""
 
 import numpy as np
 import pytest
 import torch
 
 import magpy
+from magpy.capture.python.callbacks import LARGE
 
 X = torch.ones(4)
 WEIGHT = torch.linspace(-1, 1, 32).reshape(8, 4)
@@ -13,6 +14,10 @@ WEIGHT = torch.linspace(-1, 1, 32).reshape(8, 4)
 class Set:
     def __init__(self, array):
         self.rows = array
+
+
+def test_they_are_large():
+    assert made().nbytes >= LARGE
 
 
 def closure(use):
@@ -36,7 +41,7 @@ def of_argument(use):
 
 
 def made():
-    return np.arange(96.0).reshape(12, 8) % 7
+    return np.arange(16_384.0).reshape(2048, 8) % 7
 
 
 def scalar(x, rows, i):
