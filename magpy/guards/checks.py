@@ -100,10 +100,17 @@ def array_lies_as(array: Any) -> Any:
     """A check that a value is a numpy array of the same dtype, shape and strides.
 
     And that it owns its memory, or has it from an object of the same class: programs copy what is
-    a view (`if a.base is not None`).
+    a view (`if a.base is not None`). A copy of numpy's own dtype, as unpickled arrays have it, is
+    equal to that and another object.
     """
-    layout, base = layout_of(array), type(array.base)
-    return lambda v: type(v) is np.ndarray and type(v.base) is base and layout_of(v) == layout
+    layout, base, dtype = layout_of(array), type(array.base), np.dtype(array.dtype.str)
+    own = array.dtype is dtype
+    return lambda v: (
+        type(v) is np.ndarray
+        and type(v.base) is base
+        and layout_of(v) == layout
+        and (v.dtype is dtype) is own
+    )
 
 
 def runs_below(unwatched: Unwatched) -> Any:

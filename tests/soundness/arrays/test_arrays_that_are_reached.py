@@ -174,3 +174,16 @@ def test_entries_hold_no_copy_of_an_array():
     rows[3, 4] = 2.0
     assert torch.equal(compiled(X), X + 2)
     assert magpy.stats(compiled).hits == 1
+
+
+@pytest.mark.parametrize("size", [4, 40_000])
+def test_a_copy_of_a_dtype_is_told_from_the_dtype(size):
+    own = np.dtype("f4")
+
+    def f(x, rows):
+        return x + 1, rows.dtype is own
+
+    compiled = magpy.compile(f, backend="eager")
+    for dtype in [own, np.dtype("f4", copy=True)] * 4:
+        assert compiled(X, np.zeros(size, dtype))[1] is (dtype is own)
+    assert magpy.stats(compiled).hits >= 5
