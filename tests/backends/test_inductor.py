@@ -12,7 +12,11 @@ from magpy.backends.inductor import _is_for_backward
 
 @pytest.fixture
 def weighed(monkeypatch):
-    """For which graphs with convolutions a layout was chosen as for one that only serves."""
+    """For which graphs with convolutions a layout was chosen as for one that only serves.
+
+    Without TorchInductor's caches: a graph that an earlier run left there is not lowered again.
+    """
+    from torch._inductor import config
     from torch._inductor.graph import GraphLowering
 
     decide = GraphLowering.decide_layout_opt
@@ -24,7 +28,8 @@ def weighed(monkeypatch):
         return decide(gm, is_inference=is_inference)
 
     monkeypatch.setattr(GraphLowering, "decide_layout_opt", staticmethod(noting))
-    yield found
+    with config.patch(force_disable_caches=True):
+        yield found
     assert GraphLowering.decide_layout_opt is noting  # magpy has put back what it found
 
 
