@@ -413,6 +413,11 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         Does.INSIDE: _row("redispatch_boxed schema"),
         Does.REFUSED: _row("*"),
     },
+    # An operator whose kernels are written in Python, from 2.14 on.
+    "torch._C._PyObjectDispatchFunc": {
+        Does.OPERATES: _row("__call__"),
+        Does.REFUSED: _row("*"),
+    },
     "_SafeKernelFunction": {Does.INSIDE: _row("call_boxed"), Does.REFUSED: _row("*")},
     "SavedTensor": {Does.COMPUTES: _row("unpack"), Does.REFUSED: _row("*")},
     "_InputMetadata": {Does.REFUSED: _row("*")},

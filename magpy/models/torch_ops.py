@@ -183,7 +183,23 @@ FOREACH_WITH_SCALAR_TENSORS = _names(
 # The in-place operators: `__iadd__` and so on.
 IN_PLACE = _names("add and div floordiv lshift matmul mod mul or pow rshift sub truediv xor")
 # Operations that take a value and give a tensor of fixed shape: done between segments.
-HOST_SCALARS = frozenset(["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy"])
+HOST_SCALARS = frozenset(
+    ["tensor", "as_tensor", "scalar_tensor", "asarray", "from_numpy", "new_tensor"]
+)
+
+
+def makes_tensor_of_numbers(func: Any, name: str, args: tuple[Any, ...]) -> bool:
+    """Whether an operation makes a tensor of the numbers that it is given, as those of its data.
+
+    Legacy constructors (`torch.LongTensor`) do of a list; numbers are sizes to them.
+    """
+    if name in HOST_SCALARS:
+        return True
+    legacy = isinstance(func, type) and (func is torch.Tensor or type(func) is _LEGACY)
+    return legacy and bool(args) and type(args[0]) in (list, tuple)
+
+
+_LEGACY = type(torch.LongTensor)
 
 
 def accessor_of(func: Any) -> tuple[str, str] | None:
@@ -313,6 +329,12 @@ def foreach_add_scaled_(
 ) -> None:
     """`torch._foreach_add_(tensors, others, alpha=...)` with a tensor for the number."""
     torch._foreach_add_(tensors, torch._foreach_mul(others, [alpha] * len(others)))
+
+
+def tensor_of_numbers(shape: tuple[int, ...], device: Any, *numbers: Any) -> torch.Tensor:
+    """`torch.tensor` of integers, which makes a constant of each of them in a compiler's graph."""
+    made = [torch.scalar_tensor(n, dtype=torch.int64, device=device) for n in numbers]
+    return torch.stack(made).reshape(shape) if shape else made[0]
 
 
 def sized(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

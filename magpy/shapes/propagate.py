@@ -178,7 +178,9 @@ class Follower:
 
     # ------------------------------------------------------------- operations
 
-    def before(self, func: Any, plan: tuple[Any, Any], given: Any, follow: bool) -> None:
+    def before(
+        self, func: Any, plan: tuple[Any, Any], given: Any, follow: bool, on_host: bool = False
+    ) -> None:
         """Does an operation with fake tensors, if sizes that vary are concerned.
 
         Args:
@@ -186,6 +188,8 @@ class Follower:
             plan: its arguments as a step keeps them.
             given: its arguments.
             follow: it may be done twice.
+            on_host: Python does it, of numbers; nothing of what it gives follows from them but its
+                data.
         """
         self._fake, self._known = _interp.ABSENT, True
         self._forms, self._sized = [], {}
@@ -199,7 +203,7 @@ class Follower:
                 var = known(v) if isinstance(v, torch.Tensor) else None
                 if var is not None:
                     self._forms.append((var, weakref.ref(v), _form(v)))
-        if not symbols.concerns(found) or self._recorder.is_loose(found):
+        if on_host or not symbols.concerns(found) or self._recorder.is_loose(found):
             return
         if not (follow and _may_run_twice(func, plan)):
             symbols.fix_all()
@@ -357,7 +361,8 @@ def _may_run_twice(func: Any, plan: tuple[Any, Any]) -> bool:
     if has_function(plan):
         return False
     if isinstance(func, types.FunctionType):
-        return func.__module__.partition(".")[0] == "torch" and func.__name__ not in _ONCE
+        own = func.__module__.partition(".")[0] in ("torch", "magpy")
+        return own and func.__name__ not in _ONCE
     owner = getattr(func, "__self__", None)
     return not isinstance(owner, type) or owner.__module__.partition(".")[0] == "torch"
 

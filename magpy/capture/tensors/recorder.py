@@ -68,7 +68,6 @@ from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import (
     ARITHMETIC,
     HOST_METHODS,
-    HOST_SCALARS,
     INSIDE_METHODS,
     MAY_SHARE,
     METADATA,
@@ -83,6 +82,7 @@ from magpy.models.torch_ops import (
     TAKES_FLOATS,
     accessor_call,
     accessor_of,
+    makes_tensor_of_numbers,
     operation_name,
     resizable,
     scalar_tensor,
@@ -535,7 +535,7 @@ class Recorder(Values, TorchFunctionMode):
                 self.gradients.assigned(args[0])
         self._shared.begin()
         if self.any_tracked:
-            op.rely = name not in ARITHMETIC and name not in HOST_SCALARS
+            op.rely = name not in ARITHMETIC and not makes_tensor_of_numbers(func, name, args)
             op.floats = name in TAKES_FLOATS
         self._takes_apart = True
         try:
@@ -543,17 +543,27 @@ class Recorder(Values, TorchFunctionMode):
             op.kwargs = {k: self.convert(v) for k, v in kwargs.items()}
         finally:
             self._takes_apart = False
-        if self.any_tracked and not self._scalars:
-            scalar_tensors.take(op, args, kwargs, self._scalar_tensor)
+        if self.any_tracked:
+            self._numbers_are_given(op, args, kwargs)
         if accessor == ("set", "data"):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
             raise refuse("a dict becomes that of a tensor's hooks")
         if self._follower is not None:
-            self._follower.before(func, op.plan, (*args, *kwargs.values()), follow)
+            given = (*args, *kwargs.values())
+            self._follower.before(op.instead or func, op.plan, given, follow, op.on_host)
         self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
             op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
+
+    def _numbers_are_given(self, op: Operation, args: Any, kwargs: Any) -> None:
+        """Has an operation take numbers that differ from call to call as tensors, if it can."""
+        if not self._scalars:
+            scalar_tensors.take(op, args, kwargs, self._scalar_tensor)
+        if makes_tensor_of_numbers(op.func, op.name, args):
+            if self.symbols is not None:
+                scalar_tensors.make(op, args, kwargs, self.symbols.numbers)
+            op.on_host = op.on_host or (op.instead is None and self._takes_number(op.plan))
 
     def _recorded_as(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operation that a step keeps, and its arguments."""
@@ -723,8 +733,6 @@ class Recorder(Values, TorchFunctionMode):
                 self._engine_ran(op.reach, func in autograd.ADDS, done.once)
                 op.reach = None  # it holds autograd's graph
             return result
-        if name in HOST_SCALARS and self.any_tracked and self._has_number((args, kwargs)):
-            on_host = True
         if not outs and result is not None and not self._only_known(result):
             return self._value(done, result, name)
         if self._loose or (loose and self._scalars):
@@ -945,6 +953,11 @@ class Recorder(Values, TorchFunctionMode):
         followed = self.symbols.numbers if self.symbols is not None else ()
         storages = self.record.storages
         return any(var not in storages and var not in followed for var in variables(v))
+
+    def _takes_number(self, plan: tuple[Any, Any]) -> bool:
+        """Whether numbers that differ from call to call are among the arguments of an operation."""
+        storages = self.record.storages
+        return any(var not in storages for var in variables(plan))
 
     def _raised(self, op: Operation, error: Exception) -> None:
         """The operation raised: in the next call it may not."""

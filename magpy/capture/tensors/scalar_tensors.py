@@ -1,9 +1,9 @@
 """Gives operations tensors in place of numbers that differ from call to call.
 
 A compiler's graph takes no `float` as an input, and one that Python does between two graphs costs
-both of them fusion.  Owns which operations compute the same with a tensor of no dimensions, and
-what stands for them in a graph then.  Does not own the tensors that are made of numbers.  Called by
-magpy/capture/tensors/recorder.py.
+both of them fusion.  Owns which operations compute the same with a tensor of no dimensions, what
+stands for them in a graph then, and what makes a tensor of integers in a graph.  Does not own the
+tensors that are made of other numbers.  Called by magpy/capture/tensors/recorder.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from magpy.models.torch_ops import (
     addcdiv_,
     foreach_add_scaled_,
     foreach_addcdiv_,
+    tensor_of_numbers,
 )
 from magpy.objects.types import isinstance
 
@@ -50,6 +51,46 @@ def take(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Mad
             _each(op, args, made)
         elif op.name == "_foreach_add_" and kwargs.keys() == {"alpha"}:
             _scaled_each(op, args, kwargs["alpha"], made)
+
+
+def make(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], symbols: Any) -> None:
+    """Has a graph make a tensor of integers, some of which differ from call to call.
+
+    Args:
+        op: `torch.tensor` or what is like it, prepared.
+        args: what the program gives it.
+        kwargs: what the program gives it by name.
+        symbols: those that a graph computes with, by variable.
+    """
+    if op.name not in ("tensor", "as_tensor") or len(args) != 1 or kwargs.keys() - _FORM:
+        return
+    numbers: list[Any] = []
+    shape = _flat(args[0], op.args[0], numbers)
+    if shape is None or len(numbers) > _MOST or kwargs.get("dtype") not in (None, torch.int64):
+        return
+    refs = [n for n in numbers if isinstance(n, Ref)]
+    if refs and all(r.var in symbols for r in refs):
+        device = kwargs.get("device")
+        device = torch.get_default_device() if device is None else device
+        op.instead, op.args, op.kwargs = tensor_of_numbers, (shape, device, *numbers), {}
+
+
+#: What else `make` knows of a tensor that is made.
+_FORM = {"dtype", "device"}
+#: How many integers a graph makes a tensor of: of more Python makes it.
+_MOST = 16
+
+
+def _flat(value: Any, plan: Any, found: list[Any]) -> tuple[int, ...] | None:
+    """The sizes of nested lists of integers, which are added to `found` as a step keeps them."""
+    if type(value) is int:
+        found.append(plan)
+        return ()
+    if type(value) not in (list, tuple) or type(plan) not in (list, tuple):
+        return None
+    sizes = {_flat(v, p, found) for v, p in zip(value, plan, strict=True)}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return None if size is None else (len(value), *size)
 
 
 def _operand(args: tuple[Any, ...], plan: tuple[Any, ...], made: Made) -> tuple[Any, ...]:
@@ -139,4 +180,4 @@ def _written(plans: Sequence[Any]) -> frozenset[Var]:
     return frozenset(variables(plans[0]))
 
 
-__all__ = ["Made", "take"]
+__all__ = ["Made", "make", "take"]
