@@ -338,6 +338,10 @@ class Handler(Protocol):
         """A numpy array from outside is reached for the first time; nobody has looked into it."""
     def raced(self, holder: Any, /) -> None:
         """Another thread has changed what is read of an outside object."""
+    def length(self, numbers: list[Any], /) -> int | None:
+        """The length of a list that is an input is asked for; None: it is what it is."""
+    def makes_tensor(self, function: Any, /) -> bool:
+        """Whether a function of torch's makes a tensor of a list that is an input."""
     def entered(self, manager: Any, /) -> None:
         """A `with` block is about to be entered."""
     def handles(self, error: BaseException | None, /) -> None:
@@ -416,6 +420,8 @@ class Session:
             holder: an object, container or cell, held by the caller until the run ends.
             key: where in it; None for anything in it.
         """
+    def input(self, numbers: list[Any], /) -> None:
+        """A list of numbers is an input, of which `Handler.makes_tensor` tells what reads it."""
     def vary(self, holder: object, key: object, /) -> None:
         """The number at a place is an input: reading it asks `Handler.counter`.
 

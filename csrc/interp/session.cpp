@@ -52,6 +52,7 @@ int session_traverse(Session* s, visitproc visit, void* arg) {
     for (const Ref* ref : {&e.obj, &e.key, &e.value}) Py_VISIT(ref->get());
   for (const auto& [o, c] : s->containers)
     for (const Ref* ref : {&c.pre, &c.order}) Py_VISIT(ref->get());
+  for (PyObject* o : s->inputs) Py_VISIT(o);
   for (const auto& [o, _] : s->tracked) Py_VISIT(o);
   for (PyObject* o : s->spaces) Py_VISIT(o);
   if (s->classes)
@@ -206,6 +207,11 @@ PyObject* session_tracked(Session* s, PyObject* o) {
   return PyLong_FromLong(it->second);
 }
 
+PyObject* session_input(Session* s, PyObject* o) {
+  s->inputs.add(o);
+  Py_RETURN_NONE;
+}
+
 PyObject* session_made(Session* s, PyObject* o) {
   if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
   if (PyDict_Check(o)) return PyBool_FromLong(made_space(s, o));
@@ -290,6 +296,7 @@ PyMethodDef session_methods[] = {
     {"rely_on", reinterpret_cast<PyCFunction>(session_rely_on), METH_O, nullptr},
     {"track", reinterpret_cast<PyCFunction>(session_track), METH_VARARGS, nullptr},
     {"tracked", reinterpret_cast<PyCFunction>(session_tracked), METH_O, nullptr},
+    {"input", reinterpret_cast<PyCFunction>(session_input), METH_O, nullptr},
     {"vary", reinterpret_cast<PyCFunction>(session_vary), METH_VARARGS, nullptr},
     {"differ", reinterpret_cast<PyCFunction>(session_differ), METH_VARARGS, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},

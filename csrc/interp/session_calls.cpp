@@ -327,9 +327,26 @@ void read_arguments(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t n
   }
 }
 
+// A list that is an input, or one of such lists, is given to a function that makes a tensor of it,
+// anew in every call.
+bool makes_tensor_of(Session* s, PyObject* f, PyObject* list) {
+  if (s->inputs.empty() || !PyList_CheckExact(list)) return false;
+  const bool input = s->inputs.has(list);
+  bool holds = input;
+  for (Py_ssize_t i = 0; !holds && i < PyList_GET_SIZE(list); ++i)
+    holds = s->inputs.has(PyList_GET_ITEM(list, i));
+  if (!holds || (!input && known_outside(s, list))) return false;
+  if (ask(s, "makes_tensor", f).get() != Py_True) return false;
+  for (Py_ssize_t i = 0; !input && i < PyList_GET_SIZE(list); ++i) {
+    const Ref item = Ref::borrow(PyList_GET_ITEM(list, i));
+    if (!s->inputs.has(item.get())) touch(s, item.get(), true);
+  }
+  return true;
+}
+
 // A function that looks into what it is given, and does that with it.
 ToC touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* args, Py_ssize_t npos,
-                    PyObject* kwnames) {
+                    PyObject* kwnames, bool torchs) {
   const Py_ssize_t n = npos + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   const Looks looks = looks_of(f, args, npos, kwnames);
   callables_given(s, f, self, args, n);
@@ -338,8 +355,11 @@ ToC touch_arguments(Session* s, PyObject* f, PyObject* self, PyObject* const* ar
   else if (self != nullptr)
     touch(s, self, looks.own != Look::kItself);
   for (Py_ssize_t i = 0; i < n; ++i) {
+    if (torchs && makes_tensor_of(s, f, args[i])) continue;
     const bool holds = is_container(args[i]) || passes_elements_on(s, args[i]);
-    if (PyDict_CheckExact(args[i]) && is_builtin(f, "len") && read_keys(s, args[i])) continue;
+    if (is_builtin(f, "len") && (PyDict_CheckExact(args[i]) ? read_keys(s, args[i])
+                                                            : read_length(s, args[i])))
+      continue;
     if (looks.given == Look::kKept && passes_elements_on(s, args[i]))
       touch_kept(s, args[i], false);
     else if (looks.given == Look::kPairs && i < npos)
@@ -362,7 +382,8 @@ ToC before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject*
   switch (leaf) {
     case kLeafPure: read_arguments(s, f, args, npos, nkw); break;
     case kLeafTouch:
-    case kLeafTorch: return touch_arguments(s, f, self, args, npos, kwnames);
+    case kLeafTorch:
+      return touch_arguments(s, f, self, args, npos, kwnames, leaf == kLeafTorch);
     case kLeafSetattr:
       if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0]))
         store_attribute(s, first, rest[0], rest[1]);
@@ -390,7 +411,7 @@ ToC before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject*
         rely_on(s, rest[0]);
         break;
       }
-      return touch_arguments(s, f, self, args, npos, kwnames);
+      return touch_arguments(s, f, self, args, npos, kwnames, false);
     case kLeafDictSet:
     case kLeafBlind: return store_elements(s, leaf, f, first, rest, nrest, kwnames);
     default: break;
@@ -498,6 +519,11 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
       // are known.
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr)
         use_handler = true;
+    }
+    if (npos == 1 && nkw == 0 && s->inputs.has(args[0]) && is_builtin(f, "len")) {
+      // In one that is an input it is a number that differs from call to call.
+      Ref length = ask(s, "length", args[0]);
+      if (length && length.get() != Py_None) return {length.release(), true, kPassedOn};
     }
     if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
       return {nullptr, false, before_leaf(s, leaf, f, self, args, npos, kwnames)};

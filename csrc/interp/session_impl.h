@@ -40,10 +40,12 @@ enum Kind : uint8_t {
   kDictDel,   // dict, key that was deleted, what was there
   kProtocols,  // type, -, ((name, value or ABSENT), ..): its special methods
   kKeys,       // dict, -, its keys before the program wrote to it
+  kListLength,  // list, -, how many elements it has
 };
 inline const char* const kKindNames[] = {
     "dict_key",   "link_dict",  "type_attr", "super", "attr_c",    "cell",     "func",     "snap",
-    "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols", "keys"};
+    "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols", "keys",
+    "list_length"};
 
 // What the session does around a call of something that is not a Python frame
 // (magpy/models/callables.py mirrors the values).
@@ -190,6 +192,7 @@ struct Held {
       varying;  // (dict, key) and (cell, null) whose number differs from call to call
   std::unordered_set<Triple, TripleHash>
       differing;         // (holder, key or null for all): a read of it is told to the handler
+  RefSet inputs;         // lists of numbers of which the handler may make tensors in every call
   RefMap<long> tracked;  // values that differ from call to call -> variable
   std::unordered_set<PyObject*> made;  // functions that the program made (addresses only)
   // None until the program makes a class: those that there were by then (false), and its own
@@ -327,6 +330,9 @@ void touch_pairs(Session* s, PyObject* o);
 // How many entries an outside dict has was asked, or whether it has any: its keys are read, and not
 // what is under them.  False if more is to be read.
 bool read_keys(Session* s, PyObject* dict);
+// The length of an outside list was asked for, which is guarded alone.  False: it must be looked at
+// as a whole.
+bool read_length(Session* s, PyObject* list);
 void read_type_attr(Session* s, PyTypeObject* t, PyObject* name, PyObject* found);
 // What a class inherits from was looked at.
 void read_bases(Session* s, PyObject* cls);

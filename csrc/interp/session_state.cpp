@@ -572,6 +572,21 @@ bool read_keys(Session* s, PyObject* dict) {
   return true;
 }
 
+bool read_length(Session* s, PyObject* list) {
+  if (!PyList_CheckExact(list) || !known_outside(s, list)) return false;
+  const auto known = s->containers.find(list);
+  if (known != s->containers.end() && known->second.whole) return true;
+  // What the run has changed is compared: it has another length in the next call's beginning.
+  if (known != s->containers.end() && known->second.pre) return false;
+  if (!first_time(s, kListLength, list, nullptr)) return true;
+  const Ref length = Ref::steal(PyLong_FromSsize_t(PyList_GET_SIZE(list)));
+  if (length)
+    emit(s, kListLength, list, nullptr, length.get());
+  else
+    fail(s, "length");
+  return true;
+}
+
 void read_frame(Session* s, PyObject* frame) {
   if (is_caller(frame)) ask(s, "caller_read", frame);
 }

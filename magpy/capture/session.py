@@ -136,6 +136,7 @@ def _with_inputs(
     for array in varying.arrays:
         handler.buffers.is_input(array)
         handler.recorder.array_argument(array)
+    handler.recorder.lists.add(varying.lists)
     for holder, key, follow in varying.places:
         handler.varying.vary(holder, key, follow)
     return args, kwargs

@@ -291,6 +291,8 @@ class Analyzer:
         graph = self.graph
         holder = step.args[0].obj if isinstance(step.args[0], OutsideRef) else None
         key: Any = step.args[1] if len(step.args) > 1 else None
+        if isinstance(holder, list) and type(key) is not int:
+            return  # no element: how many there are
         if isinstance(holder, type) and step.func is class_number:
             self.python_check(class_holds(key, step.expected), holder)
             return

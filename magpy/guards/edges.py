@@ -524,6 +524,17 @@ class Keys(Edge, events=("keys",), label="keys", words="which keys a {kind} has"
             program.record("dict_keys", self.source, self.value)
 
 
+class ListLength(Edge, events=("list_length",), label="len", words="how long a {kind} is"):
+    """How many elements a list has, and not what they are."""
+
+    def lower(self, program: Program) -> None:
+        """If the list is looked at as a whole, at some time, that is guarded here."""
+        if id(self.source) in program.wholes:
+            program.read(Contents(self.source, None, program.wholes[id(self.source)]))
+        else:
+            program.check(("len", program.operand(self.source), self.value))
+
+
 # ------------------------------------------------------------- events that tell of no read
 
 

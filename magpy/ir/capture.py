@@ -31,6 +31,7 @@ class Varying:
         numbers: places of positional arguments and names of keyword arguments.
         texts: likewise of strings and bytes.
         arrays: numpy arrays among the arguments.
+        lists: lists of numbers in the arguments, each with whether its sizes differ.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
         data: whether sizes and integers that follow from data are followed.
@@ -42,6 +43,7 @@ class Varying:
     data: bool = False
     texts: set[int | str] = field(default_factory=set)
     arrays: list[Any] = field(default_factory=list)
+    lists: list[tuple[list[Any], bool]] = field(default_factory=list)
 
     @property
     def follow(self) -> bool:

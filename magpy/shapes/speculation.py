@@ -25,6 +25,7 @@ import torch
 from magpy import _interp
 from magpy.ir.capture import Dims, Varying
 from magpy.ir.ops import Part
+from magpy.objects.number_lists import form_of
 from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
 
@@ -33,6 +34,12 @@ _SMALLEST = 2
 # How deep containers and objects are looked into, and how many of them.
 _DEPTH = 5
 _MOST_LOOKED_INTO = 1000
+# How many numbers of a list are compared with those before; a longer one is an input at once.
+_MOST_COMPARED = 1000
+# In how many elements of a list others are looked for.
+_MOST_LISTS = 64
+#: What a list of numbers has had since it was first seen: other numbers, or another size.
+CHANGED, RESIZED = 1, 2
 #: What is an input where it differs from call to call.
 PLAIN = (int, float, str, bytes)
 
@@ -56,6 +63,7 @@ class Memory:
         self._numbers: set[Place] = set()
         self._followed: set[Place] = set()
         self._sizes_vary = False
+        self._listed: dict[Place, int] = {}
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
 
     @property
@@ -98,10 +106,33 @@ class Memory:
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
             places = self._read(given, infos)
+            lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
+            differing = [(v, how == RESIZED) for v, how in lists if how]
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
-        varying = Varying(sizes, numbers, places, data, texts, arrays)
-        return varying if sizes or numbers or places or data or texts or arrays else None
+        data = data or any(resized for _, resized in differing)
+        found_any = sizes or numbers or places or data or texts or arrays or differing
+        if not found_any:
+            return None
+        return Varying(sizes, numbers, places, data, texts, arrays, differing)
+
+    def _list(self, place: Place, v: list[Any]) -> int:
+        """How a list of numbers has differed from those that were at its place before."""
+        place = ("list", *place)
+        before, kept = self._seen.get(place), len(v) <= _MOST_COMPARED
+        form = form_of(v)
+        self._seen[place] = form, list(v) if kept else None
+        how = self._listed.get(place, 0)
+        if self._dynamic:
+            how = RESIZED
+        elif before is None:
+            how = how if kept else CHANGED
+        elif before[0] != form:
+            how = RESIZED
+        elif before[1] != self._seen[place][1] or not kept:
+            how = how or CHANGED
+        self._listed[place] = how
+        return how
 
     def _with_others(self, place: Place, v: Any, dims: Dims | None) -> Dims:
         """What is taken to vary of a tensor of which `dims` differed; None: it is a new one."""
@@ -259,6 +290,21 @@ def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     given = (*args, *kwargs.values())
     found = {id(v): v for v in given if type(v) is np.ndarray and v.dtype.kind in "biufc"}
     return list(found.values())
+
+
+def _lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, list[Any]]]:
+    """The lists of numbers in the arguments, and lists of such lists, with their places."""
+    todo: list[tuple[Place, Any]] = [((i,), v) for i, v in (*enumerate(args), *kwargs.items())]
+    for place, v in todo:
+        if type(v) is list and form_of(v):
+            yield place, v
+        if len(place) <= _DEPTH and len(todo) < _MOST_LOOKED_INTO:
+            inner = [] if type(v) is list and not _may_hold_lists(v) else _items(v)
+            todo += [((*place, k), x) for k, x in inner if type(k) in (int, str)]
+
+
+def _may_hold_lists(v: list[Any]) -> bool:
+    return 0 < len(v) <= _MOST_LISTS and type(v[0]) not in PLAIN
 
 
 def _tensors(place: Place, v: Any, seen: set[int]) -> Iterator[tuple[Place, Any]]:

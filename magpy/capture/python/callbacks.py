@@ -41,6 +41,7 @@ from magpy.ir.ops import (
 )
 from magpy.models import callables
 from magpy.models.callables import Leaf
+from magpy.models.torch_ops import makes_tensor_of_numbers
 from magpy.objects import c_state
 from magpy.objects.snapshots import CONTAINERS
 from magpy.objects.types import isinstance
@@ -279,6 +280,18 @@ class Handler:
         if self.run.refusals.first is None and self.session.tracked(array) is None:
             self.buffers.is_input(array)
             recorder.array_argument(array)
+
+    def length(self, numbers: list[Any]) -> int | None:
+        """The length of a list of numbers that is an input is asked for."""
+        if self.recorder.depth or self.run.refusals.first is not None:
+            return None
+        return self.recorder.length_of(numbers)
+
+    def makes_tensor(self, function: Any) -> bool:
+        """A function is given a list of numbers that is an input: the recorder hears of that."""
+        alone = not self.recorder.depth and torch._C._len_torch_function_stack() == 1
+        name = getattr(function, "__name__", "")
+        return alone and makes_tensor_of_numbers(function, name, ([],))
 
     def raced(self, holder: Any) -> None:
         """Another thread has changed something that the call reads."""

@@ -20,6 +20,7 @@ import torch
 from magpy import _interp
 from magpy.capture.tensors.buffers import Shared
 from magpy.capture.tensors.identity import Identity
+from magpy.capture.tensors.lists import InputLists
 from magpy.capture.tensors.opaque_calls import Whole
 from magpy.capture.tensors.operation import Operation
 from magpy.errors import Refusal
@@ -92,6 +93,7 @@ class Values:
         self.tensors = Identity(self.record, is_outside, symbols)
         self._of_data = OfData(self.record, self.tensors, symbols)
         self._shared = Shared(self.tensors, self.record)
+        self.lists = InputLists(session)
         #: Whether the bytes at some addresses, read as a buffer from outside, are others by now.
         self.is_rewritten: Callable[[Any], bool] = bool
         self.buffers_read: Callable[[], bool] = bool
@@ -213,8 +215,34 @@ class Values:
             self._whole.keep(v)
         return v
 
+    def _is_input(self, v: Any) -> bool:
+        """Whether the operation, which makes a tensor of numbers, reads a list in every call."""
+        check = self.lists.check(v)
+        if check is None:
+            return False
+        ask, form, resized = check
+        self.note(ask, (OutsideRef(v),), {}, CheckValue, form)
+        self.operation.on_host = True
+        self.operation.resized = self.operation.resized or resized
+        return True
+
+    def length_of(self, v: list[Any]) -> int | None:
+        """How many numbers there are in a list that is an input, if that differs; else None."""
+        check = self.lists.check(v)
+        if check is None or not check[2]:
+            return None
+        var = self.tensors.new()
+        length: int = _interp.fresh(len(v))
+        func = self._of_data.integer(list.__len__, 1, var, length)
+        self.note(check[0], (OutsideRef(v),), {}, CheckValue, check[1])
+        self.note(func, (OutsideRef(v),), {}, Bind, int, result=var)
+        self._is_tracked(length, var)
+        return length
+
     def _goes_as_it_is(self, container: Any) -> bool:
         """Whether a call done as a whole is to be given this very list or dict from outside."""
+        if self.operation.takes_lists and self._is_input(container):
+            return True
         if not self._is_outside(container):
             return False
         self._session.touch(container)

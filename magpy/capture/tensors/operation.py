@@ -46,6 +46,8 @@ class Operation:
         "place",
         "reach",
         "rely",
+        "resized",
+        "takes_lists",
         "targets",
         "warns",
     )
@@ -71,6 +73,8 @@ class Operation:
         self.instead: Any = None
         #: Tracked values among its arguments become constants, but for floats with `floats`.
         self.rely = self.floats = False
+        #: It makes a tensor of numbers, and reads lists that are inputs; their sizes may differ.
+        self.takes_lists = self.resized = False
         #: Python does it and no graph: it is given tracked values, arrays among them.
         self.on_host = self.given_array = False
         #: It reads a gradient that guards look at, and becomes no step.

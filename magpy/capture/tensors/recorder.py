@@ -534,8 +534,9 @@ class Recorder(Values, TorchFunctionMode):
             else:
                 self.gradients.assigned(args[0])
         self._shared.begin()
+        op.takes_lists = makes_tensor_of_numbers(func, name, args)
         if self.any_tracked:
-            op.rely = name not in ARITHMETIC and not makes_tensor_of_numbers(func, name, args)
+            op.rely = name not in ARITHMETIC and not op.takes_lists
             op.floats = name in TAKES_FLOATS
         self._takes_apart = True
         try:
@@ -560,7 +561,7 @@ class Recorder(Values, TorchFunctionMode):
         """Has an operation take numbers that differ from call to call as tensors, if it can."""
         if not self._scalars:
             scalar_tensors.take(op, args, kwargs, self._scalar_tensor)
-        if makes_tensor_of_numbers(op.func, op.name, args):
+        if op.takes_lists:
             if self.symbols is not None:
                 scalar_tensors.make(op, args, kwargs, self.symbols.numbers)
             op.on_host = op.on_host or (op.instead is None and self._takes_number(op.plan))
@@ -704,6 +705,7 @@ class Recorder(Values, TorchFunctionMode):
             self.record.random = True
         self._writes = self._written_unseen(func, args, kwargs, flags) | op.by_whole
         by_data = bool(flags & (_DATA | _DYNAMIC)) and op.name not in STATIC_RESULT
+        by_data = by_data or op.resized
         if op.name in SPARSE_PARTS:
             by_data = True
             self.tensors.may_share(outs, (args, kwargs))
@@ -735,7 +737,7 @@ class Recorder(Values, TorchFunctionMode):
             return result
         if not outs and result is not None and not self._only_known(result):
             return self._value(done, result, name)
-        if self._loose or (loose and self._scalars):
+        if not op.resized and (self._loose or (loose and self._scalars)):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
             self._host(func, args, kwargs, result, outs, done.random, name, done.mutates, loose)
@@ -1288,9 +1290,9 @@ class Recorder(Values, TorchFunctionMode):
         if writes:
             self._writes |= variables(plan)
             self._shared.written(plan)
-        by_data = bool(flags & (_DATA | _DYNAMIC))
+        by_data = bool(flags & (_DATA | _DYNAMIC)) or op.resized
         loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
-        if self._loose or (loose and self._scalars):
+        if not op.resized and (self._loose or (loose and self._scalars)):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
         if op.on_host or loose or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates, loose)

@@ -171,3 +171,46 @@ def test_what_was_not_read_is_not_held():
     assert dead() is None
     compiled(X)
     assert magpy.stats(compiled).hits == 2
+
+
+def test_of_a_list_whose_length_is_asked_for_only_that_counts():
+    def f(x, rows):
+        return x + len(rows)
+
+    compiled, x = magpy.compile(f, backend="eager"), torch.ones(2)
+    for rows in ([1, 2, 3], ["a", None, []], [3, 2, 1], [[], {}, 5]):
+        assert torch.equal(compiled(x, rows), x + 3)
+    assert magpy.stats(compiled).captures == 1
+    assert torch.equal(compiled(x, [1]), x + 1)
+
+
+def changed_before(rows):
+    rows.append(1)
+    return len(rows)
+
+
+def changed_after(rows):
+    n = len(rows)
+    rows.append(n)
+    return n
+
+
+def changed_between(rows):
+    n = len(rows)
+    del rows[0]
+    return n * 10 + len(rows)
+
+
+def read_as_a_whole(rows):
+    return len(rows) + sum(rows)
+
+
+@pytest.mark.parametrize("asked", [changed_before, changed_after, changed_between, read_as_a_whole])
+def test_a_length_of_a_list_that_the_call_changes(asked):
+    compiled = magpy.compile(lambda x, rows: x + asked(rows), backend="eager")
+    rows, other, x = list(range(20)), list(range(20)), torch.ones(2)
+    for i in range(6):
+        assert torch.equal(compiled(x, rows), x + asked(other))
+        assert rows == other
+        if i == 3:
+            rows[1] = other[1] = 50
