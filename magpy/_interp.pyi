@@ -338,8 +338,8 @@ class Handler(Protocol):
         """A numpy array from outside is reached for the first time; nobody has looked into it."""
     def raced(self, holder: Any, /) -> None:
         """Another thread has changed what is read of an outside object."""
-    def length(self, numbers: list[Any], /) -> int | None:
-        """The length of a list that is an input is asked for; None: it is what it is."""
+    def of_list(self, function: Any, numbers: list[Any], /) -> int | float | None:
+        """A number is computed of a list that is an input; None: C code is to do it."""
     def makes_tensor(self, function: Any, /) -> bool:
         """Whether a function of torch's makes a tensor of a list that is an input."""
     def entered(self, manager: Any, /) -> None:

@@ -520,10 +520,9 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
       if (any && leaf != kLeafBlind && leaf != kLeafDictSet && leaf != kLeafSetattr)
         use_handler = true;
     }
-    if (npos == 1 && nkw == 0 && s->inputs.has(args[0]) && is_builtin(f, "len")) {
-      // In one that is an input it is a number that differs from call to call.
-      Ref length = ask(s, "length", args[0]);
-      if (length && length.get() != Py_None) return {length.release(), true, kPassedOn};
+    if (npos == 1 && nkw == 0 && s->inputs.has(args[0]) && PyCFunction_Check(f)) {
+      Ref number = ask(s, "of_list", f, args[0]);
+      if (number && number.get() != Py_None) return {number.release(), true, kPassedOn};
     }
     if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
       return {nullptr, false, before_leaf(s, leaf, f, self, args, npos, kwnames)};

@@ -110,7 +110,7 @@ class Memory:
             differing = [(v, how == RESIZED) for v, how in lists if how]
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
-        data = data or any(resized for _, resized in differing)
+        data = data or bool(differing)
         found_any = sizes or numbers or places or data or texts or arrays or differing
         if not found_any:
             return None

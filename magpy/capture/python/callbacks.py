@@ -281,11 +281,11 @@ class Handler:
             self.buffers.is_input(array)
             recorder.array_argument(array)
 
-    def length(self, numbers: list[Any]) -> int | None:
-        """The length of a list of numbers that is an input is asked for."""
+    def of_list(self, function: Any, numbers: list[Any]) -> int | float | None:
+        """A builtin is given a list of numbers that is an input, and may give a number."""
         if self.recorder.depth or self.run.refusals.first is not None:
             return None
-        return self.recorder.length_of(numbers)
+        return self.recorder.of_list(function, numbers)
 
     def makes_tensor(self, function: Any) -> bool:
         """A function is given a list of numbers that is an input: the recorder hears of that."""

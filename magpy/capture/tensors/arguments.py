@@ -20,7 +20,7 @@ import torch
 from magpy import _interp
 from magpy.capture.tensors.buffers import Shared
 from magpy.capture.tensors.identity import Identity
-from magpy.capture.tensors.lists import InputLists
+from magpy.capture.tensors.lists import InputLists, number_of
 from magpy.capture.tensors.opaque_calls import Whole
 from magpy.capture.tensors.operation import Operation
 from magpy.errors import Refusal
@@ -226,18 +226,30 @@ class Values:
         self.operation.resized = self.operation.resized or resized
         return True
 
-    def length_of(self, v: list[Any]) -> int | None:
-        """How many numbers there are in a list that is an input, if that differs; else None."""
-        check = self.lists.check(v)
-        if check is None or not check[2]:
+    def of_list(self, func: Any, v: list[Any]) -> int | float | None:
+        """The number that a builtin gives of a list that is an input; None if it is not followed.
+
+        It differs from call to call: the length where that does, the sum and the like anyway.
+        """
+        number = number_of(func)
+        check = self.lists.check(v) if number is not None else None
+        if check is None or not (check[2] or func is not len):
+            return None
+        ask, form, _ = check
+        try:
+            result = number(v)
+        except Exception:  # noqa: BLE001 - the program gets it
+            return None
+        if type(result) not in (int, float):
             return None
         var = self.tensors.new()
-        length: int = _interp.fresh(len(v))
-        func = self._of_data.integer(list.__len__, 1, var, length)
-        self.note(check[0], (OutsideRef(v),), {}, CheckValue, check[1])
-        self.note(func, (OutsideRef(v),), {}, Bind, int, result=var)
-        self._is_tracked(length, var)
-        return length
+        fresh: int | float = _interp.fresh(result)
+        if type(result) is int:
+            number = self._of_data.integer(number, 1, var, result)
+        self.note(ask, (OutsideRef(v),), {}, CheckValue, form)
+        self.note(number, (OutsideRef(v),), {}, Bind, type(result), result=var)
+        self._is_tracked(fresh, var)
+        return fresh
 
     def _goes_as_it_is(self, container: Any) -> bool:
         """Whether a call done as a whole is to be given this very list or dict from outside."""

@@ -9,10 +9,19 @@ from call to call (magpy/shapes/speculation.py), nor the step (magpy/capture/ten
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
 from magpy.objects.number_lists import depth_of, form_of
+
+#: The builtins that give a number of a list of numbers, by what a step calls in their place.
+_OF_LIST: dict[Any, Any] = {len: list.__len__, sum: sum, min: min, max: max}
+
+
+def number_of(func: Any) -> Any:
+    """What gives a number of a list of plain numbers as a builtin does; None if that does not."""
+    return _OF_LIST.get(func) if inspect.isbuiltin(func) else None
 
 
 class InputLists:
@@ -56,4 +65,4 @@ class InputLists:
         return False
 
 
-__all__ = ["InputLists"]
+__all__ = ["InputLists", "number_of"]
