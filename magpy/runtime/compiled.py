@@ -148,8 +148,8 @@ class Manager:
         #: The values that the captured runs relied on, by line.
         self.checked: dict[str, set[Any]] = {}
         self.ways = Ways()
-        #: Whether a captured call had tensor operations.
-        self.computes = False
+        #: Whether a captured call had tensor operations, and sizes that follow from data.
+        self.computes = self.sized_by_data = False
         self.in_vain = 0
         self.stormy = False
         #: What was refused that need not be refused again, and how often it was all the same:
@@ -421,6 +421,7 @@ class Manager:
             self.checked.setdefault(step.where, set()).add(step.told_apart())
         self.ways.add(checks)
         self.computes = self.computes or bool(info.nodes)
+        self.sized_by_data = self.sized_by_data or capture.record.pinned
         if self.region is not None and not info.nodes and self._has_no_operations():
             code = compiled._magpy_wrapped.__code__
             place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
@@ -665,7 +666,8 @@ class Manager:
             return False
         # What Python gives a region can as well be computed with there.
         given = self.part_of is not None and self.missed.of_argument
-        return self._serves_few(compiled, 1 if given else _STORM + bool(why.where))
+        condition = bool(why.where) and not why.was
+        return self._serves_few(compiled, 1 if given else _STORM + condition)
 
     def _serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""
@@ -741,7 +743,10 @@ class Manager:
         return [*(names[i] if i < len(names) else "" for i in range(len(args))), *kwargs]
 
     def _region(self, function: Any, driver: Driver, region: Region) -> Any:
-        return make(function, self.options, driver, region)
+        made = make(function, self.options, driver, region)
+        if self.sized_by_data or self.varying.sizes_vary:
+            made._magpy_options.varying.expect_other_sizes()
+        return made
 
     def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:
         text = f"magpy failed ({outcome.stage or 'build'}): {type(error).__name__}: {error}"

@@ -19,6 +19,7 @@ from magpy.guards.names import Program
 from magpy.guards.program import INSTANCES
 from magpy.guards.words import Difference, Names, difference
 from magpy.ir.ops import Check
+from magpy.objects.number_lists import form_of
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
@@ -85,6 +86,8 @@ class Misses:
         place = self.place
         if place is None or place.argument is None:
             return False
+        if form_of(given[place.argument]):
+            return False  # a list of numbers, of which a tensor may be made
         value = given[place.argument] if place.holder is None else None
         if isinstance(value, torch.Tensor):
             return is_unlike_any(value)

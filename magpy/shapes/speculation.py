@@ -71,6 +71,15 @@ class Memory:
         """Whether anything can be taken to vary."""
         return self._dynamic is not False
 
+    @property
+    def sizes_vary(self) -> bool:
+        """Whether a size has varied."""
+        return self._sizes_vary
+
+    def expect_other_sizes(self) -> None:
+        """From here on all sizes of a tensor that was not seen before are taken to vary."""
+        self._sizes_vary = True
+
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
         self._dynamic = False
