@@ -88,6 +88,7 @@ def _run(
         }
         recorder = handler.recorder
         if varying is not None:
+            handler.contents = varying.contents
             args, kwargs = _with_inputs(varying, handler, args, kwargs)
         if differing is not None:
             recorder.checked = differing.checked
@@ -119,6 +120,8 @@ def _run(
         _finish(out, handler, f, args, kwargs, state, metas)
     except Refusal as r:
         out.refusal = r.without_frames()  # they would hold what the call made
+        out.contents = handler.small_inputs and not r.raised
+        r.passing = r.passing or out.contents
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:

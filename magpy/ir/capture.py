@@ -35,6 +35,7 @@ class Varying:
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
         data: whether sizes and integers that follow from data are followed.
+        contents: what small numpy arrays hold that are reached otherwise is an input, too.
     """
 
     sizes: dict[int, Dims]
@@ -44,6 +45,7 @@ class Varying:
     texts: set[int | str] = field(default_factory=set)
     arrays: list[Any] = field(default_factory=list)
     lists: list[tuple[list[Any], bool]] = field(default_factory=list)
+    contents: bool = False
 
     @property
     def follow(self) -> bool:
@@ -127,7 +129,11 @@ class Capture:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the watched run: its own outcome, and the capture or why there is none."""
+    """What came of the watched run: its own outcome, and the capture or why there is none.
+
+    Attributes:
+        contents: whether it was refused, and what a small array holds that was reached an input.
+    """
 
     value: Any = None
     exception: BaseException | None = None
@@ -135,6 +141,7 @@ class Outcome:
     refusal: Refusal | None = None
     failure: BaseException | None = None
     stage: str = ""
+    contents: bool = False
 
     def taken(self) -> BaseException:
         """Why there is no capture, which is forgotten.

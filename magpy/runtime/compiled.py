@@ -256,6 +256,8 @@ class Manager:
     ) -> Any:
         """Captures a call, which differs from the entries by `why`, unless that is of no use."""
         self.instances_vary |= self.missed.of_instance
+        if self.missed.of_contents:
+            self.varying.contents_vary()
         if (
             self._kept(compiled) >= config.max_entries
             or self.captures + self.refused + self.declined >= config.max_captures
@@ -284,6 +286,8 @@ class Manager:
         outcome = session.run(
             wrapped, args, kwargs, self.options.backend == "eager", varying, differing
         )
+        if outcome.contents:
+            self.varying.contents_count()
         # Building an entry makes many objects and no garbage: passes over the program's heap would
         # only cost.  And none may begin while fake tensors die, to which torch refers weakly from
         # cycles: PyObject_ClearWeakRefs (CPython 3.11) crashes if the pass that its tuple sets off

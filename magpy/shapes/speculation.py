@@ -65,6 +65,8 @@ class Memory:
         self._sizes_vary = False
         self._listed: dict[Place, int] = {}
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
+        # What small arrays hold that are reached: whether it is an input; None: nothing tells yet.
+        self._contents: bool | None = None
 
     @property
     def follows(self) -> bool:
@@ -74,6 +76,15 @@ class Memory:
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
         self._dynamic = False
+
+    def contents_vary(self) -> None:
+        """A small array that is reached holds something else than in an earlier call."""
+        if self._contents is None:
+            self._contents = True
+
+    def contents_count(self) -> None:
+        """From here on what small arrays hold that are reached is compared: they are written to."""
+        self._contents = False
 
     def look(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any] = ()
@@ -110,11 +121,10 @@ class Memory:
             differing = [(v, how == RESIZED) for v, how in lists if how]
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
-        data = data or bool(differing)
-        found_any = sizes or numbers or places or data or texts or arrays or differing
-        if not found_any:
+        data, contents = data or bool(differing), bool(self._contents)
+        if not any((*(sizes, numbers, places, texts, arrays, differing), data, contents)):
             return None
-        return Varying(sizes, numbers, places, data, texts, arrays, differing)
+        return Varying(sizes, numbers, places, data, texts, arrays, differing, contents=contents)
 
     def _list(self, place: Place, v: list[Any]) -> int:
         """How a list of numbers has differed from those that were at its place before."""

@@ -50,7 +50,7 @@ from magpy.unwatched import listeners
 from magpy.unwatched.changes import foreign
 
 ABSENT = _interp.ABSENT
-#: So many bytes of an array from outside are not compared in every call.
+#: So many bytes of an array from outside are not compared in any call.
 LARGE = 1 << 16
 
 
@@ -78,6 +78,8 @@ class Handler:
         tracked = TrackedValues(self.run, self.buffers)
         arrays = self.run.tracked = ArrayCalls(self.run, tracked)
         self.varying = VaryingNumbers(self.run)
+        #: Whether small arrays that are reached are inputs, and whether there was one.
+        self.contents = self.small_inputs = False
         # Answers of the others.
         self.counter, self.inherits = self.varying.counter, self.varying.inherits
         self.same_number = self.varying.same_number
@@ -272,12 +274,14 @@ class Handler:
     def array_reached(self, array: Any) -> None:
         """A large array of numbers from outside is an input: to compare it takes long.
 
-        A small one may as well be a table that the program writes to, which is redone.
+        A small one may as well be a table that the program writes to, which is redone: it is one
+        where such have differed.
         """
-        recorder = self.recorder
-        if array.nbytes < LARGE or array.dtype.kind not in "biufc" or recorder.depth:
+        recorder, small = self.recorder, array.nbytes < LARGE
+        if (small and not self.contents) or array.dtype.kind not in "biufc" or recorder.depth:
             return
         if self.run.refusals.first is None and self.session.tracked(array) is None:
+            self.small_inputs |= small
             self.buffers.is_input(array)
             recorder.array_argument(array)
 
