@@ -12,6 +12,7 @@
 #include "iterators.h"
 #include "looks.h"
 #include "session_impl.h"
+#include "tables.h"
 
 namespace magpy {
 
@@ -423,8 +424,17 @@ static bool chooses(Session* s, PyObject* obj, PyObject* key) {
   return true;
 }
 
+// Whether obj[key] of a table is done again, or that nothing is there asked.
+static bool loads_from_table(Session* s, PyObject* obj, PyObject* key) {
+  if (!PyDict_Check(obj) || !asks_table(s, obj, key)) return false;
+  ErrorGuard error;
+  PyObject* now = item_or_null(obj, key);
+  return now == nullptr || gives_plain(now);
+}
+
 // What is read of obj and key before obj[key] is.
 static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
+  if (loads_from_table(s, obj, key)) return;
   const bool choice = chooses(s, obj, key);
   if (!choice && !s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) &&
       has_tracked(s, key)) {
@@ -493,6 +503,12 @@ ToC on_item_load_pre(PyObject* obj, PyObject* key) {
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   Session* s = tls_session;
+  if (loads_from_table(s, obj, key)) {
+    if (result != nullptr) return derive(s, "table_item", 0, obj, key, result);
+    ErrorGuard error;
+    ask(s, "table_has", obj, key, Py_False);
+    return result;
+  }
   // The key is the same again, and what the dict has under it is read none the less.
   const bool keyed = !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key);
   if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || keyed)) {
@@ -532,6 +548,11 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
     ErrorGuard error;
     read_protocols(s, Py_TYPE(obj));
   }
+  if (value != nullptr && asks_table(s, obj, key)) {
+    ErrorGuard error;
+    store_in_table(s, obj, key, value);
+    return;
+  }
   if (!s->tracked.empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
@@ -570,6 +591,7 @@ ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   ++s->events;
+  if (asks_table(s, c, item)) return;
   if (!is_tensor(c)) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(c));
@@ -604,7 +626,11 @@ void on_contains_pre(PyObject* c, PyObject* item) {
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {
   Session* s = tls_session;
-  (void)outcome;
+  if (outcome >= 0 && asks_table(s, c, item)) {
+    ErrorGuard error;
+    ask(s, "table_has", c, item, outcome != 0 ? Py_True : Py_False);
+    return;
+  }
   if (!PyDict_Check(c) || !known_outside(s, c) || !can_search(s, c, item)) return;
   ErrorGuard error;
   PyObject* found = PyDict_GetItemWithError(c, item);

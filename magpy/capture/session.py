@@ -234,7 +234,7 @@ def _end(
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
-    effects = end_state(session, log, builder, handler.redone, reads)
+    effects = end_state(session, log, builder, handler.redone, reads, handler.tables.stores())
     _check_tracebacks(log)
     reads += [("identity", obj, None, None) for obj in run.identities]
     if not all(map(builder.knows, handler.finalizers)):

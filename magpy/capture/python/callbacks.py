@@ -27,6 +27,7 @@ from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
+from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import TrackedValues
 from magpy.capture.python.varying import VaryingNumbers
 from magpy.capture.races import race
@@ -76,7 +77,8 @@ class Handler:
         self.recorder.is_rewritten = self.buffers.is_rewritten
         self.recorder.buffers_read = self.buffers.looked_into
         tracked = TrackedValues(self.run, self.buffers)
-        arrays = self.run.tracked = ArrayCalls(self.run, tracked)
+        tables = self.tables = Tables(self.run)
+        arrays = self.run.tracked = ArrayCalls(self.run, tracked, tables)
         self.varying = VaryingNumbers(self.run)
         #: Whether small arrays that are reached are inputs, and whether there was one.
         self.contents = self.small_inputs = False
@@ -90,6 +92,8 @@ class Handler:
         self.item, self.attribute = tracked.item, tracked.attribute
         self.format, self.join = tracked.format, tracked.join
         self.array_written = tracked.array_written
+        self.table_item, self.table_has = tables.item, tables.has
+        self.table_store, self.table_left = tables.store, tables.left
         self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
         self.array_operation = arrays.array_operation
 
