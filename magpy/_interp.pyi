@@ -310,7 +310,7 @@ class Handler(Protocol):
     def item(self, op: int, obj: Any, key: Any, result: Any, /) -> Any:
         """`obj[key]`, one of them tracked, gave `result`; what the program gets."""
     def attribute(self, op: int, obj: Any, name: str, value: Any, /) -> Any:
-        """`obj.name` of a tracked object was read."""
+        """`obj.name` of a tracked object was read; what the program gets, None for the value."""
     def array_written(self, obj: Any, /) -> None:
         """A tracked object is about to be written to: one of its items, or an attribute."""
     def format(self, conversion: int, value: Any, spec: Any, result: Any, /) -> Any:

@@ -237,8 +237,10 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
   AfterGuard after(tls_session);
   tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
-    Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
-    return value;
+    Ref given = Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
+    if (!given || given.get() == Py_None) return value;
+    Py_DECREF(value);
+    return given.release();
   }
   if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value))
     read_frame(tls_session, value);

@@ -137,8 +137,9 @@ def _with_inputs(
     """The arguments of a run in which the values that vary are inputs."""
     args, kwargs = varying.replace(handler.recorder.argument, args, kwargs)
     for array in varying.arrays:
-        handler.buffers.is_input(array)
-        handler.recorder.array_argument(array)
+        sized = id(array) in varying.sized
+        handler.buffers.is_input(array, sized)
+        handler.recorder.array_argument(array, sized)
     handler.recorder.lists.add(varying.lists)
     for holder, key, follow in varying.places:
         handler.varying.vary(holder, key, follow)

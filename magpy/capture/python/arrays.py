@@ -68,6 +68,8 @@ class ArrayCalls:
         if f is dict and len(args) == 1 and type(args[0]) is zip and self._zips(args[0]):
             return dict(*args, **kwargs)
         if f is len and len(args) == 1 and type(args[0]) is np.ndarray:
+            if self._run.recorder.is_sized(args[0]) and args[0].ndim:
+                return self._tracked.derive(len, args, {}, len(args[0]))
             return ABSENT  # its shape is checked where it came from
         if f is torch.Size and len(args) == 1 and type(args[0]) in _SEQUENCES and not kwargs:
             return f(_interp.call(tuple, args, {}))  # it holds the very numbers
