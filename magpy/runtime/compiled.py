@@ -50,7 +50,7 @@ from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, Share, Stats, sums
-from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance
+from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance, is_unlike_any
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 from magpy.unwatched.reachability import is_torchs_hook
@@ -276,6 +276,8 @@ class Manager:
                     return _interp.MISS
             if self._declines(compiled, why, differing):
                 return _interp.MISS
+        if self.part_of is not None and self._left_alone(compiled, args, kwargs):
+            return _interp.MISS
         other = _at_work()
         if other is not None:
             self.note(other)
@@ -733,6 +735,21 @@ class Manager:
         if known or self._separate(compiled, f"no entry fits ({why})"):
             return None
         return Differing()
+
+    def _left_alone(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a region is given what no guard can compare, which is Python's from here on."""
+        assert self.part_of is not None
+        names = self._argument_names(compiled, args, kwargs)
+        given = zip(names, (*args, *kwargs.values()), strict=True)
+        found = {n for n, v in given if n and isinstance(v, torch.Tensor) and is_unlike_any(v)}
+        if not found:
+            return False
+        why = f"no guard can compare the tensors that are asked here ({', '.join(sorted(found))})"
+        # Where they are asked in the middle of an expression it takes a smaller region.
+        if not self.part_of.vary(found, opaque=True) and not self._separate(compiled, why):
+            return False
+        self.left[session.definition(compiled._magpy_wrapped)] = why
+        return True
 
     @staticmethod
     def _argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

@@ -227,4 +227,4 @@ def _words(f: Any, args: tuple[Any, ...], info: EntryInfo, failure: tuple[Any, s
     return difference(info.names, info.program, failure)
 
 
-__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways"]
+__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways", "goes_by_instance", "is_unlike_any"]
