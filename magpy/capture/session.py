@@ -19,7 +19,7 @@ from magpy.capture.end_state import end_state
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.callbacks import Handler
 from magpy.capture.python.native import find_dynamo, prepare
-from magpy.errors import Refusal
+from magpy.errors import Refusal, raised_in
 from magpy.frames import signals
 from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Record
@@ -197,7 +197,7 @@ def _finish(
             passing=signals.raised_by_handler(error)
             and isinstance(error, (Exception, KeyboardInterrupt)),
         )
-        refusal.raised = True
+        refusal.raised, refusal.frames = True, raised_in(error.__traceback__)
         raise refusal
     difference = state.difference()
     if difference is not None:

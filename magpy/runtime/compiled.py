@@ -64,6 +64,8 @@ _MOST_PASSING = 8
 _STORM = 2
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
+#: So many calls that raise at one line are watched before that runs in Python.
+_MOST_RAISED = 1
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -155,6 +157,8 @@ class Manager:
         #: What was refused that need not be refused again, and how often it was all the same:
         #: one line may fill a cache with several things.
         self.once: collections.Counter[str] = collections.Counter()
+        #: How often calls raised, by where they did.
+        self.raised: collections.Counter[Any] = collections.Counter()
         #: Whether modules and functions that the arguments reach are other ones in other calls.
         self.instances_vary = self.shares_instances = False
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
@@ -604,7 +608,7 @@ class Manager:
         if refusal.first_time and self.once[text] < _MOST_FIRST_TIMES:
             self.once[text] += 1
             return
-        if not refusal.raised and self._split(compiled, refusal):
+        if (not refusal.raised or self._raises(refusal)) and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
             raise CaptureError(
@@ -612,6 +616,15 @@ class Manager:
             ) from refusal
         if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
+
+    def _raises(self, refusal: Refusal) -> bool:
+        """Whether calls raise at one line again and again: it is Python's then.
+
+        What leads to it is compiled, and calls that raise are watched no more.
+        """
+        at = refusal.frames[0] if refusal.frames else refusal.where
+        self.raised[at] += 1
+        return self.raised[at] > _MOST_RAISED
 
     # ------------------------------------------------------------- running in part
 
