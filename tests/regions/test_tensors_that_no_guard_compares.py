@@ -69,14 +69,15 @@ def given(rows):
     ids=lambda f: f.__name__,
 )
 def test_what_is_computed_around_them_is_served(program):
+    # torch keeps what it knows of the jagged tensors that there were: there is a first time.
     compiled = magpy.compile(program, backend="eager")
-    for i in range(14):
+    for i in range(24):
         draw = torch.Generator().manual_seed(i)
         rows = [torch.randn(n, 4, generator=draw) for n in (2 + i % 3, 4 + i % 2)]
         assert torch.equal(compiled(rows), program(rows)), i
     stats = magpy.stats(compiled)
-    assert stats.captures <= 6
-    assert stats.hits >= 6
+    assert stats.captures <= 8
+    assert stats.hits >= 10
 
 
 def test_they_may_be_arguments():
