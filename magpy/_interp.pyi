@@ -291,6 +291,14 @@ class Handler(Protocol):
         """A number that is an input is found through a class."""
     def contains(self, container: Any, item: Any, /) -> bool:
         """`item in container` with a tracked item; whether the answer is all that counts."""
+    def table_item(self, op: int, table: Any, key: Any, result: Any, /) -> Any:
+        """`table[key]` gave a plain value, which is asked for again; what the program gets."""
+    def table_has(self, table: Any, key: Any, outcome: bool, /) -> None:
+        """`key in table` was asked, and is asked again."""
+    def table_store(self, table: Any, key: Any, value: Any, /) -> None:
+        """A value is about to be put at a key of a dict, or the key into a set (True)."""
+    def table_left(self, table: Any, /) -> None:
+        """A dict or set is looked into in which `table_store` was told of keys."""
     def compare_items(self, a: Any, b: Any, /) -> bool:
         """Two tuples or lists with tracked items are tested for equality; whether that is all."""
     def binary(self, op: int, a: Any, b: Any, result: Any, /) -> Any:
@@ -302,7 +310,7 @@ class Handler(Protocol):
     def item(self, op: int, obj: Any, key: Any, result: Any, /) -> Any:
         """`obj[key]`, one of them tracked, gave `result`; what the program gets."""
     def attribute(self, op: int, obj: Any, name: str, value: Any, /) -> Any:
-        """`obj.name` of a tracked object was read."""
+        """`obj.name` of a tracked object was read; what the program gets, None for the value."""
     def array_written(self, obj: Any, /) -> None:
         """A tracked object is about to be written to: one of its items, or an attribute."""
     def format(self, conversion: int, value: Any, spec: Any, result: Any, /) -> Any:
@@ -378,6 +386,10 @@ class Session:
         """Whether an object was there before the run, and the run has reached it."""
     def made(self, object: object, /) -> bool:
         """Whether the run has made an instance, a class, or a dict as the namespace of a module."""
+    def asks_table(self, table: object, key: object, /) -> bool:
+        """Whether what is done with a key of a dict or set is done again: it is an input."""
+    def asks_length(self, table: object, /) -> bool:
+        """Whether how much there is in a dict or set is asked again."""
     def reach(self, object: object, /) -> None:
         """An object comes from outside: from here on it counts as outside."""
     def touch(self, object: object, /) -> None:

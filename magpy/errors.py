@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+import types
 from dataclasses import dataclass
 
 from magpy import _interp
@@ -71,17 +72,39 @@ def _frames() -> list[Site]:
             frame = frame.f_back.f_back if frame.f_back is not None else None  # type: ignore[assignment]
             continue
         module = str(frame.f_globals.get("__name__"))
-        inner = module.startswith(_INTERNAL) or module.partition(".")[0] in NO_TENSORS
+        inner = _is_inner(module)
         if module.startswith("magpy.") or (inner and not found):
             frame = frame.f_back  # type: ignore[assignment]
             continue
-        place = next(itertools.islice(code.co_positions(), max(frame.f_lasti, 0) // 2, None), None)
-        spot = (line, line, -1, -1)
-        if place is not None and None not in place:
-            spot = place  # type: ignore[assignment]
-        found.append(Site((code.co_filename, code.co_firstlineno, code.co_name), spot))
+        found.append(_site(code, line, frame.f_lasti))
         frame = frame.f_back  # type: ignore[assignment]
     return found
+
+
+def _site(code: types.CodeType, line: int, at: int) -> Site:
+    place = next(itertools.islice(code.co_positions(), max(at, 0) // 2, None), None)
+    spot = (line, line, -1, -1)
+    if place is not None and None not in place:
+        spot = place  # type: ignore[assignment]
+    return Site((code.co_filename, code.co_firstlineno, code.co_name), spot)
+
+
+def raised_in(traceback: types.TracebackType | None) -> list[Site]:
+    """The frames of the program that an exception has passed, the innermost first."""
+    found: list[Site] = []
+    while traceback is not None:
+        module = str(traceback.tb_frame.f_globals.get("__name__"))
+        if found and _is_inner(module):
+            break  # it is raised where the library is called
+        if not module.startswith("magpy."):
+            code = traceback.tb_frame.f_code
+            found.append(_site(code, traceback.tb_lineno, traceback.tb_lasti))
+        traceback = traceback.tb_next
+    return found[::-1]
+
+
+def _is_inner(module: str) -> bool:
+    return module.startswith(_INTERNAL) or module.partition(".")[0] in NO_TENSORS
 
 
 #: How a remedy begins where there is nothing to do but to call again.

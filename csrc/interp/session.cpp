@@ -11,6 +11,7 @@
 #include "frame_eval.h"
 #include "probes.h"
 #include "session_impl.h"
+#include "tables.h"
 
 namespace magpy {
 
@@ -212,6 +213,16 @@ PyObject* session_input(Session* s, PyObject* o) {
   Py_RETURN_NONE;
 }
 
+PyObject* session_asks_table(Session* s, PyObject* args) {
+  PyObject *table, *key;
+  if (!PyArg_ParseTuple(args, "OO", &table, &key)) return nullptr;
+  return PyBool_FromLong(asks_table(s, table, key));
+}
+
+PyObject* session_asks_length(Session* s, PyObject* table) {
+  return PyBool_FromLong(asks_length(s, table));
+}
+
 PyObject* session_made(Session* s, PyObject* o) {
   if (PyType_Check(o)) return PyBool_FromLong(made_class(s, reinterpret_cast<PyTypeObject*>(o)));
   if (PyDict_Check(o)) return PyBool_FromLong(made_space(s, o));
@@ -299,6 +310,8 @@ PyMethodDef session_methods[] = {
     {"input", reinterpret_cast<PyCFunction>(session_input), METH_O, nullptr},
     {"vary", reinterpret_cast<PyCFunction>(session_vary), METH_VARARGS, nullptr},
     {"differ", reinterpret_cast<PyCFunction>(session_differ), METH_VARARGS, nullptr},
+    {"asks_table", reinterpret_cast<PyCFunction>(session_asks_table), METH_VARARGS, nullptr},
+    {"asks_length", reinterpret_cast<PyCFunction>(session_asks_length), METH_O, nullptr},
     {"made", reinterpret_cast<PyCFunction>(session_made), METH_O, nullptr},
     {"attr_read", reinterpret_cast<PyCFunction>(session_attr_read), METH_VARARGS, nullptr},
     {"stores", reinterpret_cast<PyCFunction>(session_stores), METH_NOARGS, nullptr},

@@ -11,6 +11,7 @@
 #include "iterators.h"
 #include "looks.h"
 #include "session_impl.h"
+#include "tables.h"
 
 namespace magpy {
 
@@ -236,6 +237,11 @@ ToC store_elements(Session* s, uint8_t leaf, PyObject* f, PyObject* container,
   if (container != nullptr && PyDict_Check(container) && leaf == kLeafBlind &&
       store_each(s, container, given, npos, kwnames))
     return kComputed;
+  if (container != nullptr && PySet_Check(container) && npos == 1 && nkw == 0 &&
+      is_named(f, "add") && asks_table(s, container, given[0])) {
+    store_in_table(s, container, given[0], Py_True);
+    return kComputed;
+  }
   const bool is_list = container != nullptr && PyList_Check(container);
   const bool in_order = is_list || (container != nullptr && is_deque(container));
   if (container != nullptr && known_outside(s, container) && is_container(container)) {
@@ -511,6 +517,11 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
     ErrorGuard error;
     if (!s->tracked.empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
       bool any = self != nullptr && tracked(s, self);
+      // What there is in it follows from the keys that the run has put there.
+      if (npos > 0 && leaf == kLeafDictGet)
+        any = any || is_table(s, self != nullptr ? self : args[0]);
+      else if (npos == 1 && is_builtin(f, "len"))
+        any = any || asks_length(s, args[0]);
       const bool keeps =
           leaf == kLeafTouch && looks_of(f, args, npos, kwnames).given == Look::kKept;
       for (Py_ssize_t i = 0; i < npos + nkw && !any; ++i)
@@ -649,6 +660,8 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
         s->replaced.reset();
       }
       return take_replaced(s, result);
+    } else if (asks_table(s, first, rest[0])) {
+      return result;  // the handler has asked it
     } else if (PyDict_Check(first) && known_outside(s, first) && can_search(s, first, rest[0])) {
       PyObject* found = PyDict_GetItemWithError(first, rest[0]);
       if (found != nullptr && found == result && counter_read(s, first, rest[0], found))

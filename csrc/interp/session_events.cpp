@@ -12,6 +12,7 @@
 #include "iterators.h"
 #include "looks.h"
 #include "session_impl.h"
+#include "tables.h"
 
 namespace magpy {
 
@@ -236,8 +237,10 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
   AfterGuard after(tls_session);
   tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
-    Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
-    return value;
+    Ref given = Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
+    if (!given || given.get() == Py_None) return value;
+    Py_DECREF(value);
+    return given.release();
   }
   if (value != nullptr && PyFrame_Check(obj) && PyFrame_Check(value))
     read_frame(tls_session, value);
@@ -423,8 +426,17 @@ static bool chooses(Session* s, PyObject* obj, PyObject* key) {
   return true;
 }
 
+// Whether obj[key] of a table is done again, or that nothing is there asked.
+static bool loads_from_table(Session* s, PyObject* obj, PyObject* key) {
+  if (!PyDict_Check(obj) || !asks_table(s, obj, key)) return false;
+  ErrorGuard error;
+  PyObject* now = item_or_null(obj, key);
+  return now == nullptr || gives_plain(now);
+}
+
 // What is read of obj and key before obj[key] is.
 static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
+  if (loads_from_table(s, obj, key)) return;
   const bool choice = chooses(s, obj, key);
   if (!choice && !s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) &&
       has_tracked(s, key)) {
@@ -493,6 +505,12 @@ ToC on_item_load_pre(PyObject* obj, PyObject* key) {
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
   Session* s = tls_session;
+  if (loads_from_table(s, obj, key)) {
+    if (result != nullptr) return derive(s, "table_item", 0, obj, key, result);
+    ErrorGuard error;
+    ask(s, "table_has", obj, key, Py_False);
+    return result;
+  }
   // The key is the same again, and what the dict has under it is read none the less.
   const bool keyed = !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key);
   if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || keyed)) {
@@ -532,6 +550,11 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
     ErrorGuard error;
     read_protocols(s, Py_TYPE(obj));
   }
+  if (value != nullptr && asks_table(s, obj, key)) {
+    ErrorGuard error;
+    store_in_table(s, obj, key, value);
+    return;
+  }
   if (!s->tracked.empty() && !is_tensor(obj)) {
     ErrorGuard error;
     if (tracked(s, obj)) {
@@ -570,6 +593,7 @@ ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   ++s->events;
+  if (asks_table(s, c, item)) return;
   if (!is_tensor(c)) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(c));
@@ -604,7 +628,11 @@ void on_contains_pre(PyObject* c, PyObject* item) {
 
 void on_contains(PyObject* c, PyObject* item, int outcome) {
   Session* s = tls_session;
-  (void)outcome;
+  if (outcome >= 0 && asks_table(s, c, item)) {
+    ErrorGuard error;
+    ask(s, "table_has", c, item, outcome != 0 ? Py_True : Py_False);
+    return;
+  }
   if (!PyDict_Check(c) || !known_outside(s, c) || !can_search(s, c, item)) return;
   ErrorGuard error;
   PyObject* found = PyDict_GetItemWithError(c, item);

@@ -117,6 +117,8 @@ struct Container {
   Py_ssize_t appended =
       0;  // so many elements were appended, one at a time, to a deque that was not looked into
   bool unlogged = false;  // whether the run may have changed it in ways that `stores` does not tell
+  bool asked = false;     // whether the run has asked it for a key that is an input (tables.h)
+  bool table = false;     // whether the run has changed it at such keys
 };
 
 // What the run itself has put at a key of a dict, in a slot or a class (by name), or, with no key,
@@ -187,6 +189,7 @@ struct Held {
   RefMap<Ref> cells;                                    // outside cells -> content before a write
   std::unordered_set<PyObject*> written_cells;          // in `cells`
   std::unordered_set<PyObject*> counter_cells;          // in `cells`
+  bool tables = false;                                  // whether there is one among `containers`
   std::unordered_set<PyObject*> numbered;               // containers in which numbers are inputs
   std::unordered_set<Triple, TripleHash>
       varying;  // (dict, key) and (cell, null) whose number differs from call to call

@@ -24,6 +24,7 @@
 #include "leaf.h"
 #include "looks.h"
 #include "session_impl.h"
+#include "tables.h"
 
 namespace magpy {
 
@@ -177,6 +178,7 @@ static Ref shallow_copy(PyObject* o) {
 Container& container(Session* s, PyObject* o) { return s->containers[o]; }
 
 bool ensure_pre(Session* s, PyObject* o) {
+  leave_table(s, o);
   if (container(s, o).pre) return true;
   Ref copy;
   {
@@ -492,6 +494,7 @@ void touch_into(Session* s, PyObject* o, int depth, Seen& seen) {
     factory_used(s, factory);
   }
   if (outside && is_container(o)) {
+    leave_table(s, o);
     if (!container(s, o).whole) {
       if (!ensure_pre(s, o)) return;
       Container& c = container(s, o);
@@ -557,6 +560,7 @@ void touch_pairs(Session* s, PyObject* o) {
 
 bool read_keys(Session* s, PyObject* dict) {
   if (!PyDict_CheckExact(dict) || !known_outside(s, dict)) return false;
+  leave_table(s, dict);
   const Container& c = container(s, dict);
   if (c.whole) return true;
   PyObject *key, *value, *before = c.pre ? c.pre.get() : dict;
@@ -619,6 +623,7 @@ static bool stored_by_run(Session* s, PyObject* dict, PyObject* key, PyObject* n
 // A key of an outside dict was read.  What counts is the value from before the program's own
 // writes.
 void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
+  leave_table(s, dict);
   if (!can_search(s, dict, key)) {
     touch(s, dict, false);
     return;
@@ -677,6 +682,7 @@ bool may_vary(Session* s, PyObject* holder, PyObject* key, PyObject* value) {
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
   if (!may_vary(s, dict, name, value) && (!may_count(value) || !counts_here(name))) return false;
   if (s->tracked.has(value)) return true;
+  leave_table(s, dict);
   auto it = s->containers.find(dict);
   PyObject* pre = it != s->containers.end() ? it->second.pre.get() : nullptr;
   // What the run has looked at as a whole is compared, and what it has stored here is its own.
@@ -727,6 +733,7 @@ static bool holds_key(PyObject* d, PyObject* key) {
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing
 // and would not be redone: that it is there must hold again.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
+  leave_table(s, d);
   if (runs_code(key) || compares_by_code(s, d)) {
     // To ask what is there would run the program's code once more: all of it is compared.
     touch(s, d, false);

@@ -46,6 +46,7 @@ def end_state(
     builder: Builder,
     redone: dict[tuple[int, str], Any],
     reads: list[tuple[str, Any, Any, Any]],
+    tables: dict[int, list[tuple[Any, Any]]],
 ) -> list[ContainerEffect | AttrEffect]:
     """Every change that the run leaves in outside containers, attributes and cells.
 
@@ -56,12 +57,16 @@ def end_state(
         redone: values in dicts, by the dict's address and the key, that calls made for their effect
             have put there, and will again.
         reads: gets what of the start the changes rely on, as events of the log.
+        tables: what was put at keys that are inputs, in order, into dicts and sets that nobody
+            has looked into, by their addresses.
     """
     effects: list[ContainerEffect | AttrEffect] = []
     deleted = _deleted(log)
     # Attributes of a class are set as such: the interpreter keeps what it has found in the dict.
     spaces = _spaces(log)
-    changed = (found for found in session.containers() if id(found[0]) not in spaces)
+    found = [held for held in session.containers() if id(held[0]) not in spaces]
+    effects += [_table_effect(c[0], tables[id(c[0])], builder) for c in found if id(c[0]) in tables]
+    changed = (held for held in found if id(held[0]) not in tables)
     own = OwnChanges(session)
     for obj, pre, whole, appended, unlogged in changed:
         if isinstance(pre, dict):
@@ -106,6 +111,16 @@ def end_state(
         now = own.at(cell, None, now)
         effects.append(AttrEffect(cell, None, None if now is ABSENT else builder.build(now)))
     return effects
+
+
+def _table_effect(
+    obj: dict[Any, Any] | set[Any], stores: list[tuple[Any, Any]], builder: Builder
+) -> ContainerEffect:
+    """The stores of a run in a dict or set, one by one: two keys may be one in another call."""
+    if isinstance(obj, set):
+        return ContainerEffect(obj, "set", content=[builder.build(k) for k, _ in stores])
+    pairs = [(builder.build(k), builder.build(v)) for k, v in stores]
+    return ContainerEffect(obj, "dict", stores=pairs)
 
 
 def _put_again(

@@ -19,7 +19,7 @@ from magpy.capture.end_state import end_state
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.callbacks import Handler
 from magpy.capture.python.native import find_dynamo, prepare
-from magpy.errors import Refusal
+from magpy.errors import Refusal, raised_in
 from magpy.frames import signals
 from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Record
@@ -88,6 +88,7 @@ def _run(
         }
         recorder = handler.recorder
         if varying is not None:
+            handler.contents = varying.contents
             args, kwargs = _with_inputs(varying, handler, args, kwargs)
         if differing is not None:
             recorder.checked = differing.checked
@@ -119,6 +120,8 @@ def _run(
         _finish(out, handler, f, args, kwargs, state, metas)
     except Refusal as r:
         out.refusal = r.without_frames()  # they would hold what the call made
+        out.contents = handler.small_inputs and not r.raised
+        r.passing = r.passing or out.contents
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:
@@ -134,8 +137,9 @@ def _with_inputs(
     """The arguments of a run in which the values that vary are inputs."""
     args, kwargs = varying.replace(handler.recorder.argument, args, kwargs)
     for array in varying.arrays:
-        handler.buffers.is_input(array)
-        handler.recorder.array_argument(array)
+        sized = id(array) in varying.sized
+        handler.buffers.is_input(array, sized)
+        handler.recorder.array_argument(array, sized)
     handler.recorder.lists.add(varying.lists)
     for holder, key, follow in varying.places:
         handler.varying.vary(holder, key, follow)
@@ -193,7 +197,7 @@ def _finish(
             passing=signals.raised_by_handler(error)
             and isinstance(error, (Exception, KeyboardInterrupt)),
         )
-        refusal.raised = True
+        refusal.raised, refusal.frames = True, raised_in(error.__traceback__)
         raise refusal
     difference = state.difference()
     if difference is not None:
@@ -231,7 +235,7 @@ def _end(
         if not opaque.same(opaque.picture(obj), before):
             raise Refusal(f"the call changes a {type(obj).__name__} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
-    effects = end_state(session, log, builder, handler.redone, reads)
+    effects = end_state(session, log, builder, handler.redone, reads, handler.tables.stores())
     _check_tracebacks(log)
     reads += [("identity", obj, None, None) for obj in run.identities]
     if not all(map(builder.knows, handler.finalizers)):

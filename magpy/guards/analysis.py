@@ -175,8 +175,8 @@ class Analyzer:
         self._unwatched()
         for array, before in c.arrays:
             self.python_check(array_unchanged(before), array)
-        for array in c.array_inputs:
-            self.python_check(array_lies_as(array), array)
+        for array, sized in c.array_inputs:
+            self.python_check(array_lies_as(array, sized), array)
         for obj, before in c.opaque:
             self.python_check(c_state.unchanged(before), obj)
         anchors: dict[str, Any] = dict(graph.records)

@@ -21,7 +21,15 @@ import torch
 from magpy import _interp
 from magpy.ir.ops import Unwatched, class_number
 from magpy.models.callables import memory_of
-from magpy.objects.buffers import Range, form_of, layout_of, meet, of_buffer, of_tensor
+from magpy.objects.buffers import (
+    Range,
+    dense_form_of,
+    form_of,
+    layout_of,
+    meet,
+    of_buffer,
+    of_tensor,
+)
 from magpy.objects.hashing import hashes_quietly
 from magpy.objects.types import isinstance
 
@@ -96,19 +104,26 @@ def array_unchanged(expected: tuple[Any, ...]) -> Any:
     return lambda v: isinstance(v, (np.ndarray, np.void)) and form_of(v) == expected
 
 
-def array_lies_as(array: Any) -> Any:
+def looks_at_contents(check: Any) -> bool:
+    """Whether a check is one that `array_unchanged` made."""
+    return getattr(check, "__code__", None) in array_unchanged.__code__.co_consts
+
+
+def array_lies_as(array: Any, sized: bool = False) -> Any:
     """A check that a value is a numpy array of the same dtype, shape and strides.
 
-    And that it owns its memory, or has it from an object of the same class: programs copy what is
-    a view (`if a.base is not None`). A copy of numpy's own dtype, as unpickled arrays have it, is
-    equal to that and another object.
+    Where its sizes are inputs (`sized`), that it has as many dimensions, and lies without gaps in
+    the order of C, as this one does. And that it owns its memory, or has it from an object of the
+    same class: programs copy what is a view (`if a.base is not None`). A copy of numpy's own dtype,
+    as unpickled arrays have it, is equal to that and another object.
     """
-    layout, base, dtype = layout_of(array), type(array.base), np.dtype(array.dtype.str)
-    own = array.dtype is dtype
+    base, dtype = type(array.base), np.dtype(array.dtype.str)
+    own, form = array.dtype is dtype, dense_form_of if sized else layout_of
+    layout = form(array)
     return lambda v: (
         type(v) is np.ndarray
         and type(v.base) is base
-        and layout_of(v) == layout
+        and form(v) == layout
         and (v.dtype is dtype) is own
     )
 

@@ -32,9 +32,11 @@ class Varying:
         texts: likewise of strings and bytes.
         arrays: numpy arrays among the arguments.
         lists: lists of numbers in the arguments, each with whether its sizes differ.
+        sized: the addresses of those that had other sizes in other calls.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
         data: whether sizes and integers that follow from data are followed.
+        contents: what small numpy arrays hold that are reached otherwise is an input, too.
     """
 
     sizes: dict[int, Dims]
@@ -44,6 +46,8 @@ class Varying:
     texts: set[int | str] = field(default_factory=set)
     arrays: list[Any] = field(default_factory=list)
     lists: list[tuple[list[Any], bool]] = field(default_factory=list)
+    sized: set[int] = field(default_factory=set)
+    contents: bool = False
 
     @property
     def follow(self) -> bool:
@@ -93,7 +97,7 @@ class Capture:
         redo: questions that the guard asks again: a function, its arguments, the answer.
         opaque: outside objects with state in C, and a picture of it (magpy/objects/c_state.py).
         arrays: numpy arrays from outside, and what they were (magpy/objects/buffers.py).
-        array_inputs: numpy arrays among the arguments whose contents are inputs.
+        array_inputs: numpy arrays whose contents are inputs, each with whether its sizes are, too.
         buffers: bytes from outside that were read as such.
         memos: caches that were asked (`functools.lru_cache`), the key, what they knew.
         start_modes: torch's modes when the call began.
@@ -116,7 +120,7 @@ class Capture:
     redo: list[tuple[Any, tuple[Any, ...], Any]]
     opaque: list[tuple[Any, Any]]
     arrays: list[tuple[Any, Any]]
-    array_inputs: list[Any] = field(default_factory=list)
+    array_inputs: list[tuple[Any, bool]] = field(default_factory=list)
     buffers: list[Any]
     memos: list[tuple[Any, Any, Any, Any]]
     start_modes: Any
@@ -127,7 +131,11 @@ class Capture:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the watched run: its own outcome, and the capture or why there is none."""
+    """What came of the watched run: its own outcome, and the capture or why there is none.
+
+    Attributes:
+        contents: whether it was refused, and what a small array holds that was reached an input.
+    """
 
     value: Any = None
     exception: BaseException | None = None
@@ -135,6 +143,7 @@ class Outcome:
     refusal: Refusal | None = None
     failure: BaseException | None = None
     stage: str = ""
+    contents: bool = False
 
     def taken(self) -> BaseException:
         """Why there is no capture, which is forgotten.

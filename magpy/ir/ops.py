@@ -236,7 +236,10 @@ class Bind(Binding):
 
 
 class BindArray(Binding):
-    """The result must be a numpy array; `expected` is its dtype and its shape."""
+    """The result must be a numpy array; `expected` is its dtype and its shape.
+
+    In place of the shape stands the number of dimensions where sizes of inputs decide it.
+    """
 
     __slots__ = ()
 

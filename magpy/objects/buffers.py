@@ -89,6 +89,11 @@ def layout_of(array: Any) -> tuple[Any, ...]:
     return plain.dtype, plain.shape, plain.strides, is_writeable(plain)
 
 
+def dense_form_of(array: Any) -> tuple[Any, ...]:
+    """What an array is like, of whatever sizes, that lies without gaps in the order of C."""
+    return array.dtype, array.ndim, array.flags.c_contiguous, is_writeable(array)
+
+
 def form_of(array: Any) -> tuple[Any, ...]:
     """All that an array holds, as values."""
     plain = np.asarray(array)

@@ -292,8 +292,9 @@ def under(modes: TorchModes, func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def same_array_form(a: Any, form: Any) -> bool:
-    """A numpy array of this dtype and shape."""
-    return bool((a.dtype, a.shape) == form)
+    """A numpy array of this dtype and shape; of as many dimensions where its sizes are inputs."""
+    dtype, shape = form
+    return bool(a.dtype == dtype and (a.ndim if type(shape) is int else a.shape) == shape)
 
 
 def _generator_state(owner: Any) -> tuple[Callable[[Any], Any], Any]:

@@ -50,7 +50,7 @@ from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, Share, Stats, sums
-from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance
+from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance, is_unlike_any
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
 from magpy.unwatched.reachability import is_torchs_hook
@@ -64,6 +64,8 @@ _MOST_PASSING = 8
 _STORM = 2
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
+#: So many calls that raise at one line are watched before that runs in Python.
+_MOST_RAISED = 1
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -155,6 +157,8 @@ class Manager:
         #: What was refused that need not be refused again, and how often it was all the same:
         #: one line may fill a cache with several things.
         self.once: collections.Counter[str] = collections.Counter()
+        #: How often calls raised, by where they did.
+        self.raised: collections.Counter[Any] = collections.Counter()
         #: Whether modules and functions that the arguments reach are other ones in other calls.
         self.instances_vary = self.shares_instances = False
         self.varying = Memory(self.options.dynamic if self._takes_symbols() else False)
@@ -256,6 +260,8 @@ class Manager:
     ) -> Any:
         """Captures a call, which differs from the entries by `why`, unless that is of no use."""
         self.instances_vary |= self.missed.of_instance
+        if self.missed.of_contents:
+            self.varying.contents_vary()
         if (
             self._kept(compiled) >= config.max_entries
             or self.captures + self.refused + self.declined >= config.max_captures
@@ -274,6 +280,8 @@ class Manager:
                     return _interp.MISS
             if self._declines(compiled, why, differing):
                 return _interp.MISS
+        if self.part_of is not None and self._left_alone(compiled, args, kwargs):
+            return _interp.MISS
         other = _at_work()
         if other is not None:
             self.note(other)
@@ -284,6 +292,8 @@ class Manager:
         outcome = session.run(
             wrapped, args, kwargs, self.options.backend == "eager", varying, differing
         )
+        if outcome.contents:
+            self.varying.contents_count()
         # Building an entry makes many objects and no garbage: passes over the program's heap would
         # only cost.  And none may begin while fake tensors die, to which torch refers weakly from
         # cycles: PyObject_ClearWeakRefs (CPython 3.11) crashes if the pass that its tuple sets off
@@ -599,7 +609,7 @@ class Manager:
         if refusal.first_time and self.once[text] < _MOST_FIRST_TIMES:
             self.once[text] += 1
             return
-        if not refusal.raised and self._split(compiled, refusal):
+        if (not refusal.raised or self._raises(refusal)) and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:
             raise CaptureError(
@@ -607,6 +617,15 @@ class Manager:
             ) from refusal
         if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
+
+    def _raises(self, refusal: Refusal) -> bool:
+        """Whether calls raise at one line again and again: it is Python's then.
+
+        What leads to it is compiled, and calls that raise are watched no more.
+        """
+        at = refusal.frames[0] if refusal.frames else refusal.where
+        self.raised[at] += 1
+        return self.raised[at] > _MOST_RAISED
 
     # ------------------------------------------------------------- running in part
 
@@ -731,6 +750,21 @@ class Manager:
         if known or self._separate(compiled, f"no entry fits ({why})"):
             return None
         return Differing()
+
+    def _left_alone(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a region is given what no guard can compare, which is Python's from here on."""
+        assert self.part_of is not None
+        names = self._argument_names(compiled, args, kwargs)
+        given = zip(names, (*args, *kwargs.values()), strict=True)
+        found = {n for n, v in given if n and isinstance(v, torch.Tensor) and is_unlike_any(v)}
+        if not found:
+            return False
+        why = f"no guard can compare the tensors that are asked here ({', '.join(sorted(found))})"
+        # Where they are asked in the middle of an expression it takes a smaller region.
+        if not self.part_of.vary(found, opaque=True) and not self._separate(compiled, why):
+            return False
+        self.left[session.definition(compiled._magpy_wrapped)] = why
+        return True
 
     @staticmethod
     def _argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

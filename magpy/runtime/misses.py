@@ -14,6 +14,7 @@ import torch
 
 from magpy import _tensor
 from magpy.backends.runner import EntryInfo
+from magpy.guards.checks import looks_at_contents
 from magpy.guards.locate import Place, place_of, renewed
 from magpy.guards.names import Program
 from magpy.guards.program import INSTANCES
@@ -55,6 +56,8 @@ class Misses:
         self.of_instance = False
         #: Whether it was about an argument, or what that holds, which cannot become an input.
         self.of_argument = False
+        #: Whether it was about what a small array holds.
+        self.of_contents = False
 
     def note(
         self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -71,6 +74,7 @@ class Misses:
             What the call differs in from the closest entry; None if there is none.
         """
         self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
+        self.of_contents = False
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
@@ -134,6 +138,7 @@ class Misses:
         with unheard():
             if info.program is not None:
                 self.of_instance = _is_of_instance(info.program, failure[0])
+                self.of_contents = _is_of_contents(info.program, failure[0])
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
                 if not isinstance(failure[0], int) and failure[0][0] in ("dicts", "cells"):
@@ -183,6 +188,12 @@ def _is_of_instance(program: Program, where: Any) -> bool:
     return kind == "is" and isinstance(rest[1], INSTANCES)
 
 
+def _is_of_contents(program: Program, where: Any) -> bool:
+    """Whether a check is for what an array holds."""
+    kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
+    return kind == "py" and looks_at_contents(rest[0])
+
+
 def goes_by_instance(info: EntryInfo) -> bool:
     """Whether an entry serves calls with one module or function alone of those that are alike."""
     program = info.program
@@ -219,4 +230,4 @@ def _words(f: Any, args: tuple[Any, ...], info: EntryInfo, failure: tuple[Any, s
     return difference(info.names, info.program, failure)
 
 
-__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways"]
+__all__ = ["OF_DATA", "OTHERS", "Misses", "Ways", "goes_by_instance", "is_unlike_any"]

@@ -43,6 +43,9 @@ CHANGED, RESIZED = 1, 2
 #: What is an input where it differs from call to call.
 PLAIN = (int, float, str, bytes)
 
+# The kinds of numbers of which arrays are inputs.
+_NUMBERS = "biufc"
+
 Place = tuple[Any, ...]
 # Sizes and strides of a tensor.
 Form = tuple[tuple[int, ...], tuple[int, ...]]
@@ -65,6 +68,9 @@ class Memory:
         self._sizes_vary = False
         self._listed: dict[Place, int] = {}
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
+        self._arrays_sized: set[int | str] = set()
+        # What small arrays hold that are reached: whether it is an input; None: nothing tells yet.
+        self._contents: bool | None = None
 
     @property
     def follows(self) -> bool:
@@ -83,6 +89,15 @@ class Memory:
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
         self._dynamic = False
+
+    def contents_vary(self) -> None:
+        """A small array that is reached holds something else than in an earlier call."""
+        if self._contents is None:
+            self._contents = True
+
+    def contents_count(self) -> None:
+        """From here on what small arrays hold that are reached is compared: they are written to."""
+        self._contents = False
 
     def look(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any] = ()
@@ -104,6 +119,8 @@ class Memory:
         with torch._C.DisableTorchFunction():
             found: list[tuple[Place, Any, Dims | None]] = []
             arrays = _arrays(args, kwargs)
+            given_at: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+            sized = {id(v) for i, v in given_at if self._sized(i, v)}
             for place, v in _leaves(args, kwargs):
                 if type(v) not in PLAIN:
                     found.append((place, v, self._dims(place, v)))
@@ -118,12 +135,11 @@ class Memory:
             lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
             differing = [(v, how == RESIZED) for v, how in lists if how]
         # What is computed of a text, its length above all, is of data.
-        data = bool(self._dynamic or texts) or any(info.dynamic.pinned for info in infos)
-        data = data or bool(differing)
-        found_any = sizes or numbers or places or data or texts or arrays or differing
-        if not found_any:
+        data = bool(self._dynamic or texts or sized) or any(info.dynamic.pinned for info in infos)
+        data, contents = data or bool(differing), bool(self._contents)
+        if not any((*(sizes, numbers, places, texts, arrays, differing), data, contents)):
             return None
-        return Varying(sizes, numbers, places, data, texts, arrays, differing)
+        return Varying(sizes, numbers, places, data, texts, arrays, differing, sized, contents)
 
     def _list(self, place: Place, v: list[Any]) -> int:
         """How a list of numbers has differed from those that were at its place before."""
@@ -196,6 +212,19 @@ class Memory:
         for expr, v in seen.items():
             if _has_symbols(v):
                 yield (expr,), v, self._varies.get((expr,), Dims())
+
+    def _sized(self, at: int | str, v: Any) -> bool:
+        """Whether an argument is an array that has other sizes in other calls."""
+        if type(v) is not np.ndarray or v.dtype.kind not in _NUMBERS or not v.ndim:
+            return False
+        place, now = ("array", at), (v.dtype, v.shape)
+        before = self._seen.get(place, now)
+        self._seen[place] = now
+        differs = before != now and before[0] == now[0] and len(before[1]) == v.ndim
+        if differs or self._dynamic:
+            self._arrays_sized.add(at)
+        # How others lie does not follow from their sizes.
+        return at in self._arrays_sized and v.flags.c_contiguous
 
     def _number(self, place: Place, v: Any) -> bool:
         before = self._seen.get(place)
@@ -297,7 +326,7 @@ def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     copy it.
     """
     given = (*args, *kwargs.values())
-    found = {id(v): v for v in given if type(v) is np.ndarray and v.dtype.kind in "biufc"}
+    found = {id(v): v for v in given if type(v) is np.ndarray and v.dtype.kind in _NUMBERS}
     return list(found.values())
 
 

@@ -23,6 +23,7 @@ import torch
 from magpy import _interp
 from magpy.capture.python.arithmetic import is_of_numpy, noted, place_now
 from magpy.capture.python.run import Run, frames_hidden
+from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import BINARY, COMPARE, TrackedValues, recomputable
 from magpy.errors import Refusal
 from magpy.models import callables, numpy_calls, numpy_warnings
@@ -39,10 +40,12 @@ class ArrayCalls:
     Args:
         run: the state of the run.
         tracked: writes down what is computed.
+        tables: the tables that are asked at keys that are inputs.
     """
 
-    def __init__(self, run: Run, tracked: TrackedValues) -> None:
+    def __init__(self, run: Run, tracked: TrackedValues, tables: Tables) -> None:
         """No call yet."""
+        self._tables = tables
         self._run = run
         self._session = run.session
         self._tracked = tracked
@@ -52,6 +55,9 @@ class ArrayCalls:
     @frames_hidden
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
+        found = self._tables.call(f, args, kwargs)
+        if found is not ABSENT:
+            return found
         owner = getattr(f, "__self__", None)
         terms = _terms(f, args, kwargs)
         if terms:
@@ -62,6 +68,8 @@ class ArrayCalls:
         if f is dict and len(args) == 1 and type(args[0]) is zip and self._zips(args[0]):
             return dict(*args, **kwargs)
         if f is len and len(args) == 1 and type(args[0]) is np.ndarray:
+            if self._run.recorder.is_sized(args[0]) and args[0].ndim:
+                return self._tracked.derive(len, args, {}, len(args[0]))
             return ABSENT  # its shape is checked where it came from
         if f is torch.Size and len(args) == 1 and type(args[0]) in _SEQUENCES and not kwargs:
             return f(_interp.call(tuple, args, {}))  # it holds the very numbers

@@ -38,8 +38,8 @@ class OutsideBuffers:
         self._run = run
         #: Arrays, with their form at the first look.
         self.arrays = run.arrays
-        #: Those whose contents are inputs.
-        self.inputs: list[Any] = []
+        #: Those whose contents are inputs, each with whether its sizes are, too.
+        self.inputs: list[tuple[Any, bool]] = []
         self._first_looks: set[int] = set()
         #: Other objects with a state of C's, with a picture of that.
         self.opaque: list[tuple[Any, Any]] = []
@@ -71,12 +71,17 @@ class OutsideBuffers:
         places = [(v, memory.of_tensor(t)) for v, t in record.inputs.items()]
         return frozenset(v for v, p in places if any(memory.meet(p, w) for w in self.written))
 
-    def is_input(self, array: Any) -> None:
-        """The contents of an array are an input: guards look at its layout alone."""
+    def is_input(self, array: Any, sized: bool = False) -> None:
+        """The contents of an array are an input: guards look at its layout alone.
+
+        Args:
+            array: it.
+            sized: its sizes are inputs, too.
+        """
         self.arrays.append((array, memory.form_of(array)))
         self._sites.setdefault(id(array), "")
         self._first_looks.add(len(self.arrays) - 1)
-        self.inputs.append(array)
+        self.inputs.append((array, sized))
 
     def compared(self) -> list[tuple[Any, Any]]:
         """The arrays whose contents the run has gone by: other calls must have the same."""

@@ -27,6 +27,7 @@ from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
+from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import TrackedValues
 from magpy.capture.python.varying import VaryingNumbers
 from magpy.capture.races import race
@@ -50,7 +51,7 @@ from magpy.unwatched import listeners
 from magpy.unwatched.changes import foreign
 
 ABSENT = _interp.ABSENT
-#: So many bytes of an array from outside are not compared in every call.
+#: So many bytes of an array from outside are not compared in any call.
 LARGE = 1 << 16
 
 
@@ -76,8 +77,11 @@ class Handler:
         self.recorder.is_rewritten = self.buffers.is_rewritten
         self.recorder.buffers_read = self.buffers.looked_into
         tracked = TrackedValues(self.run, self.buffers)
-        arrays = self.run.tracked = ArrayCalls(self.run, tracked)
+        tables = self.tables = Tables(self.run)
+        arrays = self.run.tracked = ArrayCalls(self.run, tracked, tables)
         self.varying = VaryingNumbers(self.run)
+        #: Whether small arrays that are reached are inputs, and whether there was one.
+        self.contents = self.small_inputs = False
         # Answers of the others.
         self.counter, self.inherits = self.varying.counter, self.varying.inherits
         self.same_number = self.varying.same_number
@@ -88,6 +92,8 @@ class Handler:
         self.item, self.attribute = tracked.item, tracked.attribute
         self.format, self.join = tracked.format, tracked.join
         self.array_written = tracked.array_written
+        self.table_item, self.table_has = tables.item, tables.has
+        self.table_store, self.table_left = tables.store, tables.left
         self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
         self.array_operation = arrays.array_operation
 
@@ -272,12 +278,14 @@ class Handler:
     def array_reached(self, array: Any) -> None:
         """A large array of numbers from outside is an input: to compare it takes long.
 
-        A small one may as well be a table that the program writes to, which is redone.
+        A small one may as well be a table that the program writes to, which is redone: it is one
+        where such have differed.
         """
-        recorder = self.recorder
-        if array.nbytes < LARGE or array.dtype.kind not in "biufc" or recorder.depth:
+        recorder, small = self.recorder, array.nbytes < LARGE
+        if (small and not self.contents) or array.dtype.kind not in "biufc" or recorder.depth:
             return
         if self.run.refusals.first is None and self.session.tracked(array) is None:
+            self.small_inputs |= small
             self.buffers.is_input(array)
             recorder.array_argument(array)
 

@@ -21,7 +21,7 @@ from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.errors import Refusal
-from magpy.ir.ops import Var
+from magpy.ir.ops import CheckValue, Ref, Var
 from magpy.ir.trees import has_ref
 from magpy.models import numpy_calls
 from magpy.objects import buffers as memory
@@ -198,7 +198,13 @@ class TrackedValues:
         return self.derive(operator.getitem, (obj, key), {}, result)
 
     def attribute(self, op: int, obj: Any, name: Any, value: Any) -> Any:
-        """obj.name of a tracked value."""
+        """obj.name of a tracked value.
+
+        Returns:
+            What the program gets in the place of the value; None if it gets that.
+        """
+        if name in _OF_SIZES and isinstance(obj, np.ndarray) and self._run.recorder.is_sized(obj):
+            return self._size(obj, name, value)
         if _FLAGS in (type(obj), type(value)) or (
             type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
         ):
@@ -208,7 +214,7 @@ class TrackedValues:
                 self._run.refuse(
                     f"the {name} of a {type(obj).__name__} is read that the call makes"
                 )
-        elif name in _ADDRESSES and any(obj is array for array in self._buffers.inputs):
+        elif name in _ADDRESSES and any(obj is array for array, _ in self._buffers.inputs):
             self._session.touch(obj)  # what is there is compared
         elif name in _ADDRESSES:
             self._run.refuse("the address of an array that follows from data is asked for")
@@ -216,6 +222,15 @@ class TrackedValues:
             type(obj).__name__ != "ndarray" or type(value).__name__ in ("flatiter", "memoryview")
         ):
             self.rely_on(obj)
+        return None
+
+    def _size(self, array: Any, name: str, value: Any) -> Any:
+        """What follows from the sizes of an array, which differ from call to call."""
+        if name in ("shape", "size"):
+            return self.derive(getattr, (array, name), {}, value)
+        recorder, var = self._run.recorder, self._session.tracked(array)
+        assert var is not None
+        recorder.note(getattr, (Ref(Var(var)), name), {}, CheckValue, value)
         return None
 
     def format(self, conversion: int, value: Any, spec: Any, result: Any) -> Any:
@@ -272,6 +287,8 @@ def format_value(value: Any, spec: str, conversion: int) -> str:
 
 # Attributes of an array that let others write to its memory unseen.
 _ADDRESSES = frozenset(["__array_interface__", "__array_struct__", "ctypes"])
+# What follows from the sizes of an array.
+_OF_SIZES = frozenset(["shape", "size", "nbytes", "strides"])
 # What tells one event from another.
 _HANDLES = frozenset(["event_id", "cuda_event"])
 # What tells how the memory of an array lies, and says whether it may be written to.

@@ -56,6 +56,8 @@ def _writes(step: Any) -> bool:
     return isinstance(step, (OpStep, HostStep)) and (step.mutates or calls_on_tensors(step))
 
 
+# What tells how the memory of an array lies.
+_FLAGS = type(np.empty(0).flags)
 # So many elements of containers the steps of a run keep: a loop that sums up what it has so far
 # would keep the square of its length.
 _ELEMENTS = 1 << 18
@@ -106,6 +108,7 @@ class Values:
         self._looked_into: list[tuple[Any, Any, str]] = []  # and where
         #: The operation that is recorded now, or was last.
         self.operation = Operation(None)
+        self._sized: set[Var] = set()  # arrays whose sizes differ from call to call
         self._takes_apart = False  # the operation asks sequences for their items
         self._exact = False
         self._whole: Whole | None = None  # whose arguments are converted
@@ -350,11 +353,10 @@ class Values:
             # Which object it is may be asked: `min` gives one of its arguments.
             self.originals[id(result)] = self.originals.get(id(given), given)
             kind, expected = Bind, t
-        elif t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool"):
-            kind, expected = (
-                (BindArray, (result.dtype, result.shape)) if t.__name__ == "ndarray" else (Bind, t)
-            )
-        elif t is type(np.empty(0).flags):
+        elif t.__module__ == "numpy" and t.__name__ == "ndarray":
+            sized = self.takes_sized((args, kwargs, owner))
+            kind, expected = BindArray, (result.dtype, result.ndim if sized else result.shape)
+        elif t is _FLAGS or (t.__module__ == "numpy" and t.__name__ not in ("bool_", "bool")):
             kind, expected = Bind, t
         elif is_plain(result):
             self.note(func, args, kwargs, CheckValue, result, owner=owner)
@@ -372,6 +374,8 @@ class Values:
             func = self._of_data.integer(func, len(args), var, result)
         self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
         self._is_tracked(result, var)
+        if kind is BindArray and type(expected[1]) is int:
+            self._sized.add(var)
         return result
 
     def _is_tracked(self, value: Any, var: Var) -> None:
@@ -398,11 +402,28 @@ class Values:
             self.symbols.number(var, fresh)
         return fresh
 
-    def array_argument(self, array: Any) -> None:
-        """A numpy array among the arguments becomes an input."""
-        var, form = self.tensors.new(), (array.dtype, array.shape)
+    def array_argument(self, array: Any, sized: bool = False) -> None:
+        """A numpy array among the arguments becomes an input; `sized`: its sizes are, too."""
+        var, form = self.tensors.new(), (array.dtype, array.ndim if sized else array.shape)
         self.add(BindArray(identity, (OutsideRef(array),), {}, expected=form, result=var))
         self._is_tracked(array, var)
+        if sized:
+            self._sized.add(var)
+
+    def is_sized(self, array: Any) -> bool:
+        """Whether the sizes of an array differ from call to call."""
+        return bool(self._sized) and self.tracked(array) in self._sized
+
+    def takes_sized(self, plan: Any) -> bool:
+        """Whether sizes of inputs decide those of an array that is made of these.
+
+        Args:
+            plan: arguments as a step keeps them.
+        """
+        symbolic = self.symbols.symbolic if self.symbols is not None else set()
+        if not self._sized and not symbolic:
+            return False
+        return not variables(plan).isdisjoint(self._sized | symbolic)
 
     def counted(self, holder: Any, key: Any, own: Any, value: Any, follow: bool) -> None:
         """A number was read from outside that became an input.

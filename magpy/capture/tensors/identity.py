@@ -196,7 +196,13 @@ class Identity:
         if self._symbols is not None and not self._symbols.fixed:
             with unheard():
                 dims = self._symbols.tensor(var, tensor)
-        self.metas[id(tensor)] = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
+        meta = _tensor.TensorMeta(tensor, dims=dims.sizes, strides=dims.strides)
+        if meta.opaque in _UNLIKE_ANY:
+            raise refuse(
+                f"{meta.opaque} is used that was there before the call: no guard can compare it",
+                "Give the compiled function its parts, as values() and offsets()",
+            )
+        self.metas[id(tensor)] = meta
         self._versions[var] = _tensor.tensor_version(tensor)
         return var
 
@@ -237,6 +243,10 @@ class Identity:
         """Lets go of the session and of all that refers to a tensor."""
         self.forget()
         self._is_outside = bool
+
+
+# What `_tensor.TensorMeta.opaque` says of nested tensors, of jagged layout and of strided layout.
+_UNLIKE_ANY = ("a tensor with symbolic sizes", "a nested tensor")
 
 
 def _storage(tensor: Any) -> int:

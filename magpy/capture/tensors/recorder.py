@@ -737,7 +737,9 @@ class Recorder(Values, TorchFunctionMode):
             return result
         if not outs and result is not None and not self._only_known(result):
             return self._value(done, result, name)
-        if not op.resized and (self._loose or (loose and self._scalars)):
+        if outs and self._sized and not variables((args, kwargs)).isdisjoint(self._sized):
+            on_host = loose = True
+        elif not op.resized and (self._loose or (loose and self._scalars)):
             loose = self._loosen(name, (args, kwargs), result, outs, loose)
         if on_host or loose:
             self._host(func, args, kwargs, result, outs, done.random, name, done.mutates, loose)
@@ -1235,7 +1237,8 @@ class Recorder(Values, TorchFunctionMode):
             self.note_modes()
             if not outs and not self._only_known(result):
                 return self.track(func, args, kwargs, result)
-            self._host(func, args, kwargs, result, outs, False, "", False)
+            sized = bool(self._sized and variables((args, kwargs)) & self._sized)
+            self._host(func, args, kwargs, result, outs, False, "", False, sized)
         return result
 
     def unseen_result(
@@ -1292,7 +1295,9 @@ class Recorder(Values, TorchFunctionMode):
             self._shared.written(plan)
         by_data = bool(flags & (_DATA | _DYNAMIC)) or op.resized
         loose = by_data and (self._form_follows(func, plan, by_data) or bool(outs))
-        if not op.resized and (self._loose or (loose and self._scalars)):
+        if outs and self._sized and not variables(plan).isdisjoint(self._sized):
+            loose = True
+        elif not op.resized and (self._loose or (loose and self._scalars)):
             loose = self._loosen(getattr(func, "__name__", ""), plan, result, outs, loose)
         if op.on_host or loose or _has_array(args):
             self._host(func, plan[0], plan[1], result, outs, is_random, "", mutates, loose)

@@ -1,0 +1,104 @@
+#include "tables.h"
+
+#include <vector>
+
+#include "looks.h"
+#include "session_impl.h"
+
+namespace magpy {
+
+namespace {
+
+// Keys of which nobody's code tells whether they are equal.
+bool is_key(PyObject* v) { return PyUnicode_CheckExact(v) || PyLong_CheckExact(v); }
+
+// Whether code of the program's may run where a key is looked for.
+bool runs_no_code(Session* s, PyObject* table, PyObject* key) {
+  if (PyDict_CheckExact(table)) return look_for_key(s, table, key);
+  static PyObject* const asked = PyUnicode_InternFromString("code of its keys");
+  static PyObject* const runs = PyUnicode_InternFromString("its keys run code");
+  if (first_time(s, kSnap, table, asked)) {
+    PyObject* k;
+    Py_hash_t hash;
+    Py_ssize_t pos = 0;
+    while (_PySet_NextEntry(table, &pos, &k, &hash))
+      if (!is_leaf(k)) {
+        first_time(s, kSnap, table, runs);
+        break;
+      }
+  }
+  return !seen(s, kSnap, table, runs);
+}
+
+// A dict that the run has changed at other keys becomes a table, if that is all it did: what stands
+// at those is put there before what comes now.
+bool becomes_table(Session* s, PyObject* dict) {
+  std::vector<Ref> keys;
+  for (const Store& store : s->stores)
+    if (store.holder == dict) {
+      if (!store.key || store.address == nullptr) return false;
+      keys.push_back(Ref::borrow(store.key.get()));
+    }
+  s->containers[dict].table = s->containers[dict].unlogged = s->tables = true;
+  for (const Ref& key : keys) {
+    const Ref value = Ref::borrow(item_or_null(dict, key.get()));
+    if (!value) {
+      leave_table(s, dict);
+      return false;
+    }
+    ask(s, "table_store", dict, key.get(), value.get());
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_table(Session* s, PyObject* obj) {
+  if (!s->tables) return false;
+  const auto it = s->containers.find(obj);
+  return it != s->containers.end() && it->second.table;
+}
+
+bool asks_length(Session* s, PyObject* obj) {
+  if (s->tracked.empty() || (!PyDict_CheckExact(obj) && !PySet_CheckExact(obj))) return false;
+  const auto it = s->containers.find(obj);
+  if (it == s->containers.end()) return false;
+  const Container& c = it->second;
+  return c.table || (c.asked && !c.pre && !c.whole);
+}
+
+bool asks_table(Session* s, PyObject* obj, PyObject* key) {
+  if (s->tracked.empty() || (!PyDict_CheckExact(obj) && !PySet_CheckExact(obj))) return false;
+  if (!is_key(key) || !known_outside(s, obj)) return false;
+  const auto it = s->containers.find(obj);
+  const bool known = it != s->containers.end(), table = known && it->second.table;
+  if (!table && !tracked(s, key)) return false;
+  const bool changed = known && !table && it->second.pre;
+  if (known && !table && (it->second.whole || (changed && it->second.unlogged))) return false;
+  ErrorGuard error;
+  if (!runs_no_code(s, obj, key)) return false;
+  if (changed && !(PyDict_Check(obj) && becomes_table(s, obj))) return false;
+  return s->containers[obj].asked = true;
+}
+
+bool gives_plain(PyObject* value) {
+  return value != nullptr && (value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
+                              PyFloat_CheckExact(value) || PyUnicode_CheckExact(value));
+}
+
+void store_in_table(Session* s, PyObject* table, PyObject* key, PyObject* value) {
+  if (!is_table(s, table)) {
+    if (!ensure_pre(s, table)) return;
+    s->containers[table].table = s->tables = true;
+  }
+  s->containers[table].unlogged = true;
+  ask(s, "table_store", table, key, value);
+}
+
+void leave_table(Session* s, PyObject* obj) {
+  if (!is_table(s, obj)) return;
+  s->containers[obj].table = false;
+  ask(s, "table_left", obj);
+}
+
+}  // namespace magpy
