@@ -16,6 +16,7 @@ import collections
 import contextvars
 import enum
 import functools
+import gc
 import importlib
 import sys
 import types
@@ -48,6 +49,7 @@ _KNOWN = (
 #: The parts that an object has for good, by its class.
 _PARTS: dict[Any, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"),
+    enum.Enum: ("_name_", "_value_"),
     property: ("fget", "fset", "fdel"),
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
@@ -164,6 +166,8 @@ def _read(how: tuple[Any, ...], objects: list[Any], root: Any) -> Any:
             return dict.__getitem__(at(i), value(key))
         case ("dict", i):
             return object.__getattribute__(at(i), "__dict__")
+        case ("class dict", i):  # itself, and no view of it
+            return next(d for d in gc.get_referents(at(i)) if type(d) is dict)
         case ("type", i):
             return type(at(i))
         case ("cell", i):
@@ -299,6 +303,8 @@ class Places:
             return ("attr", self.ref(type(v)), v._name_)
         if v is torch.default_generator:
             return ("name", "torch", "default_generator")
+        if v is sys.modules:
+            return ("attr", self.ref(sys), "modules")
         if type(v) is dict:
             module = sys.modules.get(str(v.get("__name__")))
             if module is not None and vars(module) is v:
@@ -362,7 +368,7 @@ class Places:
                     # What holds it is C code, of a version.
                     at = self._add_bare(owner, ("attr", row, "__self__"))
                     self.reach(type(owner), "type", at)
-        elif _interp.c_base(t) not in _KNOWN:
+        elif _interp.c_base(t) not in _KNOWN and not isinstance(v, enum.Enum):
             raise Unable(f"nobody knows what makes {thing(v)} another one")
         else:
             kind: Any = next((c for c in _PARTS if isinstance(v, c)), None)
@@ -406,7 +412,7 @@ def _words(rows: list[tuple[Any, ...]], i: int) -> str:
             return f"{module}.{name}"
         case ("vars", j):
             return _words(rows, j)
-        case ("dict", j) | ("cell", j):
+        case ("dict", j) | ("cell", j) | ("class dict", j):
             return _words(rows, j)
         case ("type", j):
             return f"the class of {_words(rows, j)}"

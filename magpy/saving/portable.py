@@ -67,10 +67,14 @@ class Recording(World):
     def __init__(self) -> None:
         """Nothing was asked."""
         self.answers: list[tuple[str, Any]] = []
+        #: What objects of C hold, and these.
+        self.held_by: list[tuple[Any, list[Any]]] = []
 
-    def note(self, name: str, answer: Any) -> None:
+    def note(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
         """Notes an answer."""
         self.answers.append((name, answer))
+        if name == "held":
+            self.held_by.append((args[0], answer))
 
 
 class Compared(World):
@@ -84,7 +88,7 @@ class Compared(World):
         """Nothing was asked."""
         self.answers: Iterator[tuple[str, Any]] = iter(answers)
 
-    def note(self, name: str, answer: Any) -> None:
+    def note(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
         """Compares an answer.
 
         Raises:
@@ -108,7 +112,7 @@ def _noting(name: str) -> Any:
         answer = ask(self, *args)
         if name == "held":
             answer = list(answer)
-        self.note(name, None if name in _COMPARED else answer)
+        self.note(name, args, None if name in _COMPARED else answer)
         return answer
 
     return noted
@@ -146,7 +150,6 @@ def _refuse(capture: Capture, world: Recording) -> None:
         "Python runs unwatched in it": record.unwatched,
         "a transform of torch.func is in it": record.transform_spans,
         "it keeps objects in calls done as a whole": record.kept,
-        "it changes Python's objects": capture.effects,
         "it has effects that are redone": any(isinstance(s, EffectStep) for s in steps),
         "it may warn": any(getattr(s, "site", None) is not None for s in steps),
     }
@@ -263,13 +266,21 @@ def freeze(capture: Capture, analysis: Analysis, world: Recording) -> Portable:
     for v in (*capture.args, *capture.kwargs.values()):
         places.given(v)
     _locate(places, capture.log)
+    for holder, held in world.held_by:
+        for v in held:
+            kind = "class dict" if isinstance(holder, type) else "dict"
+            places.reach(v, kind, places.ref(holder))
+            places.ref(v)
     for _, answer in world.answers:
         for v in answer if type(answer) is tuple else (answer,):
             if v is not ABSENT and not c_leaf(v) and type(v) is not list:
                 places.ref(v)
+    for e in capture.effects:
+        places.ref(e.obj)
     graph, record = analysis.graph, capture.record
     for v in (*graph.anchored.values(), *(r.obj for r in graph.relative.values())):
-        if v is not ABSENT and not c_leaf(v):
+        # Tuples may be made by whoever asks; what they hold is anchored, too.
+        if v is not ABSENT and not c_leaf(v) and type(v) is not tuple:
             places.ref(v)
     # Of all these the guard has the metadata that they had when the call began.
     tensors = {id(t): t for t in (*record.inputs.values(), *capture.args, *graph.tensors)}
