@@ -246,6 +246,8 @@ def load(compiled: Any, content: _Content, path: Any) -> list[str]:
             gc.enable()
     if not loaded:
         raise LoadError(f"no entry of {path} fits this program: {'; '.join(wrong)}")
+    if manager.family is not None:  # else what serves all of a family would, and not these
+        manager.family.leave(compiled._magpy_wrapped)
     compiled._magpy_entries = [*compiled._magpy_entries, *loaded]
     return wrong
 
