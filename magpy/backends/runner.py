@@ -275,7 +275,7 @@ class Runner:
         self._kept: reuse.Compiled | None = None
         #: Python has run the graph to see whether its results require gradients.
         self.compared = False
-        #: What another process compiles the graph of, where entries are to travel, or why it cannot.
+        #: How another process compiles the graph, where entries are to travel, or why it cannot.
         self.job: process.Job | str | None = None
         #: Gives what runs instead as long as the graph is compiled elsewhere.
         self.stand_in: Callable[[Runner, tuple[Any, ...]], Callable[..., Any]] | None = None
@@ -324,7 +324,7 @@ class Runner:
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
                 with busy, _own_warnings(), draws, self.modes(), without_hooks():
                     if config.saving and not sizes and isinstance(self.backend, Inductor):
-                        self.job = self._job(graph, inputs)
+                        self.job = self._job(self.backend, graph, inputs)
                     compiled = self._shared(graph, inputs) if not sizes else None
                     if compiled is None:
                         compiled = _interp.let_signals_in(
@@ -350,9 +350,10 @@ class Runner:
         self.use(compiled)
         return compiled
 
-    def _job(self, graph: Any, inputs: list[Any]) -> process.Job | str:
+    @staticmethod
+    def _job(backend: Inductor, graph: Any, inputs: list[Any]) -> process.Job | str:
         try:
-            return process.job(self.backend, graph, inputs)
+            return process.job(backend, graph, inputs)
         except process.Unable as e:
             return str(e)
 

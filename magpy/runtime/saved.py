@@ -189,9 +189,7 @@ def read(path: Any) -> _Content:
         except ImportError as e:
             raise LoadError(f"{path} is about the package {name}, which is not here") from e
         if str(now) != version:
-            raise LoadError(
-                f"{path} was saved with another {name}: {version} there, {now} here"
-            )
+            raise LoadError(f"{path} was saved with another {name}: {version} there, {now} here")
     return content
 
 

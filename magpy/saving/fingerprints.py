@@ -15,11 +15,11 @@ from typing import Any
 _BY_VERSION = frozenset(["torch", "magpy", "numpy", "builtins"]) | sys.stdlib_module_names
 # What the interpreter writes into classes, and what says nothing of what they do.
 _SILENT = frozenset(
-    """
-    __dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__
-    __firstlineno__ __static_attributes__ __parameters__ __orig_bases__ __abstractmethods__
-    _abc_impl
-    """.split()
+    (
+        *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__"),
+        *("__annotate__", "__firstlineno__", "__static_attributes__", "__parameters__"),
+        *("__orig_bases__", "__abstractmethods__", "_abc_impl"),
+    )
 )
 
 

@@ -129,59 +129,67 @@ def _resolved(space: dict[str, Any], name: str) -> Any:
     return found
 
 
-def _read(how: tuple[Any, ...], objects: list[Any], root: Any) -> Any:
-    """Does what a row tells."""
+_CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple}
 
-    def at(i: int) -> Any:
-        return objects[i]
 
+def _container(objects: list[Any], cls: str, items: Any) -> Any:
     def value(v: Any) -> Any:
         return objects[v.row] if type(v) is Obj else v
 
-    match how:
-        case ("root",):
-            return root
-        case ("tensor", meta):
-            return stand_in(meta)
-        case ("container", cls, items):
-            made = [value(v) for v in items]
-            return {k: value(v) for k, v in items} if cls == "dict" else _CONTAINERS[cls](made)
-        case ("absent",):
-            return ABSENT
-        case ("module", name):
-            return importlib.import_module(name)
-        case ("name", module, name):
-            own = module is None
-            space = module_of(root) if own else vars(importlib.import_module(module))
-            return _resolved(space, name)
-        case ("attr", i, name):
-            return getattr(at(i), name)
-        case ("in", i, name):
-            return _dict_of(at(i))[name]
-        case ("vars", i):
-            return vars(at(i))
-        case ("class attr", i, name):
-            return _interp.type_lookup(at(i), name)
-        case ("key", i, key):
-            return dict.__getitem__(at(i), value(key))
-        case ("dict", i):
-            return object.__getattribute__(at(i), "__dict__")
-        case ("class dict", i):  # itself, and no view of it
-            return next(d for d in gc.get_referents(at(i)) if type(d) is dict)
-        case ("type", i):
-            return type(at(i))
-        case ("cell", i):
-            return at(i).cell_contents
-        case ("item", i, k):
-            base: Any = next(c for c in (list, tuple, collections.deque) if isinstance(at(i), c))
-            return base.__getitem__(at(i), k)
-        case ("slot", i, name):
-            base = type if isinstance(at(i), type) else object
-            return base.__getattribute__(at(i), name)
-    raise Mismatch(f"an unknown row: {how[0]}")
+    if cls == "dict":
+        return {k: value(v) for k, v in items}
+    return _CONTAINERS[cls](map(value, items))
 
 
-_CONTAINERS: dict[str, Any] = {"list": list, "tuple": tuple, "dict": dict}
+def _key(objects: list[Any], i: int, key: Any) -> Any:
+    return dict.__getitem__(objects[i], objects[key.row] if type(key) is Obj else key)
+
+
+def _item(objects: list[Any], i: int, k: int) -> Any:
+    base: Any = next(c for c in (list, tuple, collections.deque) if isinstance(objects[i], c))
+    return base.__getitem__(objects[i], k)
+
+
+def _slot(objects: list[Any], i: int, name: str) -> Any:
+    base = type if isinstance(objects[i], type) else object
+    return base.__getattribute__(objects[i], name)
+
+
+def _class_dict(objects: list[Any], i: int) -> Any:
+    """The dict of a class itself, and no view of it."""
+    return next(d for d in gc.get_referents(objects[i]) if type(d) is dict)
+
+
+#: How rows of each kind are read, of the rows before them.
+_READS: dict[str, Any] = {
+    "tensor": lambda _, meta: stand_in(meta),
+    "container": _container,
+    "absent": lambda _: ABSENT,
+    "module": lambda _, name: importlib.import_module(name),
+    "attr": lambda o, i, name: getattr(o[i], name),
+    "in": lambda o, i, name: _dict_of(o[i])[name],
+    "vars": lambda o, i: vars(o[i]),
+    "class attr": lambda o, i, name: _interp.type_lookup(o[i], name),
+    "key": _key,
+    "dict": lambda o, i: object.__getattribute__(o[i], "__dict__"),
+    "class dict": _class_dict,
+    "type": lambda o, i: type(o[i]),
+    "cell": lambda o, i: o[i].cell_contents,
+    "item": _item,
+    "slot": _slot,
+}
+
+
+def _read(how: tuple[Any, ...], objects: list[Any], root: Any) -> Any:
+    """Does what a row tells."""
+    kind, *args = how
+    if kind == "root":
+        return root
+    if kind == "name":
+        module, name = args
+        space = module_of(root) if module is None else vars(importlib.import_module(module))
+        return _resolved(space, name)
+    return _READS[kind](objects, *args)
 
 
 class Places:
@@ -322,9 +330,9 @@ class Places:
                     return ("attr", self.ref(owner), v.__name__)
         if self._space is not _EMPTY and self._leads(("name", None, name), v):
             return ("name", None, name)
-        if type(module) is str and module in sys.modules:
-            if self._leads(("name", module, name), v):
-                return ("name", module, name)
+        known = type(module) is str and module in sys.modules
+        if known and self._leads(("name", module, name), v):
+            return ("name", module, name)
         return None
 
     # ------------------------------------------------------------- facts
@@ -363,11 +371,11 @@ class Places:
             self.facts.append(("items", row, items))
         elif t is types.BuiltinFunctionType:
             owner = v.__self__
-            if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-                if id(owner) not in self.index:
-                    # What holds it is C code, of a version.
-                    at = self._add_bare(owner, ("attr", row, "__self__"))
-                    self.reach(type(owner), "type", at)
+            of_object = owner is not None and not isinstance(owner, (types.ModuleType, type))
+            if of_object and id(owner) not in self.index:
+                # What holds it is C code, of a version.
+                at = self._add_bare(owner, ("attr", row, "__self__"))
+                self.reach(type(owner), "type", at)
         elif _interp.c_base(t) not in _KNOWN and not isinstance(v, enum.Enum):
             raise Unable(f"nobody knows what makes {thing(v)} another one")
         else:
@@ -390,7 +398,9 @@ class Places:
             elif id(part) not in self.index:
                 at = self._add_bare(part, ("slot", row, name))
                 values = part.values() if type(part) is dict else part
-                for k, x in zip(part, values, strict=True) if type(part) is dict else enumerate(part):
+                for k, x in (
+                    zip(part, values, strict=True) if type(part) is dict else enumerate(part)
+                ):
                     self.reach(x, "key" if type(part) is dict else "item", at, k)
                 held = tuple(map(self.value, values))
                 self.facts.append(("items", at, held))
@@ -439,7 +449,7 @@ def find(found: Rows, root: Any) -> list[Any]:
             objects.append(_read(how, objects, root))
         except Mismatch:
             raise
-        except Exception as e:  # noqa: BLE001 - whatever is not there
+        except Exception as e:
             what = _words(found.rows, i)
             raise Mismatch(f"{what} is not there ({type(e).__name__}: {e})") from e
     for kind, i, *expected in found.facts:

@@ -167,6 +167,13 @@ def _refuse(capture: Capture, world: Recording) -> None:
             raise Unable(f"a function of the program is part of a graph: {func.__qualname__}")
 
 
+def _memory(record: Record) -> list[int]:
+    """For each tensor from outside the first one that has its memory: graphs go by that."""
+    first: dict[int, int] = {}
+    owners = [_tensor.storage_id(t) for t in record.inputs.values()]
+    return [first.setdefault(m, i) for i, m in enumerate(owners)]
+
+
 # ------------------------------------------------------------- writing
 
 
@@ -306,6 +313,7 @@ def freeze(capture: Capture, analysis: Analysis, world: Recording) -> Portable:
             if f.name not in ("counters", "kept", "numbers", "symbols", "gradients")
         },
         "answers": world.answers,
+        "memory": _memory(record),
         **{name: getattr(capture, name) for name in _OF_CAPTURE},
     }
     stream = io.BytesIO()
@@ -340,11 +348,14 @@ def thaw(portable: Portable, f: Any) -> tuple[Capture, Compared]:
     """
     objects = find(portable.rows, f)
     body = _Reader(io.BytesIO(portable.body), objects).load()
+    record = Record(**body["record"])
+    if _memory(record) != body["memory"]:
+        raise Mismatch("other tensors share memory")
     capture = Capture(
         f=f,
         args=body["args"],
         kwargs=body["kwargs"],
-        record=Record(**body["record"]),
+        record=record,
         metas={id(t): _tensor.TensorMeta(t) for t in body["metas"]},
         state=_tensor.TorchState.of(body["state"]),
         opaque=[],
