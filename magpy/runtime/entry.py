@@ -14,6 +14,7 @@ from magpy import _interp, config, faults
 from magpy.backends import Backend, eager
 from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
 from magpy.errors import Refusal
+from magpy.frames import signals
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
@@ -143,6 +144,10 @@ def _frozen(capture: Capture, analysis: Analysis, world: Recording) -> Portable 
         return freeze(capture, analysis, world)
     except Unable as e:
         return str(e)
+    except Exception as e:
+        if signals.raised_by_handler(e):
+            raise
+        return f"magpy failed: {type(e).__name__}: {e}"  # the call has nothing to do with it
 
 
 def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
