@@ -83,6 +83,14 @@ def test_another_process_serves_its_first_call(tmp_path):
     assert run(PROGRAM + LOAD, path) == ["0", "2", "True", "True"]
 
 
+def test_sets_of_classes_travel(tmp_path):
+    sets = "SEEN = {type(str(i), (), {}) for i in range(30)} | {Block}\n"
+    asks = PROGRAM.replace("return activated(", "return (type(self) in SEEN) * activated(") + sets
+    path = tmp_path / "entries"
+    assert run(asks + SAVE.format(backend="eager"), path) == ["1", "0"]
+    assert run(asks + LOAD, path) == ["0", "2", "True", "True"]
+
+
 def test_compiled_graphs_travel(tmp_path):
     path = tmp_path / "entries"
     assert run(PROGRAM + SAVE.format(backend="inductor"), path) == ["1", "1"]
