@@ -497,3 +497,15 @@ def test_code_counts_and_its_place_does_not():
     exec("def f(x): return x + 2", spaces[2])
     a, b, c = (fingerprints.code(s["f"].__code__) for s in spaces)
     assert a == b != c
+
+
+def test_nothing_of_a_capture_is_forgotten():
+    """Who adds something to a capture says what becomes of it in portable.py."""
+    from dataclasses import fields
+
+    from magpy.ir.capture import Capture
+    from magpy.saving import portable
+
+    written = {"f", "args", "kwargs", "record", "metas", "state", *portable._OF_CAPTURE}
+    refused = {"opaque", "arrays", "array_inputs", "buffers", "memos", "instances_vary", "renewed"}
+    assert {f.name for f in fields(Capture)} == written | refused
