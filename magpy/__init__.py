@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "CaptureError",
+    "LoadError",
     "MagpyWarning",
     "OptionError",
+    "SaveError",
     "Stats",
     "allow_in_graph",
     "cache",
@@ -25,24 +27,42 @@ __all__ = [
     "disable",
     "effect",
     "explain",
+    "load",
     "pure",
     "reset",
+    "save",
     "stats",
     "unsupported",
 ]
 
 if TYPE_CHECKING:
     from magpy import cache, config
-    from magpy.api import Stats, allow_in_graph, compile, disable, effect, pure, reset, stats
-    from magpy.errors import CaptureError, MagpyWarning, OptionError
+    from magpy.api import (
+        Stats,
+        allow_in_graph,
+        compile,
+        disable,
+        effect,
+        load,
+        pure,
+        reset,
+        save,
+        stats,
+    )
+    from magpy.errors import CaptureError, LoadError, MagpyWarning, OptionError, SaveError
     from magpy.explaining import explain
 
 _HOME = {
     **dict.fromkeys(
-        ("Stats", "allow_in_graph", "compile", "disable", "effect", "pure", "reset", "stats"),
+        (
+            *("Stats", "allow_in_graph", "compile", "disable", "effect", "load", "pure", "reset"),
+            *("save", "stats"),
+        ),
         "magpy.api",
     ),
-    **dict.fromkeys(("CaptureError", "MagpyWarning", "OptionError"), "magpy.errors"),
+    **dict.fromkeys(
+        ("CaptureError", "LoadError", "MagpyWarning", "OptionError", "SaveError"), "magpy.errors"
+    ),
     "explain": "magpy.explaining",
 }
 

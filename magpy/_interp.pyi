@@ -240,6 +240,8 @@ class Handler(Protocol):
         """Performs a call that is given tracked values, or leaves it, as `call` does."""
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
         """Performs a call that is given tensors; ABSENT leaves it to the probe."""
+    def set_asked(self, container: Any, item: Any, /) -> bool:
+        """An outside set is asked for an element; True: the guard asks it that again."""
     def array_operation(self, kind: str, op: int, a: Any, b: Any, /) -> Any:
         """Applies an operator ("binary" or "compare") to a tensor and what may be an array.
 

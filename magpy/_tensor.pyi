@@ -65,6 +65,11 @@ class TorchState:
     def __new__(cls) -> TorchState: ...
     def matches(self) -> bool: ...
     def difference(self) -> str | None: ...
+    def values(self) -> tuple[int, ...] | None:
+        """The state as numbers; None where it has modes or hooks, objects of this process."""
+    @staticmethod
+    def of(values: tuple[int, ...], /) -> TorchState:
+        """The state that `values` told of, in a process with the same torch."""
 
 @final
 class Observer:

@@ -20,8 +20,10 @@ from magpy.models import callables
 from magpy.models.callables import Effect, Leaf
 from magpy.runtime import compiled as runtime
 from magpy.runtime import module as modules
+from magpy.runtime import saved
 from magpy.runtime.compiled import Options
 from magpy.runtime.figures import Stats
+from magpy.runtime.saved import Saved
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,6 +181,57 @@ def reset(c: Any = None) -> None:
         compiled._magpy_options.reset(compiled)
 
 
+def save(c: Any, path: Any) -> Saved:
+    """Writes the entries of `c`, with their compiled graphs, for `load` in another process.
+
+    The calls must have been made with `magpy.config.saving = True`. TorchInductor compiles the
+    graphs once more, in a process of its own, as they must be for another process. The file says
+    what can load it: the same versions, and the same processor. docs/saving.md has what travels.
+
+    Args:
+        c: what `magpy.compile` returned.
+        path: the file, which is replaced.
+
+    Returns:
+        How many entries and graphs are in it, and why others are not.
+
+    Raises:
+        SaveError: no entry can travel.
+        TypeError: `c` was not made by `magpy.compile`.
+    """
+    found = saved.save(find(c), path)
+    if found.left:
+        reasons = "; ".join(dict.fromkeys(found.left))
+        warnings.warn(MagpyWarning(f"not in {path}: {reasons}"), stacklevel=2)
+    return found
+
+
+def load(f: F, path: Any) -> F:
+    """Compiles `f` as it was compiled where `path` was saved; the entries there serve at once.
+
+    **Only load a file that you trust**: it is a pickle and has compiled code, and both run.
+
+    Args:
+        f: the function, method or module, as `magpy.compile` takes it, of the same program.
+        path: a file of `save`.
+
+    Returns:
+        The compiled callable. Calls that no entry of the file fits are captured as ever. Where
+        some of its entries do not fit this program, one warning says why.
+
+    Raises:
+        LoadError: the file is no such file, or of other versions or another processor, or none of
+            its entries fits the program: a function, a class, a tensor is another one.
+    """
+    content = saved.read(path)
+    compiled = _compile(f, content.options)
+    wrong = saved.load(find(compiled), content, path)
+    if wrong:
+        reasons = "; ".join(dict.fromkeys(wrong))
+        warnings.warn(MagpyWarning(f"not loaded from {path}: {reasons}"), stacklevel=2)
+    return compiled  # type: ignore[no-any-return]
+
+
 def disable(f: Any) -> Any:
     """Makes calls of the Python function `f` run eagerly: a compiled call with one is refused.
 
@@ -266,7 +319,9 @@ __all__ = [
     "disable",
     "effect",
     "find",
+    "load",
     "pure",
     "reset",
+    "save",
     "stats",
 ]

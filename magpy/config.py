@@ -2,7 +2,7 @@
 
 Owns the values and their defaults, each read where it is used, and the way to the logger "magpy".
 Does not own what is logged.  Environment: MAGPY_LOGS=guards,graph,mock,capture,miss,passes,
-MAGPY_SKIP_PASSES=constant-checks,hoist-checks, MAGPY_VERIFY=1.
+MAGPY_SKIP_PASSES=constant-checks,hoist-checks, MAGPY_VERIFY=1, MAGPY_SAVING=1.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ regions: bool = os.environ.get("MAGPY_REGIONS", "1") == "1"
 background_niceness: int = 10
 """How much the process that compiles for `background=True` gives way to others (`man 2 nice`); read
 when it starts."""
+
+saving: bool = os.environ.get("MAGPY_SAVING") == "1"
+"""Whether captures are kept in a form that `magpy.save` can write (environment: MAGPY_SAVING=1).
+It must be set before the calls whose entries are to be saved."""
 
 LOG_TOPICS = ("guards", "graph", "mock", "capture", "miss", "passes")
 """What can be logged: the names in MAGPY_LOGS and in `logs`."""

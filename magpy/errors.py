@@ -29,6 +29,14 @@ class OptionError(MagpyError, ValueError):
     """An option of `magpy.compile` has a value that it cannot have."""
 
 
+class SaveError(MagpyError):
+    """Raised by `magpy.save` when no entry can travel."""
+
+
+class LoadError(MagpyError):
+    """Raised by `magpy.load` when a file, or its entries, are not for this program or process."""
+
+
 class InternalError(MagpyError):
     """Magpy itself failed; with `fullgraph=False` it warns once and the program runs eagerly."""
 

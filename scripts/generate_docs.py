@@ -189,7 +189,10 @@ API = {
     "Looking": ["stats", "Stats", "explain", "explaining.Explanation"],
     "Saying what a function does": ["pure", "effect", "allow_in_graph"],
     "Forgetting": ["reset"],
-    "Errors and warnings": ["CaptureError", "OptionError", "MagpyWarning"],
+    "Entries in a file": ["save", "load"],
+    "Errors and warnings": [
+        *("CaptureError", "OptionError", "SaveError", "LoadError", "MagpyWarning"),
+    ],
     "Caches on disk": ["cache.info", "cache.clear"],
 }
 

@@ -22,6 +22,7 @@ ROOMS = [
     "guards",
     "replay",
     "backends",
+    "saving",
     "runtime",
 ]
 #: Modules beside the rooms that import no room.

@@ -590,6 +590,20 @@ ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   return use;
 }
 
+// Whether an outside set was asked for an element alone, which guards ask it again: its other
+// elements do not count, nor their order, which is another one in every process where they hash by
+// their address.
+static bool asks_set(Session* s, PyObject* c, PyObject* item) {
+  const PyTypeObject* t = Py_TYPE(item);
+  const bool by_address = PyType_Check(item) && t->tp_hash == PyType_Type.tp_hash &&
+                          t->tp_richcompare == PyType_Type.tp_richcompare;
+  if (!PyAnySet_CheckExact(c) || !(is_leaf(item) || by_address)) return false;
+  const auto known = s->containers.find(c);
+  // What the run has written to it, the guard does not know.
+  if (known != s->containers.end() && known->second.pre) return false;
+  return ask(s, "set_asked", c, item).get() == Py_True;
+}
+
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   ++s->events;
@@ -613,7 +627,8 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   const bool by_hash = PyDict_Check(c) && plain_key(item);
   const bool outside = known_outside(s, c);
   if (by_hash && outside) look_for_key(s, c, item);
-  if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && outside) touch(s, c, is_deque(c));
+  const bool asked = outside && asks_set(s, c, item);
+  if (!is_leaf(c) && !PyTuple_Check(c) && !by_hash && !asked && outside) touch(s, c, is_deque(c));
   if (!outside && PyIter_Check(c)) touch_kept(s, c, true);  // it compares all that it gives
   // What is in these is compared with the item one by one, and is known to be outside by now; a
   // dict and a set look for its hash first.

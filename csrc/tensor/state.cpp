@@ -391,7 +391,43 @@ PyObject* state_py_difference(PyObject* self, PyObject*) {
   return text;
 }
 
+// None where the state has something to do with objects of this process, which no other has.
+PyObject* state_py_values(PyObject* self, PyObject*) {
+  const State& state = *((StateObject*)self)->state;
+  for (Field field : {kFunctionModes, kDispatchModes, kInfraModes, kFunctorch, kSavedTensorHooks}) {
+    if (state.fields[field] != 0) Py_RETURN_NONE;
+  }
+  Ref values = Ref::steal(PyTuple_New(kFieldCount));
+  if (!values) return nullptr;
+  for (int i = 0; i < kFieldCount; i++) {
+    PyObject* value = PyLong_FromUnsignedLongLong(state.fields[i]);
+    if (!value) return nullptr;
+    PyTuple_SET_ITEM(values.get(), i, value);
+  }
+  return values.release();
+}
+
+PyObject* state_py_of(PyObject* type, PyObject* values) {
+  if (!PyTuple_Check(values) || PyTuple_GET_SIZE(values) != kFieldCount)
+    return PyErr_SetString(PyExc_ValueError, "these are not the values of a TorchState"), nullptr;
+  Ref made = Ref::steal(((PyTypeObject*)type)->tp_alloc((PyTypeObject*)type, 0));
+  if (!made) return nullptr;
+  auto* self = (StateObject*)made.get();
+  self->state = new (std::nothrow) State();
+  if (!self->state) return PyErr_NoMemory();
+  for (int i = 0; i < kFieldCount; i++) {
+    const auto value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(values, i));
+    if (value == (unsigned long long)-1 && PyErr_Occurred()) return nullptr;
+    self->state->fields[i] = value;
+  }
+  return made.release();
+}
+
 PyMethodDef state_methods[] = {
+    {"values", state_py_values, METH_NOARGS,
+     "values() -> tuple[int, ...] | None: the state as numbers that another process understands."},
+    {"of", state_py_of, METH_O | METH_CLASS,
+     "of(values) -> TorchState: the state that `values` told of, with the same torch."},
     {"matches", state_py_matches, METH_NOARGS,
      "matches() -> bool: is torch in this state now, on this thread?"},
     {"difference", state_py_difference, METH_NOARGS,

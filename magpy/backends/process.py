@@ -170,6 +170,42 @@ def _get(module: Any, name: str) -> Any:
     return value
 
 
+def _worker(niceness: int) -> subprocess.Popen[bytes]:
+    text = (
+        f"import sys; sys.path[:] = {sys.path!r}; from magpy.backends import worker; "
+        f"worker.main({os.getpid()}, {niceness})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", text],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # what failed comes back as an answer
+        bufsize=0,
+    )
+
+
+def artifacts(jobs: list[Job], cache: str) -> list[tuple[str, Any]]:
+    """What a process of its own answers to jobs, one after the other: artifacts that travel.
+
+    Args:
+        jobs: the jobs, whose state stays as it is.
+        cache: the directory in which kernels and the code that calls them are made.
+    """
+    answers: list[tuple[str, Any]] = []
+    with _worker(0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for wanted in jobs:
+            try:
+                send(process.stdin, {**wanted.request, "cache": cache})  # type: ignore[arg-type]
+                answers.append(receive(process.stdout))  # type: ignore[arg-type]
+            except (EOFError, OSError):
+                answers.append(("unable", "the compiling process ended"))
+                break
+        process.stdin.close()
+    return answers + [("unable", "the compiling process ended")] * (len(jobs) - len(answers))
+
+
 class _Service:
     """The thread, and the process that it talks to."""
 
@@ -232,17 +268,7 @@ class _Service:
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None or self.process.poll() is not None:
             self.served = 0
-            text = (
-                f"import sys; sys.path[:] = {sys.path!r}; from magpy.backends import worker; "
-                f"worker.main({os.getpid()}, {int(config.background_niceness)})"
-            )
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", text],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # what failed comes back as an answer
-                bufsize=0,
-            )
+            self.process = _worker(int(config.background_niceness))
             if self.stopping:
                 self._kill()
                 raise _Stopped
@@ -285,9 +311,6 @@ def _load(artifact: bytes, patches: dict[str, Any], stopped: Callable[[], bool])
 
     While this thread loads it, the others must be able to run: it sleeps after every slice.
     """
-    from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
-    from torch._inductor import config as inductor
-
     until = time.perf_counter() + _SLICE
 
     def pace(frame: Any, event: str, arg: Any) -> None:
@@ -300,10 +323,18 @@ def _load(artifact: bytes, patches: dict[str, Any], stopped: Callable[[], bool])
 
     sys.setprofile(pace)
     try:
-        with inductor.patch(patches):
-            bundle = BundledAOTAutogradSerializableCallable.deserialize_compile_artifacts(artifact)
+        return loaded(artifact, patches)
     finally:
         sys.setprofile(None)
+
+
+def loaded(artifact: bytes, patches: dict[str, Any]) -> Any:
+    """The callable in an artifact."""
+    from torch._dynamo.aot_compile_types import BundledAOTAutogradSerializableCallable
+    from torch._inductor import config as inductor
+
+    with inductor.patch(patches):
+        bundle = BundledAOTAutogradSerializableCallable.deserialize_compile_artifacts(artifact)
     return bundle.compiled_fn
 
 

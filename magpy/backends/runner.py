@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from magpy import _interp, faults
-from magpy.backends import Backend, eager, reuse
+from magpy import _interp, config, faults
+from magpy.backends import Backend, eager, process, reuse
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.output_aliasing import looked_at
 from magpy.backends.random_ops import told_apart
@@ -94,6 +94,8 @@ class EntryInfo:
         leaves: the first step that may find, after operations, that the entry does not fit.
         cause: what the miss was counted by for which it was made (magpy/runtime/misses.py).
         in_order: it does the operations of the program, in their order, and nothing else.
+        portable: what it was made of, for other processes; a text that says why there is none; None
+            where nobody has asked for it (magpy/saving/portable.py).
         heard: the addresses of what the call has looked at, of an entry that may run below hooks of
             saved tensors that are the program's (magpy/runtime/hearing.py).
     """
@@ -115,6 +117,7 @@ class EntryInfo:
     cause: Any = None
     in_order: bool = False
     heard: frozenset[int] | None = None
+    portable: Any = None
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
     #: What the guard was made of, and the names of what it looks at, made when they are needed.
@@ -272,6 +275,8 @@ class Runner:
         self._kept: reuse.Compiled | None = None
         #: Python has run the graph to see whether its results require gradients.
         self.compared = False
+        #: How another process compiles the graph, where entries are to travel, or why it cannot.
+        self.job: process.Job | str | None = None
         #: Gives what runs instead as long as the graph is compiled elsewhere.
         self.stand_in: Callable[[Runner, tuple[Any, ...]], Callable[..., Any]] | None = None
 
@@ -318,6 +323,8 @@ class Runner:
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
                 with busy, _own_warnings(), draws, self.modes(), without_hooks():
+                    if config.saving and not sizes and isinstance(self.backend, Inductor):
+                        self.job = self._job(self.backend, graph, inputs)
                     compiled = self._shared(graph, inputs) if not sizes else None
                     if compiled is None:
                         compiled = _interp.let_signals_in(
@@ -342,6 +349,13 @@ class Runner:
             compiled = self._as_compiled_for(compiled, inputs[len(places) :])
         self.use(compiled)
         return compiled
+
+    @staticmethod
+    def _job(backend: Inductor, graph: Any, inputs: list[Any]) -> process.Job | str:
+        try:
+            return process.job(backend, graph, inputs)
+        except process.Unable as e:
+            return str(e)
 
     def _shared(self, graph: Any, inputs: list[Any]) -> Callable[..., Any] | None:
         """What was compiled for a graph like this; what is compiled now may serve others."""

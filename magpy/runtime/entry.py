@@ -14,6 +14,7 @@ from magpy import _interp, config, faults
 from magpy.backends import Backend, eager
 from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
 from magpy.errors import Refusal
+from magpy.frames import signals
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
@@ -29,6 +30,8 @@ from magpy.replay.pipeline import Lowering
 from magpy.replay.segments import Segment
 from magpy.runtime import hearing
 from magpy.runtime.exceptions import unchanged_until, untouched
+from magpy.saving.places import Unable
+from magpy.saving.portable import Portable, Recording, freeze
 from magpy.shapes.speculation import PLAIN
 
 # The events that tell of one value in a container, a class, a cell or a slot.
@@ -95,12 +98,17 @@ def build(
         # follows what memory a tensor has from outside.
         backend = eager
     faults.check("refgraph")
-    analysis = analysis or _analysis(capture)
+    portable: Portable | str | None = None
+    if analysis is None:
+        analysis, world = _analysis(capture)
+        if world is not None:
+            portable = _frozen(capture, analysis, world)  # before passes change the steps
     faults.check("guard")
     guard = analysis.guard()
     program = [s for s in capture.record.steps if isinstance(s, OpStep)]
     low = pipeline.run(capture, analysis, backend is not eager)
     info = _info(low, guard, backend)
+    info.portable = portable
     info.in_order = not info.acts and hearing.keeps_order(low, program)
     code = Code(capture, analysis, low.plan, low.total)
     info.mock, info.text = code.function(
@@ -114,15 +122,32 @@ def build(
     return _interp.Entry(guard, info.mock, code.reads(), info), info
 
 
-def _analysis(capture: Capture) -> Analysis:
-    """The analysis; of modules that vary it is about these alone if there is no other way."""
+def _analysis(capture: Capture) -> tuple[Analysis, Recording | None]:
+    """The analysis; of modules that vary it is about these alone if there is no other way.
+
+    And what it was answered, for another process, if entries are to travel.
+    """
+    world = Recording() if config.saving else None
     try:
-        return analyze(capture)
+        return analyze(capture, world), world
     except Refusal:
         if not capture.instances_vary:
             raise
         capture.instances_vary = False
-        return analyze(capture)
+        world = Recording() if config.saving else None
+        return analyze(capture, world), world
+
+
+def _frozen(capture: Capture, analysis: Analysis, world: Recording) -> Portable | str:
+    """The capture for other processes, or why it cannot travel."""
+    try:
+        return freeze(capture, analysis, world)
+    except Unable as e:
+        return str(e)
+    except Exception as e:
+        if signals.raised_by_handler(e):
+            raise
+        return f"magpy failed: {type(e).__name__}: {e}"  # the call has nothing to do with it
 
 
 def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:

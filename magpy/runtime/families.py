@@ -62,7 +62,8 @@ class Family:
         member._magpy_driver = functools.partial(self.shared, wrapped)
         return True
 
-    def _leave(self, wrapped: Any) -> Any:
+    def leave(self, wrapped: Any) -> Any:
+        """Lets the compiled callable of a member go its own way; None: it is no member."""
         found = self._members.pop(id(wrapped), None)
         member = found() if found is not None else None
         if member is not None:
@@ -83,7 +84,7 @@ class Family:
         left = result is _interp.MISS and (manager.gave_up or manager.stormy)
         if manager.refused == refused and not left:
             return result
-        member = self._leave(args[0])
+        member = self.leave(args[0])
         if member is not None:
             for reason in manager.reasons[known:]:
                 member._magpy_options.note(reason)

@@ -301,6 +301,11 @@ class Handler:
         name = getattr(function, "__name__", "")
         return alone and makes_tensor_of_numbers(function, name, ([],))
 
+    def set_asked(self, container: Any, item: Any) -> bool:
+        """A set is asked whether it has an element, which the guard asks again."""
+        self.run.again(operator.contains, (container, item))
+        return True
+
     def raced(self, holder: Any) -> None:
         """Another thread has changed something that the call reads."""
         self.run.refusals.keep(race(holder))
