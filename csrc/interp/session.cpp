@@ -361,15 +361,18 @@ PyObject* py_below(PyObject*, PyObject* on) {
   tls_below = on == Py_True && tls_session != nullptr;
   return PyBool_FromLong(before);
 }
-// unpaused(f, args, kwargs): calls f with events on again, from within a handler.
+// watched(f, args, kwargs, hands_on=False): calls f with events on again, from within a handler.
+// What runs below f gives its results to f, which looks at them unless it hands them on.
 PyObject* py_watched(PyObject*, PyObject* args) {
   PyObject *f, *pos, *kw;
-  if (!PyArg_ParseTuple(args, "OO!O!", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw)) return nullptr;
+  int hands_on = 0;
+  if (!PyArg_ParseTuple(args, "OO!O!|p", &f, &PyTuple_Type, &pos, &PyDict_Type, &kw, &hands_on))
+    return nullptr;
   int pause = tls_pause;
   tls_pause = 0;
   PyObject* r;
   {
-    ToCScope given(kComputed, ToCScope::now());  // what runs below f gives its results to f
+    ToCScope given(hands_on ? kPassedOn : kComputed, ToCScope::now());
     SignalsLetIn now;
     ProgramScope program;
     r = PyObject_Call(f, pos, kw);
@@ -508,7 +511,7 @@ PyMethodDef functions[] = {
     {"below", py_below, METH_O,
      "below(on): whether the session wants to know of Python functions that start while events are "
      "paused."},
-    {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs): calls f with events on."},
+    {"watched", py_watched, METH_VARARGS, "watched(f, args, kwargs, hands_on=False): calls f with events on."},
     {"call", py_call, METH_VARARGS,
      "call(f, args, kwargs): calls f with events on, reported like a call of the program."},
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},

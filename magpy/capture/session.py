@@ -18,6 +18,7 @@ from magpy import _interp, _tensor, faults
 from magpy.capture.end_state import end_state
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.callbacks import Handler
+from magpy.capture.python.memos import shown
 from magpy.capture.python.native import find_dynamo, prepare
 from magpy.errors import Refusal, raised_in
 from magpy.frames import signals
@@ -245,9 +246,9 @@ def _end(
             "the call leaves an object behind that runs code when it dies (a __del__, the callback "
             "of a weak reference)"
         )
-    kept = recorder.given.kept(builder.knows)
-    if kept is not None:
-        raise kept
+    for refusal in (recorder.given.kept(builder.knows), shown(run.remembered, builder.knows)):
+        if refusal is not None:
+            raise refusal
     log = [*session.log(), *reads]  # an effect may rely on more of what was there before
     metas.update(recorder.tensors.metas)
     for read, keys, value in recorder.settings.unguarded():

@@ -47,6 +47,11 @@ def is_users_file(file: str, names: dict[str, Any]) -> bool:
     return not file.startswith(_STDLIB) or file.startswith(_INSTALLED, len(_STDLIB))
 
 
+def in_package(where: str) -> bool:
+    """Whether a place, "FILE:LINE (FUNCTION)", is in an installed package."""
+    return any(f"{os.sep}{name}{os.sep}" in where for name in ("site-packages", "dist-packages"))
+
+
 def _users_frame(skip: int) -> types.FrameType | None:
     """The innermost frame of the user's program; without any, of what is not magpy's."""
     frame: types.FrameType | None = sys._getframe(skip)
@@ -117,6 +122,7 @@ def refuse(reason: str, remedy: str = "") -> Refusal:
 
 __all__ = [
     "Place",
+    "in_package",
     "is_own",
     "is_users",
     "is_users_code",

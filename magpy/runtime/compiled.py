@@ -33,6 +33,7 @@ from magpy.backends.runner import BackendError, EntryInfo, compiler_elsewhere, c
 from magpy.capture import session
 from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
 from magpy.frames import signals
+from magpy.frames.locations import in_package
 from magpy.guards.words import Difference
 from magpy.instrument.regions import Region
 from magpy.ir.capture import Capture, Differing, Outcome
@@ -606,7 +607,9 @@ class Manager:
         self.refused += 1
         self.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
-        if refusal.first_time and self.once[text] < _MOST_FIRST_TIMES:
+        # What a package does when it is first used (it looks for what is installed) is done then.
+        begins = not self.captures and not self.once[text] and in_package(refusal.where)
+        if (refusal.first_time and self.once[text] < _MOST_FIRST_TIMES) or begins:
             self.once[text] += 1
             return
         if (not refusal.raised or self._raises(refusal)) and self._split(compiled, refusal):

@@ -432,8 +432,11 @@ def test_a_refusal_is_made_while_a_frame_has_not_begun(monkeypatch):
 
 
 def test_a_line_that_fills_a_cache_with_several_things_does_not_split_the_call():
+    filled = []
+
     @functools.lru_cache
     def scale(kind):
+        filled.append(kind)
         return len(kind)
 
     def f(x):

@@ -709,6 +709,17 @@ def test_custom_operators_do_what_their_schemas_say():
     assert [n for _, n in results] != [1, 2, 3, 4]
 
 
+def test_a_cache_of_a_function_that_computes_tells_of_the_calls_that_ran_it():
+    @functools.lru_cache
+    def twice(n):
+        return n * 2
+
+    compiled = magpy.compile(lambda t: t * twice(t.shape[0]), backend="eager")
+    for n in (2, 3, 4, 5, 4):
+        assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0 * n))
+    assert 0 < twice.cache_info().currsize < 4, "as many as were captured"
+
+
 def test_filters_that_make_errors_later_are_not_looked_at():
     def f(t):
         return t + float((np.array([1.0]) / 0)[0] > 0)

@@ -21,13 +21,14 @@ import numpy as np
 import torch
 
 from magpy import _interp
+from magpy.capture.python import memos
 from magpy.capture.python.arithmetic import is_of_numpy, noted, place_now
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import BINARY, COMPARE, TrackedValues, recomputable
 from magpy.errors import Refusal
 from magpy.models import callables, numpy_calls, numpy_warnings
-from magpy.models.callables import Leaf
+from magpy.models.callables import Effect, Leaf
 from magpy.objects.plain_values import is_plain
 from magpy.objects.types import isinstance
 
@@ -55,9 +56,14 @@ class ArrayCalls:
     @frames_hidden
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A C function is called with tracked values."""
+        if callables.effect_of(f) is Effect.MEMO:
+            return memos.asked(self._run, f, args, kwargs)
         found = self._tables.call(f, args, kwargs)
         if found is not ABSENT:
             return found
+        return self._of_values(f, args, kwargs)
+
+    def _of_values(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         owner = getattr(f, "__self__", None)
         terms = _terms(f, args, kwargs)
         if terms:

@@ -20,7 +20,7 @@ import re
 import sys
 import types
 from _abc import _get_dump  # type: ignore[import-not-found]
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 from weakref import ref as weakref_to
 
@@ -29,7 +29,7 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp
-from magpy.capture.python import effects, native, profiler_marks
+from magpy.capture.python import effects, memos, native, profiler_marks
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
 from magpy.errors import FILLED, Refusal
@@ -40,7 +40,7 @@ from magpy.models import callables, torch_callables, torchscript
 from magpy.models.callables import Effect
 from magpy.models.torch_callables import Does
 from magpy.objects import c_state
-from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
+from magpy.objects.plain_values import is_immutable, is_plain
 from magpy.objects.snapshots import (
     CONTAINERS,
     container_states,
@@ -332,7 +332,8 @@ def read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         run.refuse(f"{callables.name_of(f)} is called with objects made in the call")
     if f.__name__ in _OF_FILES and run.recorder.below.written_to(owner):
         run.refuse(f"{callables.name_of(f)} is called of what the call has written to")
-    if f.__name__ == "cache_info" and any(owner is memo for memo, *_ in run.memos):
+    asked = (*(memo for memo, *_ in run.memos), *run.filled)
+    if f.__name__ == "cache_info" and any(owner is memo for memo in asked):
         run.refuse(f"{callables.name_of(owner)} counts calls that the call itself has made")
     if f.__name__ == "initial_seed" and run.recorder.seeded:
         run.refuse("torch.initial_seed is called after the call itself has seeded")
@@ -767,66 +768,6 @@ def _outside_generator(run: Run, owner: Any) -> bool:
     )
 
 
-def _parts(values: Iterable[Any]) -> Iterator[Any]:
-    """What is in tuples, and the rest as it is, but for plain values."""
-    for v in values:
-        if type(v) is tuple:
-            yield from _parts(v)
-        elif type(v) not in PLAIN_TYPES:
-            yield v
-
-
-def memo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call of an lru_cache: what it remembers is outside state; filling it is not redone."""
-    memo = getattr(f, "__func__", f)
-    if memo.__module__ == "typing" and _annotates(args):
-        return f(*args, **kwargs)
-    run.session.rely_on((args, kwargs))
-    before = memo.cache_info().misses
-    result = _interp.watched(f, args, kwargs)
-    misses = memo.cache_info().misses
-    if misses != before:
-        run.refuse(
-            f"{callables.name_of(memo)} fills its lru_cache",
-            "The next call finds the result there and is captured",
-        )
-        return result
-    if not run.session.is_outside(result):
-        run.session.reach(result)
-    recorder = run.recorder
-    if run.refusals.first is None and not recorder.depth:
-        of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
-        kept = callables.remembered(memo, (*of_object, *args), kwargs)
-        if kept is None:
-            run.refuse(
-                f"{callables.name_of(memo)} is called, an lru_cache that keeps nothing, or "
-                "whose keys code of the program compares"
-            )
-        else:
-            run.memos.append((memo, *kept, result))
-            run.identities += filter(
-                run.session.is_outside, _parts((*of_object, *args, *kwargs.values()))
-            )
-        try:
-            args, kwargs = recorder.convert_all(args), recorder.convert_all(kwargs)
-            recorder.note(f, args, kwargs, Call, tensors=False)
-        except Refusal as r:
-            run.refusals.keep(r)
-    return result
-
-
-def _annotates(args: tuple[Any, ...]) -> bool:
-    """Whether code of a library makes an annotation of names, at which nobody looks."""
-    frame = call_sites.program_frame()
-    while frame is not None and frame.f_globals.get("__name__") == "typing":
-        frame = frame.f_back
-    return (
-        frame is not None
-        and not is_users(frame)
-        and all(is_plain(a) or type(a).__module__ == "typing" for a in args)
-    )
-
-
 def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`id(obj)`, and the hash of an object that has none of its own: what it is, is looked at."""
     if len(args) == 1 and not kwargs and run.session.is_outside(args[0]):
@@ -877,7 +818,7 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.PARTIAL: partial,
     Effect.WEAKREF: weakref,
     Effect.HOLDERS: holders,
-    Effect.MEMO: memo,
+    Effect.MEMO: memos.asked,
     Effect.REFUSE: refused,
     Effect.INSIDE: inside,
     Effect.FORMAT: format_text,

@@ -97,6 +97,10 @@ class Run:
         self.registered: dict[tuple[int, int], Any] = {}
         #: Calls of lru_caches that found a result: the cache, how it is found, and the result.
         self.memos: list[tuple[Any, Any, Any, Any]] = []
+        #: Such caches that the run has filled.
+        self.filled: list[Any] = []
+        #: Containers that such a cache has given anew, with the objects in them.
+        self.remembered: list[tuple[Any, Any]] = []
         #: Locks that the run has taken and not given back.
         self.locks: list[Any] = []
         #: Marks of torch's profiler that were begun, with their variables, by their addresses.
