@@ -6,6 +6,7 @@ Every assumption of that page names its test; `test_every_assumption_has_its_tes
 import collections
 import contextlib
 import ctypes
+import functools
 import gc
 import io
 import pathlib
