@@ -66,6 +66,7 @@ class Dynamic:
             one, or that itself if it is the same in every call; the key, or None; the number;
             whether it was an input, and the run relied on it.
         pinned: the call relied on a size or an integer that follows from data.
+        of_lists: the call made a tensor of a list of numbers, which was compared.
     """
 
     symbols: Any = None
@@ -73,6 +74,7 @@ class Dynamic:
     places: list[tuple[str, Any]] = field(default_factory=list)
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
     pinned: bool = False
+    of_lists: bool = False
 
 
 @dataclass(slots=True, weakref_slot=True)

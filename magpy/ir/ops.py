@@ -390,6 +390,7 @@ class Record:
         relied: whether the run relies on what one of its integers is.
         swapped: for tensors from outside whose `data` was assigned, what it was before.
         pinned: whether it relies on a size or an integer that follows from data.
+        of_lists: whether a tensor was made of a list from outside, which guards compare.
         gradients: tensors from outside and the gradients that they had when the call began, where
             the run has read or added to them.
         unwatched: what asks for Python that runs unwatched below steps.
@@ -416,6 +417,7 @@ class Record:
     relied: bool = False
     swapped: dict[Var, Any] = field(default_factory=dict)
     pinned: bool = False
+    of_lists: bool = False
     gradients: list[tuple[Any, Any]] = field(default_factory=list)
     unwatched: list[Unwatched] = field(default_factory=list)
     caught: str = ""

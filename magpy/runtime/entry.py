@@ -165,6 +165,7 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
         ],
         numbers=_numbers(capture, analysis),
         pinned=record.pinned,
+        of_lists=record.of_lists,
     )
     info = EntryInfo(guard, plan.segments, dynamic)
     info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)

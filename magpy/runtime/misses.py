@@ -78,7 +78,8 @@ class Misses:
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
-            self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()])
+            of_lists = any(e.tag.dynamic.of_lists for e in entries)
+            self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()], of_lists)
             cause = self.cause = found.where or self._cause(what)
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             if what not in self.counts and len(self.counts) >= _MOST:
@@ -86,12 +87,12 @@ class Misses:
             self.counts[what] = self.counts.get(what, 0) + 1
         return found
 
-    def _is_of_argument(self, found: Difference, given: list[Any]) -> bool:
+    def _is_of_argument(self, found: Difference, given: list[Any], of_lists: bool) -> bool:
         place = self.place
         if place is None or place.argument is None:
             return False
-        if form_of(given[place.argument]):
-            return False  # a list of numbers, of which a tensor may be made
+        if of_lists and form_of(given[place.argument]):
+            return False
         value = given[place.argument] if place.holder is None else None
         if isinstance(value, torch.Tensor):
             return is_unlike_any(value)

@@ -256,8 +256,10 @@ class Values:
 
     def _goes_as_it_is(self, container: Any) -> bool:
         """Whether a call done as a whole is to be given this very list or dict from outside."""
-        if self.operation.takes_lists and self._is_input(container):
-            return True
+        if self.operation.takes_lists:
+            if self._is_input(container):
+                return True
+            self.record.of_lists = True
         if not self._is_outside(container):
             return False
         self._session.touch(container)
