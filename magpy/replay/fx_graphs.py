@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from magpy.frames.synthetic import operation
 from magpy.ir.ops import OpStep, OutsideRef, Ref, Var
 from magpy.ir.torch_modes import TorchModes
-from magpy.ir.trees import Sizes, collect, rebuilt
+from magpy.ir.trees import Sizes, collect, rebuilt, variables
 from magpy.models.torch_ops import is_tensor_method, resolves, writes_first
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
@@ -107,6 +108,18 @@ def detaches(step: OpStep) -> bool:
     return step.func is getattr and step.args[1] == "data"
 
 
+_ASYNC = "_c10d_functional::_wrap_tensor_autograd"
+
+
+def is_async(func: Any) -> bool:
+    """Whether the result of an operation stands for a collective that may still be going on.
+
+    It is a tensor of a class that waits when an operation is given it (`AsyncCollectiveTensor`,
+    torch/distributed/_functional_collectives.py).
+    """
+    return type(func) is OpOverload and func._schema.name == _ASYNC
+
+
 class GraphBuilder:
     """Builds the graph of one segment."""
 
@@ -114,6 +127,8 @@ class GraphBuilder:
         """An empty graph whose operations start under `start`."""
         self.graph = fx.Graph()
         self.env: dict[Var, fx.Node] = {}
+        #: Of what stands for collectives: what is given out, and the result that is waited for.
+        self._async: dict[Var, tuple[fx.Node, fx.Node]] = {}
         self._start = start
         self._now = start
         self._want = start
@@ -173,6 +188,19 @@ class GraphBuilder:
             for key in path:
                 value = self.graph.call_function(operator.getitem, (value, key))
             self.env[var] = value
+            if is_async(step.func) and isinstance(step.args[0], Ref):
+                self._async[var] = value, self.env[step.args[0].var]
+
+    def _wait(self, given: Any) -> None:
+        """Operations of the graph wait for the collectives whose results they are given.
+
+        A compiler's code reads memory, and asks no class to wait.
+        """
+        for var in self._async.keys() & variables(given) if self._async else ():
+            value, result = self._async[var]
+            if self.env[var] is value:
+                wait = _nameable(torch.ops._c10d_functional.wait_tensor.default)
+                self.env[var] = self.graph.call_function(wait, (result,))
 
     def _stored_to(self, step: OpStep) -> fx.Node | None:
         if step.random or step.unrepeatable or step.whole or step.site is not None:
@@ -188,6 +216,7 @@ class GraphBuilder:
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], hidden: bool
     ) -> fx.Node:
         g, env = self.graph, self.env
+        self._wait((args, kwargs))
         if not (safe(args) and safe(kwargs)):
             order: list[Var] = []
             _tree_refs_in_order((args, kwargs), order)
@@ -206,7 +235,8 @@ class GraphBuilder:
     def finish(self, outputs: Iterable[Var]) -> fx.GraphModule:
         """Closes the graph."""
         self._switch(self._start)
-        self.graph.output(tuple(self.env[v] for v in outputs))
+        given = {v: value for v, (value, _) in self._async.items()}
+        self.graph.output(tuple(given.get(v, self.env[v]) for v in outputs))
         return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Segment")
 
 
