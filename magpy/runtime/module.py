@@ -85,6 +85,14 @@ class CompiledModuleMixin:
     # Without a frame of its own, and with this one's name, text and signature.
     __call__ = functools.update_wrapper(_interp.ModuleCall(), _call)
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's: its hooks are given the module itself."""
+        return original_of(self).state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's, likewise."""
+        return original_of(self).load_state_dict(*args, **kwargs)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickles the module and the options; entries are not kept."""
         return rebuild, (original_of(self), callable_of(self)._magpy_options.options)
@@ -257,7 +265,16 @@ def compile_module(module: torch.nn.Module, options: Options) -> Any:
         object.__setattr__(new, _interp.MODULE_SLOT, callable_of(inside))
     else:
         object.__setattr__(new, _interp.MODULE_SLOT, runtime.make(module, options))
+    _share_state(new, module)
     return new
+
+
+def _share_state(new: Any, module: torch.nn.Module) -> None:
+    """What torch keeps of a module, by the module, holds for the compiled one (`fully_shard`)."""
+    composable = sys.modules.get("torch.distributed._composable_state")
+    states: Any = getattr(composable, "_module_state_mapping", None)
+    if states is not None and type(module).__hash__ is object.__hash__ and module in states:
+        states[new] = states[module]
 
 
 def rebuild(module: torch.nn.Module, options: Options) -> Any:
