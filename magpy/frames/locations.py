@@ -48,8 +48,9 @@ def is_users_file(file: str, names: dict[str, Any]) -> bool:
 
 
 def in_package(where: str) -> bool:
-    """Whether a place, "FILE:LINE (FUNCTION)", is in an installed package."""
-    return any(f"{os.sep}{name}{os.sep}" in where for name in ("site-packages", "dist-packages"))
+    """Whether a file, or a place "FILE:LINE (FUNCTION)", is in a package beside torch."""
+    installed = any(os.sep + name in where for name in _INSTALLED)
+    return installed and not any(f"{os.sep}{name}torch{os.sep}" in where for name in _INSTALLED)
 
 
 def _users_frame(skip: int) -> types.FrameType | None:

@@ -608,7 +608,8 @@ class Manager:
         self.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
         # What a package does when it is first used (it looks for what is installed) is done then.
-        begins = not self.captures and not self.once[text] and in_package(refusal.where)
+        new = not self.captures and not self.once[text] and not refusal.raised
+        begins = new and in_package(refusal.where)
         if (refusal.first_time and self.once[text] < _MOST_FIRST_TIMES) or begins:
             self.once[text] += 1
             return

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
+from magpy.capture.python import memos
 from magpy.models import callables
 from tests.soundness.unwatched_programs import CallsBack
 
@@ -710,7 +711,9 @@ def test_custom_operators_do_what_their_schemas_say():
     assert [n for _, n in results] != [1, 2, 3, 4]
 
 
-def test_a_cache_of_a_function_that_computes_tells_of_the_calls_that_ran_it():
+def test_a_cache_of_a_function_that_computes_tells_of_the_calls_that_ran_it(monkeypatch):
+    monkeypatch.setattr(memos, "in_package", lambda file: file == __file__)
+
     @functools.lru_cache
     def twice(n):
         return n * 2

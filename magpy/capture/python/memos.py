@@ -1,8 +1,9 @@
 """Calls of `functools.lru_cache`s, whose memory is outside state.
 
 A call that finds a result goes by it, and the guard asks for it again.  Where it finds none the
-function runs, and if that computes and does nothing else, nobody can tell whether it ran: a call
-that is served need not fill the cache.
+function runs.  If that is a function of an installed package (einops) which computes and does
+nothing else, nobody can tell whether it ran: a call that is served need not fill the cache.  The
+program's own caches are its state, which it may ask for or clear.
 
 Owns what is done about these calls, and the refusals where a result shows that it is remembered.
 Does not own what the function itself does, which is watched.  Called for such a cache by
@@ -21,7 +22,7 @@ from magpy import _interp
 from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames import call_sites
-from magpy.frames.locations import is_users
+from magpy.frames.locations import in_package, is_users
 from magpy.ir.ops import Bind, Call, Check
 from magpy.models import callables
 from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
@@ -41,12 +42,13 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if memo.__module__ == "typing" and _annotates(args):
         return f(*args, **kwargs)
     recorder = run.recorder
-    if recorder.depth or not all(map(_is_key, (*args, *kwargs.values()))):
+    through = not recorder.depth and of_package(memo) and all(map(_is_key, _given(args, kwargs)))
+    if not through:
         run.session.rely_on((args, kwargs))
     before, looked = memo.cache_info().misses, _Watch(run)
-    result = _interp.watched(f, args, kwargs, True)
+    result = _interp.watched(f, args, kwargs, through)
     if memo.cache_info().misses != before:
-        if not looked.computes_only(result):
+        if not (through and looked.computes_only(result)):
             run.refuse(
                 f"{callables.name_of(memo)} fills its lru_cache",
                 "The next call finds the result there and is captured",
@@ -75,6 +77,16 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         except Refusal as r:
             run.refusals.keep(r)
     return result
+
+
+def of_package(memo: Any) -> bool:
+    """Whether a cache remembers the results of a function, in Python, of an installed package."""
+    function = getattr(memo, "__wrapped__", None)
+    return type(function) is types.FunctionType and in_package(function.__code__.co_filename)
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    return (*args, *kwargs.values())
 
 
 class _Watch:
