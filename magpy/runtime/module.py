@@ -87,11 +87,13 @@ class CompiledModuleMixin:
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The module's: its hooks are given the module itself."""
-        return original_of(self).state_dict(*args, **kwargs)
+        module = original_of(self)
+        return type(module).state_dict(module, *args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The module's, likewise."""
-        return original_of(self).load_state_dict(*args, **kwargs)
+        module = original_of(self)
+        return type(module).load_state_dict(module, *args, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickles the module and the options; entries are not kept."""

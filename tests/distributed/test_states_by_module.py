@@ -86,6 +86,13 @@ def test_hooks_of_a_state_are_given_the_module_itself():
     assert len(given) == 6 and all(module is model for module in given)
 
 
+def test_a_method_that_the_program_puts_around_that_of_a_compiled_module():
+    compiled = magpy.compile(net(), backend="eager")
+    before = compiled.state_dict
+    compiled.state_dict = lambda *args, **kwargs: list(before(*args, **kwargs))
+    assert compiled.state_dict() == ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
 def test_a_state_of_the_program_s_own_class():
     class Own(nn.Linear):
         def state_dict(self, *args, **kwargs):
