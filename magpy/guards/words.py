@@ -353,6 +353,13 @@ class Difference:
             text = f"{self.what} {self.now or 'changed'}"
         return f"{text}; {self.where} fixes it" if self.where else text
 
+    @property
+    def of_one(self) -> bool:
+        """Whether it is that a size is 1 or is no longer: sizes of 1 are ways of their own."""
+        if self.was:
+            return self.of_tensor and "1" in (self.was, self.now)
+        return self.what.endswith(">= 2")
+
 
 def difference(names: Names, program: Program, failure: tuple[Any, str]) -> Difference:
     """The words for what `_interp.Guard.explain` found.

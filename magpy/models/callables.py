@@ -13,6 +13,7 @@ import builtins
 import collections
 import functools
 import gc
+import importlib
 import logging
 import operator
 import random
@@ -94,6 +95,7 @@ class Effect(Enum):
     DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
     MARK = auto()  # marks of torch's profiler
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
+    IMPORT = auto()  # loads a module, whose code is not watched
 
 
 def _names(text: str) -> frozenset[str]:
@@ -448,6 +450,7 @@ for _name in dir(random.Random):
         register_python(_f, Effect.RANDOM)
 if isinstance(warnings.warn, types.FunctionType):
     register_python(warnings.warn, Effect.EFFECT)
+register_python(importlib._bootstrap._find_and_load_unlocked, Effect.IMPORT)  # type: ignore[attr-defined]
 
 
 def python_leaves() -> dict[types.CodeType, Effect]:

@@ -59,10 +59,12 @@ from magpy.unwatched.reachability import is_torchs_hook
 _HEARD = "hooks of saved tensors are set that are Python of the program"
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
+_MOST_REASONS = 50
 #: Captures in a row that come to nothing for what should pass, after which it is refused.
 _MOST_PASSING = 8
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 _STORM = 2
+_MOST_OF_FEW = 8
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
 #: So many calls that raise at one line are watched before that runs in Python.
@@ -130,7 +132,7 @@ class Manager:
         self.left: dict[str, str] = {}
         #: What happened in calls, by their numbers, for reports (magpy/runtime/report.py).
         self.history: list[tuple[int, str]] = []
-        self.reasons: list[str] = []
+        self.reasons: collections.Counter[str] = collections.Counter()
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
         self.warned: set[str] = set() if self.part_of is None else self.part_of.drivers.warned
@@ -304,7 +306,7 @@ class Manager:
         try:
             with signals.held():  # but where a compiler runs
                 self._take(compiled, outcome, start, turns)
-                new = self.captures > captures and self.part_of is None
+                new = self.captures > captures and self.part_of is None and not self.missed.of_few
                 if new and self.missed.repeated(why, self.varying.follows):
                     self.warn(f"{self.name} is captured anew, not for the first time: {why}")
         finally:
@@ -582,8 +584,8 @@ class Manager:
 
     def note(self, reason: str) -> None:
         """Keeps a reason why something is not compiled."""
-        if reason not in self.reasons and len(self.reasons) < 50:
-            self.reasons.append(reason)
+        if reason in self.reasons or len(self.reasons) < _MOST_REASONS:
+            self.reasons[reason] += 1
 
     def _happened(self, compiled: Any, topic: str, text: str) -> None:
         """Logs something, and keeps it with the number of the call."""
@@ -690,7 +692,9 @@ class Manager:
         # What Python gives a region can as well be computed with there.
         given = self.part_of is not None and self.missed.of_argument
         condition = bool(why.where) and not why.was
-        return self._serves_few(compiled, 1 if given else _STORM + condition)
+        # What a flag leads to differs in other things, too, by which there are several of each.
+        times = _MOST_OF_FEW if self.missed.of_few else _STORM + condition
+        return self._serves_few(compiled, 1 if given else times)
 
     def _serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""

@@ -74,7 +74,7 @@ class Family:
     def _miss(self, shared: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry fits is captured for all, or its member goes its own way."""
         manager = shared._magpy_options
-        captures, refused, known = manager.captures, manager.refused, len(manager.reasons)
+        captures, refused, known = manager.captures, manager.refused, manager.reasons.copy()
         result = manager.miss(shared, args, kwargs)
         if manager.captures > captures:
             found = self._members.get(id(args[0]))
@@ -86,7 +86,7 @@ class Family:
             return result
         member = self.leave(args[0])
         if member is not None:
-            for reason in manager.reasons[known:]:
+            for reason in manager.reasons - known:
                 member._magpy_options.note(reason)
         if result is _interp.MISS and member is not None:
             try:

@@ -58,6 +58,8 @@ class Misses:
         self.of_argument = False
         #: Whether it was about what a small array holds.
         self.of_contents = False
+        #: Whether it was about what there are few of: a bool, None, whether a size is 1.
+        self.of_few = False
 
     def note(
         self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -74,10 +76,11 @@ class Misses:
             What the call differs in from the closest entry; None if there is none.
         """
         self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
-        self.of_contents = False
+        self.of_contents = self.of_few = False
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
+            self.of_few |= found.of_one
             of_lists = any(e.tag.dynamic.of_lists for e in entries)
             self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()], of_lists)
             cause = self.cause = found.where or self._cause(what)
@@ -140,6 +143,7 @@ class Misses:
             if info.program is not None:
                 self.of_instance = _is_of_instance(info.program, failure[0])
                 self.of_contents = _is_of_contents(info.program, failure[0])
+                self.of_few = _is_of_few(info.program, failure[0])
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
                 if not isinstance(failure[0], int) and failure[0][0] in ("dicts", "cells"):
@@ -193,6 +197,12 @@ def _is_of_contents(program: Program, where: Any) -> bool:
     """Whether a check is for what an array holds."""
     kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
     return kind == "py" and looks_at_contents(rest[0])
+
+
+def _is_of_few(program: Program, where: Any) -> bool:
+    """Whether a check is for a bool or None: a call goes one of two ways by it."""
+    kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
+    return kind in ("is", "leaf") and (rest[1] is None or type(rest[1]) is bool)
 
 
 def goes_by_instance(info: EntryInfo) -> bool:

@@ -380,3 +380,16 @@ def test_threads_compile_and_call_what_is_alike() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_each_instance_tells_why_it_ran_eagerly() -> None:
+    def make() -> Callable[..., Any]:
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return torch.func.linearize(torch.sin, x)[0]
+
+        return f
+
+    for _ in range(4):
+        c = magpy.compile(make(), backend="eager")
+        assert torch.equal(c(torch.ones(2)), torch.ones(2).sin())
+        assert ["linearize is called" in r for r in magpy.stats(c).reasons] == [True]

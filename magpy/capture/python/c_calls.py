@@ -32,7 +32,7 @@ from magpy import _interp
 from magpy.capture.python import effects, memos, native, profiler_marks
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
-from magpy.errors import FILLED, Refusal
+from magpy.errors import FILLED, NEXT_CALL, Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code, refuse
 from magpy.ir.ops import Call, CheckValue, EffectStep, OpStep, OutsideRef, Ref, Var
@@ -631,6 +631,15 @@ def aside(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return f(*args, **kwargs)
 
 
+def loads(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A module is looked for and imported that is not there yet: later calls find it.
+
+    To watch its code, and that of all that it imports, takes minutes for a large package.
+    """
+    run.refuse(f"{args[0]} is imported", f"{NEXT_CALL} finds it")
+    return f(*args, **kwargs)
+
+
 def _counts_itself(f: Any, t: torch.Tensor) -> bool:
     """Whether Python of the program's makes the number of a tensor."""
     name = {int: "__int__", float: "__float__"}.get(f)
@@ -843,4 +852,5 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.DYNAMO: dynamo,
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
+    Effect.IMPORT: loads,
 }

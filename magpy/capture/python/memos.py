@@ -45,10 +45,10 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     through = not recorder.depth and of_package(memo) and all(map(_is_key, _given(args, kwargs)))
     if not through:
         run.session.rely_on((args, kwargs))
-    before, looked = memo.cache_info().misses, _Watch(run)
+    before, looked = memo.cache_info().misses, _Watch(run) if through else None
     result = _interp.watched(f, args, kwargs, through)
     if memo.cache_info().misses != before:
-        if not (through and looked.computes_only(result)):
+        if looked is None or not looked.computes_only(result):
             run.refuse(
                 f"{callables.name_of(memo)} fills its lru_cache",
                 "The next call finds the result there and is captured",

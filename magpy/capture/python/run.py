@@ -8,6 +8,7 @@ answers themselves (magpy/capture/python/callbacks.py), nor the steps
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import gc
@@ -84,6 +85,8 @@ class Run:
         self.refusals = refusals
         #: Calls that guards make again, with their arguments and what they gave.
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
+        #: What `again` has asked, by numbers that the same questions have.
+        self._asked: dict[tuple[int, ...], list[tuple[Any, tuple[Any, ...]]]] = {}
         #: Objects of which the run has asked which they are.
         self.identities: list[Any] = []
         #: Arrays from outside that were looked into, with their form then.
@@ -134,7 +137,9 @@ class Run:
 
     def again(self, f: Any, args: tuple[Any, ...]) -> None:
         """The guard calls `f` and compares what it gives with what it gives now."""
-        if not any(g is f and _same_given(a, args) for g, a, _ in self.redo):
+        asked = self._asked.setdefault((id(f), *map(_key, args)), [])
+        if not any(g is f and _same_given(a, args) for g, a in asked):
+            asked.append((f, args))
             self.redo.append((f, args, f(*args)))
 
     def proxied(self, proxy: Any) -> None:
@@ -177,6 +182,14 @@ class Run:
                 self.refuse(f"attributes are given to a {type(v).__name__} that the call makes")
             return Var(number) if number is not None else None
         return None
+
+
+def _key(given: Any) -> int:
+    """The same number for what `_same_given` may find the same."""
+    if is_immutable(given):
+        with contextlib.suppress(TypeError):  # slices
+            return hash(given)
+    return id(given)
 
 
 def _same_given(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
