@@ -60,6 +60,7 @@ class Dynamic:
     Attributes:
         symbols: of the sizes that vary, until the graphs are compiled (magpy/shapes/symbols.py).
         conditions: of these sizes, which the guard checks.
+        of_data: of what follows from data, which are checked where that is computed.
         places: expressions for tensors that the call reached through its arguments or objects, with
             their sizes; they are evaluated as in the mock function.
         numbers: those that were read from outside: the expression of the dict or cell that holds
@@ -71,6 +72,7 @@ class Dynamic:
 
     symbols: Any = None
     conditions: Any = None
+    of_data: list[Any] = field(default_factory=list)
     places: list[tuple[str, Any]] = field(default_factory=list)
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
     pinned: bool = False

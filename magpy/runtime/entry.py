@@ -246,6 +246,7 @@ def compile_symbolic(info: EntryInfo, record: Record) -> bool:
         with functorch.patch(force_non_lazy_backward_lowering=True):
             runner.compile(inputs, sizes=True)
     symbols.fill(info.dynamic.conditions)
+    info.dynamic.of_data = symbols.checks
     info.dynamic.symbols = None
     return bool(runners)
 

@@ -7,6 +7,7 @@ what is done about a miss (magpy/runtime/compiled.py, which calls this).
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from typing import Any
 
@@ -136,7 +137,9 @@ class Misses:
             # An entry compared a number that it had read.  A newer one tells its name and line.
             fixed = [(info, failure) for info, failure in failing if _fixes(info, failure)]
             if not fixed or not any(_number_changed(info, args, kwargs) for info in holding):
-                return OF_DATA
+                lines = [c.broken_at() for info in holding for c in info.dynamic.of_data]
+                where = next(filter(None, lines), "")
+                return dataclasses.replace(OF_DATA, where=where) if where else OF_DATA
             failing = fixed
         info, failure = max(failing, key=lambda one: _held(one[1][0]))
         with unheard():

@@ -128,6 +128,15 @@ class Conditions:
             return self._renamed(text, arguments), "", f"no longer holds: {now}", where
         return None
 
+    def broken_at(self) -> str:
+        """The expression of the program that relies on what was refused last; asked once."""
+        given = dict(zip(self._names, self._refused or (), strict=False))
+        self._refused = None
+        for text, place in self.parts if given else ():
+            if not eval(text, self._space, given):
+                return "" if place is None else str(place)
+        return ""
+
     def _renamed(self, text: str, arguments: list[str]) -> str:
         shown: dict[Any, str] = {
             torch.Tensor.size: "{}.shape[{}]",

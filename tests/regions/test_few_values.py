@@ -82,3 +82,29 @@ def test_two_flags_and_an_optional_argument_are_eight_ways(recwarn):
     assert stats.captures == 8
     assert not stats.in_python
     assert stats.eager_calls == 0 and not recwarn.list
+
+
+def test_numbers_of_data_that_lead_another_way_name_the_line_that_goes_by_them():
+    layers = [nn.Linear(4, 4) for _ in range(5)]
+
+    def f(x):
+        x = layers[0](x).relu()
+        order = torch.randperm(5).tolist()
+        for i in order:
+            x = layers[i](x)
+        return layers[1](x).relu().sum()
+
+    compiled = magpy.compile(f, backend="eager")
+    x = torch.randn(3, 4)
+    for seed in range(12):
+        torch.manual_seed(seed)
+        wanted = f(x)
+        torch.manual_seed(seed)
+        assert torch.equal(compiled(x), wanted)
+    stats = magpy.stats(compiled)
+    assert any("test_few_values.py" in where for where, _ in stats.in_python)
+    before = stats.captures
+    for seed in range(12, 16):
+        torch.manual_seed(seed)
+        compiled(x)
+    assert magpy.stats(compiled).captures == before
