@@ -23,7 +23,7 @@ from magpy.capture.python.native import find_dynamo, prepare
 from magpy.errors import Refusal, raised_in
 from magpy.frames import signals
 from magpy.ir.capture import Capture, Differing, Outcome, Varying
-from magpy.ir.ops import Record
+from magpy.ir.ops import Part, Record
 from magpy.models.patched_names import replaced
 from magpy.objects import c_state as opaque
 from magpy.objects import saved_tensors
@@ -136,14 +136,22 @@ def _with_inputs(
     varying: Varying, handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a run in which the values that vary are inputs."""
-    args, kwargs = varying.replace(handler.recorder.argument, args, kwargs)
+    number, parts = handler.recorder.argument, handler.varying.argument
+    args, kwargs = varying.replace(number, parts, args, kwargs)
     for array in varying.arrays:
         sized = id(array) in varying.sized
         handler.buffers.is_input(array, sized)
         handler.recorder.array_argument(array, sized)
     handler.recorder.lists.add(varying.lists)
+    tuples: dict[tuple[int, Any], tuple[Any, Any, set[int]]] = {}
     for holder, key, follow in varying.places:
-        handler.varying.vary(holder, key, follow)
+        if isinstance(key, Part):
+            *_, at = tuples.setdefault((id(holder), key.key), (holder, key.key, set()))
+            at.add(key.at)
+        else:
+            handler.varying.vary(holder, key, follow)
+    for holder, key, at in tuples.values():
+        handler.varying.vary_parts(holder, key, at)
     return args, kwargs
 
 

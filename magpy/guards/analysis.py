@@ -12,7 +12,7 @@ import collections
 import operator
 import types
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from magpy import _interp
 from magpy.errors import Refusal
@@ -36,6 +36,7 @@ from magpy.guards.world import Run, World
 from magpy.ir.capture import Capture
 from magpy.ir.ops import (
     Bind,
+    CheckValue,
     HostStep,
     ModeStep,
     OpStep,
@@ -43,6 +44,7 @@ from magpy.ir.ops import (
     Ref,
     class_number,
     item_held,
+    part,
     part_held,
     slot_held,
 )
@@ -128,6 +130,11 @@ def run_of(capture: Capture) -> Run:
     )
 
 
+def _is_of_part(step: Any) -> TypeGuard[CheckValue]:
+    """Whether a step compares an item of a tuple of which others are inputs."""
+    return isinstance(step, CheckValue) and step.func in (part, part_held)
+
+
 def _holds_numbers(holder: Any, step: HostStep) -> type[Load] | None:
     """How a number is read of what holds it."""
     if type(holder) is types.CellType:
@@ -159,7 +166,7 @@ class Analyzer:
         """
         c, graph = self.capture, self.graph
         for step in c.record.steps:
-            if isinstance(step, Bind) and step.args:
+            if (isinstance(step, Bind) and step.args) or _is_of_part(step):
                 self.number_read(step)
         for e in c.effects:
             if isinstance(e, ContainerEffect) and e.kind == "deque":
@@ -286,7 +293,7 @@ class Analyzer:
         self.graph.check(("py", check, tuple(place for _, place in places)))
         return True
 
-    def number_read(self, step: Bind) -> None:
+    def number_read(self, step: Bind | CheckValue) -> None:
         """A number in a dict, cell or class that is an input: it must be there, and of its type."""
         graph = self.graph
         holder = step.args[0].obj if isinstance(step.args[0], OutsideRef) else None
@@ -299,20 +306,25 @@ class Analyzer:
         if isinstance(holder, collections.deque):
             self.python_check(item_is_number(key, step.expected), holder)
             return
-        if step.func is part_held:
-            *_, index, length = step.args
-            part = graph.register()
-            graph.check(DictKey(holder, key, tuple).load(part, graph.operand(holder)))
-            graph.check(("type", part, tuple))
-            graph.check(("len", part, length))
+        if step.func in (part, part_held):
+            *_, index, length, cls = step.args
+            source: Operand = graph.operand(holder)
+            if step.func is part_held:
+                whole = graph.register()
+                graph.check(DictKey(holder, key, cls).load(whole, source))
+                source = whole
+            graph.check(("type", source, cls))
+            graph.check(("len", source, length))
             read: Load = Item(tuple, index, step.expected)
-            source: Operand = part
         elif (kind := _holds_numbers(holder, step)) is not None:
             read, source = kind(holder, key, step.expected), graph.operand(holder)
         else:
             return
         dst = graph.register()
         graph.check(read.load(dst, source))
+        if isinstance(step, CheckValue):
+            graph.check(("leaf", dst, step.expected))
+            return
         symbols = self.capture.record.symbols
         if symbols is not None and step.result in symbols.outside:
             self.registers[id(symbols.outside[step.result])] = dst

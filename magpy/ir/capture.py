@@ -32,6 +32,7 @@ class Varying:
         texts: likewise of strings and bytes.
         arrays: numpy arrays among the arguments.
         lists: lists of numbers in the arguments, each with whether its sizes differ.
+        tuples: places and names of tuples of integers, each with the places in it that differ.
         sized: the addresses of those that had other sizes in other calls.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.
@@ -46,24 +47,35 @@ class Varying:
     texts: set[int | str] = field(default_factory=set)
     arrays: list[Any] = field(default_factory=list)
     lists: list[tuple[list[Any], bool]] = field(default_factory=list)
+    tuples: dict[int | str, frozenset[int]] = field(default_factory=dict)
     sized: set[int] = field(default_factory=set)
     contents: bool = False
 
     @property
     def follow(self) -> bool:
         """Whether a size can depend on something of this."""
-        return bool(self.sizes or self.numbers or self.data) or any(
+        return bool(self.sizes or self.numbers or self.data or self.tuples) or any(
             follow for *_, follow in self.places
         )
 
     def replace(
-        self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        change: Callable[[Any], Any],
+        parts: Callable[[Any, frozenset[int]], Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with the numbers and texts changed."""
+        """The arguments with the numbers and texts changed, and those in tuples by `parts`."""
         varies = self.numbers | self.texts
+
+        def changed(at: int | str, v: Any) -> Any:
+            if at in self.tuples:
+                return parts(v, self.tuples[at])
+            return change(v) if at in varies else v
+
         return (
-            tuple(change(v) if i in varies else v for i, v in enumerate(args)),
-            {k: change(v) if k in varies else v for k, v in kwargs.items()},
+            tuple(changed(i, v) for i, v in enumerate(args)),
+            {k: changed(k, v) for k, v in kwargs.items()},
         )
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NewType
 
+import torch
+
 from magpy.ir.torch_modes import TorchModes
 from magpy.objects.types import isinstance
 
@@ -310,6 +312,10 @@ def slot_held(obj: Any, name: str) -> Any:
     return object.__getattribute__(obj, name)
 
 
+#: The classes of tuples of which single numbers may be inputs.
+TUPLES = (tuple, torch.Size)
+
+
 class Part(NamedTuple):
     """A place in a tuple that a dict holds under a key."""
 
@@ -317,16 +323,24 @@ class Part(NamedTuple):
     at: int
 
 
-def part_held(holder: Any, key: Any, index: int, length: int) -> Any:
-    """An item of a tuple of so many items that a dict holds.
+def part_held(holder: Any, key: Any, index: int, length: int, cls: type) -> Any:
+    """An item of a tuple, of this class and with so many items, that a dict holds.
 
     Raises:
         LookupError, TypeError: it holds no such tuple.
     """
-    held = dict.__getitem__(holder, key)
-    if type(held) is not tuple or len(held) != length:
-        raise TypeError(held)
-    return held[index]
+    return part(dict.__getitem__(holder, key), index, length, cls)
+
+
+def part(whole: Any, index: int, length: int, cls: type[tuple[Any, ...]]) -> Any:
+    """An item of a tuple, of this class and with so many items.
+
+    Raises:
+        TypeError: it is no such tuple.
+    """
+    if type(whole) is not cls or len(whole) != length:
+        raise TypeError(whole)
+    return whole[index]
 
 
 def class_number(cls: type, name: str) -> Any:

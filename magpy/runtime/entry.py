@@ -18,7 +18,7 @@ from magpy.frames import signals
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
-from magpy.ir.ops import Binding, Check, EffectStep, HostStep, OpStep, Part, Record
+from magpy.ir.ops import TUPLES, Binding, Check, EffectStep, HostStep, OpStep, Part, Record
 from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 from magpy.replay import pipeline
@@ -32,13 +32,12 @@ from magpy.runtime import hearing
 from magpy.runtime.exceptions import unchanged_until, untouched
 from magpy.saving.places import Unable
 from magpy.saving.portable import Portable, Recording, freeze
-from magpy.shapes.speculation import PLAIN
+from magpy.shapes.speculation import MOST_PARTS, PLAIN
 
 # The events that tell of one value in a container, a class, a cell or a slot.
 _HOLDING = ("dict_key", "cell", "type_attr", "list_item", "attr_c")
 # Longer lists of numbers are compared.
 _MOST_NUMBERS = 128
-_MOST_PARTS = 8
 
 
 def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any, Any, Any, bool]]:
@@ -52,11 +51,11 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
         elif (
             kind == "dict_key"
             and type(key) in (int, str)
-            and type(value) is tuple
-            and len(value) <= _MOST_PARTS
+            and type(value) in TUPLES
+            and len(value) <= MOST_PARTS
         ):
-            # Such as the two rates of an optimizer, one of which a schedule sets.
-            if all(type(v) is float for v in value):
+            # Such as the two rates of an optimizer, one of which a schedule sets; sizes of a batch.
+            if all(type(v) in (int, float) for v in value):
                 numbers += [(expr, anchor, Part(key, i), v, False) for i, v in enumerate(value)]
         elif (
             kind == "snap"

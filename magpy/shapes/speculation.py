@@ -24,7 +24,7 @@ import torch
 
 from magpy import _interp
 from magpy.ir.capture import Dims, Varying
-from magpy.ir.ops import Part
+from magpy.ir.ops import TUPLES, Part
 from magpy.objects.number_lists import form_of
 from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
@@ -42,6 +42,8 @@ _MOST_LISTS = 64
 CHANGED, RESIZED = 1, 2
 #: What is an input where it differs from call to call.
 PLAIN = (int, float, str, bytes)
+#: The numbers of longer tuples are compared with the whole.
+MOST_PARTS = 8
 
 # The kinds of numbers of which arrays are inputs.
 _NUMBERS = "biufc"
@@ -64,6 +66,8 @@ class Memory:
         self._seen: dict[Place, Any] = {}
         self._varies: dict[Place, Dims] = {}
         self._numbers: set[Place] = set()
+        # The places in tuples of integers among the arguments, by their classes and lengths.
+        self._tuples: dict[Any, frozenset[int]] = {}
         self._followed: set[Place] = set()
         self._sizes_vary = False
         self._listed: dict[Place, int] = {}
@@ -132,14 +136,31 @@ class Memory:
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
             places = self._read(given, infos)
+            tuples = {i: at for i, v in given_at if (at := self._parts(i, v))}
             lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
             differing = [(v, how == RESIZED) for v, how in lists if how]
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts or sized) or any(info.dynamic.pinned for info in infos)
         data, contents = data or bool(differing), bool(self._contents)
-        if not any((*(sizes, numbers, places, texts, arrays, differing), data, contents)):
+        if not any((*(sizes, numbers, places, texts, arrays, differing, tuples), data, contents)):
             return None
-        return Varying(sizes, numbers, places, data, texts, arrays, differing, sized, contents)
+        return Varying(
+            sizes, numbers, places, data, texts, arrays, differing, tuples, sized, contents
+        )
+
+    def _parts(self, at: int | str, v: Any) -> frozenset[int]:
+        """Where a tuple of integers among the arguments has differed from earlier ones."""
+        if type(v) not in TUPLES or len(v) > MOST_PARTS or any(type(n) is not int for n in v):
+            return frozenset()
+        place, form = ("tuple", at), (type(v), len(v))
+        before, differ = self._seen.get(place, v), self._tuples.get((place, form), frozenset())
+        self._seen[place] = v
+        if self._dynamic:
+            differ = frozenset(range(len(v)))
+        elif (type(before), len(before)) == form:
+            differ |= {i for i, n in enumerate(v) if n != before[i]}
+        self._tuples[place, form] = differ
+        return differ
 
     def _list(self, place: Place, v: list[Any]) -> int:
         """How a list of numbers has differed from those that were at its place before."""
@@ -183,7 +204,7 @@ class Memory:
                 now = number_at(holder if expr is None else evaluated(expr, space, given), key)
                 if type(now) is type(before) and now != before:
                     self._outside[place] = expr, space, holder, key
-                    if relied and type(now) is int:
+                    if (relied or isinstance(key, Part)) and type(now) is int:
                         self._followed.add(place)
         found = (
             (holder if expr is None else evaluated(expr, space, given), key, place)
@@ -278,7 +299,7 @@ def number_at(holder: Any, key: Any) -> Any:
     """The number or text at a key of a dict, list or deque, in a cell, class or slot, or None."""
     if isinstance(key, Part):
         whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
-        v = whole[key.at] if type(whole) is tuple and key.at < len(whole) else None
+        v = whole[key.at] if type(whole) in TUPLES and key.at < len(whole) else None
     elif type(holder) is types.CellType and key is None:
         try:
             v = holder.cell_contents
@@ -371,4 +392,4 @@ def _items(v: Any) -> list[tuple[Any, Any]]:
     return list((_interp.own_dict(v) or {}).items())
 
 
-__all__ = ["PLAIN", "Memory", "number_at"]
+__all__ = ["MOST_PARTS", "PLAIN", "Memory", "number_at"]

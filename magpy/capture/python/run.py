@@ -24,7 +24,7 @@ from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
 from magpy.errors import hide_frames
-from magpy.ir.ops import EffectStep, Var
+from magpy.ir.ops import TUPLES, EffectStep, Var
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
 from magpy.objects.plain_values import is_immutable
@@ -168,7 +168,7 @@ class Run:
 
     def value_var(self, v: Any) -> Var | None:
         """The variable of a tensor or of a tracked value."""
-        if type(v) is tuple:
+        if type(v) in TUPLES:
             return next((var for _, made, _, var in self.parts.values() if made is v), None)
         if isinstance(v, torch.Tensor):
             var = self.recorder.tensors.known(v)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import collections
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from magpy import _interp
 from magpy.capture.python.run import Run
 from magpy.ir.ops import (
     Bind,
+    CheckValue,
     OutsideRef,
     Part,
     class_holding,
@@ -76,10 +77,7 @@ class VaryingNumbers:
             key: where; None for a cell.
             follow: what sizes and places in tensors depend on it is followed.
         """
-        self._run.session.vary(holder, key.key if isinstance(key, Part) else key)
-        if isinstance(key, Part):
-            self._vary_part(holder, key.key)
-            return
+        self._run.session.vary(holder, key)
         if follow:
             self._followed.add((id(holder), key))
         if isinstance(holder, (list, collections.deque)):
@@ -87,29 +85,53 @@ class VaryingNumbers:
             base: Any = list if isinstance(holder, list) else collections.deque
             base.__setitem__(holder, key, self.counter(holder, key, base.__getitem__(holder, key)))
 
-    def _vary_part(self, holder: Any, key: Any) -> None:
-        """The numbers in a tuple are inputs: for the run, an equal tuple takes its place."""
+    def vary_parts(self, holder: Any, key: Any, at: Container[int]) -> None:
+        """Numbers in a tuple are inputs: for the run, an equal tuple takes its place.
+
+        Args:
+            holder: the dict that it is in.
+            key: where.
+            at: which of the integers; floats are inputs together, as they follow no size.
+        """
+        self._run.session.vary(holder, key)
         first = dict.__getitem__(holder, key)
-        if (id(holder), key) in self._run.parts:
-            return
         recorder, place = self._run.recorder, OutsideRef(holder)
         recorder.below.counted(holder, key)
         var = recorder.tensors.new()
-        recorder.note(item_held, (place, key), {}, Bind, tuple, result=var)
+        recorder.note(item_held, (place, key), {}, Bind, type(first), result=var)
         numbers = []
         for i, value in enumerate(first):
-            own = recorder.track(part_held, (place, key, i, len(first)), {}, value)
-            recorder.originals[id(own)] = value
-            recorder.counted(holder, Part(key, i), own, value, False)
+            own, given = value, (place, key, i, len(first), type(first))
+            if i in at or type(value) is float:
+                own = recorder.track(part_held, given, {}, value)
+                recorder.originals[id(own)] = value
+                recorder.counted(holder, Part(key, i), own, value, type(value) is int)
+            else:
+                recorder.note(part_held, given, {}, CheckValue, value)
             numbers.append(own)
-        made = tuple(numbers)
+        made = type(first)(numbers)
         self._run.parts[id(holder), key] = holder, made, first, var
         dict.__setitem__(holder, key, made)
+
+    def argument(self, first: Any, at: Container[int]) -> Any:
+        """Integers in a tuple among the arguments are inputs.
+
+        Args:
+            first: the tuple.
+            at: which of the integers.
+
+        Returns:
+            An equal tuple to use instead.
+        """
+        made = type(first)([_interp.fresh(v) if i in at else v for i, v in enumerate(first)])
+        var = self._run.recorder.tuple_argument(made, first, at)
+        self._run.parts[id(made), None] = None, made, first, var
+        return made
 
     def put_back(self) -> None:
         """The tuples that were there before the run are there again."""
         for (_, key), (holder, made, first, _) in self._run.parts.items():
-            if dict.get(holder, key) is made:
+            if holder is not None and dict.get(holder, key) is made:
                 dict.__setitem__(holder, key, first)
         self._run.parts.clear()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from magpy.ir.ops import (
     Var,
     calls_on_tensors,
     identity,
+    part,
 )
 from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
@@ -403,6 +404,34 @@ class Values:
         if self.symbols is not None and type(value) in (int, float):
             self.symbols.number(var, fresh)
         return fresh
+
+    def tuple_argument(self, made: Any, first: Any, at: Container[int]) -> Var:
+        """Some of the integers in a tuple among the arguments become inputs.
+
+        Args:
+            made: the tuple that the run is given.
+            first: the equal one of the program.
+            at: the places of those that `made` has integers of its own for.
+
+        Returns:
+            The variable of the tuple.
+        """
+        place, form = OutsideRef(made), (len(first), type(first))
+        whole = self.tensors.new()
+        self.record.numbers[id(made)] = made
+        self.originals[id(made)] = first
+        self.add(Bind(identity, (place,), {}, expected=type(first), result=whole))
+        for i, value in enumerate(made):
+            if i not in at:
+                self.note(part, (place, i, *form), {}, CheckValue, value)
+                continue
+            var = self.tensors.new()
+            self.originals[id(value)] = first[i]
+            self.add(Bind(part, (place, i, *form), {}, expected=int, result=var))
+            self._is_tracked(value, var)
+            if self.symbols is not None:
+                self.symbols.number(var, value)
+        return whole
 
     def array_argument(self, array: Any, sized: bool = False) -> None:
         """A numpy array among the arguments becomes an input; `sized`: its sizes are, too."""
