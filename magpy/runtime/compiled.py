@@ -57,6 +57,10 @@ from magpy.shapes.symbols import CannotFollowError
 from magpy.unwatched.reachability import is_torchs_hook
 
 _HEARD = "hooks of saved tensors are set that are Python of the program"
+_TRANSFORMED = (
+    "a transform of torch.func (grad, vmap, jvp, ...) was given the compiled function. Compile "
+    "the function that makes the transform: magpy.compile(vmap(f)) in place of vmap(magpy.compile(f))"
+)
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
 _MOST_REASONS = 50
@@ -192,6 +196,12 @@ class Manager:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
         if self.part_of is not None and self.part_of.is_stale:
+            return _interp.MISS
+        if _transformed():
+            # Its tensors are those of a transform that no guard looks into: other calls may fit.
+            if self.part_of is None:
+                self.note(_TRANSFORMED)
+                self.warn(f"{self.name} runs eagerly here: {_TRANSFORMED}")
             return _interp.MISS
         if self._cut_at_yields(compiled):
             try:
@@ -960,6 +970,12 @@ def _at_work() -> str | None:
         # Each checkpoint has modes of its own, and an entry is made for the modes that there are.
         return "a selective checkpoint decides for each operation whether it is done again"
     return None
+
+
+def _transformed() -> bool:
+    """Whether a transform of torch.func is active."""
+    depth: int = torch._C._functorch.get_dynamic_layer_stack_depth()
+    return depth > 0
 
 
 def _frames_of_magpy() -> int:

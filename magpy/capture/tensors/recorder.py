@@ -177,6 +177,11 @@ class Recorder(Values, TorchFunctionMode):
         self._modes = self._start
         self.observer = _tensor.Observer()
 
+    @property
+    def transformed(self) -> bool:
+        """Whether a transform of torch.func has begun: tensors of it may be there from then on."""
+        return bool(self.transforms.spans)
+
     def is_loose(self, found: set[Var]) -> bool:
         """Whether the shape of one of these variables follows from data."""
         return bool(found & self._loose)
@@ -496,14 +501,16 @@ class Recorder(Values, TorchFunctionMode):
             return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
-    def _prepare(self, op: Operation, args: Any, kwargs: Any, follow: bool = True) -> None:
+    def _prepare(
+        self, op: Operation, args: Any, kwargs: Any, follow: bool | None = True
+    ) -> None:
         """Writes down the arguments before the operation is performed, which may change them.
 
         Args:
             op: the operation.
             args: what it is given.
             kwargs: likewise.
-            follow: sizes that vary are followed through it.
+            follow: sizes that vary are followed through it; None if it gives no tensor.
 
         Raises:
             Refusal: it has no place in an entry.
@@ -550,7 +557,7 @@ class Recorder(Values, TorchFunctionMode):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
             raise refuse("a dict becomes that of a tensor's hooks")
-        if self._follower is not None:
+        if self._follower is not None and follow is not None:
             given = (*args, *kwargs.values())
             self._follower.before(op.instead or func, op.plan, given, follow, op.on_host)
         self._as_they_were(self._shared.outside(op.plan))
@@ -747,6 +754,8 @@ class Recorder(Values, TorchFunctionMode):
                 self._compare_sizes(op)
             return result
         if self._follower is not None:
+            if done.random and self.transforms.active:
+                self._follower.drew(result, outs)
             loosened = self.is_loose({v for _, v in outs})
             self._follower.after(result, outs, graph=not loosened, looks=loosened)
         # Graphs that a compiler makes are silent, as torch.compile's are.
@@ -1209,6 +1218,8 @@ class Recorder(Values, TorchFunctionMode):
                             "Compile the function that makes the transform",
                         )
                 elif outs or switches(func):
+                    if self._follower is not None and outs:
+                        self._follower.after(result, outs, graph=True)
                     self.add(OpStep(func, *op.plan, outs))
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
@@ -1216,9 +1227,8 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def _prepare_transform(self, op: Operation, args: tuple[Any, ...], kwargs: Any) -> None:
-        if self.symbols is not None:
-            self.symbols.fix_all()
-        self._prepare(op, args, kwargs, follow=False)
+        # What changes the thread's state is not done twice.
+        self._prepare(op, args, kwargs, follow=None if switches(op.func) else True)
         self.note_modes()
         self.transforms.before()
         for t in tensors(args):
