@@ -251,6 +251,7 @@ class Follower:
             mutates: the operation changes what it is given.
         """
         lost = not self._known and bool(outs) and not (mutates or self._sized)
+        lost = lost and not self._recorder.transformed  # no check is made in the middle of one
         if lost:
             self._symbols.follow_data()
         return lost

@@ -603,7 +603,8 @@ class Recorder(Values, TorchFunctionMode):
     def _scalar_tensor(self, var: Var, value: float) -> Var:
         made = self._scalar_tensors.get(var)
         if made is None:
-            tensor = scalar_tensor(value)
+            with torch._C._DisableFuncTorch():  # it is made ahead of a transform
+                tensor = scalar_tensor(value)
             made = self._scalar_tensors[var] = self.tensors.new(tensor)
             self.add(Bind(scalar_tensor, (Ref(var),), {}, expected=torch.Tensor, result=made))
             if self.symbols is not None:
@@ -711,7 +712,8 @@ class Recorder(Values, TorchFunctionMode):
         if flags & _RANDOM:
             self.record.random = True
         self._writes = self._written_unseen(func, args, kwargs, flags) | op.by_whole
-        by_data = bool(flags & (_DATA | _DYNAMIC)) and op.name not in STATIC_RESULT
+        static = op.name.removeprefix("linalg_") in STATIC_RESULT
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and not static
         by_data = by_data or op.resized
         if op.name in SPARSE_PARTS:
             by_data = True
