@@ -218,8 +218,9 @@ class Computed:
 
     def __call__(self, *args: Any) -> Any:
         """What it is for these tensors and numbers."""
-        return self._value(*[args[i] if read is None else read(args[i], k)
-                             for i, read, k in self._places])
+        return self._value(
+            *[args[i] if read is None else read(args[i], k) for i, read, k in self._places]
+        )
 
     def __repr__(self) -> str:
         """The expression, as explanations show it."""

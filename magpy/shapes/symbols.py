@@ -853,9 +853,10 @@ def hides_a_number(fake: Any) -> bool:
     """Whether `vmap` hides a size of a fake tensor's that is no symbol."""
     while wrapped(fake):
         inner = _functorch.get_unwrapped(fake)
-        if _functorch.is_batchedtensor(fake) and type(
-            inner.shape[_functorch.maybe_get_bdim(fake)]
-        ) is int:
+        if (
+            _functorch.is_batchedtensor(fake)
+            and type(inner.shape[_functorch.maybe_get_bdim(fake)]) is int
+        ):
             return True
         fake = inner
     return False

@@ -92,6 +92,7 @@ from magpy.models.torch_ops import (
 from magpy.models.torch_state import Settings
 from magpy.objects import buffers as memory
 from magpy.objects.buffers import Range
+from magpy.objects.number_lists import form_of
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
@@ -351,6 +352,8 @@ class Recorder(Values, TorchFunctionMode):
             views = self._views(func, args)
             if views is not None:
                 return views[0]
+        if name in _INDEXING and self.any_tracked and not kwargs:
+            args = self._with_index_tensors(args)
         if self._asks_unheard(args, kwargs):
             self.refusals.refuse(
                 f"{name} asks a tensor for numbers whose class has a __torch_function__",
@@ -438,6 +441,27 @@ class Recorder(Values, TorchFunctionMode):
             return (operate(func, (view, left, args[2])),)
         return (view if left is Ellipsis else operate(func, (view, left)),)
 
+    def _with_index_tensors(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of indexing, with tensors for lists of integers that differ."""
+        plain = type(args[0]) in _PLAIN and not torch._C._len_torch_function_stack()
+        if not plain or self.depth or self.refusals.first is not None:
+            return args
+        tensor, index, *rest = args
+        items = index if type(index) is tuple else (index,)
+        made = tuple(
+            self._operation(torch.tensor, (i,), {}) if self._lists_numbers(i) else i for i in items
+        )
+        if all(map(operator.is_, items, made)):
+            return args
+        return (tensor, made if type(index) is tuple else made[0], *rest)
+
+    def _lists_numbers(self, v: Any) -> bool:
+        return (
+            type(v) is list
+            and {*map(type, v)} == {int}
+            and any(self.tracked(x) is not None for x in v)
+        )
+
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
         try:
             self._metadata_read(args, name)
@@ -501,9 +525,7 @@ class Recorder(Values, TorchFunctionMode):
             return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
-    def _prepare(
-        self, op: Operation, args: Any, kwargs: Any, follow: bool | None = True
-    ) -> None:
+    def _prepare(self, op: Operation, args: Any, kwargs: Any, follow: bool | None = True) -> None:
         """Writes down the arguments before the operation is performed, which may change them.
 
         Args:
@@ -853,13 +875,13 @@ class Recorder(Values, TorchFunctionMode):
             engine.leaves = self._engine.leaves(reach)
 
     def _list_of_data(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
-        """Follows the integers of a list that follows from data, in place of comparing the list.
+        """Follows the numbers of a list that follows from data, in place of comparing the list.
 
         Args:
             func: what gave it.
             args: its arguments as a step keeps them.
             kwargs: likewise.
-            result: the list, which gets equal integers.
+            result: the list, nested or not, which gets equal numbers.
 
         Returns:
             Whether it did.
@@ -868,10 +890,18 @@ class Recorder(Values, TorchFunctionMode):
             return False
         var = self.tensors.new()
         self.note(func, args, kwargs, Bind, list, result=var)
-        self.note(len, (Ref(var),), {}, CheckValue, len(result))
-        for i, x in enumerate(result):
-            result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
+        self.note(form_of, (Ref(var),), {}, CheckValue, form_of(result))
+        self._follow_items(var, result)
         return True
+
+    def _follow_items(self, var: Var, found: list[Any]) -> None:
+        for i, x in enumerate(found):
+            if type(x) is list:
+                inner = self.tensors.new()
+                self.note(operator.getitem, (Ref(var), i), {}, Bind, list, result=inner)
+                self._follow_items(inner, x)
+            else:
+                found[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
 
     def _form_follows(self, func: Any, plan: tuple[Any, Any], by_data: bool) -> bool:
         """Whether an operation may give tensors that were there before sizes that follow from data.
