@@ -60,7 +60,7 @@ from magpy.unwatched.reachability import is_torchs_hook
 _HEARD = "hooks of saved tensors are set that are Python of the program"
 _TRANSFORMED = (
     "a transform of torch.func (grad, vmap, jvp, ...) was given the compiled function. Compile "
-    "the function that makes the transform: magpy.compile(vmap(f)) in place of vmap(magpy.compile(f))"
+    "the function that makes the transform: magpy.compile(vmap(f)), not vmap(magpy.compile(f))"
 )
 #: Of what is one of these, no item is computed with a tensor.
 _NO_TENSORS = (int, float, str, bytes, bool, type(None), list, tuple, dict, set, slice, range)

@@ -45,14 +45,16 @@ class Recording(Protocol):
     tensors: Any
     #: Whether operations are done by Python and by no compiler.
     direct: bool
-    #: Whether a transform of torch.func has begun.
-    transformed: bool
 
     def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
         """A number that a step computes in each call, as an object of its own, and its variable."""
 
     def tracked(self, value: Any) -> Var | None:
         """The variable of a value that a step computes in each call."""
+
+    @property
+    def transformed(self) -> bool:
+        """Whether a transform of torch.func has begun."""
 
     def is_loose(self, found: set[Var]) -> bool:
         """Whether sizes of one of these follow from data."""

@@ -594,8 +594,10 @@ class Symbols:
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
 
     def read(self, number: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """How an integer follows from what there was before any transform: a function, and its
-        arguments.
+        """How an integer follows from what there was before any transform.
+
+        Returns:
+            A function, and its arguments.
 
         Raises:
             CannotFollowError: a tensor that it follows from has other sizes by now.

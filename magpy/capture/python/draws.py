@@ -124,9 +124,13 @@ def _sample(run: Run, owner: Any, *args: Any) -> Any:
 
 def _shuffle(run: Run, owner: Any, *args: Any) -> Any:
     """A list of numbers is put into another order."""
-    if len(args) != 1 or type(args[0]) is not list or not _are_numbers(run, args[0]):
+    if len(args) != 1 or type(args[0]) is not list:
         return ABSENT
     elements = args[0]
+    if not _are_numbers(run, elements):
+        if len(elements) > 1:
+            return ABSENT
+        run.session.touch(elements)
     if len(elements) < 2:
         return None  # nothing is drawn
     if run.session.is_outside(elements):

@@ -348,11 +348,10 @@ class Recorder(Values, TorchFunctionMode):
             return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args:
             return self._iterate(args[0])
-        if name in _INDEXING and self._follower is not None and not kwargs:
+        if name in _INDEXING and self.any_tracked and not kwargs:
             views = self._views(func, args)
             if views is not None:
                 return views[0]
-        if name in _INDEXING and self.any_tracked and not kwargs:
             args = self._with_index_tensors(args)
         if self._asks_unheard(args, kwargs):
             self.refusals.refuse(
@@ -799,7 +798,8 @@ class Recorder(Values, TorchFunctionMode):
         func, args, kwargs = done.func, done.args, done.kwargs
         if not has_ref(args) and not has_ref(kwargs):
             return result
-        if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
+        gives_number = name in NUMBER_METHODS or name == "tolist" or self.direct
+        if type(result) in (int, float, complex) and gives_number:
             return self.track(func, args, kwargs, result)
         if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
             array = self.track(func, args, kwargs, result)
