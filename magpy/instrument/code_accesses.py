@@ -74,6 +74,11 @@ def may_compute(code: types.CodeType, plain: bool) -> bool:
 _TAKES_ITEM = (Touches.READS_ITEM, Touches.READS_ITEM | Touches.OPERATES)
 
 
+_STORES_LOCALS = frozenset(
+    ["STORE_FAST", "STORE_DEREF", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"]
+)
+
+
 def loop_names(code: types.CodeType) -> set[str]:
     """The locals that `for` statements assign in each turn."""
     found: set[str] = set()
@@ -83,12 +88,12 @@ def loop_names(code: types.CodeType) -> set[str]:
             wanted = 1
         elif wanted and i.opname == "UNPACK_SEQUENCE":
             wanted += i.argval - 1
-        elif wanted and i.opname in ("STORE_FAST", "STORE_DEREF"):
-            found.add(i.argval)
-            wanted -= 1
-        elif wanted and i.opname == "STORE_FAST_STORE_FAST":
-            found.update(i.argval)
-            wanted = max(0, wanted - 2)
+        elif wanted and i.opname in _STORES_LOCALS:
+            # Two instructions in one, from 3.13 on, have both names.
+            names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
+            stored = names[: i.opname.count("STORE")]
+            found.update(stored)
+            wanted = max(0, wanted - len(stored))
         elif i.opname not in ("CACHE", "EXTENDED_ARG", "NOP"):
             wanted = 0
     return found

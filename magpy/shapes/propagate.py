@@ -214,15 +214,17 @@ class Follower:
                 var = known(v) if isinstance(v, torch.Tensor) else None
                 if var is not None:
                     self._forms.append((var, weakref.ref(v), _form(v)))
+        if on_host:
+            return
         concerned, loose = symbols.concerns(found), self._recorder.is_loose(found)
         if self._recorder.transformed:
             if concerned and loose:
                 symbols.fix_all()
             if loose or not (concerned or (follow and _may_run_twice(func, plan))):
                 return  # and nothing stands for what it gives
-        elif on_host or not concerned or loose:
+        elif not concerned or loose:
             return
-        if on_host or not (follow and _may_run_twice(func, plan)):
+        if not (follow and _may_run_twice(func, plan)):
             symbols.fix_all()
             return
         self._fake = _interp.MISS
