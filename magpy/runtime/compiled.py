@@ -718,7 +718,7 @@ class Manager:
             return False
         # What Python gives a region can as well be computed with there.
         given = self.part_of is not None and self.missed.of_argument
-        condition = bool(why.where) and not why.was
+        condition = bool(why.where) and not why.was and why.what != OF_DATA.what
         # What a flag leads to differs in other things, too, by which there are several of each.
         times = _MOST_OF_FEW if self.missed.of_few else _STORM + condition
         return self._serves_few(compiled, 1 if given else times)
