@@ -693,7 +693,11 @@ void on_truth(PyObject* obj) {
   }
   if (is_leaf(obj)) return;
   ErrorGuard error;
-  touch(s, obj, false);
+  // How many elements there are decides, whatever numbers they are.
+  if (is_sequence(obj) || PyDict_CheckExact(obj))
+    touch_kept(s, obj, false);
+  else
+    touch(s, obj, false);
 }
 
 // A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody

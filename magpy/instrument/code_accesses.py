@@ -42,6 +42,63 @@ def accesses(code: types.CodeType) -> Iterator[Access]:
         yield Access(touches, i.argval, in_place, _pushes_callable(i))
 
 
+# What computes nothing, whatever the values are.
+_HARMLESS = (
+    Touches.READS_CELL
+    | Touches.STORES_CELL
+    | Touches.READS_GLOBAL
+    | Touches.READS_IDENTITY
+    | Touches.MAKES_FUNCTION
+)
+
+
+def may_compute(code: types.CodeType, plain: bool) -> bool:
+    """Whether what runs in a code object may compute with a tensor.
+
+    Args:
+        code: the code.
+        plain: its arguments are numbers, text and containers: to take one item of them is no work.
+    """
+    taken = False
+    outside = False
+    for access in accesses(code):
+        if not access.touches & ~_HARMLESS:
+            outside |= bool(access.touches & (Touches.READS_GLOBAL | Touches.READS_CELL))
+        elif plain and not taken and access.touches in _TAKES_ITEM:
+            taken = True
+        else:
+            return True
+    return taken and outside
+
+
+_TAKES_ITEM = (Touches.READS_ITEM, Touches.READS_ITEM | Touches.OPERATES)
+
+
+_STORES_LOCALS = frozenset(
+    ["STORE_FAST", "STORE_DEREF", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"]
+)
+
+
+def loop_names(code: types.CodeType) -> set[str]:
+    """The locals that `for` statements assign in each turn."""
+    found: set[str] = set()
+    wanted = 0
+    for i in dis.get_instructions(code):
+        if i.opname == "FOR_ITER":
+            wanted = 1
+        elif wanted and i.opname == "UNPACK_SEQUENCE":
+            wanted += i.argval - 1
+        elif wanted and i.opname in _STORES_LOCALS:
+            # Two instructions in one, from 3.13 on, have both names.
+            names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
+            stored = names[: i.opname.count("STORE")]
+            found.update(stored)
+            wanted = max(0, wanted - len(stored))
+        elif i.opname not in ("CACHE", "EXTENDED_ARG", "NOP"):
+            wanted = 0
+    return found
+
+
 def _pushes_callable(i: dis.Instruction) -> bool:
     """Whether a callable is looked up; beside it stands a NULL, or the object of a method."""
     if i.opname in ("PUSH_NULL", "LOAD_METHOD"):
@@ -52,4 +109,4 @@ def _pushes_callable(i: dis.Instruction) -> bool:
     return with_null and i.arg is not None and bool(i.arg & 1)
 
 
-__all__ = ["Access", "Touches", "accesses"]
+__all__ = ["Access", "Touches", "accesses", "loop_names", "may_compute"]

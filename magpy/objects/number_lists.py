@@ -6,6 +6,7 @@ Owns how they are told from other lists, and their sizes.  Called before a captu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 _NUMBERS = {int, float, bool}
@@ -32,4 +33,13 @@ def depth_of(v: Any) -> int:
     return len(form_of(v) or ())
 
 
-__all__ = ["depth_of", "form_of"]
+def numbers_of(v: list[Any]) -> Iterator[Any]:
+    """The numbers of a list, nested or not."""
+    for x in v:
+        if type(x) is list:
+            yield from numbers_of(x)
+        else:
+            yield x
+
+
+__all__ = ["depth_of", "form_of", "numbers_of"]

@@ -35,6 +35,7 @@ from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hid
 from magpy.frames import signals
 from magpy.frames.locations import in_package
 from magpy.guards.words import Difference
+from magpy.instrument.code_accesses import loop_names, may_compute
 from magpy.instrument.regions import Region
 from magpy.ir.capture import Capture, Differing, Outcome
 from magpy.ir.ops import Check, HostStep
@@ -57,6 +58,12 @@ from magpy.shapes.symbols import CannotFollowError
 from magpy.unwatched.reachability import is_torchs_hook
 
 _HEARD = "hooks of saved tensors are set that are Python of the program"
+_TRANSFORMED = (
+    "a transform of torch.func (grad, vmap, jvp, ...) was given the compiled function. Compile "
+    "the function that makes the transform: magpy.compile(vmap(f)), not vmap(magpy.compile(f))"
+)
+#: Of what is one of these, no item is computed with a tensor.
+_NO_TENSORS = (int, float, str, bytes, bool, type(None), list, tuple, dict, set, slice, range)
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
 _MOST_REASONS = 50
@@ -102,6 +109,14 @@ class Manager:
     ) -> None:
         """Keeps the options; nothing is captured before the first call."""
         self.options = options
+        found = unwrapped(wrapped)
+        self.code = None if found is None else found[0].__code__
+        #: The parameters by the places of arguments, as `Memory` has them.
+        self.names: dict[int | str, str] = {}
+        if found is not None:
+            named = found[0].__code__.co_varnames[: found[0].__code__.co_argcount]
+            self.names = {n: n for n in named}
+            self.names |= dict(enumerate(named[found[1] is not None :]))
         self.part_of = part_of
         self.region = region
         self.drivers: Drivers | None = None
@@ -193,6 +208,12 @@ class Manager:
         """
         if self.part_of is not None and self.part_of.is_stale:
             return _interp.MISS
+        if _transformed():
+            # Its tensors are those of a transform that no guard looks into: other calls may fit.
+            if self.part_of is None:
+                self.note(_TRANSFORMED)
+                self.warn(f"{self.name} runs eagerly here: {_TRANSFORMED}")
+            return _interp.MISS
         if self._cut_at_yields(compiled):
             try:
                 return compiled._magpy_driver(*args, **kwargs)
@@ -283,7 +304,9 @@ class Manager:
                     return _interp.MISS
             if self._declines(compiled, why, differing):
                 return _interp.MISS
-        if self.part_of is not None and self._left_alone(compiled, args, kwargs):
+        if self.part_of is not None and (
+            self._does_no_work(compiled, args, kwargs) or self._left_alone(compiled, args, kwargs)
+        ):
             return _interp.MISS
         other = _at_work()
         if other is not None:
@@ -436,16 +459,20 @@ class Manager:
         self.computes = self.computes or bool(info.nodes)
         self.sized_by_data = self.sized_by_data or capture.record.pinned
         if self.region is not None and not info.nodes and self._has_no_operations():
-            code = compiled._magpy_wrapped.__code__
-            place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
-            self.left.setdefault(place, "no tensor operation")
-            self._leave("")
+            self._leave_for_no_work(compiled)
         if wait is None:
             self._install(compiled, new, info)
         else:
             self.pending.append(wait)
         done = f"captured {info.nodes} operations in {info.capture_seconds:.3f} s"
         self._happened(compiled, "capture", done)
+
+    def _leave_for_no_work(self, compiled: Any) -> None:
+        assert self.region is not None
+        code = compiled._magpy_wrapped.__code__
+        place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
+        self.left.setdefault(place, "no tensor operation")
+        self._leave("")
 
     def _has_no_operations(self) -> bool:
         """Whether a region is left to Python, since a capture of it has no tensor operation.
@@ -691,7 +718,7 @@ class Manager:
             return False
         # What Python gives a region can as well be computed with there.
         given = self.part_of is not None and self.missed.of_argument
-        condition = bool(why.where) and not why.was
+        condition = bool(why.where) and not why.was and why.what != OF_DATA.what
         # What a flag leads to differs in other things, too, by which there are several of each.
         times = _MOST_OF_FEW if self.missed.of_few else _STORM + condition
         return self._serves_few(compiled, 1 if given else times)
@@ -759,6 +786,15 @@ class Manager:
             return None
         return Differing()
 
+    def _does_no_work(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a region surely computes with no tensor: it is Python's, without a capture."""
+        given = (*args, *kwargs.values())
+        code = compiled._magpy_wrapped.__code__
+        if self.captures or may_compute(code, plain=all(type(v) in _NO_TENSORS for v in given)):
+            return False
+        self._leave_for_no_work(compiled)
+        return True
+
     def _left_alone(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a region is given what no guard can compare, which is Python's from here on."""
         assert self.part_of is not None
@@ -786,8 +822,17 @@ class Manager:
 
     def _region(self, function: Any, driver: Driver, region: Region) -> Any:
         made = make(function, self.options, driver, region)
+        varying = made._magpy_options.varying
         if self.sized_by_data or self.varying.sizes_vary:
-            made._magpy_options.varying.expect_other_sizes()
+            varying.expect_other_sizes()
+        # What each turn of a loop assigns is another number in each, and so is what varies where
+        # the callable is given it.
+        names = loop_names(driver.function.__code__)
+        if driver.function.__code__ is self.code:
+            names |= {self.names.get(at, "") for at in self.varying.numbers_at()}
+        varying.expect_other_numbers([i for i, n in enumerate(region.reads) if n in names])
+        # So is a module that a loop goes through.
+        made._magpy_options.instances_vary = not names.isdisjoint(region.reads)
         return made
 
     def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:
@@ -960,6 +1005,12 @@ def _at_work() -> str | None:
         # Each checkpoint has modes of its own, and an entry is made for the modes that there are.
         return "a selective checkpoint decides for each operation whether it is done again"
     return None
+
+
+def _transformed() -> bool:
+    """Whether a transform of torch.func is active."""
+    depth: int = torch._C._functorch.get_dynamic_layer_stack_depth()
+    return depth > 0
 
 
 def _frames_of_magpy() -> int:

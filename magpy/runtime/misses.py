@@ -61,6 +61,8 @@ class Misses:
         self.of_contents = False
         #: Whether it was about what there are few of: a bool, None, whether a size is 1.
         self.of_few = False
+        # Whether it was about a condition on sizes and numbers that are inputs already.
+        self._of_conditions = False
 
     def note(
         self, f: Any, entries: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -77,7 +79,7 @@ class Misses:
             What the call differs in from the closest entry; None if there is none.
         """
         self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
-        self.of_contents = self.of_few = False
+        self.of_contents = self.of_few = self._of_conditions = False
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
@@ -93,7 +95,7 @@ class Misses:
 
     def _is_of_argument(self, found: Difference, given: list[Any], of_lists: bool) -> bool:
         place = self.place
-        if place is None or place.argument is None:
+        if place is None or place.argument is None or self._of_conditions:
             return False
         if of_lists and form_of(given[place.argument]):
             return False
@@ -147,6 +149,7 @@ class Misses:
                 self.of_instance = _is_of_instance(info.program, failure[0])
                 self.of_contents = _is_of_contents(info.program, failure[0])
                 self.of_few = _is_of_few(info.program, failure[0])
+                self._of_conditions = _fixes(info, failure)
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
                 if not isinstance(failure[0], int) and failure[0][0] in ("dicts", "cells"):

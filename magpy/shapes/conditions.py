@@ -193,4 +193,38 @@ class Checked:
         return f"{self.func!r} if {self.conditions!r}"
 
 
-__all__ = ["Checked", "Conditions", "Read", "Source"]
+class Computed:
+    """An integer as it follows from sizes and other integers.
+
+    Args:
+        expr: how, as an expression of symbols.
+        sources: where these come from.
+    """
+
+    def __init__(self, expr: Any, sources: list[Source]) -> None:
+        """Makes a function of the expression."""
+        import sympy  # type: ignore[import-untyped]
+        from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+        from torch.utils._sympy.printers import PythonPrinter
+
+        #: The variables whose values it is given.
+        self.variables: list[Var] = list(dict.fromkeys(s.var for s in sources))
+        self._places = [(self.variables.index(s.var), s.read, s.dim) for s in sources]
+        names = {s.symbol: sympy.Symbol(f"s{i}", integer=True) for i, s in enumerate(sources)}
+        self._text = PythonPrinter().doprint(expr.xreplace(names))
+        given = ", ".join(f"s{i}" for i in range(len(sources)))
+        self._value = eval(f"lambda {given}: {self._text}", dict(SYMPY_INTERP))
+        self.__name__ = "computed_size"
+
+    def __call__(self, *args: Any) -> Any:
+        """What it is for these tensors and numbers."""
+        return self._value(
+            *[args[i] if read is None else read(args[i], k) for i, read, k in self._places]
+        )
+
+    def __repr__(self) -> str:
+        """The expression, as explanations show it."""
+        return f"size({self._text})"
+
+
+__all__ = ["Checked", "Computed", "Conditions", "Read", "Source"]

@@ -11,6 +11,7 @@ follow, as they follow sizes that vary among the arguments.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -20,14 +21,15 @@ from magpy import _tensor
 from magpy.ir.ops import Binding, HostStep, OpStep, Record, Ref, Var
 from magpy.ir.trees import variables
 from magpy.models.torch_ops import resizable
+from magpy.objects.number_lists import form_of, numbers_of
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Checked
 from magpy.shapes.symbols import Symbols
 
 Function = Callable[..., Any]
-# Longer lists of integers are compared.
-_LONGEST_LIST = 32
+# Lists of more numbers are compared.
+_LONGEST_LIST = 64
 # Each check looks at all symbols that are known by then: later integers are compared.
 _MOST_CHECKS = 64
 
@@ -81,10 +83,14 @@ class OfData:
             self._record.pinned = True
 
     def takes_list(self, result: Any) -> bool:
-        """Whether the integers of a list are followed; the list is compared as it is if not."""
-        if type(result) is not list or not 0 < len(result) <= _LONGEST_LIST:
+        """Whether the numbers of a list are followed; the list is compared as it is if not."""
+        form = form_of(result)
+        if form is None or not 0 < math.prod(form) <= _LONGEST_LIST:
             return False
-        if any(type(x) is not int for x in result):
+        kinds = {*map(type, numbers_of(result))}
+        if kinds == {float}:
+            return True
+        if kinds != {int}:
             return False
         self._record.pinned = True
         return self._symbols is not None and self._symbols.data

@@ -27,6 +27,7 @@ from magpy.shapes.symbols import (
     CannotFollowError,
     SizedByDataError,
     Symbols,
+    hides_a_number,
     hint,
     is_open,
     plain,
@@ -50,6 +51,10 @@ class Recording(Protocol):
 
     def tracked(self, value: Any) -> Var | None:
         """The variable of a value that a step computes in each call."""
+
+    @property
+    def transformed(self) -> bool:
+        """Whether a transform of torch.func has begun."""
 
     def is_loose(self, found: set[Var]) -> bool:
         """Whether sizes of one of these follow from data."""
@@ -174,6 +179,9 @@ class Follower:
             plain(fake)
             return value
         func, args = step
+        if self._recorder.transformed:
+            # Nothing is asked of a transform's tensors in the middle of it.
+            func, args = self._symbols.read(fake)
         return self._new(func, args, fake, value)
 
     # ------------------------------------------------------------- operations
@@ -182,6 +190,9 @@ class Follower:
         self, func: Any, plan: tuple[Any, Any], given: Any, follow: bool, on_host: bool = False
     ) -> None:
         """Does an operation with fake tensors, if sizes that vary are concerned.
+
+        In a transform of torch.func each operation is done: what was done to a tensor decides what
+        a gradient is, whatever its sizes.
 
         Args:
             func: the operation.
@@ -203,7 +214,15 @@ class Follower:
                 var = known(v) if isinstance(v, torch.Tensor) else None
                 if var is not None:
                     self._forms.append((var, weakref.ref(v), _form(v)))
-        if on_host or not symbols.concerns(found) or self._recorder.is_loose(found):
+        if on_host:
+            return
+        concerned, loose = symbols.concerns(found), self._recorder.is_loose(found)
+        if self._recorder.transformed:
+            if concerned and loose:
+                symbols.fix_all()
+            if loose or not (concerned or (follow and _may_run_twice(func, plan))):
+                return  # and nothing stands for what it gives
+        elif not concerned or loose:
             return
         if not (follow and _may_run_twice(func, plan)):
             symbols.fix_all()
@@ -236,9 +255,24 @@ class Follower:
             mutates: the operation changes what it is given.
         """
         lost = not self._known and bool(outs) and not (mutates or self._sized)
+        lost = lost and not self._recorder.transformed  # no check is made in the middle of one
         if lost:
             self._symbols.follow_data()
         return lost
+
+    def drew(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
+        """The operation has drawn within a transform, which may give as many as `vmap` says.
+
+        Args:
+            result: the results.
+            outs: as of `after`.
+        """
+        found = [_at(self._fake, path) for path, _ in outs] if self._fake_is_known() else []
+        if len(found) < len(outs) or any(map(hides_a_number, found)):
+            self._symbols.fix_all()
+
+    def _fake_is_known(self) -> bool:
+        return self._fake is not _interp.ABSENT and self._fake is not _interp.MISS
 
     def after(
         self, result: Any, outs: list[tuple[Any, Var]], graph: bool, looks: bool = False

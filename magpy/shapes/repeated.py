@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from magpy.ir.ops import Ref, Var
 from magpy.ir.torch_modes import current_modes
@@ -55,6 +56,8 @@ class Repeated:
         """
         if would_write(func, None, kwargs) or variables(resizable(func, args, kwargs)):
             return None
+        if in_transform():
+            return None  # what it gives belongs to that
         try:
             found = _form(args, value), _form(tuple(kwargs.items()), value)
             return func, found, current_modes(), torch.get_default_dtype()
@@ -85,7 +88,27 @@ class Repeated:
         """A fake tensor that may be changed: another one if it stands for several variables."""
         if id(fake) not in self._shared:
             return fake
-        return fake.detach().requires_grad_(fake.requires_grad)
+        with torch._C._DisableFuncTorch():
+            return requiring(fake.detach(), fake.requires_grad)
+
+
+def requiring(fake: Any, required: bool) -> Any:
+    """A leaf of autograd's graph, which requires grad or does not, in a transform as well."""
+    if fake.requires_grad == required:
+        return fake
+    functorch: Any = torch._C._functorch
+    allowed = functorch.get_inplace_requires_grad_allowed()
+    functorch.set_inplace_requires_grad_allowed(True)
+    try:
+        return fake.requires_grad_(required)
+    finally:
+        functorch.set_inplace_requires_grad_allowed(allowed)
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func is active, or a level of duals."""
+    depth: int = torch._C._functorch.get_dynamic_layer_stack_depth()
+    return depth > 0 or forward_ad._current_level >= 0
 
 
 def _form(v: Any, value: Callable[[Var], Any]) -> Any:
@@ -118,4 +141,4 @@ def _of_variable(v: Any) -> Any:
         )
 
 
-__all__ = ["Repeated"]
+__all__ = ["Repeated", "in_transform", "requiring"]

@@ -90,6 +90,16 @@ class Memory:
         """From here on all sizes of a tensor that was not seen before are taken to vary."""
         self._sizes_vary = True
 
+    def expect_other_numbers(self, at: Iterable[int]) -> None:
+        """From here on the numbers and the lists of numbers at these arguments are inputs."""
+        self._numbers.update((i,) for i in at)
+        self._listed.update({("list", i): CHANGED for i in at})
+
+    def numbers_at(self) -> set[int | str]:
+        """The arguments that are numbers, or lists of numbers, and have varied."""
+        lists = {place[1] for place, how in self._listed.items() if how and len(place) == 2}
+        return {place[0] for place in self._numbers if len(place) == 1} | lists
+
     def stop(self) -> None:
         """From here on nothing is taken to vary."""
         self._dynamic = False
@@ -165,8 +175,9 @@ class Memory:
     def _list(self, place: Place, v: list[Any]) -> int:
         """How a list of numbers has differed from those that were at its place before."""
         place = ("list", *place)
-        before, kept = self._seen.get(place), len(v) <= _MOST_COMPARED
-        form = form_of(v)
+        form = form_of(v) or ()
+        # Rows of numbers are data: they are an input in the first call as well, as arrays are.
+        before, kept = self._seen.get(place), len(v) <= _MOST_COMPARED and len(form) < 2
         self._seen[place] = form, list(v) if kept else None
         how = self._listed.get(place, 0)
         if self._dynamic:

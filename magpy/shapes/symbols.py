@@ -22,6 +22,7 @@ import functools
 import logging
 import math
 import operator
+import traceback
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
@@ -31,12 +32,13 @@ import torch
 from magpy import _interp, _tensor
 from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
-from magpy.ir.ops import OutsideRef, Ref, Var
+from magpy.ir.ops import OutsideRef, Ref, Var, identity
 from magpy.ir.trees import rebuilt, variables
+from magpy.models.torch_ops import ARITHMETIC, operation_name
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
-from magpy.shapes.conditions import Checked, Conditions, Read, Source
-from magpy.shapes.repeated import Repeated
+from magpy.shapes.conditions import Checked, Computed, Conditions, Read, Source
+from magpy.shapes.repeated import Repeated, in_transform, requiring
 
 
 def total(values: Iterable[Any]) -> Any:
@@ -165,6 +167,9 @@ _LOGGERS = (
 # What has no memory has no address: to ask a fake tensor for one warns.
 _ADDRESSES = frozenset(["data_ptr"])
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_functorch: Any = torch._C._functorch
+#: Whether something is a tensor of a transform of torch.func.
+wrapped: Callable[[Any], bool] = _functorch.is_functorch_wrapped_tensor
 
 
 class CannotFollowError(Exception):
@@ -398,29 +403,42 @@ class Symbols:
         if tensor.is_conj() or tensor.is_neg() or tensor.layout is not torch.strided:
             raise CannotFollowError("a tensor has a form that is not followed")
         like: dict[str, Any] = {"dtype": tensor.dtype, "device": tensor.device}
-        with apart(), self.mode, torch.inference_mode(tensor.is_inference()):
+        # No transform of torch.func that is active is to wrap it.
+        with apart(), torch._C._DisableFuncTorch(), self.mode, _inference_of(tensor):
             if strides is None:
                 fake = torch.empty(sizes, **like)
             else:
                 fake = torch.empty_strided(sizes, strides, **like)
-            return fake.requires_grad_() if tensor.requires_grad else fake
+            return requiring(fake, tensor.requires_grad)
 
     def still(self, var: Var, tensor: Any) -> None:
-        """The sizes of a variable are what they are in every call."""
-        if type(tensor) is torch.Tensor and not tensor.is_nested:
+        """The sizes of a variable are what they are in every call.
+
+        Nothing stands for a tensor of a transform that is active: what is done to it is followed
+        from where the transform got it, or not at all.
+        """
+        if wrapped(tensor):
+            self.fakes.pop(var, None)
+        elif type(tensor) is torch.Tensor and not tensor.is_nested:
             self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
 
     def note(self, var: Var, fake: Any) -> None:
         """`fake` stands for a variable."""
         self.fakes[var] = fake
-        if any(isinstance(n, torch.SymInt) for n in (*fake.shape, *_strides(fake))):
+        if _sizes(fake):
             self.symbolic.add(var)
 
     def requires_grad(self, var: Var, required: bool) -> None:
         """What stands for a variable requires grad as the tensor does by now."""
         fake = self.fakes.get(var)
-        if fake is not None and fake.requires_grad != required:
-            self.fakes[var] = fake.detach().requires_grad_(required)
+        if fake is None or fake.requires_grad == required:
+            return
+        if wrapped(fake):
+            self.fix([var])
+            del self.fakes[var]
+            return
+        with torch._C._DisableFuncTorch():
+            self.fakes[var] = requiring(fake.detach(), required)
 
     def concerns(self, found: Iterable[Var]) -> bool:
         """Whether the sizes or the value of one of these variables hold symbols."""
@@ -469,11 +487,16 @@ class Symbols:
         found = self._repeated.find(key)
         if found is not None:
             return found
-        with apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+        transformed = in_transform()
+        keys = _keys_kept(transformed)
+        with keys, apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
             if key is None:
                 for var in variables((args, kwargs)) & self.fakes.keys():
                     self.fakes[var] = self._repeated.own(self.fakes[var])
-            given = self._substitute(args, static), self._substitute(kwargs, static)
+            # Rules of `vmap` make tensors of the numbers that operations compute with, and of
+            # symbols they cannot; whatever those are, the result has one form.
+            plain_numbers = transformed and operation_name(func) in _COMPUTES
+            given = tuple(self._substitute(v, static, plain_numbers) for v in (args, kwargs))
             if getattr(func, "__name__", "") in _STORES:
                 _masks_fit(*given[0][:2])
             result = func(*given[0], **given[1])
@@ -500,11 +523,12 @@ class Symbols:
         finally:
             self.env.settings = settings
 
-    def _substitute(self, v: Any, static: Callable[[Var], Any]) -> Any:
+    def _substitute(self, v: Any, static: Callable[[Var], Any], plain_numbers: bool) -> Any:
         def value(x: Any) -> Any:
             if isinstance(x, Ref):
                 if x.var in self.numbers:
-                    return self.numbers[x.var]
+                    number = self.numbers[x.var]
+                    return hint(number) if plain_numbers else number
                 fake = self.fakes.get(x.var)
                 if fake is None:
                     fake = self._static(static(x.var))
@@ -519,7 +543,7 @@ class Symbols:
     def _static(self, tensor: Any) -> Any:
         if type(tensor) in (int, float):
             return tensor
-        if not isinstance(tensor, torch.Tensor):
+        if not isinstance(tensor, torch.Tensor) or wrapped(tensor):
             raise CannotFollowError("a value is given that is not followed")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_nested:
             raise CannotFollowError(f"a {type(tensor).__name__} is not followed")
@@ -568,6 +592,29 @@ class Symbols:
             return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
         # For torch no number is equal to True or False.
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
+
+    def read(self, number: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """How an integer follows from what there was before any transform.
+
+        Returns:
+            A function, and its arguments.
+
+        Raises:
+            CannotFollowError: a tensor that it follows from has other sizes by now.
+        """
+        found = number.node.expr.free_symbols
+        sources = [s for s in self.sources if s.symbol in found]
+        for s in sources:
+            fake = self.fakes.get(s.var)
+            if s.read is not None and (fake is None or _expr(s.read(fake, s.dim)) != s.symbol):
+                raise CannotFollowError("a tensor has other sizes by now")
+        if len(sources) != len(found):
+            raise CannotFollowError("a number follows from something else")
+        if len(sources) == 1 and number.node.expr == sources[0].symbol:
+            s = sources[0]
+            return (identity, (Ref(s.var),)) if s.read is None else (s.read, (Ref(s.var), s.dim))
+        computed = Computed(number.node.expr, sources)
+        return computed, tuple(map(Ref, computed.variables))
 
     def fix(self, found: Iterable[Var]) -> None:
         """From here on the run relies on what the sizes or values of these variables are."""
@@ -637,7 +684,7 @@ class Symbols:
         fake = self.fakes.get(var)
         if fake is None:
             raise CannotFollowError("a graph takes a tensor that was not followed")
-        return fake if fake.is_leaf else fake.detach().requires_grad_(fake.requires_grad)
+        return fake if fake.is_leaf else requiring(fake.detach(), fake.requires_grad)
 
     def dense(self, var: Var, tensor: Any) -> bool:
         """Whether an input fills the memory that it spans; a condition from here on if it does.
@@ -702,6 +749,10 @@ def _variable(source: Source) -> Var:
     return source.var
 
 
+def _expr(v: Any) -> Any:
+    return v.node.expr if isinstance(v, torch.SymInt) else v
+
+
 def _strides(fake: Any) -> tuple[Any, ...]:
     return tuple(fake.stride()) if fake.layout is torch.strided else ()
 
@@ -720,6 +771,28 @@ def _unlogged() -> Iterator[None]:
     finally:
         for logger in enabled:
             logger.disabled = False
+
+
+@contextlib.contextmanager
+def _keys_kept(transformed: bool) -> Iterator[None]:
+    """Keeps the dispatch keys of the thread, which an operation that fails in a transform spoils.
+
+    What puts them back at its end lives in frames that the exception holds: these end here.
+    """
+    if not transformed:
+        yield
+        return
+    c: Any = torch._C
+    include, exclude = c._dispatch_tls_local_include_set(), c._dispatch_tls_local_exclude_set()
+    with c._ForceDispatchKeyGuard(include, exclude):
+        try:
+            yield
+        except Exception as e:
+            error: BaseException | None = e
+            while error is not None:
+                traceback.clear_frames(error.__traceback__)
+                error = error.__cause__ or error.__context__
+            raise
 
 
 @contextlib.contextmanager
@@ -745,6 +818,8 @@ def _depth(inner: tuple[int, ...], dim: int) -> int:
     return depth
 
 
+# Operations that compute with numbers, whose results have one form whatever these are.
+_COMPUTES = ARITHMETIC - {"__setitem__"}
 # What stores at an index, of which fake tensors do not ask that its masks fit.
 _STORES = frozenset(["__setitem__", "index_put", "index_put_"])
 _MASKS = (torch.bool, torch.uint8)
@@ -770,7 +845,27 @@ def _masks_fit(tensor: Any, index: Any) -> None:
 
 
 def _sizes(fake: Any) -> list[Any]:
+    """The symbols in a fake tensor's sizes, those included that `vmap` hides."""
+    while wrapped(fake):
+        fake = _functorch.get_unwrapped(fake)
     return [n for n in (*fake.shape, *_strides(fake)) if isinstance(n, torch.SymInt)]
+
+
+def hides_a_number(fake: Any) -> bool:
+    """Whether `vmap` hides a size of a fake tensor's that is no symbol."""
+    while wrapped(fake):
+        inner = _functorch.get_unwrapped(fake)
+        if (
+            _functorch.is_batchedtensor(fake)
+            and type(inner.shape[_functorch.maybe_get_bdim(fake)]) is int
+        ):
+            return True
+        fake = inner
+    return False
+
+
+def _inference_of(tensor: Any) -> Any:
+    return torch.inference_mode(tensor.is_inference())
 
 
 def plain(v: Any) -> Any:
@@ -801,8 +896,10 @@ __all__ = [
     "CannotFollowError",
     "SizedByDataError",
     "Symbols",
+    "hides_a_number",
     "hint",
     "is_open",
     "plain",
     "symbolic_form",
+    "wrapped",
 ]

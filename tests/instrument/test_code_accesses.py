@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magpy.instrument.code_accesses import Touches, accesses
+from magpy.instrument.code_accesses import Touches, accesses, loop_names, may_compute
 from magpy.instrument.counters import counters
 from magpy.instrument.key_methods import shows
 
@@ -166,3 +166,36 @@ def test_what_is_read_and_stored_is_a_counter():
         self.only_stored = self.only_read
 
     assert counters(f.__code__) == {"calls", "k", "total"}
+
+
+WORK = [
+    ("[a, (b, 1.0)]", False, False),
+    ("lambda v: v * 2", False, False),
+    ("a[:2]", True, False),
+    ("a[:2]", False, True),
+    ("a[0][1]", True, True),
+    ("W[a]", True, True),
+    ("a + b", True, True),
+    ("a.T", True, True),
+    ("len(a)", True, True),
+    ("a if b else 1", True, True),
+]
+
+
+@pytest.mark.parametrize(("source", "plain", "expected"), WORK)
+def test_what_surely_computes_nothing_is_known(source, plain, expected):
+    f = eval(f"lambda a, b: {source}")
+    assert may_compute(f.__code__, plain) is expected
+
+
+def test_names_that_loops_assign_are_told():
+    def f(a, b):
+        n = 0
+        for i, (x, _) in enumerate(zip(a, b, strict=True)):
+            n += i
+            y = x
+        for k in a:
+            a[k] = y
+        return n
+
+    assert loop_names(f.__code__) == {"i", "x", "_", "k"}

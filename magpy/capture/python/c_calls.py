@@ -9,13 +9,11 @@ magpy/capture/python/callbacks.py.
 
 from __future__ import annotations
 
-import _random
 import abc
 import contextvars
 import enum
 import functools
 import gc
-import random
 import re
 import sys
 import types
@@ -24,18 +22,17 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref as weakref_to
 
-import numpy as np
 import torch
 import torch.utils.checkpoint
 
 from magpy import _interp
-from magpy.capture.python import effects, memos, native, profiler_marks
+from magpy.capture.python import draws, effects, memos, native, profiler_marks
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
-from magpy.errors import FILLED, NEXT_CALL, Refusal
+from magpy.errors import FILLED, NEXT_CALL
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code, refuse
-from magpy.ir.ops import Call, CheckValue, EffectStep, OpStep, OutsideRef, Ref, Var
+from magpy.ir.ops import Call, EffectStep, OpStep, OutsideRef, Ref, Var
 from magpy.models import callables, torch_callables, torchscript
 from magpy.models.callables import Effect
 from magpy.models.torch_callables import Does
@@ -684,71 +681,6 @@ def partial(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
 
 
-_METHODS_OF_RANDOM = {n: x for c in (_random.Random, random.Random) for n, x in vars(c).items()}
-
-
-def _draws_otherwise(generator: Any) -> bool:
-    """Whether Python of the program's decides what methods of `random.Random` draw."""
-    names = {n for n in _METHODS_OF_RANDOM if n[:2] != "__"}
-    if not names.isdisjoint(vars(generator)):
-        return True
-    return any(_interp.type_lookup(type(generator), n) is not _METHODS_OF_RANDOM[n] for n in names)
-
-
-def draw(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A draw from Python's or numpy's generator: redone in order, its value bound."""
-    name = f.__name__
-    if args and getattr(type(args[0]), name, None) == f:
-        f, args = types.MethodType(f, args[0]), args[1:]  # called with its receiver first
-    owner = getattr(f, "__self__", None)
-    recorder = run.recorder
-    if recorder.whole is not None:
-        recorder.whole.unrepeatable = True
-    if recorder.depth or run.refusals.first is not None:
-        return ABSENT
-    if owner is None or isinstance(owner, type) or not _outside_generator(run, owner):
-        run.refuse(f"{callables.name_of(f)} draws from a generator that the call made")
-        return ABSENT
-    if (
-        isinstance(f, types.MethodType)
-        and isinstance(owner, random.Random)
-        and _draws_otherwise(owner)
-    ):
-        run.refuse(
-            f"{callables.name_of(f)} draws from a generator with methods of the program's own",
-            "Call its own methods directly",
-        )
-        return ABSENT
-    if (
-        name == "choice"
-        and isinstance(owner, random.Random)
-        and len(args) == 1
-        and not kwargs
-        and len(args[0])
-    ):
-        run.session.touch(args[0])
-        draw = owner._randbelow  # type: ignore[attr-defined]
-        i = draw(len(args[0]))
-        recorder.note(draw, (len(args[0]),), {}, CheckValue, i, owner=owner)
-        return args[0][i]
-    if name in ("shuffle", "seed", "setstate", "set_state", "getstate", "get_state"):
-        run.refuse(f"{callables.name_of(f)} is called")
-        return ABSENT
-    for a in (*args, *kwargs.values()):
-        run.session.touch(a)
-    try:
-        converted = recorder.convert_all(args), recorder.convert_all(kwargs)
-    except Refusal as r:
-        run.refusals.keep(r)
-        return ABSENT
-    result = run.tracked.sure(lambda f, a, k: f(*a, **k), f, args, kwargs)
-    try:
-        return recorder.track(f, converted[0], converted[1], result, owner)
-    except Refusal as r:
-        run.refusals.keep(r)
-        return result
-
-
 def seed(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Torch's generators are seeded: done again between the same operations."""
     recorder = run.recorder
@@ -767,14 +699,6 @@ def seed(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     recorder.record.random = recorder.seeded = True
     recorder.note(f, *plan, Call, random=True, mutates=True)
     return result
-
-
-def _outside_generator(run: Run, owner: Any) -> bool:
-    return (
-        run.session.is_outside(owner)
-        or owner is getattr(random.random, "__self__", None)
-        or _is_numpy_global(owner)
-    )
 
 
 def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -805,10 +729,6 @@ def _whole(f: Any) -> Callable[..., Any]:
     return whole
 
 
-def _is_numpy_global(owner: Any) -> bool:
-    return owner is np.random.mtrand._rand
-
-
 # A replacement field that names an attribute: "{a.b}".
 _ATTRIBUTE_FIELD = re.compile(r"\{[^{}!:]*\.[^{}!:]*[}!:]")
 
@@ -820,7 +740,7 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.REDUCE: reduce,
     Effect.REMADE: remade,
     Effect.LOCK: lock,
-    Effect.RANDOM: draw,
+    Effect.RANDOM: draws.draw,
     Effect.SEED: seed,
     Effect.NUMBER: number,
     Effect.CLOCK: clock,

@@ -92,6 +92,7 @@ from magpy.models.torch_ops import (
 from magpy.models.torch_state import Settings
 from magpy.objects import buffers as memory
 from magpy.objects.buffers import Range
+from magpy.objects.number_lists import form_of
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
@@ -176,6 +177,11 @@ class Recorder(Values, TorchFunctionMode):
         self._start = current_modes()
         self._modes = self._start
         self.observer = _tensor.Observer()
+
+    @property
+    def transformed(self) -> bool:
+        """Whether a transform of torch.func has begun: tensors of it may be there from then on."""
+        return bool(self.transforms.spans)
 
     def is_loose(self, found: set[Var]) -> bool:
         """Whether the shape of one of these variables follows from data."""
@@ -342,10 +348,11 @@ class Recorder(Values, TorchFunctionMode):
             return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args:
             return self._iterate(args[0])
-        if name in _INDEXING and self._follower is not None and not kwargs:
+        if name in _INDEXING and self.any_tracked and not kwargs:
             views = self._views(func, args)
             if views is not None:
                 return views[0]
+            args = self._with_index_tensors(args)
         if self._asks_unheard(args, kwargs):
             self.refusals.refuse(
                 f"{name} asks a tensor for numbers whose class has a __torch_function__",
@@ -433,6 +440,27 @@ class Recorder(Values, TorchFunctionMode):
             return (operate(func, (view, left, args[2])),)
         return (view if left is Ellipsis else operate(func, (view, left)),)
 
+    def _with_index_tensors(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of indexing, with tensors for lists of integers that differ."""
+        plain = type(args[0]) in _PLAIN and not torch._C._len_torch_function_stack()
+        if not plain or self.depth or self.refusals.first is not None:
+            return args
+        tensor, index, *rest = args
+        items = index if type(index) is tuple else (index,)
+        made = tuple(
+            self._operation(torch.tensor, (i,), {}) if self._lists_numbers(i) else i for i in items
+        )
+        if all(map(operator.is_, items, made)):
+            return args
+        return (tensor, made if type(index) is tuple else made[0], *rest)
+
+    def _lists_numbers(self, v: Any) -> bool:
+        return (
+            type(v) is list
+            and {*map(type, v)} == {int}
+            and any(self.tracked(x) is not None for x in v)
+        )
+
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
         try:
             self._metadata_read(args, name)
@@ -496,14 +524,14 @@ class Recorder(Values, TorchFunctionMode):
             return torch.Tensor.__iter__(tensor)  # type: ignore[no-untyped-call]
         return iter(self._operation(torch.Tensor.unbind, (tensor, 0), {}))
 
-    def _prepare(self, op: Operation, args: Any, kwargs: Any, follow: bool = True) -> None:
+    def _prepare(self, op: Operation, args: Any, kwargs: Any, follow: bool | None = True) -> None:
         """Writes down the arguments before the operation is performed, which may change them.
 
         Args:
             op: the operation.
             args: what it is given.
             kwargs: likewise.
-            follow: sizes that vary are followed through it.
+            follow: sizes that vary are followed through it; None if it gives no tensor.
 
         Raises:
             Refusal: it has no place in an entry.
@@ -550,7 +578,7 @@ class Recorder(Values, TorchFunctionMode):
             self._data_is_assigned(*args[:2])
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
             raise refuse("a dict becomes that of a tensor's hooks")
-        if self._follower is not None:
+        if self._follower is not None and follow is not None:
             given = (*args, *kwargs.values())
             self._follower.before(op.instead or func, op.plan, given, follow, op.on_host)
         self._as_they_were(self._shared.outside(op.plan))
@@ -596,7 +624,8 @@ class Recorder(Values, TorchFunctionMode):
     def _scalar_tensor(self, var: Var, value: float) -> Var:
         made = self._scalar_tensors.get(var)
         if made is None:
-            tensor = scalar_tensor(value)
+            with torch._C._DisableFuncTorch():  # it is made ahead of a transform
+                tensor = scalar_tensor(value)
             made = self._scalar_tensors[var] = self.tensors.new(tensor)
             self.add(Bind(scalar_tensor, (Ref(var),), {}, expected=torch.Tensor, result=made))
             if self.symbols is not None:
@@ -704,7 +733,8 @@ class Recorder(Values, TorchFunctionMode):
         if flags & _RANDOM:
             self.record.random = True
         self._writes = self._written_unseen(func, args, kwargs, flags) | op.by_whole
-        by_data = bool(flags & (_DATA | _DYNAMIC)) and op.name not in STATIC_RESULT
+        static = op.name.removeprefix("linalg_") in STATIC_RESULT
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and not static
         by_data = by_data or op.resized
         if op.name in SPARSE_PARTS:
             by_data = True
@@ -747,6 +777,8 @@ class Recorder(Values, TorchFunctionMode):
                 self._compare_sizes(op)
             return result
         if self._follower is not None:
+            if done.random and self.transforms.active:
+                self._follower.drew(result, outs)
             loosened = self.is_loose({v for _, v in outs})
             self._follower.after(result, outs, graph=not loosened, looks=loosened)
         # Graphs that a compiler makes are silent, as torch.compile's are.
@@ -766,7 +798,8 @@ class Recorder(Values, TorchFunctionMode):
         func, args, kwargs = done.func, done.args, done.kwargs
         if not has_ref(args) and not has_ref(kwargs):
             return result
-        if type(result) in (int, float, complex) and (name in NUMBER_METHODS or self.direct):
+        gives_number = name in NUMBER_METHODS or name == "tolist" or self.direct
+        if type(result) in (int, float, complex) and gives_number:
             return self.track(func, args, kwargs, result)
         if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
             array = self.track(func, args, kwargs, result)
@@ -842,13 +875,13 @@ class Recorder(Values, TorchFunctionMode):
             engine.leaves = self._engine.leaves(reach)
 
     def _list_of_data(self, func: Any, args: Any, kwargs: Any, result: Any) -> bool:
-        """Follows the integers of a list that follows from data, in place of comparing the list.
+        """Follows the numbers of a list that follows from data, in place of comparing the list.
 
         Args:
             func: what gave it.
             args: its arguments as a step keeps them.
             kwargs: likewise.
-            result: the list, which gets equal integers.
+            result: the list, nested or not, which gets equal numbers.
 
         Returns:
             Whether it did.
@@ -857,10 +890,18 @@ class Recorder(Values, TorchFunctionMode):
             return False
         var = self.tensors.new()
         self.note(func, args, kwargs, Bind, list, result=var)
-        self.note(len, (Ref(var),), {}, CheckValue, len(result))
-        for i, x in enumerate(result):
-            result[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
+        self.note(form_of, (Ref(var),), {}, CheckValue, form_of(result))
+        self._follow_items(var, result)
         return True
+
+    def _follow_items(self, var: Var, found: list[Any]) -> None:
+        for i, x in enumerate(found):
+            if type(x) is list:
+                inner = self.tensors.new()
+                self.note(operator.getitem, (Ref(var), i), {}, Bind, list, result=inner)
+                self._follow_items(inner, x)
+            else:
+                found[i] = self.track(operator.getitem, (Ref(var), i), {}, x)
 
     def _form_follows(self, func: Any, plan: tuple[Any, Any], by_data: bool) -> bool:
         """Whether an operation may give tensors that were there before sizes that follow from data.
@@ -1209,6 +1250,8 @@ class Recorder(Values, TorchFunctionMode):
                             "Compile the function that makes the transform",
                         )
                 elif outs or switches(func):
+                    if self._follower is not None and outs:
+                        self._follower.after(result, outs, graph=True)
                     self.add(OpStep(func, *op.plan, outs))
         except Exception as e:  # noqa: BLE001 - as above
             self.fail(e)
@@ -1216,9 +1259,8 @@ class Recorder(Values, TorchFunctionMode):
         return result
 
     def _prepare_transform(self, op: Operation, args: tuple[Any, ...], kwargs: Any) -> None:
-        if self.symbols is not None:
-            self.symbols.fix_all()
-        self._prepare(op, args, kwargs, follow=False)
+        # What changes the thread's state is not done twice.
+        self._prepare(op, args, kwargs, follow=None if switches(op.func) else True)
         self.note_modes()
         self.transforms.before()
         for t in tensors(args):

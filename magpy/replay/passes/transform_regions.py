@@ -18,6 +18,7 @@ from typing import Any
 from magpy.capture.tensors.functorch import Span, restore, state
 from magpy.errors import Refusal
 from magpy.ir.ops import (
+    Bind,
     Binding,
     EffectStep,
     HostStep,
@@ -32,6 +33,7 @@ from magpy.ir.ops import (
 )
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, variables
+from magpy.models.torch_ops import ARITHMETIC, operation_name
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import GraphBuilder
 
@@ -49,6 +51,7 @@ class Region:
         outputs: those that it gives.
         modes: torch's modes when it begins.
         memory: a number for the memory of each variable.
+        counts: it takes numbers that a compiler cannot follow.
     """
 
     def __init__(
@@ -58,9 +61,11 @@ class Region:
         outputs: list[Var],
         modes: TorchModes,
         memory: dict[Var, int],
+        counts: bool,
     ) -> None:
         """Nothing is built before the first call."""
         self.__name__ = "transformed"
+        self.counts = counts
         self.steps, self.inputs, self.outputs = steps, inputs, outputs
         self.modes, self.memory = modes, memory
         self.operations = sum(isinstance(s, OpStep) for s in steps)
@@ -70,7 +75,7 @@ class Region:
     def giving(self, used: set[Var]) -> Region:
         """The same region with only those of its results that are used."""
         outputs = [v for v in self.outputs if v in used]
-        return Region(self.steps, self.inputs, outputs, self.modes, self.memory)
+        return Region(self.steps, self.inputs, outputs, self.modes, self.memory, self.counts)
 
     @property
     def shares(self) -> bool:
@@ -78,11 +83,6 @@ class Region:
         found = [self.memory.get(v, 0) for v in (*self.outputs, *self.inputs)]
         given = {self.memory.get(v, 0) for v in self.outputs} - {0}
         return any(found.count(m) > 1 for m in given)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it takes numbers."""
-        return any(v not in self.memory for v in self.inputs)
 
     @property
     def graph(self) -> Any:
@@ -210,9 +210,11 @@ def _ahead(step: Step, steps: list[Step], made: set[Var], record: Record) -> boo
         return False
     if found & made:
         return False
-    # Nothing may have changed by then what it looks at.
-    return found.isdisjoint(record.storages) or not any(
-        isinstance(s, OpStep) and _writes(s) for s in steps
+    # Nothing may have changed by then what it looks at; sizes are those that symbols stand for.
+    return (
+        found.isdisjoint(record.storages)
+        or (isinstance(step, Bind) and step.symbolic)
+        or not any(isinstance(s, OpStep) and _writes(s) for s in steps)
     )
 
 
@@ -248,7 +250,8 @@ def _one(record: Record, steps: list[Step], span: Span, modes: TorchModes) -> li
     inputs = sorted(used - made)
     writes = _written(record, operations, inputs) | (span.changed & set(inputs))
     outputs = sorted(made)
-    region = Region(inside, inputs, outputs, modes, record.storages)
+    counts = _counts(record, operations, inputs)
+    region = Region(inside, inputs, outputs, modes, record.storages, counts)
     whole = OpStep(
         region,
         tuple(Ref(v) for v in inputs),
@@ -262,6 +265,19 @@ def _one(record: Record, steps: list[Step], span: Span, modes: TorchModes) -> li
         where=next((s.where for s in operations if s.where), ""),
     )
     return [*ahead, whole, *effects]
+
+
+def _counts(record: Record, steps: list[OpStep], inputs: list[Var]) -> bool:
+    """Whether a region takes numbers that a compiler cannot follow through transforms.
+
+    It can those that only decide sizes, if they are symbols.
+    """
+    numbers = {v for v in inputs if v not in record.storages}
+    symbols = record.symbols.numbers if record.symbols is not None else ()
+    return any(v not in symbols for v in numbers) or any(
+        operation_name(s.func) in ARITHMETIC and variables((s.args, s.kwargs)) & numbers
+        for s in steps
+    )
 
 
 def _written(record: Record, steps: list[OpStep], inputs: list[Var]) -> set[Var]:

@@ -298,7 +298,7 @@ def seeds_of_data_and_of_counters(compile):
         yield f(up * k), torch.rand(2), layer.calls
 
 
-@case(CASES, refused="random.shuffle changes a list by a loop of draws inside C and Python")
+@case(CASES)
 def python_and_numpy_random(compile):
     def f(t):
         if random.random() < 0.5:
