@@ -137,7 +137,7 @@ def directly(run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     def call(*inputs: Any) -> Any:
         called = run
         if _tracer() is not None:  # TorchDynamo is there, and would look into the code
-            called = torch._dynamo.disable(run)
+            called = torch._dynamo.disable(run)  # type: ignore[no-untyped-call]
         if not torch.is_grad_enabled():
             return called([*inputs])
         with torch.no_grad():
