@@ -2,14 +2,17 @@
 
 Each program is a step from the forward pass to the optimizer's update, compiled as one function by
 magpy and by torch.compile, beside eager: milliseconds of eager, ratios of the medians of
-interleaved calls (more than 1 is faster than eager), magpy's graphs for one step, and its captures.
-Losses are compared with eager's.
+interleaved calls (more than 1 is faster than eager), magpy's graphs for one step, and its captures;
+then the memory that a step of eager's needs at most beyond what is held when it begins, as torch's
+allocator tells the profiler, and that of the others relative to it. Losses are compared with
+eager's.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -187,7 +190,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 
 
 def measured(name: str, backend: str, calls: int) -> list[Any]:
-    """A row: the name, eager's ms, the ratios of torch.compile and magpy, graphs, captures."""
+    """A row: the name, eager's ms, ratios of torch.compile and magpy, graphs, captures, memory."""
     steps: dict[str, Callable[[torch.Tensor], Any]] = {}
     for system in ("eager", "torch.compile", "magpy"):
         torch.manual_seed(0)
@@ -211,7 +214,9 @@ def measured(name: str, backend: str, calls: int) -> list[Any]:
     medians = {system: statistics.median(t) for system, t in times.items()}
     ratios = [medians["eager"] / medians[s] for s in ("torch.compile", "magpy")]
     stats = magpy.stats(steps["magpy"])
-    return [name, medians["eager"] * 1e3, *ratios, stats.segments[0], stats.captures]
+    peaks = {s: measure.peak_memory(functools.partial(step, x)) for s, step in steps.items()}
+    memory = [peaks["eager"], *(peaks[s] / peaks["eager"] for s in ("torch.compile", "magpy"))]
+    return [name, medians["eager"] * 1e3, *ratios, stats.segments[0], stats.captures, *memory]
 
 
 def main() -> None:
@@ -228,9 +233,15 @@ def main() -> None:
         rows.append(measured(name, given.backend, given.calls))
         n, eager, other, ours, *rest = rows[-1]
         print(f"{n}: eager {eager:.2f} ms, torch.compile {other:.2f}x, magpy {ours:.2f}x", *rest)
-    cells = [[n, f"{e:.2f}", f"{a:.2f}", f"{b:.2f}", str(g), str(c)] for n, e, a, b, g, c in rows]
+    cells = [
+        [n, f"{e:.2f}", f"{a:.2f}", f"{b:.2f}", str(g), str(c)]
+        + [measure.size(m), f"{ma:.2f}", f"{mb:.2f}"]
+        for n, e, a, b, g, c, m, ma, mb in rows
+    ]
     heads = ["step", "eager, ms", "torch.compile", "magpy", "graphs", "captures"]
+    heads += ["eager, memory", "torch.compile, memory", "magpy, memory"]
     print(measure.table(heads, cells))
+    print(f"magpy: at most {max(r[-1] for r in rows):.2f} of eager's memory")
     for place, system in ((2, "torch.compile"), (3, "magpy")):
         mean = statistics.geometric_mean(row[place] for row in rows)
         print(

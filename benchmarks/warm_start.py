@@ -5,6 +5,10 @@ empty directory.  Reported are the processes after them: seconds from the compil
 included, to the first result; to the second, which is the first that magpy's compiled graph gives,
 as its first call is eager's; and from there to the same for inputs of another size.  Processor time
 is given beside, which a machine that is not quiet changes less.  Results are compared with eager's.
+
+With `--load` it is the time of a whole process to its first result, its start and all imports
+included: one that runs eagerly, beside one whose first call is served by an entry that
+`magpy.load` has found in a file; the directory for TorchInductor's caches is empty.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -141,11 +145,59 @@ def child(name: str, system: str, backend: str) -> dict[str, Any]:
     }
 
 
-def process(name: str, system: str, backend: str, cache: str) -> dict[str, Any]:
-    """What `child` finds in a process whose caches are in a directory."""
-    program = [sys.executable, "-m", "benchmarks.warm_start", "--backend", backend]
+def start(name: str, system: str, backend: str, path: str, began: float) -> dict[str, Any]:
+    """What a process finds that begins by eager, saves entries, or begins with loaded ones."""
+    make, example = MODELS[name]
+    torch.manual_seed(0)
+    model, x = make().eval(), example(0)
+    call, served = model, 0
+    with torch.no_grad():
+        if system == "save":
+            import magpy
+
+            magpy.config.saving = True
+            call = magpy.compile(model, backend=backend)
+            for _ in range(2):
+                call(x)
+            return {"saved": magpy.save(call, path)}
+        if system == "magpy.load":
+            import magpy
+
+            call = magpy.load(model, path)
+        found = call(x)
+        seconds = time.time() - began, time.process_time()
+        if system == "magpy.load":
+            served = magpy.stats(call).hits
+            torch.testing.assert_close(found, model(x), rtol=1e-3, atol=1e-3)
+    return {"seconds": seconds, "served": served}
+
+
+def started(name: str, backend: str, rounds: int) -> list[str]:
+    """A row: the medians of eager's start and of one with loaded entries, and their ratios."""
+    found: dict[str, list[dict[str, Any]]] = {"eager": [], "magpy.load": []}
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "entries")
+        for system in ("save", *(s for _ in range(rounds) for s in found)):
+            with tempfile.TemporaryDirectory() as cache:
+                more = "--start", name, system, path, repr(time.time())
+                told = _told(("--backend", backend, *more), cache)
+            if system != "save":
+                found[system].append(told)
+    if not all(run["served"] for run in found["magpy.load"]):
+        raise AssertionError(f"{name}: no loaded entry has served the first call")
+    medians = [
+        [statistics.median(r["seconds"][i] for r in runs) for i in (0, 1)]
+        for runs in found.values()
+    ]
+    cells = [f"{wall:.1f} s ({processor:.1f} s)" for wall, processor in medians]
+    ratios = [b / a for a, b in zip(*medians, strict=True)]
+    return [name, *cells, f"{ratios[0]:.2f}x ({ratios[1]:.2f}x)"]
+
+
+def _told(arguments: Sequence[str], cache: str) -> dict[str, Any]:
+    """What a process tells whose caches are in a directory."""
     done = subprocess.run(
-        [*program, "--child", name, system],
+        [sys.executable, "-m", "benchmarks.warm_start", *arguments],
         env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache},
         stdout=subprocess.PIPE,
         text=True,
@@ -153,6 +205,11 @@ def process(name: str, system: str, backend: str, cache: str) -> dict[str, Any]:
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def process(name: str, system: str, backend: str, cache: str) -> dict[str, Any]:
+    """What `child` finds in a process whose caches are in a directory."""
+    return _told(("--backend", backend, "--child", name, system), cache)
 
 
 def measured(name: str, backend: str, rounds: int, cache: str) -> dict[str, list[dict[str, Any]]]:
@@ -185,15 +242,28 @@ def main() -> None:
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cache", help="a directory that is kept, for the caches of each system")
+    parser.add_argument("--load", action="store_true", help="measure magpy.load")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--start", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.child:
         print(json.dumps(child(*given.child, given.backend)))
         return
+    if given.start:
+        name, system, path, began = given.start
+        print(json.dumps(start(name, system, given.backend, path, float(began))))
+        return
     from benchmarks import measure
 
     rows = []
+    if given.load:
+        for name in given.names or ("BERT-base", "UNet"):
+            rows.append(started(name, given.backend, given.rounds))
+            print(*rows[-1], flush=True)
+        print(f"\n{measure.machine_line('cpu')}; wall time (processor time)\n")
+        print(measure.table(["program", "eager", "magpy.load", "magpy.load / eager"], rows))
+        return
     with contextlib.ExitStack() as stack:
         cache = given.cache or stack.enter_context(tempfile.TemporaryDirectory())
         for name in given.names or PROGRAMS:

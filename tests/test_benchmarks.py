@@ -2,12 +2,24 @@
 
 import argparse
 import json
+import random
 
 import pytest
 import torch
 
+import magpy
 from benchmarks import __main__ as program
-from benchmarks import generating, gpu_code, measure, report, steps, suite, systems, warm_start
+from benchmarks import (
+    checked,
+    generating,
+    gpu_code,
+    measure,
+    report,
+    steps,
+    suite,
+    systems,
+    warm_start,
+)
 from benchmarks.models import SUITE
 
 
@@ -180,9 +192,10 @@ def test_generating_serves_requests_of_other_sizes(monkeypatch):
 
 
 def test_a_whole_step_is_one_graph():
-    name, eager, *ratios, graphs, captures = steps.measured("MLP, SGD", "eager", 3)
+    name, eager, *ratios, graphs, captures, peak, _, ours = steps.measured("MLP, SGD", "eager", 3)
     assert (name, graphs, captures) == ("MLP, SGD", 1, 2)
     assert eager > 0 and len(ratios) == 2 and min(ratios) > 0
+    assert peak > 0 and ours <= 1.1
 
 
 @pytest.mark.parametrize("kind", ["served", "trained"])
@@ -194,6 +207,57 @@ def test_a_process_tells_what_its_start_took(kind):
     cells = warm_start.row("MLP", "magpy", [found | {"found": n, "not found": 0} for n in (1, 2)])
     assert cells[:2] == ["MLP", "magpy"] and cells[-2:] == ["2", "0"]
     assert cells[2].startswith(f"{first:.1f} s (")
+
+
+def test_a_loaded_entry_serves_where_a_process_begins():
+    name, *cells = warm_start.started("MLP", "eager", 1)
+    assert name == "MLP" and len(cells) == 3 and cells[2].endswith("x)")
+
+
+def test_calls_are_compared_while_entries_come_and_go(monkeypatch):
+    monkeypatch.setattr(checked, "SUITE", [c for c in SUITE if c.name in ("LSTM", "BlockDrop")])
+    monkeypatch.setattr(steps, "PROGRAMS", {"MLP, SGD": steps.PROGRAMS["MLP, SGD"]})
+    monkeypatch.setattr(checked, "_CHANGES", 0.3)
+    for name in ("saving", "max_entries", "max_captures"):
+        monkeypatch.setattr(magpy.config, name, getattr(magpy.config, name))
+    found = checked.run(60, "eager", 0, 60)
+    assert (found["calls"], found["differences"]) == (60, 0)
+    assert all(found[n] for n in ("hits", "captures", "reset", "anew"))
+
+
+def test_a_difference_is_found(monkeypatch):
+    def wrong(f, **options):
+        def call(*args):
+            found = f(*args)
+            return found + 1 if isinstance(found, (float, torch.Tensor)) else None
+
+        return call
+
+    monkeypatch.setattr(magpy, "compile", wrong)
+    draw = random.Random(0)
+    for world in (checked.Model("LSTM", "eager", draw), checked.Step("MLP, SGD", "eager", draw)):
+        with pytest.raises(checked.Difference):
+            world.call()
+
+
+def test_what_is_compared_is_all_that_a_tensor_is():
+    t = torch.tensor([1.0, float("nan")])
+    others = (
+        t + 1,
+        t.double(),
+        t[:1],
+        t[None],
+        t.clone().requires_grad_(),
+        torch.stack([t, t], 1)[:, 0],
+    )
+    checked.compared([t], [t.clone()], True, "")
+    for other in others:
+        with pytest.raises(checked.Difference):
+            checked.compared([t], [other], True, "")
+    checked.compared(1.0, 1.0000001, False, "")
+    for a, b in ((1.0, 1.1), (1, 2), (None, t), ((ValueError, "a"), (ValueError, "b"))):
+        with pytest.raises(checked.Difference):
+            checked.compared(a, b, False, "")
 
 
 def figures(**other):

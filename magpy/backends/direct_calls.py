@@ -15,10 +15,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+_dynamo: Any = torch._C._dynamo.eval_frame
+_tracer = _dynamo.get_eval_frame_callback
 
 Seen = list[tuple[Any, Any]]
 """What AOTAutograd's outermost wrapper gave, and the graph that it calls if it does no more."""
@@ -27,6 +32,7 @@ Seen = list[tuple[Any, Any]]
 @contextlib.contextmanager
 def seen() -> Iterator[Seen]:
     """Notes what AOTAutograd wraps in the block."""
+    import torch._inductor.compile_fx  # noqa: F401 - before what it imports, which imports it
     from torch._functorch._aot_autograd.runtime_wrappers import RuntimeWrapper
 
     outermost: Any = RuntimeWrapper
@@ -76,6 +82,23 @@ def _unwrapped(compiled: Any) -> Any:
     return compiled
 
 
+def graph_of(compiled: Callable[..., Any], found: Seen) -> Any:
+    """The `CompiledFxGraph` whose code may be called directly; None if there is none.
+
+    Args:
+        compiled: what TorchInductor's `compile_fx` returned.
+        found: what was seen meanwhile.
+    """
+    from torch._inductor.output_code import CompiledFxGraph
+
+    forward = getattr(compiled, "_torchdynamo_orig_callable", compiled)
+    outer = _unwrapped(getattr(forward, "__wrapped__", None))
+    graph = next((graph for made, graph in found if made is outer), None)
+    if type(graph) is not CompiledFxGraph or graph.cudagraph_info or graph._wrap_compiled_regions:
+        return None
+    return graph
+
+
 def shortened(compiled: Callable[..., Any], found: Seen) -> Callable[..., Any]:
     """The same, called directly from the second call on where that is all the same.
 
@@ -83,23 +106,16 @@ def shortened(compiled: Callable[..., Any], found: Seen) -> Callable[..., Any]:
         compiled: what TorchInductor's `compile_fx` returned.
         found: what was seen meanwhile.
     """
-    from torch._dynamo import eval_frame as module
-    from torch._inductor.output_code import CompiledFxGraph
-
-    eval_frame: Any = module
-    forward = getattr(compiled, "_torchdynamo_orig_callable", compiled)
-    outer = _unwrapped(getattr(forward, "__wrapped__", None))
-    graph = next((graph for made, graph in found if made is outer), None)
-    if type(graph) is not CompiledFxGraph or graph.cudagraph_info or graph._wrap_compiled_regions:
+    graph = graph_of(compiled, found)
+    if graph is None:
         return compiled
     profiler: Any = torch.autograd.profiler
     is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
-    tracer = torch._C._dynamo.eval_frame.get_eval_frame_callback
     run: Any = None
 
     def call(*inputs: Any) -> Any:
         nonlocal run
-        if run is None or profiler._is_profiler_enabled or tracer() is not None:
+        if run is None or profiler._is_profiler_enabled or _tracer() is not None:
             results = compiled(*inputs)
             run = graph.current_callable  # the first call is one to tune and to check
             return results
@@ -111,8 +127,35 @@ def shortened(compiled: Callable[..., Any], found: Seen) -> Callable[..., Any]:
         finally:
             set_grad_enabled(True)
 
-    eval_frame.skip_code(call.__code__)
+    _skip(call.__code__)
     return call
 
 
-__all__ = ["Seen", "seen", "shortened"]
+def directly(run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """Calls the code of a graph, as `shortened` does."""
+
+    def call(*inputs: Any) -> Any:
+        called = run
+        if _tracer() is not None:  # TorchDynamo is there, and would look into the code
+            called = torch._dynamo.disable(run)  # type: ignore[no-untyped-call]
+        if not torch.is_grad_enabled():
+            return called([*inputs])
+        with torch.no_grad():
+            return called([*inputs])
+
+    _skip(call.__code__)
+    return call
+
+
+def _skip(code: types.CodeType) -> None:
+    """Has TorchDynamo take a function as it is, be it there or imported later."""
+    there = sys.modules.get("torch._dynamo.eval_frame")
+    if there is not None:
+        there.skip_code(code)
+    else:
+        actions = _dynamo._FrameAction
+        strategy = _dynamo._FrameExecStrategy(actions.SKIP, actions.DEFAULT)
+        _dynamo.set_code_exec_strategy(code, strategy)
+
+
+__all__ = ["Seen", "directly", "graph_of", "seen", "shortened"]

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from magpy.models.backward import BACKWARD
@@ -43,10 +46,15 @@ class Inductor:
     @property
     def cuda_graphs(self) -> bool:
         """Whether CUDA graphs are asked for."""
+        patches = self.patches()
+        if "triton.cudagraphs" in patches:
+            return bool(patches["triton.cudagraphs"])
+        if not is_there() and "TORCHINDUCTOR_CUDAGRAPHS" not in os.environ:
+            return False  # as it is by default
         from torch._inductor import config
 
         settings: Any = config
-        return bool(self.patches().get("triton.cudagraphs", settings.triton.cudagraphs))
+        return bool(settings.triton.cudagraphs)
 
     @property
     def is_shared(self) -> bool:
@@ -58,11 +66,7 @@ class Inductor:
 
     def key(self) -> tuple[str, ...]:
         """What its settings are told from others by, those of the process included."""
-        from torch._functorch import config as functorch
-        from torch._inductor import config
-
-        settings: Any = (config, functorch)
-        return repr(sorted(self.patches().items())), *(c.get_hash().hex() for c in settings)
+        return repr(sorted(self.patches().items())), *of_process()
 
     def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         """Compiles a graph."""
@@ -92,6 +96,37 @@ class Inductor:
 
             return fold(gm, example_inputs, fixed, lambda g, i: compile_graph(g, i, patches))
         return compile_graph(gm, example_inputs, patches)
+
+
+def of_process() -> tuple[str, ...]:
+    """What the settings of this process are told from others by."""
+    from torch._functorch import config as functorch
+    from torch._inductor import config
+
+    settings: Any = (config, functorch)
+    return tuple(c.get_hash().hex() for c in settings)
+
+
+def of_environment() -> tuple[str, ...]:
+    """The variables of the environment that make settings, where nothing else has made any."""
+    import torch
+
+    root = Path(torch.__file__).parent
+    files = [root / "_inductor" / "config.py", root / "_functorch" / "config.py"]
+    text = "".join(f.read_text() for f in files)
+    return tuple(
+        f"{k}={v}"
+        for k, v in sorted(os.environ.items())
+        if (f'"{k}"' in text or k.startswith(_VARIABLES)) and k != "TORCHINDUCTOR_CACHE_DIR"
+    )
+
+
+_VARIABLES = ("TORCHINDUCTOR_", "TORCH_COMPILE")
+
+
+def is_there() -> bool:
+    """Whether something has imported TorchInductor or its settings, which takes seconds."""
+    return "torch._inductor" in sys.modules or "torch._functorch.config" in sys.modules
 
 
 def compile_graph(

@@ -6,6 +6,7 @@ Owns these functions.  Does not own which backward passes become operations of g
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -86,7 +87,8 @@ def _traced(
 ) -> tuple[list[Any], Sequence[torch.Tensor]]:
     """What a compiler can trace, without a change of any gradient that a leaf has."""
     ends = (*leaves, *heard)
-    with torch.fx.traceback.annotate({BACKWARD: True}):
+    traced = torch._C._len_torch_dispatch_stack() > 0  # the mark is for who looks at operations
+    with torch.fx.traceback.annotate({BACKWARD: True}) if traced else contextlib.nullcontext():
         found = torch.autograd.grad(
             tensors,
             ends,
@@ -98,8 +100,7 @@ def _traced(
     results: list[Any] = []
     with torch.no_grad():
         owners = [id(_owner(g)) for g in found]
-        times = Counter(owners)
-        times.update(id(_owner(g)) for g in given or () if g is not None)
+        times = Counter([*owners, *(id(_owner(g)) for g in given or () if g is not None)])
         for g, leaf, owner, of in zip(found, leaves, owners, held, strict=False):
             if of is not None:
                 results.append(of.add_(g))

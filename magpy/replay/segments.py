@@ -202,11 +202,16 @@ def _detached(
     A compiler takes what becomes of them for a result, and gives them gradients of zeros
     (`b.data.add_(1)` beside a loss that has nothing to do with b).
     """
-    if not any(modes.grad and not modes.inference and detaches(s) for s, modes in done):
-        return frozenset()
+    apart = {
+        storages.get(x, 0)
+        for s, modes in done
+        if modes.grad and not modes.inference and detaches(s)
+        for x in s.defined
+    }
     found = set()
     for v in inputs:
-        if storages.get(v, 0) not in changes or not storages.get(v, 0):
+        memory = storages.get(v, 0)
+        if not memory or memory not in changes or apart.isdisjoint((memory, 0)):
             continue
         reached = {v}
         for step, modes in done:

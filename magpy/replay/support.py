@@ -349,7 +349,7 @@ def save(
                 before.append((t, consists))
                 parts = [getattr(consists, name)() for name in _PARTS[t.layout]]
             copies += [(part, _form(part), _once(part).clone()) for part in parts]
-        grads = [(t, t.grad, None if t.grad is None else t.grad.detach().clone()) for t in leaves]
+        grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in leaves]
         held = [*tensors, *(grad for _, grad, _ in grads if grad is not None)]
         grads += [(t, t.grad, None) for t in kept]
         versions = _unsafe_preserve_version_counter(tuple(t for t in held if not t.is_inference()))
@@ -385,8 +385,10 @@ def _form(t: Any) -> Any:
 
 
 def _once(t: Any) -> Any:
-    """What an expanded tensor shows several times, once: torch writes to no other."""
-    t = t.detach()
+    """What an expanded tensor shows several times, once: torch writes to no other.
+
+    Called in `no_grad`: a copy of it knows nothing of autograd, without another operation.
+    """
     if t.layout is torch.strided:
         for dim, (n, stride) in enumerate(zip(t.shape, t.stride(), strict=True)):
             if stride == 0 and n > 1:

@@ -116,12 +116,24 @@ class Heard:
         if inner is not None and deep:
             self.stream(inner, deep - 1)
 
-    def logger(self, logger: logging.Logger) -> None:
-        """Adds what hears of a logger."""
-        self.add(logging.getLogRecordFactory())
+    def logger(self, logger: logging.Logger, level: int | None = None) -> None:
+        """Adds what hears of a logger.
+
+        Args:
+            logger: the logger.
+            level: that of the record, where it is known: below the logger's, nothing hears of it.
+        """
         self.objects += (logging.root.manager, vars(logging))
         self._passes(contents.own_dict(logging.root.manager) or {})
         at: Any = logger
+        if level is not None and _is_off(logger, level):
+            while isinstance(at, logging.Logger):  # what decides that it is off
+                own = contents.own_dict(at) or {}
+                self.objects.append(at)
+                self._passes(own)
+                at = own.get("parent")
+            return
+        self.add(logging.getLogRecordFactory())
         handled = False
         while isinstance(at, logging.Logger):
             own = contents.own_dict(at) or {}
@@ -168,6 +180,47 @@ class Heard:
             if not isinstance(f, types.FunctionType):
                 self.methods(f)
             self.add(f)
+
+
+#: The methods of a logger that ask first whether it is on for their level, as they do so.
+_LEVELS = {
+    logging.Logger.debug: logging.DEBUG,
+    logging.Logger.info: logging.INFO,
+    logging.Logger.warning: logging.WARNING,
+    logging.Logger.error: logging.ERROR,
+    logging.Logger.critical: logging.CRITICAL,
+}
+_ASKED = {n: vars(logging.Logger)[n] for n in ("isEnabledFor", "getEffectiveLevel")}
+
+
+def _is_off(logger: Any, level: int) -> bool:
+    """Whether a logger makes no record of a level, as `Logger.isEnabledFor` finds it."""
+    own = contents.own_dict(logger) or {}
+    manager = own.get("manager", logging.Logger.manager)
+    if (
+        type(logger) not in (logging.Logger, logging.RootLogger)
+        or type(manager) is not logging.Manager
+        or manager is not logging.root.manager
+        or any(
+            name in own or _interp.type_lookup(type(logger), name) is not v
+            for name, v in _ASKED.items()
+        )
+    ):
+        return False
+    if own.get("disabled"):
+        return True
+    known = own.get("_cache", {}).get(level)
+    if known is not None:
+        return not known
+    if (contents.own_dict(manager) or {}).get("_disable", 0) >= level:
+        return True
+    at: Any = logger
+    while isinstance(at, logging.Logger):
+        own = contents.own_dict(at) or {}
+        if own.get("level"):
+            return bool(level < own["level"])
+        at = own.get("parent")
+    return False
 
 
 def _names_in(space: Any) -> Iterator[str]:
@@ -245,7 +298,7 @@ def hearers(f: Any, target: Any, *given: Any) -> Heard:
             heard.logger(own if isinstance(own, logging.Logger) else logging.root)
         heard.stream(sys.stderr)
     elif isinstance(target, logging.Logger):
-        heard.logger(target)
+        heard.logger(target, _LEVELS.get(f) if type(f) is types.FunctionType else None)
     elif isinstance(f, types.BuiltinFunctionType) or not contents.foreign_class(type(f)):
         heard.objects += () if target is None else (target,)
     if not isinstance(f, types.BuiltinFunctionType):

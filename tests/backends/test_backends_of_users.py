@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import magpy
+from magpy.replay.support import save, undo
 
 WRONG = {
     "a tensor": lambda gm: lambda *inputs: gm(*inputs)[0],
@@ -46,6 +47,19 @@ def test_what_has_run_before_the_results_were_seen_to_be_wrong_is_taken_back(wro
     with pytest.warns(magpy.MagpyWarning, match="not a tuple or a list|gave .* results"):
         found = outcomes(lambda f: magpy.compile(f, backend=backend, dynamic=dynamic))
     assert found[:2] == wanted[:2]
+
+
+def test_what_a_graph_changes_is_saved_by_one_operation_each():
+    p, expanded = torch.nn.Parameter(torch.ones(3)), torch.ones(1).expand(4)
+    with torch.profiler.profile() as profiler:
+        saved = save((p, torch.ones(2), expanded), False, (), (p,))
+    done = [e.name for e in profiler.events() if e.name.startswith("aten::")]
+    assert done.count("aten::clone") == 3 and "aten::detach" not in done
+    with torch.no_grad():
+        p.add_(1)
+    p.grad = torch.ones(3)
+    undo(saved)
+    assert torch.equal(p, torch.ones(3)) and p.is_leaf and p.grad is None
 
 
 def _draws():

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import (
 )
 
 import magpy
+from benchmarks.measure import peak_memory
 
 both_kinds = pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
 backends = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -195,6 +196,36 @@ def test_steps_are_those_of_eager(cls, reentrant, backend):
     expected, found, f = trained(cls, {"use_reentrant": reentrant}, backend)
     assert_equal(found, expected)
     assert magpy.stats(f).captures > 0
+
+
+@both_kinds
+def test_blocks_of_gpt2_are_in_graphs_with_the_memory_of_eager(reentrant):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    sizes = {"n_layer": 3, "n_embd": 64, "n_head": 2, "vocab_size": 200, "n_positions": 64}
+    ids, losses, peaks = torch.randint(200, (4, 64)), [], []
+    for system in ("as it is", "eager", "magpy"):
+        torch.manual_seed(0)
+        tokens = {"bos_token_id": None, "eos_token_id": None, "use_cache": False}
+        model = GPT2LMHeadModel(GPT2Config(**sizes, **tokens)).train()
+        if system != "as it is":
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(ids, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = model(input_ids=ids, labels=ids).loss
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        call = magpy.compile(step, backend="eager") if system == "magpy" else step
+        losses.append([call(ids).item() for _ in range(6)])
+        peaks.append(peak_memory(functools.partial(call, ids)))
+    assert losses[1] == losses[2]
+    assert peaks[1] < 0.8 * peaks[0] and peaks[2] <= 1.1 * peaks[1]
+    stats = magpy.stats(call)
+    assert stats.share > 0.95 and stats.hits > 3
 
 
 @both_kinds

@@ -1,6 +1,7 @@
 """Entries that travel: what is loaded serves the first call, or is refused with its reason."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -97,6 +98,64 @@ def test_compiled_graphs_travel(tmp_path):
     compiles = "from torch._inductor import compile_fx\ncompile_fx.compile_fx = None\n"
     found = run(PROGRAM + compiles + LOAD, path)
     assert found[:2] + found[3:] == ["0", "2", "True"]
+
+
+#: Without the file of entries: TorchInductor's settings that are others there.
+SETTINGS = {
+    "by the environment": ("", {"TORCHINDUCTOR_EMULATE_PRECISION_CASTS": "1"}),
+    "by the program": (
+        "import torch._inductor.config\ntorch._inductor.config.emulate_precision_casts = True\n",
+        {},
+    ),
+}
+COUNTS = """
+from magpy.backends import inductor
+made = []
+compile_graph = inductor.compile_graph
+inductor.compile_graph = lambda *args, **kw: made.append(1) or compile_graph(*args, **kw)
+"""
+TOLD = """
+print(len(made), "torch._inductor" in sys.modules)
+"""
+
+
+def test_what_is_served_by_a_compiled_graph_needs_no_compiler(tmp_path):
+    path, cache = tmp_path / "entries", tmp_path / "cache"
+    assert run(PROGRAM + SAVE.format(backend="inductor"), path) == ["1", "1"]
+    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+    found = run(PROGRAM + COUNTS + LOAD + TOLD, path, env=env)
+    assert found[:2] + found[3:] == ["0", "2", "True", "0", "False"]
+    for change, variables in SETTINGS.values():
+        found = run(PROGRAM + COUNTS + change + LOAD + TOLD, path, env={**env, **variables})
+        assert found[:2] + found[3:] == ["0", "2", "True", "1", "True"]
+
+
+def test_settings_at_saving_need_the_same_at_loading(tmp_path):
+    path = tmp_path / "entries"
+    change, _ = SETTINGS["by the program"]
+    assert run(PROGRAM + change + SAVE.format(backend="inductor"), path) == ["1", "1"]
+    for before, made in (("", "1"), (change, "0")):
+        found = run(PROGRAM + COUNTS + before + LOAD + TOLD, path)
+        assert found[:2] + found[3:5] == ["0", "2", "True", made]
+
+
+def test_a_kernel_that_cannot_be_loaded_is_compiled(tmp_path, monkeypatch, saving):
+    compiled, path, x = magpy.compile(Scaled()), tmp_path / "entries", torch.ones(2, 4)
+    with torch.no_grad():
+        for _ in range(2):
+            compiled(x)
+    assert magpy.save(compiled, path).graphs == 1
+
+    def put_together(alone):
+        raise ImportError("a directory from which nothing is run")
+
+    monkeypatch.setattr("magpy.runtime.saved.put_together", put_together)
+    model = Scaled()
+    model.load_state_dict(compiled.state_dict())
+    loaded = magpy.load(model, path)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(x), compiled(x))
+    assert magpy.stats(loaded).captures == 0
 
 
 # ------------------------------------------------------------- another program, in one process

@@ -333,6 +333,82 @@ def test_a_logger_hears_through_its_parents_where_it_propagates():
     assert _runs(child.info, child) == []
 
 
+def _level(logger, patch):
+    logger.setLevel(logging.DEBUG)
+    logger._cache.clear()  # as of one that `getLogger` gives
+
+
+def _level_of_the_parent(logger, patch):
+    logger.parent.setLevel(logging.DEBUG)
+    logger._cache.clear()
+
+
+def _asked_by_the_instance(logger, patch):
+    logger.isEnabledFor = lambda level: True
+
+
+def _asked_by_the_class(logger, patch):
+    patch.setattr(logging.Logger, "getEffectiveLevel", lambda self: logging.DEBUG)
+    logger._cache.clear()
+
+
+def _another_class(logger, patch):
+    class Mine(logging.Logger):
+        def isEnabledFor(self, level):
+            return True
+
+    logger.__class__ = Mine
+
+
+def _kept_that_it_is_on(logger, patch):
+    logger._cache[logging.DEBUG] = True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_level, _level_of_the_parent, _asked_by_the_instance, _asked_by_the_class),
+        *(_another_class, _kept_that_it_is_on),
+    ],
+)
+def test_nothing_hears_of_a_logger_that_is_off_until_it_is_on(change, monkeypatch):
+    def outcome(wrap):
+        world = World()
+        parent = logging.Logger("parent", logging.WARNING)
+        world.logger.parent = parent
+        parent.addHandler(Handler(world.hear))
+
+        def f(x):
+            world.logger.debug("a %s", len(world.log))
+            return x + len(world.log)
+
+        f, found = wrap(f), []
+        for i in range(6):
+            if i == 4:
+                change(world.logger, monkeypatch)
+            found.append((f(torch.zeros(2)).tolist(), list(world.log)))
+        monkeypatch.undo()
+        return found, f
+
+    wanted, _ = outcome(lambda f: f)
+    found, f = outcome(lambda f: magpy.compile(f, backend="eager"))
+    assert found == wanted and len(wanted[-1][1]) == 2
+    assert magpy.stats(f).hits == 3
+
+
+def test_a_logger_that_is_off_is_asked_for_levels_alone():
+    logger = logging.getLogger("magpy.tests.off")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler := Handler(print))
+    off = listeners.hearers(logging.Logger.debug, logger)
+    assert off.functions == [] and handler not in off.objects and logger in off.objects
+    on = listeners.hearers(logging.Logger.info, logger)
+    assert Handler.emit in on.functions and on.passes != off.passes
+    logger.disabled = True
+    assert listeners.hearers(logging.Logger.info, logger).functions == []
+    logger.removeHandler(handler)
+
+
 def test_a_wrapper_of_torchs_runs_what_it_wraps():
     @torch.no_grad()
     def hook(gradient):

@@ -535,7 +535,25 @@ def what_no_gradient_comes_to_is_changed_behind_autograds_back(compile):
             y = b * 2
         return (w * x).sum() + y
 
-    ways = by_data, by_detaching, by_data_of_a_view, in_a_step
+    def without_gradients(x):
+        with torch.no_grad():
+            b.mul_(0.5)
+        return (w * x).sum()
+
+    def beside_what_is_detached(x):
+        with torch.no_grad():
+            b.mul_(0.5)
+        loss = (w * x).sum()
+        return loss + loss.detach()
+
+    def by_a_list_beside_what_is_detached(x):
+        loss = (w * x).sum()
+        with torch.no_grad():
+            torch._foreach_add_([b, b[:1]], 0.5)
+        return loss + loss.detach() + w.data.sum()
+
+    ways = by_data, by_detaching, by_data_of_a_view, in_a_step, without_gradients
+    ways += beside_what_is_detached, by_a_list_beside_what_is_detached
     for f in (*ways, and_a_gradient_comes_to_it, and_it_is_used_without_gradients):
         w.grad = b.grad = None
         c = compile(f)
@@ -544,6 +562,28 @@ def what_no_gradient_comes_to_is_changed_behind_autograds_back(compile):
             if y.requires_grad:
                 y.sum().backward()
             yield f.__name__, y, w, b, w.grad, b.grad
+
+
+def test_only_what_changes_behind_autograds_back_is_detached_for_a_compiler():
+    parameters = [nn.Parameter(torch.ones(2)) for _ in range(3)]
+
+    def f(x, loss):
+        with torch.no_grad():
+            torch._foreach_add_(parameters, [x] * 3)
+        return loss.detach() * 2
+
+    def by_data(x, loss):
+        for p in parameters:
+            p.data.add_(x)
+        return loss.detach() * 2
+
+    for f, n in ((f, 0), (by_data, 3)):
+        c = magpy.compile(f, backend="aot_eager")
+        for _ in range(2):
+            c(torch.ones(2), torch.ones(2, requires_grad=True).sum())
+        segments = c._magpy_entries[0].tag.segments
+        assert sum(len(s.detached) for s in segments) == n and magpy.stats(c).hits == 1
+    assert torch.equal(parameters[0], torch.full((2,), 5.0))
 
 
 @case(CASES, refused="a function of the program's shows what is warned of")
