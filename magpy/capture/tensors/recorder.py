@@ -888,6 +888,9 @@ class Recorder(Values, TorchFunctionMode):
         """
         if not self._of_data.takes_list(result):
             return False
+        if self.symbols is not None:
+            # Known before anything is computed: an entry for another length runs in vain.
+            self.symbols.fix(variables(args))
         var = self.tensors.new()
         self.note(func, args, kwargs, Bind, list, result=var)
         self.note(form_of, (Ref(var),), {}, CheckValue, form_of(result))

@@ -312,6 +312,13 @@ def _taken_by_graphs(steps: list[Step]) -> set[Var]:
     return found
 
 
+def _graph_kind(now: TorchModes, start: TorchModes, types: Any) -> tuple[Any, ...]:
+    """The kind of a graph that holds what runs under modes: it is of one kind."""
+    # Compilers give ordinary tensors where a graph itself enters inference mode.
+    apart = types is not None and now.inference != start.inference
+    return ("inference" if apart else "graph", now.settings)
+
+
 def schedule(
     steps: list[Step],
     ahead: int,
@@ -362,7 +369,7 @@ def schedule(
             plan.graph.append(step)
         elif isinstance(step, OpStep):
             now = modes.modes if modes is not None else start
-            kind: tuple[Any, ...] = ("graph", now.settings)
+            kind = _graph_kind(now, start, types)
             if types is not None and (
                 (
                     step.func is gradients
@@ -376,9 +383,6 @@ def schedule(
                 or writes_again(step, storages)
             ):
                 kind = ("native", now.settings)
-            elif types is not None and now.inference != start.inference:
-                # Compilers give ordinary tensors where a graph itself enters inference mode.
-                kind = ("inference", now.settings)
             plan.op(step, kind)
         elif (
             isinstance(step, Bind)
@@ -392,7 +396,7 @@ def schedule(
             number.unrepeatable = step.unrepeatable
             number.where = step.where
             now = modes.modes if modes is not None else start
-            plan.op(number, ("graph", now.settings))
+            plan.op(number, _graph_kind(now, start, types))
         elif isinstance(step, HostStep) and step.func in _MARKS:
             plan.mark(step)
         elif isinstance(step, HostStep):
