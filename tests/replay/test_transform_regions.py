@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import magpy
 from magpy.capture.tensors.functorch import Span
 from magpy.errors import Refusal
 from magpy.ir.ops import Bind, ModeStep, OpStep, Record, Ref, Var, Wrapped
@@ -115,3 +116,20 @@ def test_a_region_that_raises_leaves_no_transform_active():
     with pytest.raises(RuntimeError):
         step.func(torch.zeros(2, 3))
     assert functorch.get_dynamic_layer_stack_depth() == 0
+
+
+def test_hooks_of_all_modules_do_not_hear_a_region():
+    def f(x):
+        return torch.vmap(lambda q: q * 3.0)(x)
+
+    def doubled(module, args):
+        return tuple(2 * a for a in args)
+
+    compiled = magpy.compile(f, backend="eager")
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(doubled)
+    try:
+        for _ in range(3):
+            assert torch.equal(compiled(torch.ones(2, 3)), torch.full((2, 3), 3.0))
+    finally:
+        hook.remove()
+    assert magpy.stats(compiled).hits == 2
