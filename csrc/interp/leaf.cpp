@@ -7,13 +7,6 @@
 
 #include "classes.h"
 
-#if PY_VERSION_HEX >= 0x030D0000
-// Exported by CPython for its own extension modules; 3.13 moved the declaration into an internal
-// header.
-extern "C" PyAPI_FUNC(int)
-    _PySet_NextEntry(PyObject* set, Py_ssize_t* pos, PyObject** key, Py_hash_t* hash);
-#endif
-
 namespace magpy {
 
 namespace {
