@@ -4,6 +4,8 @@ As arguments and held by objects (a batch that knows its size): two captures ser
 what a call goes by is guarded.
 """
 
+import threading
+
 import pytest
 import torch
 
@@ -96,3 +98,54 @@ def test_dynamic_follows_them_at_once():
         x = torch.arange(3.0 * n)
         assert_same(compiled(x, (n, 3)), reshaped(x, (n, 3)))
     assert magpy.stats(compiled).captures == 1
+
+
+def writes(x, o):
+    first = o.size[0]
+    o.size = (o.size[0] + 1, o.size[1])
+    return x * first + o.size[0], o.size
+
+
+def keeps(x, o):
+    o.kept = o.size
+    o.table["kept"] = o.size
+    return x.sum() * o.size[0]
+
+
+def deletes(x, o):
+    size = o.size
+    del o.size
+    return x * size[0]
+
+
+@pytest.mark.parametrize("cls", [tuple, torch.Size])
+@pytest.mark.parametrize("f", [writes, keeps, deletes])
+def test_a_call_changes_what_holds_them(f, cls):
+    compiled = magpy.compile(f, backend="eager")
+    for n in (2, 4, 5, 6, 7, 8, 9, 3, 1, 0, 30, 2):
+        ours, theirs = Batch(cls([n, 3])), Batch(cls([n, 3]))
+        assert_same(compiled(torch.ones(2), theirs), f(torch.ones(2), ours))
+        assert vars(theirs) == vars(ours)
+        assert list(map(type, vars(theirs).values())) == list(map(type, vars(ours).values()))
+    assert magpy.stats(compiled).hits >= 8
+
+
+def test_threads_capture_and_call_with_objects_of_their_own():
+    def f(x, o):
+        return x[: o.size[0]].sum() * o.size[0]
+
+    compiled, wrong = magpy.compile(f, backend="eager"), []
+
+    def work(k):
+        for n in range(40):
+            batch, x = Batch((n % 7 + k + 2, 3)), torch.arange(20.0)
+            if not torch.equal(compiled(x, batch), f(x, batch)) or batch.size[0] != n % 7 + k + 2:
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    assert magpy.stats(compiled).hits
