@@ -71,8 +71,10 @@ void not_there(Session* s, const char* where) {
 }
 
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value) {
-  if (!s->differing.empty() && (s->differing.count(place_of_number(obj, nullptr)) != 0 ||
-                                s->differing.count(place_of_number(obj, key)) != 0)) {
+  const bool reads = kind != kObject && kind != kType;  // nothing of what is in it
+  if (reads && !s->differing.empty() &&
+      (s->differing.count(place_of_number(obj, nullptr)) != 0 ||
+       s->differing.count(place_of_number(obj, key)) != 0)) {
     ErrorGuard error;
     ask(s, "differs", obj, key ? key : Py_None);
   }

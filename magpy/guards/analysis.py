@@ -55,6 +55,7 @@ from magpy.models.torch_ops import looked_up
 from magpy.objects import c_state
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.conditions import Conditions
+from magpy.shapes.speculation import PLAIN
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -337,7 +338,8 @@ class Analyzer:
         for r in self.graph.relative.values():
             if id(r.obj) in self.graph.anchored:
                 self.graph.check(("is", r.register, r.obj))
-            elif not isinstance(r.obj, (tuple, types.MethodType, frozenset)):
+            # Numbers and text that are inputs may well be one object: no capture goes by that.
+            elif not isinstance(r.obj, (tuple, types.MethodType, frozenset, *PLAIN)):
                 objects.append(r)
         if objects:
             kinds = {type(r.obj) for r in objects}

@@ -8,6 +8,7 @@ possible has to stay outside of a region.  Does not own which expressions must
 from __future__ import annotations
 
 import ast
+import builtins
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -119,6 +120,8 @@ class Hoist:
             self._whole(s, s, blocks=False)
             return [s]
         owner, name = head
+        if isinstance(s, ast.For) and self._mentions_varying(s.iter):
+            self.alone.add(s)  # how often its body runs differs, too: that is compiled for itself
         for _ in range(20):
             value = getattr(owner, name)
             path = self._path(value)
@@ -236,8 +239,36 @@ class Hoist:
         return None
 
     def _computes_with(self, path: list[ast.expr]) -> bool:
-        """Whether an expression is a computation with a value that differs in every call alone."""
-        return self._only_varying(path[-1]) and not (len(path) > 1 and self._only_varying(path[-2]))
+        """Whether an expression is a computation with a value that differs in every call alone.
+
+        A method that is called with other values is none: `xs.append` differs as `xs` does, and
+        a region that is given `xs` need not read it.
+        """
+        if not self._only_varying(path[-1]) or self._is_called(path):
+            return False
+        return len(path) == 1 or not self._goes_on(path[-2], path[-1])
+
+    def _is_called(self, path: list[ast.expr]) -> bool:
+        """Whether what the last expression gives is called by the one around it."""
+        if len(path) < 2 or not isinstance(path[-2], ast.Call) or path[-2].func is not path[-1]:
+            return False
+        return not self._only_varying(path[-2]) and _root(path[-1]) not in self.plan.opaque
+
+    def _goes_on(self, around: ast.expr, within: ast.expr) -> bool:
+        """Whether an expression goes on with that computation.
+
+        A function that is no built-in one may do more with what was computed: of
+        `model(torch.tensor(tokens))` the tensor is Python's, and not the model.
+        """
+        if not self._only_varying(around):
+            return False
+        if not isinstance(around, ast.Call) or around.func is within:
+            return True
+        f = around.func
+        return isinstance(f, ast.Name) and f.id not in self.names and hasattr(builtins, f.id)
+
+    def _mentions_varying(self, e: ast.expr) -> bool:
+        return any(isinstance(n, ast.Name) and n.id in self.plan.varying for n in walk(e))
 
     def _only_varying(self, n: ast.AST) -> bool:
         if not isinstance(n, _COMPUTES):

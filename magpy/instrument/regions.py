@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import dataclasses
 import itertools
 import sys
 import types
@@ -43,7 +44,16 @@ from magpy.instrument.assignment import (
     uses,
 )
 from magpy.instrument.hoisting import Hoist, Plan, Spot, blocks_of, placed_at, spot_of
-from magpy.instrument.source import CannotSplit, Chain, Definition, codes, find, future_flags, walk
+from magpy.instrument.source import (
+    CannotSplit,
+    Chain,
+    Definition,
+    codes,
+    find,
+    future_flags,
+    renamed,
+    walk,
+)
 from magpy.objects.types import isinstance
 
 #: Names that ask for the frame they are in, or for its locals.
@@ -131,7 +141,7 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
 
 
 def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
-    chain = find(code)
+    chain, defined = find(code)
     for n in walk(chain[-1]):
         f = n.func if isinstance(n, ast.Call) else None
         name = f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else ""
@@ -142,7 +152,11 @@ def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split
             raise CannotSplit(f"it asks for its frame or its locals ({name})")
     if any(_is_private(n) for n in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
         raise CannotSplit("a local's name is private to a class")
-    return _Splitter(chain, code, plan, consumers).split()
+    made = _Splitter(chain, defined, plan, consumers).split()
+    if defined is code:
+        return made
+    parts = {k: dataclasses.replace(r, code=renamed(r.code, code)) for k, r in made.regions.items()}
+    return Split(renamed(made.code, code), parts)
 
 
 class _Splitter:

@@ -32,8 +32,16 @@ def _parsed(file: str, text: str) -> tuple[ast.Module, types.CodeType]:
     return ast.parse(text, file), compile(text, file, "exec", dont_inherit=True, optimize=-1)
 
 
-def find(code: types.CodeType) -> Chain:
-    """The definition that a code object was compiled from, with what it stands in."""
+def find(code: types.CodeType) -> tuple[Chain, types.CodeType]:
+    """The definition that a code object was compiled from, with what it stands in.
+
+    Returns:
+        The definition, and the code with the names that it has there: a library may give a copy of
+        an inherited method another name (`code.replace(co_name=..)`).
+
+    Raises:
+        CannotSplit: there is none.
+    """
     lines = linecache.getlines(code.co_filename)
     if not lines:
         raise CannotSplit("its source cannot be found")
@@ -41,18 +49,25 @@ def find(code: types.CodeType) -> Chain:
         tree, whole = _parsed(code.co_filename, "".join(lines))
     except (SyntaxError, ValueError) as e:
         raise CannotSplit("its source cannot be parsed") from e
+    named = False
     for chain in _chains(tree, [tree]):
         if isinstance(chain[-1], ast.Lambda):
             if _is_lambda(chain[-1], code) and any(_same(c, code) for c in codes(whole)):
-                return [*chain[:-1], _defined(chain[-1])]
+                return [*chain[:-1], _defined(chain[-1])], code
             continue
         node = cast(Definition, chain[-1])
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        if node.name == code.co_name and first == code.co_firstlineno:
-            if not any(_same(c, code) for c in codes(whole)):
-                raise CannotSplit("its source has changed")
-            return chain
-    raise CannotSplit("its definition cannot be found")
+        if first == code.co_firstlineno:
+            named |= node.name == code.co_name
+            for c in codes(whole):
+                if c.co_name == node.name and _same(c, renamed(code, c)):
+                    return chain, code if c.co_qualname == code.co_qualname else c
+    raise CannotSplit("its source has changed" if named else "its definition cannot be found")
+
+
+def renamed(code: types.CodeType, like: types.CodeType) -> types.CodeType:
+    """Code with the names of other code."""
+    return code.replace(co_name=like.co_name, co_qualname=like.co_qualname)
 
 
 def _chains(node: ast.AST, chain: Chain) -> Iterator[Chain]:

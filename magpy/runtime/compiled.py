@@ -771,20 +771,21 @@ class Manager:
         tensor = at is not None and isinstance(given[at], torch.Tensor)
         if (why.of_tensor or tensor) and not self.missed.of_argument:
             return Differing()
-        if at is None or not names[at]:
-            text = f"no entry fits ({why})"
-            return None if self._separate(compiled, text) else Differing()
-        varying = {names[at]}
-        self.left[session.definition(compiled._magpy_wrapped)] = (
-            f"what follows from a value that differs in every call ({names[at]})"
-        )
-        if self.part_of is None:
-            known = self._drive(compiled, lambda driver: driver.vary(varying, tensor))
-        else:
-            known = self.part_of.vary(varying, tensor)
-        if known or self._separate(compiled, f"no entry fits ({why})"):
-            return None
-        return Differing()
+        if at is not None and names[at]:
+            varying = {names[at]}
+            if self.part_of is None:
+                known = self._drive(compiled, lambda driver: driver.vary(varying, tensor))
+            else:
+                known = self.part_of.vary(varying, tensor)
+            if known:
+                self.left[session.definition(compiled._magpy_wrapped)] = (
+                    f"what follows from a value that differs in every call ({names[at]})"
+                )
+                return None
+        if at is not None and isinstance(given[at], (list, set, dict)):
+            # It is handed on: what reads it is Python's, wherever that is.
+            return Differing(places=[(given[at], None)])
+        return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
 
     def _does_no_work(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a region surely computes with no tensor: it is Python's, without a capture."""

@@ -300,15 +300,28 @@ class Driver:
             opaque: they hold tensors that no guard can compare: only what is asked of them is left.
 
         Returns:
-            Whether that is new.
+            Whether that changes what runs compiled.
         """
         plan = self.lines.plan
         if names <= plan.varying:
             return False
-        plan.varying |= names
-        plan.opaque |= names if opaque else set()
+        before = plan.varying, plan.opaque
+        unlike = self._regions_of(plan)
+        plan.varying = plan.varying | names
+        plan.opaque = plan.opaque | names if opaque else plan.opaque
+        if self._regions_of(plan) == unlike:
+            plan.varying, plan.opaque = before
+            return False
         self.drivers.changed(self.lines)
         return True
+
+    def _regions_of(self, plan: regions.Plan) -> list[Any]:
+        """What tells the regions that a plan makes from those of another."""
+        try:
+            made = regions.split(self.function, plan)
+        except regions.CannotSplit as e:
+            return [str(e)]
+        return [(r.places, r.reads, r.gives) for r in made.regions.values()]
 
     def leave(self, region: regions.Region, reason: str) -> None:
         """Leaves a region to Python."""

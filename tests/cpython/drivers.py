@@ -141,7 +141,7 @@ class Drivers:
             self.counts["functions"] += 1
             try:
                 chance = random.Random(zlib.crc32(f"{self.seed}:{name}".encode()))
-                made = regions.split(function, random_plan(source.find(code)[-1], chance))
+                made = regions.split(function, random_plan(source.find(code)[0][-1], chance))
                 self._made[code] = made
                 self.counts["split"] += 1
                 self.counts["regions"] += len(made.regions)

@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import sys
 import traceback
+import types
 
 import pytest
 
@@ -514,7 +515,7 @@ def lines(function):
 def expressions(function):
     """A plan in which each call of `odd` stays."""
     code = function.__code__
-    tree = regions.find(code)[-1]
+    tree = regions.find(code)[0][-1]
     calls = [
         n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "odd"
     ]
@@ -688,3 +689,45 @@ def test_a_function_without_source_is_left_alone():
     exec(compile("def f(x):\n    return x + 1", "<nowhere>", "exec"), space)
     with pytest.raises(CannotSplit, match="source"):
         regions.split(space["f"], Plan())
+
+
+def renamed_case(x):
+    h = x * 2
+    odd(h)
+    return h + 1
+
+
+def test_code_under_another_name_is_found_where_it_was_written():
+    code = renamed_case.__code__.replace(co_name="C.forward", co_qualname="C.forward")
+    f = types.FunctionType(code, globals(), "forward")
+    made = regions.split(f, expressions(renamed_case))
+    driver = regions.driver(f, made, lambda region, part: part, as_it_is)
+    assert {r.code.co_qualname for r in made.regions.values()} == {"C.forward"}
+    assert driver.__code__.co_name == "C.forward"
+    LOG.clear()
+    assert (driver(4), LOG) == (9, [(8,)])
+
+
+def test_code_that_was_changed_is_not_taken_for_its_source():
+    code = renamed_case.__code__.replace(co_consts=(None, 3, 1), co_name="other")
+    with pytest.raises(CannotSplit, match="cannot be found"):
+        regions.split(types.FunctionType(code, globals(), "other"), Plan())
+
+
+def test_a_loop_over_what_varies_stays_and_its_body_is_a_region():
+    def f(xs, ys, n):
+        total = n + 1
+        for x, y in zip(xs, ys):  # noqa: B905
+            a = x * y
+            total = total + a
+        return total
+
+    (whole,) = regions.split(f, Plan()).regions.values()
+    assert set(whole.reads) == {"xs", "ys", "n"}
+    made = regions.split(f, Plan(varying={"xs"}))
+    assert [set(r.reads) for r in made.regions.values()] == [
+        {"n"},
+        {"x", "y", "total"},
+    ]
+    driver = regions.driver(f, made, lambda region, part: part, as_it_is)
+    assert driver([1, 2], [3, 4], 5) == f([1, 2], [3, 4], 5) == 17
