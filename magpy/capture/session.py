@@ -97,6 +97,8 @@ def _run(
                 symbols.not_at, symbols.refuse = differing.fixed, handler.run.fixes
             for holder, key in differing.places:
                 handler.session.differ(holder, key)
+                if key is None:
+                    handler.run.differing.add(id(holder))
         recorder.observer.start()
     except Exception as e:  # noqa: BLE001 - magpy failed before the program ran: it runs eagerly
         if isinstance(e, Refusal):

@@ -10,6 +10,7 @@ No code of the user's classes runs.
 
 from __future__ import annotations
 
+import collections
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ class Place:
 
     Attributes:
         holder: a dict, list, tuple, cell or object; None for an argument itself.
-        key: the key, index or name; None for a cell.
+        key: the key, index or name; None for a cell, and for anything in the holder.
         argument: which argument it is reached from, by position (keyword arguments follow the
             positional ones); None where it is reached from what all calls share.
     """
@@ -38,6 +39,7 @@ class Place:
 _OF_ONE = frozenset(
     ["type", "len", "leaf", "is", "small_int", "dict_keys", "set", "func", "tensor"]
 )
+_CONTAINERS = (list, dict, set, collections.deque)
 _LOADS = frozenset(["dict_get", "inst_dict", "attr", "item", "cell", "gradient"])
 
 
@@ -69,11 +71,15 @@ def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Pl
             operand, key = check[1:3] if absent else (check[2], (*check, None)[3])
             return Place(way.value(operand), key, way.origin(operand))
         if check[0] == "py" and check[2]:
-            found = [way.origin(o) for o in check[2]]
-            return Place(None, None, found[0]) if found[0] is not None else None
-        if check[0] not in _OF_ONE or not isinstance(check[1], int):
+            origin = way.origin(check[2][0])
+            if origin is not None:
+                return Place(None, None, origin)
+            return _held(way.value(check[2][0]))
+        if check[0] not in _OF_ONE:
             return None
         operand = check[1]
+        if not isinstance(operand, int):
+            return _held(way.value(operand))
         if operand < len(given):
             return Place(None, None, operand)
         load = loads.get(operand)
@@ -82,6 +88,11 @@ def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Pl
         return Place(way.value(load[2]), (*load, None)[3], way.origin(load[2]))
     except (_Unknown, LookupError, AttributeError, ValueError, TypeError):
         return None
+
+
+def _held(container: Any) -> Place | None:
+    """The place of anything in a container."""
+    return Place(container, None, None) if isinstance(container, _CONTAINERS) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +143,12 @@ def _loaded(check: tuple[Any, ...], holder: Any) -> Any:
 
 def _anchored(program: Program, where: tuple[str, int, int]) -> Place | None:
     section, i, j = where
-    if section not in program.anchors or section in ("state", "types", "supers", "redo"):
+    if section not in program.anchors or section in ("state", "types", "supers"):
         return None
     record = program.anchors[section][i]
+    if section == "redo":
+        _, args, *_ = record
+        return next(filter(None, map(_held, args)), None)
     if section == "dicts":
         key = record[1][j][0]
         # Where keys come and go, what counts is which there are.

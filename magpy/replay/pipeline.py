@@ -202,13 +202,13 @@ def _schedule(low: Lowering) -> None:
 
 
 def _build_graphs(low: Lowering) -> None:
-    inputs = low.record.inputs
+    record, relative = low.record, low.analysis.relative
     low.plan = segments.build_graphs(
         low.runs,
         low.needed,
         low.capture.start_modes,
-        {v for v, t in inputs.items() if id(t) not in low.analysis.relative},
-        low.record.storages,
+        {v for v, t in record.inputs.items() if id(t) not in relative and v not in record.swapped},
+        record.storages,
         low.compiled,
         low.carry,
     )
@@ -216,7 +216,7 @@ def _build_graphs(low: Lowering) -> None:
 
 def _keep_native(low: Lowering) -> None:
     if low.compiled:
-        keep_native(low.plan, low.analysis, low.record)
+        keep_native(low.plan, low.analysis, low.record, low.possible, low.carry)
 
 
 def _check_order(low: Lowering) -> None:

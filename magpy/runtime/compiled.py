@@ -72,6 +72,8 @@ _MOST_PASSING = 8
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 _STORM = 2
 _MOST_OF_FEW = 8
+#: Of these it is not followed which item differs.
+_SEQUENCES = (list, tuple, set, collections.deque)
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
 #: So many calls that raise at one line are watched before that runs in Python.
@@ -172,6 +174,10 @@ class Manager:
         self.computes = self.sized_by_data = False
         self.in_vain = 0
         self.stormy = False
+        #: Where calls found other values: the addresses of holders, with keys.
+        self.differed: set[tuple[int, Any]] = (
+            set() if self.part_of is None else self.part_of.drivers.differed
+        )
         #: What was refused that need not be refused again, and how often it was all the same:
         #: one line may fill a cache with several things.
         self.once: collections.Counter[str] = collections.Counter()
@@ -312,6 +318,8 @@ class Manager:
         if other is not None:
             self.note(other)
             return _interp.MISS
+        if self.part_of is not None:
+            differing = self._with_what_varies(compiled, args, kwargs, differing)
         start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
         wrapped = compiled._magpy_wrapped
@@ -688,6 +696,7 @@ class Manager:
         if self.drivers is None:
             refresh = functools.partial(_refresh, weakref.ref(compiled))
             self.drivers = Drivers(self._region, refresh, self.blocks)
+            self.drivers.differed = self.differed
             self.drivers.warned = self.warned
         driver = self.drivers.of(*found)
         if not teach(driver):
@@ -717,7 +726,9 @@ class Manager:
         if not config.regions or self.options.fullgraph:
             return False
         # What Python gives a region can as well be computed with there.
-        given = self.part_of is not None and self.missed.of_argument
+        place = self.missed.place
+        known = place is not None and (id(place.holder), place.key) in self.differed
+        given = self.part_of is not None and (self.missed.of_argument or known)
         condition = bool(why.where) and not why.was and why.what != OF_DATA.what
         # What a flag leads to differs in other things, too, by which there are several of each.
         times = _MOST_OF_FEW if self.missed.of_few else _STORM + condition
@@ -764,10 +775,12 @@ class Manager:
         if why.where and self.in_vain <= _STORM:
             return Differing(fixed={why.where})
         if at is None and place is not None:
-            at, whole = place.argument, isinstance(place.holder, (list, tuple, set))
+            at, whole = place.argument, isinstance(place.holder, _SEQUENCES)
             passed = at is None or isinstance(given[at], (list, tuple, set))
             if at is None or (place.holder is not None and not (whole and passed)):
-                return Differing(places=[(place.holder, None if whole else place.key)])
+                key = None if whole else place.key
+                self.differed.add((id(place.holder), key))
+                return Differing(places=[(place.holder, key)])
         tensor = at is not None and isinstance(given[at], torch.Tensor)
         if (why.of_tensor or tensor) and not self.missed.of_argument:
             return Differing()
@@ -786,6 +799,28 @@ class Manager:
             # It is handed on: what reads it is Python's, wherever that is.
             return Differing(places=[(given[at], None)])
         return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
+
+    def _with_what_varies(
+        self,
+        compiled: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        differing: Differing | None,
+    ) -> Differing | None:
+        """What a capture of a region must not go by, with the containers that are known to vary."""
+        assert self.part_of is not None
+        known = self.part_of.lines.plan.varying
+        if known:
+            names = self._argument_names(compiled, args, kwargs)
+            found = [
+                (v, None)
+                for n, v in zip(names, (*args, *kwargs.values()), strict=True)
+                if n in known and isinstance(v, (list, set, dict))
+            ]
+            if found:
+                differing = differing or Differing()
+                differing.places += found
+        return differing
 
     def _does_no_work(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a region surely computes with no tensor: it is Python's, without a capture."""

@@ -99,6 +99,8 @@ class Drivers:
         self.hooks = Hooks(blocks)
         #: All regions that were ever compiled.
         self.made: list[Any] = []
+        #: Where calls found other values: the addresses of holders, with keys.
+        self.differed: set[tuple[int, Any]] = set()
         #: What users were warned of.
         self.warned: set[str] = set()
         self.lines: dict[_Key, Lines] = {}

@@ -92,9 +92,8 @@ def build(
     Raises:
         Refusal: the capture cannot be an entry.
     """
-    if modes_of_the_program() or capture.record.swapped:
-        # Such modes would hear what a compiler does, and not what the program does; and no compiler
-        # follows what memory a tensor has from outside.
+    if modes_of_the_program():
+        # Such modes would hear what a compiler does, and not what the program does.
         backend = eager
     faults.check("refgraph")
     portable: Portable | str | None = None

@@ -15,6 +15,7 @@ Source: https://docs.python.org/3/library/functools.html#functools.lru_cache
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,20 +24,23 @@ from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import in_package, is_users
-from magpy.ir.ops import Bind, Call, Check
+from magpy.ir.ops import Bind, Call, Check, Var
 from magpy.models import callables
 from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
 from magpy.objects.types import isinstance
 
 _BY_IDENTITY = object.__dict__["__hash__"]
 _NESTED = (tuple, frozenset)
+#: Caches whose function was watched, and did nothing but compute: it may run once more.
+_COMPUTE: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of an lru_cache, or of a bound one.
 
     If it fills the cache its function runs, watched: also with numbers that differ from call to
-    call, which are followed through it.
+    call, which are followed through it.  What the cache knows of these numbers it does not know of
+    others: a function of which it is known that it only computes is followed there, too.
     """
     memo = getattr(f, "__func__", f)
     if memo.__module__ == "typing" and _annotates(args):
@@ -46,20 +50,37 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if not through:
         run.session.rely_on((args, kwargs))
     before, looked = memo.cache_info().misses, _Watch(run) if through else None
+    of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
     result = _interp.watched(f, args, kwargs, through)
-    if memo.cache_info().misses != before:
-        if looked is None or not looked.computes_only(result):
+    fills = memo.cache_info().misses != before
+    if looked is not None and not fills and memo in _COMPUTE:
+        given = _numbers(run, (*of_object, *_given(args, kwargs)))
+        earlier = [(known, r) for f, known, r in run.looked_through if f is memo]
+        for known, found in earlier:
+            if _same(known, given):
+                return found  # the object that the cache gives
+        # Numbers that are equal here, and may differ elsewhere, find one object here.
+        equal = any([v for _, v in known] == [v for _, v in given] for known, _ in earlier)
+        if not equal and any(number is not None for number, _ in given):
+            result = _interp.watched(memo.__wrapped__, (*of_object, *args), kwargs, through)
+            fills = True
+    if fills:
+        if looked is not None and looked.computes_only(result):
+            _COMPUTE.add(memo)
+        else:
+            _COMPUTE.discard(memo)
             run.refuse(
                 f"{callables.name_of(memo)} fills its lru_cache",
                 "The next call finds the result there and is captured",
             )
         run.filled.append(memo)
+        given = _numbers(run, (*of_object, *_given(args, kwargs)))
+        run.looked_through.append((memo, given, result))
         return result
     run.session.rely_on((args, kwargs))
     if not run.session.is_outside(result):
         run.session.reach(result)
     if run.refusals.first is None and not recorder.depth:
-        of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
         kept = callables.remembered(memo, (*of_object, *args), kwargs)
         if kept is None:
             run.refuse(
@@ -77,6 +98,35 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         except Refusal as r:
             run.refusals.keep(r)
     return result
+
+
+def _numbers(run: Run, values: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """What a cache is asked for: each value, and those in tuples, with the number that it is.
+
+    A number that differs from call to call is a symbol, or a variable where none is known.
+    """
+    found: list[tuple[Any, Any]] = []
+    symbols = run.recorder.symbols
+    for v in values:
+        if isinstance(v, tuple):
+            found += _numbers(run, v)
+            continue
+        var = run.session.tracked(v)
+        number = None if symbols is None or var is None else symbols.numbers.get(Var(var))
+        found.append((var if number is None else number, v))
+    return found
+
+
+def _same(a: list[tuple[Any, Any]], b: list[tuple[Any, Any]]) -> bool:
+    """Whether these are the same values in every call, as far as is known by now."""
+    return len(a) == len(b) and all(
+        v == w and _expr(n) == _expr(m) for (n, v), (m, w) in zip(a, b, strict=True)
+    )
+
+
+def _expr(number: Any) -> Any:
+    node = getattr(number, "node", None)
+    return number if node is None else node.expr
 
 
 def of_package(memo: Any) -> bool:

@@ -85,6 +85,8 @@ class Run:
         self.refusals = refusals
         #: Calls that guards make again, with their arguments and what they gave.
         self.redo: list[tuple[Any, tuple[Any, ...], Any]] = []
+        #: Addresses of containers that hold other things in every call.
+        self.differing: set[int] = set()
         #: What `again` has asked, by numbers that the same questions have.
         self._asked: dict[tuple[int, ...], list[tuple[Any, tuple[Any, ...]]]] = {}
         #: Objects of which the run has asked which they are.
@@ -102,6 +104,9 @@ class Run:
         self.memos: list[tuple[Any, Any, Any, Any]] = []
         #: Such caches that the run has filled.
         self.filled: list[Any] = []
+        #: Calls of such caches whose functions were followed: the cache, what it was asked for
+        #: (numbers and values), the result.
+        self.looked_through: list[tuple[Any, list[tuple[Any, Any]], Any]] = []
         #: Containers that such a cache has given anew, with the objects in them.
         self.remembered: list[tuple[Any, Any]] = []
         #: Locks that the run has taken and not given back.
@@ -137,6 +142,9 @@ class Run:
 
     def again(self, f: Any, args: tuple[Any, ...]) -> None:
         """The guard calls `f` and compares what it gives with what it gives now."""
+        for a in args:
+            if id(a) in self.differing:
+                self.differs(a, None)
         asked = self._asked.setdefault((id(f), *map(_key, args)), [])
         if not any(g is f and _same_given(a, args) for g, a in asked):
             asked.append((f, args))

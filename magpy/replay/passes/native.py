@@ -7,10 +7,15 @@ have at all (magpy/replay/segments.py).  Called once the segments are cut.
 from __future__ import annotations
 
 import collections
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+import torch
 
 from magpy.guards.analysis import Analysis
 from magpy.ir.aliasing import of_arrays
-from magpy.ir.ops import Record
+from magpy.ir.ops import Record, Var
+from magpy.objects.quiet import unheard
 from magpy.replay import segments
 from magpy.replay.support import (
     is_leaf_tensor,
@@ -18,7 +23,13 @@ from magpy.replay.support import (
 from magpy.shapes.symbols import Symbols
 
 
-def keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> None:
+def keep_native(
+    plan: segments.Plan,
+    analysis: Analysis,
+    record: Record,
+    possible: Mapping[Var, set[int]],
+    carry: AbstractSet[Var],
+) -> None:
     """Lets Python run the graphs that change an input in a way that compilers cannot follow.
 
     Compilers work on copies and write them back.  Where inputs share memory they rely on where in
@@ -46,3 +57,33 @@ def keep_native(plan: segments.Plan, analysis: Analysis, record: Record) -> None
         for segment in plan.segments:
             if pair.issubset(segment.inputs):
                 segment.native = True
+    _keep_where_data_is_assigned(plan, record, possible, carry)
+
+
+def _keep_where_data_is_assigned(
+    plan: segments.Plan, record: Record, possible: Mapping[Var, set[int]], carry: AbstractSet[Var]
+) -> None:
+    """What is computed of tensors whose `data` is assigned is compiled where it only reads them.
+
+    No compiler knows what memory they share from then on, what they are like where that changes,
+    nor that a backward pass reads what they hold then.
+    """
+    swapped = record.swapped
+    memories = {record.storages.get(v, 0) for v in swapped}.union(
+        *(possible.get(v, set()) for v in swapped)
+    )
+    with unheard():
+        leaves = {v for v in swapped if record.inputs[v].requires_grad}
+        unlike = {v for v, t in swapped.items() if _form(record.inputs[v]) != _form(t)}
+    for segment in plan.segments:
+        found = swapped.keys() & segment.inputs
+        segment.native |= (
+            bool(found and segment.changes)
+            or not unlike.isdisjoint(found)
+            or (not leaves.isdisjoint(found) and not carry.isdisjoint(segment.outputs))
+            or not memories.isdisjoint(segment.changes)
+        )
+
+
+def _form(t: torch.Tensor) -> tuple[object, ...]:
+    return t.shape, t.stride(), t.storage_offset(), t.dtype, t.device, t.layout

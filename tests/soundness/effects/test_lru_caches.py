@@ -59,6 +59,17 @@ def test_two_captures_serve_all_sizes():
     assert stats.captures <= 3 and stats.eager_calls == 0, stats
 
 
+def test_sizes_that_the_cache_knows_are_followed_too():
+    """Of einops: a pattern that is used twice finds what its first use has filled in."""
+    plan.cache_clear()
+
+    def twice(x):
+        return rearranged(x) + rearranged(x * 2)
+
+    stats = served(twice, [(torch.randn(2 + i % 3, 4 + 2 * (i % 5), 3),) for i in range(20)])
+    assert stats.captures <= 3 and stats.eager_calls == 0, stats
+
+
 def test_the_first_call_fills_the_cache_and_is_captured():
     plan.cache_clear()
     stats = served(rearranged, OF_SIZES[:1] * 3)
