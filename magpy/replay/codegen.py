@@ -476,7 +476,9 @@ class Code:
         fixed = tuple(
             v
             for v in segment.inputs
-            if v in record.inputs and id(record.inputs[v]) not in self.analysis.relative
+            if v in record.inputs
+            and v not in record.swapped
+            and id(record.inputs[v]) not in self.analysis.relative
         )
         bound = set(fixed)
         args = ", ".join([self.var(v) for v in segment.inputs if v not in bound])

@@ -66,13 +66,14 @@ def test_data_is_as_eager_leaves_it(assign, check, backend):
     assert stats.hits or check == "raises"
 
 
+@pytest.mark.parametrize("held", ["given", "in_a_closure"])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_momentum_encoder_is_one_capture(backend):
+def test_a_momentum_encoder_is_one_capture(backend, held):
     class Contrast(nn.Module):
         def __init__(self):
             super().__init__()
-            self.query, self.key = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
-            self.register_buffer("queue", torch.zeros(4, 8))
+            self.query, self.key = nn.Linear(4, 6), nn.Linear(4, 6).requires_grad_(False)
+            self.register_buffer("queue", torch.zeros(6, 8))
             self.register_buffer("place", torch.zeros(1, dtype=torch.long))
 
         def forward(self, x):
@@ -89,7 +90,7 @@ def test_a_momentum_encoder_is_one_capture(backend):
     def world(wrap):
         torch.manual_seed(0)
         model = Contrast()
-        f = wrap(model)
+        f = wrap(model if held == "given" else lambda x: model(x))
         seen = []
         for _ in range(6):
             f(torch.randn(2, 4)).backward()
