@@ -995,6 +995,8 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
+                if self.family is not None:
+                    self.family.settle(compiled)
                 self._begin_contest(compiled)
                 nothing = self.drivers is not None and not found["entries"] and counted[0]
                 if nothing and not self.gave_up:
