@@ -146,12 +146,13 @@ def is_comparable() -> bool:
     What an accelerator does goes on after a call.  Who asks for deterministic algorithms gets the
     same roundings in each process, and so do processes that work together.
     """
+    cuda: Any = torch.cuda
     accelerator = torch.accelerator.current_accelerator()
     return not (
         torch.are_deterministic_algorithms_enabled()
         or (torch.distributed.is_available() and torch.distributed.is_initialized())
         or (accelerator is not None and accelerator.type != "cuda")
-        or torch.cuda.is_initialized()
+        or cuda.is_initialized()
     )
 
 
