@@ -96,6 +96,27 @@ def node_hooks(node: Any, /) -> list[Any]:
 def has_native_hooks(node: Any, /) -> bool:
     """Whether such a node has hooks of C++: of a reducer of gradients, or of `retain_grad`."""
 
+def unheard(*leaves: Any) -> bool:
+    """Whether no hook, of Python or of C++, hears of the gradients of any of these leaves."""
+
+def own_gradients(
+    gradients: Sequence[torch.Tensor],
+    leaves: Sequence[torch.Tensor],
+    given: Sequence[torch.Tensor | None] | None,
+    /,
+) -> list[torch.Tensor | None]:
+    """The gradients that autograd's engine gave for leaves, as AccumulateGrad keeps them.
+
+    Args:
+        gradients: those of the leaves, and maybe more.
+        leaves: the leaves.
+        given: the gradients that the pass began with.
+
+    Returns:
+        None for a gradient whose memory another one has, too, or that does not lie as its leaf
+        does: it has to be copied.
+    """
+
 def gradient(tensor: torch.Tensor, /) -> torch.Tensor | None:
     """`tensor.grad`, of which no `__torch_function__` hears and nobody is warned."""
 

@@ -12,10 +12,13 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <type_traits>
 #include <typeinfo>
+#include <unordered_map>
 #include <utility>
 
 #include "../interp/tensor_api.h"
@@ -186,6 +189,84 @@ PyObject* node_hooks(PyObject*, PyObject* object) {
   return all ? list.release() : nullptr;
 }
 
+bool is_empty(PyObject* hooks) {
+  return !hooks || hooks == Py_None || (PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0);
+}
+
+// Whether nothing at all hears of a gradient that comes to a leaf.
+bool is_unheard(PyObject* object) {
+  if (!is_tensor(object)) return true;  // no pass comes to it
+  const auto* leaf = (const THPVariable*)object;
+  if (!is_empty(leaf->backward_hooks) || !is_empty(leaf->post_accumulate_grad_hooks) ||
+      !THPVariable_Unpack(object).is_leaf())
+    return false;
+  auto node = node_of(object);
+  return !node || (node->tensor_pre_hooks().empty() && node->pre_hooks().empty() &&
+                   node->post_hooks().empty());
+}
+
+PyObject* unheard(PyObject*, PyObject* const* objects, Py_ssize_t n) {
+  return PyBool_FromLong(std::all_of(objects, objects + n, is_unheard));
+}
+
+// The memory's owner: a view's base, or the tensor itself.
+const c10::TensorImpl* owner_of(const at::Tensor& tensor) {
+  return (tensor.is_view() ? tensor._base() : tensor).unsafeGetTensorImpl();
+}
+
+// Whether a gradient lies as that of a leaf does ("Gradient Layout Contract",
+// torch/csrc/autograd/functions/accumulate_grad.h).
+bool lies_as(const at::Tensor& gradient, const at::Tensor& leaf) {
+  if (gradient.layout() != c10::kStrided || leaf.layout() != c10::kStrided) return false;
+  if (leaf.is_contiguous() || !leaf.is_non_overlapping_and_dense())
+    return gradient.is_contiguous();
+  if (gradient.sizes() != leaf.sizes()) return false;
+  for (int64_t i = 0; i < leaf.dim(); i++)
+    if (leaf.size(i) != 1 && gradient.stride(i) != leaf.stride(i)) return false;
+  return true;
+}
+
+PyObject* own_gradients(PyObject*, PyObject* args) {
+  PyObject *gradients, *leaves, *given;
+  if (!PyArg_ParseTuple(args, "OOO:own_gradients", &gradients, &leaves, &given)) return nullptr;
+  const Ref found = Ref::steal(PySequence_Fast(gradients, "a sequence of gradients is needed"));
+  const Ref ends = Ref::steal(PySequence_Fast(leaves, "a sequence of leaves is needed"));
+  const Ref more = Ref::steal(given == Py_None
+                                  ? PyTuple_New(0)
+                                  : PySequence_Fast(given, "a sequence of gradients is needed"));
+  if (!found || !ends || !more) return nullptr;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(ends.get());
+  if (PySequence_Fast_GET_SIZE(found.get()) < n)
+    return PyErr_SetString(PyExc_ValueError, "a gradient is needed for each leaf"), nullptr;
+  Ref results = Ref::steal(PyList_New(n));
+  if (!results) return nullptr;
+  try {
+    std::unordered_map<const c10::TensorImpl*, int> times;
+    for (PyObject* sequence : {found.get(), more.get()}) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence); i++) {
+        PyObject* object = PySequence_Fast_GET_ITEM(sequence, i);
+        if (object == Py_None) continue;
+        const at::Tensor* tensor = unpack(object);
+        if (!tensor) return nullptr;
+        times[owner_of(*tensor)]++;
+      }
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+      const at::Tensor* leaf = unpack(PySequence_Fast_GET_ITEM(ends.get(), i));
+      const at::Tensor* gradient = unpack(PySequence_Fast_GET_ITEM(found.get(), i));
+      if (!leaf || !gradient) return nullptr;
+      const bool own = times[owner_of(*gradient)] == 1 && lies_as(*gradient, *leaf);
+      PyObject* result = own ? THPVariable_Wrap(gradient->detach()) : Py_NewRef(Py_None);
+      if (!result) return nullptr;
+      PyList_SET_ITEM(results.get(), i, result);
+    }
+  } catch (const std::exception& error) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+  return results.release();
+}
+
 PyMethodDef methods[] = {
     {"apart", apart, METH_VARARGS,
      "apart(tensors, m) -> bool: does none of the first m tensors of a list overlap with another "
@@ -203,6 +284,12 @@ PyMethodDef methods[] = {
     {"has_native_hooks", has_native_hooks, METH_O,
      "Whether such a node has hooks that are not Python's: those of a reducer of gradients, or of "
      "`retain_grad`."},
+    {"unheard", (PyCFunction)(void (*)())unheard, METH_FASTCALL,
+     "unheard(*leaves) -> bool: does no hook, of Python or of C++, hear of the gradients of any of "
+     "these leaves?"},
+    {"own_gradients", own_gradients, METH_VARARGS,
+     "own_gradients(gradients, leaves, given) -> list: each gradient that autograd's engine gave, "
+     "as AccumulateGrad keeps it; None for one that has to be copied."},
     {"gradient", gradient_of, METH_O,
      "The gradient that has been accumulated in a tensor, or None: `.grad` that nobody hears of."},
     {"put_gradient", put_gradient, METH_VARARGS,

@@ -170,15 +170,20 @@ def _training_is_seen() -> Iterator[None]:
     It does so where the passes stand in one graph.  Then it lays convolutions out with channels
     last for other reasons than where they are trained, and moves memory more often; and it adds a
     bias apart from the product of matrices, to fuse that with what follows, where the backward pass
-    needs the sum again and would have to read both.
+    needs the sum again and would have to read both.  And it fuses what the backward pass computes
+    of an activation (its copy in another layout) with what has made that: both would be kept from
+    then on.
     """
     import torch
     from torch._inductor.fx_passes import post_grad
     from torch._inductor.graph import GraphLowering
+    from torch._inductor.scheduler import Scheduler
 
     lowering: Any = GraphLowering
     passes: Any = post_grad
+    scheduler: Any = Scheduler
     decide, is_pointwise_use = lowering.decide_layout_opt, passes.is_pointwise_use
+    can_fuse = scheduler.can_fuse
 
     @functools.wraps(decide)
     def decided(gm: Any, *, is_inference: bool) -> Any:
@@ -191,11 +196,23 @@ def _training_is_seen() -> Iterator[None]:
         """Whether the user of a sum is fused with it (`should_prefer_unfused_addmm`)."""
         return is_pointwise_use(use, *more) and not _is_for_backward(use)
 
+    @functools.wraps(can_fuse)
+    def may_fuse(self: Any, first: Any, second: Any, *more: Any, **kwargs: Any) -> Any:
+        """Whether two kernels become one: not one of each pass.
+
+        What comes after a backward pass, an optimizer's update, is fused with that.
+        """
+        if {_pass_of(self, first), _pass_of(self, second)} == {"forward", "backward"}:
+            return False
+        return can_fuse(self, first, second, *more, **kwargs)
+
     lowering.decide_layout_opt = staticmethod(decided)
     passes.is_pointwise_use = is_fused
+    scheduler.can_fuse = may_fuse
     try:
         yield
     finally:
+        scheduler.can_fuse = can_fuse
         lowering.decide_layout_opt = staticmethod(decide)
         passes.is_pointwise_use = is_pointwise_use
 
@@ -210,6 +227,32 @@ def _is_for_backward(use: Any) -> bool:
     if not isinstance(use.target, OpOverload) or not is_view(use.target):
         return False
     return any(map(_is_for_backward, use.users))
+
+
+def _pass_of(scheduler: Any, node: Any) -> str:
+    """Which pass a node of the scheduler belongs to: "forward", "backward" or "after"."""
+    found = vars(node).get(_PASS)
+    if found is None:
+        made = vars(scheduler).get(_PASS)
+        if made is None:  # the names of all that a backward pass computes
+            made = {n for n, v in scheduler.name_to_node.items() if _is_of_backward(v)}
+            setattr(scheduler, _PASS, made)
+        if not made.isdisjoint(node.get_operation_names()):
+            found = "backward"
+        else:
+            found = "forward" if made.isdisjoint(node.ancestors) else "after"
+        setattr(node, _PASS, found)
+    return str(found)
+
+
+_PASS = "magpy_pass"
+"""Where that is kept: each pair of nodes is asked about."""
+
+
+def _is_of_backward(node: Any) -> bool:
+    buffer = getattr(node, "node", None)
+    origins = () if buffer is None else buffer.get_origins()
+    return any(BACKWARD in origin.meta.get("custom", ()) for origin in origins)
 
 
 def _mark_static(gm: Any) -> None:

@@ -97,7 +97,14 @@ def _traced(
             allow_unused=True,
             materialize_grads=True,
         )
-    results: list[Any] = []
+    if not traced and not any(of is not None for of in held):
+        results: list[Any] = _tensor.own_gradients(found, leaves, given)
+        with torch.no_grad():
+            for i, g in enumerate(results):
+                if g is None:
+                    results[i] = _copied(found[i], leaves[i])
+        return results, found[len(leaves) :]
+    results = []
     with torch.no_grad():
         owners = [id(_owner(g)) for g in found]
         times = Counter([*owners, *(id(_owner(g)) for g in given or () if g is not None)])

@@ -48,6 +48,7 @@ from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
 from magpy.runtime.blocks import Blocks
+from magpy.runtime.contest import LEAST, Contest, is_comparable
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
@@ -154,6 +155,8 @@ class Manager:
         self.compile_seconds = 0.0
         self.warned: set[str] = set() if self.part_of is None else self.part_of.drivers.warned
         self.gave_up = False
+        #: Whether an entry was timed, or is.
+        self.contested = False
         self.missed = Misses()
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
@@ -992,6 +995,9 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
+                if self.family is not None:
+                    self.family.settle(compiled)
+                self._begin_contest(compiled)
                 nothing = self.drivers is not None and not found["entries"] and counted[0]
                 if nothing and not self.gave_up:
                     why = next(iter(found["reasons"]), "")
@@ -1002,8 +1008,47 @@ class Manager:
             self.note(f"the share of operations in graphs is not known: {e}")
         return True
 
+    def _begin_contest(self, compiled: Any) -> None:
+        """Has the one entry timed that serves the calls, unless it was: it may cost too much.
+
+        With the backend "eager" nothing is compiled, and what is captured is to be looked at.
+        """
+        made = compiled._magpy_entries
+        if (
+            not config.notice_slower
+            or self.contested
+            or self.backend is backends.eager
+            or self.options.fullgraph
+            or self.options.mode == "auto"
+            or self.gave_up
+            or compiled._magpy_driver is not None
+            or compiled._magpy_wrapped is operator.call  # of a family
+            or len(made) != 1
+            or self._kept(compiled) != 1
+            or made[0].hits < LEAST
+        ):
+            return
+        info = made[0].tag
+        if info.choice or info.dynamic.conditions is not None or not is_comparable():
+            return
+        self.contested = True
+        compiled._magpy_contest = Contest(info.acts, self._judged)
+
+    def _judged(self, compiled: Any, served: float | None, eager: float | None) -> None:
+        """The entry was timed; the seconds of a call are told of one that costs more than eager."""
+        if served is None or eager is None or self._kept(compiled) != 1:
+            return
+        compiled._magpy_entries = []
+        why = (
+            f"a call takes {served * 1e6:.0f} us with what was captured, and {eager * 1e6:.0f} us "
+            "without"
+        )
+        self.note(why)
+        self._give_up(compiled, why)
+
     def reset(self, compiled: Any) -> None:
         """Drops all entries and starts anew."""
+        compiled._magpy_contest = None
         compiled._magpy_entries = []
         compiled._magpy_plain = False
         compiled._magpy_driver = None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 import magpy
-from magpy.backends.inductor import _is_for_backward
+from benchmarks.measure import peak_memory
+from magpy.backends.inductor import _is_for_backward, _pass_of
+from magpy.models.backward import BACKWARD
 
 
 @pytest.fixture
@@ -97,3 +102,68 @@ def test_a_sum_that_a_backward_pass_needs_again_is_known():
             served(x)
     sums = found[torch.ops.aten.addmm.default]
     assert sums and not any(any(users) for users in sums)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+        self.norm, self.last = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+
+    def forward(self, x):
+        return (x + self.last(self.second(self.norm(self.first(x)).relu()))).relu()
+
+
+def test_activations_are_kept_once_for_the_backward_pass():
+    """Else a copy that the backward pass lays out otherwise is made, and kept, in the forward."""
+    from torch._inductor import config
+
+    peaks, losses = [], []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        m = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), *(Residual() for _ in range(2)))
+        o = torch.optim.SGD(m.parameters(), lr=0.01)
+
+        def step(x, m=m, o=o):
+            o.zero_grad()
+            loss = m(x).square().mean()
+            loss.backward()
+            o.step()
+            return loss.detach()
+
+        x = torch.randn(4, 3, 16, 16)
+        run = magpy.compile(step) if compiled else step
+        with config.patch(force_disable_caches=True):
+            losses.append([run(x) for _ in range(4)])
+        peaks.append(peak_memory(functools.partial(run, x)))
+    assert magpy.stats(run).segments[0] == 1 and magpy.stats(run).eager_calls == 0
+    torch.testing.assert_close(*losses)
+    assert peaks[1] <= 1.05 * peaks[0]
+
+
+def test_what_follows_from_a_backward_pass_is_no_part_of_the_forward_pass():
+    def node(name, marked=False, ancestors=()):
+        origin = SimpleNamespace(meta={"custom": {BACKWARD: True}} if marked else {})
+        return SimpleNamespace(
+            node=SimpleNamespace(get_origins=lambda: {id(origin): origin}.values()),
+            get_operation_names=lambda: {name},
+            ancestors=set(ancestors),
+        )
+
+    nodes = {
+        "a": node("a"),
+        "b": node("b", True, "a"),
+        "c": node("c", False, "ab"),
+        "d": node("d", False, "a"),
+        "e": node("e", True),
+    }
+    scheduler = SimpleNamespace(name_to_node=nodes)
+    found = {n: _pass_of(scheduler, v) for n, v in nodes.items()}
+    assert found == {
+        "a": "forward",
+        "b": "backward",
+        "c": "after",
+        "d": "forward",
+        "e": "backward",
+    }
+    assert found == {n: _pass_of(scheduler, v) for n, v in nodes.items()}

@@ -393,3 +393,53 @@ def test_each_instance_tells_why_it_ran_eagerly() -> None:
         c = magpy.compile(make(), backend="eager")
         assert torch.equal(c(torch.ones(2)), torch.ones(2).sin())
         assert ["linearize is called" in r for r in magpy.stats(c).reasons] == [True]
+
+
+def _deep(depth: int) -> torch.nn.Module:
+    torch.manual_seed(depth)
+    return _Deep(depth)
+
+
+class _Deep(torch.nn.Module):
+    """A model of some depth."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        layers = (torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()) for _ in range(depth))
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_member_that_no_other_is_like_gets_entries_of_its_own():
+    models = [_deep(d) for d in (14, 12, 13)]
+    compiled = [magpy.compile(m, backend="eager") for m in models]
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        for _ in range(80):
+            for c, m in zip(compiled, models, strict=True):
+                assert torch.equal(c(x), m(x))
+        for c in compiled[1:]:
+            stats = magpy.stats(c)
+            assert stats.captures == 2 and stats.eager_calls == 0 and stats.hits == 78
+            assert stats.entries == 1
+        late = _deep(12)
+        last = magpy.compile(late, backend="eager")
+        assert torch.equal(last(x), late(x))
+        assert magpy.stats(last).hits == 1, "the shared entries stay for others that are alike"
+        models[1].layers[3] = torch.nn.Linear(3, 3)
+        assert torch.equal(compiled[1](x), models[1](x))
+
+
+def test_members_that_are_alike_go_on_sharing_entries():
+    models = [_deep(14)] + [_deep(12) for _ in range(3)]
+    compiled = [magpy.compile(m, backend="eager") for m in models]
+    with torch.no_grad():
+        for _ in range(80):
+            for c in compiled:
+                c(torch.ones(2, 3))
+    assert sum(magpy.stats(c).captures for c in compiled[1:]) == 1
+    assert sum(magpy.stats(c).hits for c in compiled[1:]) == 3 * 80 - 1
