@@ -44,13 +44,15 @@ from magpy.objects.snapshots import (
     only_fills,
     written_places,
 )
-from magpy.objects.types import is_heap, isinstance
+from magpy.objects.types import isinstance
 
 ABSENT = _interp.ABSENT
 
 
 def read_vars(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`vars(obj)`: the instance dict is read."""
+    if f is dir:
+        return refused(run, f, args, kwargs)  # it finds the names in all classes, too
     if args and not isinstance(type(args[0]).__getattribute__, types.FunctionType):
         d = getattr(args[0], "__dict__", None)  # `vars` gives one to what has none so far
         run.session.attr_read(args[0], "__dict__", None)
@@ -59,23 +61,7 @@ def read_vars(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
                 run.proxied(d)
         elif isinstance(d, dict) and run.session.is_outside(d):
             run.session.compare(d)
-        if f is dir:
-            _names_are_read(run, args[0])
     return ABSENT
-
-
-_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
-
-
-def _names_are_read(run: Run, obj: Any) -> None:
-    """`dir` finds the names in classes, too."""
-    if isinstance(_interp.type_lookup(type(obj), "__dir__"), _OF_C) and is_heap(type(obj)):
-        run.session.touch(obj)
-    cls = obj if isinstance(obj, type) else type(obj)
-    for c in cls.__mro__:
-        if is_heap(c) and not run.session.made(c):
-            run.again(c_state.names_in, (c,))
-            return
 
 
 def reduce(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -84,8 +70,8 @@ def reduce(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     target = args[0] if target is None and args else target
     if isinstance(target, CONTAINERS):
         run.session.touch(target)
-    if f.__name__ == "__dir__" and target is not None:
-        _names_are_read(run, target)
+    if f.__name__ == "__dir__":
+        return refused(run, f, args, kwargs)  # it finds the names in all classes, too
     if target is None or isinstance(target, type) or not run.session.is_outside(target):
         return ABSENT
     if hasattr(type(target), "__next__"):

@@ -50,8 +50,6 @@ def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         try:
             step = _effect_step(run, f, args, kwargs)
         except Refusal as r:
-            if f is print and _texts_will_do(args, kwargs):
-                return _print_texts(args, kwargs)
             run.refusals.refuse(f"{callables.name_of(f)} is called: {r.reason}", r.remedy)
         except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
             run.recorder.fail(e)
@@ -88,45 +86,8 @@ def result_of(run: Run, f: Any, text: str | bytes | None, result: Any) -> Any:
     return ABSENT
 
 
-def _print_texts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Prints objects that cannot be printed again later as what they say now, one by one."""
-    separator, end = kwargs.get("sep"), kwargs.get("end")
-    separator = " " if separator is None else separator
-    for i, a in enumerate(args):
-        last = i == len(args) - 1
-        how = {"file": kwargs.get("file"), "end": end if last else separator}
-        _interp.call(
-            print, (_text(a),), {**how, "flush": kwargs.get("flush", False)} if last else how
-        )
-
-
-def _texts_will_do(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call of print is right, and has something else than texts to print."""
-    words = all(isinstance(kwargs.get(n), (str, type(None))) for n in ("sep", "end"))
-    known = kwargs.keys() <= {"sep", "end", "file", "flush"}
-    return words and known and not all(type(a) is str for a in args)
-
-
-def _text(a: Any) -> Any:
-    """What an object says, by its own method where that is Python, whose numbers are followed."""
-    for name in ("__str__", "__repr__"):
-        owner = next(c for c in type(a).__mro__ if name in vars(c))
-        if isinstance(vars(owner)[name], types.FunctionType):
-            method = _interp.call(getattr, (type(a), name), {})
-            text = _interp.call(method, (a,), {})
-            if isinstance(text, str):
-                return text if type(text) is str else str.__str__(text)
-            says = "__str__"  # so CPython names either
-            raise TypeError(f"{says} returned non-string (type {type(text).__name__})")
-        if owner is not object:
-            break
-    return _interp.call(str, (a,), {})
-
-
-def _effect_step(
-    run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> EffectStep | None:
-    """How a call for its effect is redone; None if it has none.
+def _effect_step(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectStep:
+    """How a call for its effect is redone.
 
     Raises:
         Refusal: it cannot be redone.
@@ -142,18 +103,14 @@ def _effect_step(
             raise Refusal("it tells of an exception with its traceback")
         if kwargs.get("stack_info"):
             raise Refusal("it tells of the frames that called it (stack_info)")
-    sites, caller = None, 0
     frame = call_sites.program_frame()
     if call_sites.is_warning(f) and frame is not None:
         _ask_errors(run)
-        site, caller, plain, named = call_sites.of_warning(frame, args, kwargs)
-        if not isinstance(plain[0], (str, Warning)):
+        if not isinstance(call_sites.of_warning(frame, args, kwargs), (str, Warning)):
             # It raises, unless the filters have changed since the module warned.
             raise Refusal("a warning is neither a text nor a Warning")
-        if _silent(run, plain[0], named.get("category"), site):
-            return None
-        if caller:
-            sites, args, kwargs = [site], plain, named
+        if any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE):
+            raise Refusal("the call has changed what becomes of warnings")
     elif f is print and not kwargs.get("file") and _changed(run, sys, "stdout"):
         raise Refusal("sys.stdout is what the call has put there")
     _ask_who_hears(run, f, args, kwargs)
@@ -162,9 +119,8 @@ def _effect_step(
         f,
         [builder.build(a) for a in args],
         {k: builder.build(v) for k, v in kwargs.items()},
-        sites or _callers(f, args, kwargs),
+        _callers(f, args, kwargs),
         tensors=looked_at,
-        caller=caller,
         modes=run.recorder.modes(),
     )
 
@@ -203,19 +159,6 @@ def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
 def _changed(run: Run, module: types.ModuleType, name: str) -> bool:
     before = at_start(run.session, module, name)
     return before is not vars(module).get(name, ABSENT) or is_changed(run.session, before)
-
-
-def _silent(run: Run, message: Any, category: Any, site: call_sites.Site) -> bool:
-    """Whether a warning is ignored under filters that the call itself has set.
-
-    Raises:
-        Refusal: the call has changed what becomes of warnings, and this one is not ignored.
-    """
-    if not any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE):
-        return False
-    if not call_sites.is_ignored(message, category, site):
-        raise Refusal("a warning is issued while the call has changed what becomes of warnings")
-    return True
 
 
 def _ask_errors(run: Run) -> None:

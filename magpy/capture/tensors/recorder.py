@@ -1272,18 +1272,6 @@ class Recorder(Values, TorchFunctionMode):
         types = self.record.types
         return any(types.get(v) is Wrapped for v in variables(args))
 
-    def called(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
-        """A C function computed `result` from data: it is called again between segments."""
-        outs: list[tuple[Any, Var]] = []
-        with unheard():
-            self._outputs(result, (), outs)
-            self.note_modes()
-            if not outs and not self._only_known(result):
-                return self.track(func, args, kwargs, result)
-            sized = bool(self._sized and variables((args, kwargs)) & self._sized)
-            self._host(func, args, kwargs, result, outs, False, "", False, sized)
-        return result
-
     def unseen_result(
         self,
         func: Any,
@@ -1348,9 +1336,6 @@ class Recorder(Values, TorchFunctionMode):
         if self._follower is not None:
             self._follower.after(result, outs, graph=True)
         step = OpStep(func, *plan, outs, random=is_random, mutates=mutates, leaves=op.leaf)
-        warned = self.performer.warned[0]
-        if self._scalars and self.performer.warns_itself():
-            step.site = warned[-1].sites[0]
         self.add(step)
 
     def _not_a_part(self, targets: Iterable[Var]) -> None:
