@@ -239,7 +239,6 @@ PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
   const Before before = on_binary_pre(a[1], a[0]);
-  if (before.performed) return before.result;
   PyObject* result;
   {
     ToCScope given(before.use);
@@ -255,7 +254,6 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
   const Before before = on_compare_pre(op, a[1], a[0]);
-  if (before.performed) return before.result;
   PyObject* result;
   {
     ToCScope given(before.use);
