@@ -97,8 +97,11 @@ class EntryInfo:
         acts: it changes Python's objects, or has other effects than on tensors.
         leaves: the first step that may find, after operations, that the entry does not fit.
         cause: what the miss was counted by for which it was made (magpy/runtime/misses.py).
+        in_order: it does the operations of the program, in their order, and nothing else.
         portable: what it was made of, for other processes; a text that says why there is none; None
             where nobody has asked for it (magpy/saving/portable.py).
+        heard: the addresses of what the call has looked at, of an entry that may run below hooks of
+            saved tensors that are the program's (magpy/runtime/hearing.py).
     """
 
     guard: Any
@@ -116,6 +119,8 @@ class EntryInfo:
     acts: bool = False
     leaves: HostStep | None = None
     cause: Any = None
+    in_order: bool = False
+    heard: frozenset[int] | None = None
     portable: Any = None
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0

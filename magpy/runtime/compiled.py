@@ -43,7 +43,7 @@ from magpy.objects import saved_tensors
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
 from magpy.replay.support import undo
-from magpy.runtime import checkpoints, families
+from magpy.runtime import checkpoints, families, hearing
 from magpy.runtime import entry as entries
 from magpy.runtime.auto import Trial
 from magpy.runtime.background import Pending, serve
@@ -55,7 +55,7 @@ from magpy.runtime.figures import FIRST, Share, Stats, sums
 from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance, is_unlike_any
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
-from magpy.unwatched.changes import is_torchs_hook
+from magpy.unwatched.reachability import is_torchs_hook
 
 _HEARD = "hooks of saved tensors are set that are Python of the program"
 _TRANSFORMED = (
@@ -227,9 +227,8 @@ class Manager:
                 return _interp.Raise(hide_frames(e))
         if saved_tensors.are_the_programs():
             with saved_tensors.replaced() as hooks:
-                if not is_torchs_hook(hooks.pack):
-                    # Such a hook would hear of what a graph saves, and may change what is read.
-                    self.note(_HEARD)
+                if isinstance(self.backend, Inductor) and not is_torchs_hook(hooks.pack):
+                    self.note(_HEARD)  # they would hear of what a compiler saves
                     return _interp.MISS
                 return self._below_hooks(compiled, args, kwargs, hooks.pack)
         return self._capture(compiled, args, kwargs)
@@ -237,12 +236,13 @@ class Manager:
     def _below_hooks(
         self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pack: Any
     ) -> Any:
-        """Serves a call while torch's own hooks of saved tensors are set, or captures it.
+        """Serves a call while hooks of saved tensors are set, or captures it.
 
         A call that is computed again for a checkpoint is only served, and as it was the first time.
         """
         run = checkpoints.pass_of(pack)
         again = run is not None and run.again
+        theirs = run is None and not is_torchs_hook(pack)
         made = list(compiled._magpy_entries) if run is None or not again else run.entries(compiled)
         for entry in made:
             if run is not None and not again and run.stops and entry.tag.acts:
@@ -250,6 +250,13 @@ class Manager:
                     continue
                 # The recomputation may end ahead of what the entry does to Python's objects.
                 run.note(compiled, None)
+                return _interp.MISS
+            if (
+                theirs
+                and entry.guard.check(args, kwargs)
+                and not hearing.may_run(entry.tag, pack, args, kwargs)
+            ):
+                self.note(_HEARD)
                 return _interp.MISS
             result = compiled._magpy_run(entry, args, kwargs)
             if result is not _interp.MISS:
@@ -395,6 +402,8 @@ class Manager:
                     "Use fullgraph=False to allow this",
                 )
             wait = self._compile_now(capture, new, info)
+            if hooks is not None and not is_torchs_hook(hooks.pack):
+                self._below_the_programs(capture, info, hooks.pack)
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
             if compiler_turns() != turns:
@@ -420,6 +429,22 @@ class Manager:
             self._failed(compiled, e, outcome)
         else:
             self._took(compiled, capture, new, info, wait)
+
+    @staticmethod
+    def _below_the_programs(capture: Capture, info: EntryInfo, pack: Any) -> None:
+        """An entry was made below a hook of the program: says whether it may serve below such.
+
+        Raises:
+            Refusal: the hook may have changed what the call has looked at.
+        """
+        info.heard = hearing.looked_at(capture)
+        if not hearing.may_run(info, pack, capture.args, capture.kwargs):
+            raise Refusal(f"{_HEARD}, and may change what the call looks at", passing=True)
+        first = info.runners[0].segment if info.runners else None
+        with unheard():
+            inputs = entries.example_inputs(capture, first) if first is not None else None
+            if not (info.in_order and hearing.saves_as_eager(info, inputs)):
+                info.heard = None
 
     def _took(
         self, compiled: Any, capture: Capture, new: Any, info: EntryInfo, wait: Pending | None

@@ -119,13 +119,6 @@ def foreign(function: Any) -> bool:
     )
 
 
-def is_torchs_hook(hook: Any) -> bool:
-    """Whether a hook of saved tensors is C's or torch's function (`save_on_cpu`, checkpoints)."""
-    if type(hook) is types.FunctionType:
-        return foreign(hook)
-    return isinstance(hook, (types.BuiltinFunctionType, types.MethodDescriptorType))
-
-
 def _differences(before: Places, now: Places) -> list[tuple[int, Any]]:
     return [
         place
@@ -290,4 +283,4 @@ class Below:
                 yield v, name
 
 
-__all__ = ["Below", "Places", "foreign", "is_torchs_hook", "names_in", "of_torch", "tensors_within"]
+__all__ = ["Below", "Places", "foreign", "names_in", "of_torch", "tensors_within"]

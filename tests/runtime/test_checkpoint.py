@@ -388,7 +388,7 @@ def test_hooks_hear_what_they_hear_in_eager(program):
     wanted, expected = heard_of(program, _notes)
     assert heard == wanted
     assert_equal(found, expected)
-    assert "Python of the program" in str(magpy.stats(f).reasons)
+    assert magpy.stats(f).hits >= 2
 
 
 @backends

@@ -1,4 +1,4 @@
-"""Calls below hooks of saved tensors that are Python of the program run eagerly."""
+"""Entries below hooks of saved tensors that are Python of the program: all is as in eager."""
 
 import pytest
 import torch
@@ -63,12 +63,17 @@ def assert_same(found, expected):
     assert all(a.equal(b) for a, b in zip(found[1], expected[1], strict=True))
 
 
-@pytest.mark.parametrize(
-    "backend",
-    ["eager", run_graph, "aot_eager", saves_more],
-    ids=["eager", "run_graph", "aot_eager", "saves_more"],
-)
-def test_calls_below_hooks_run_eagerly(backend):
+@pytest.mark.parametrize("backend", ["eager", run_graph], ids=["eager", "run_graph"])
+def test_an_entry_serves_below_hooks(backend):
+    net, other = model(), model()
+    c = magpy.compile(net, backend=backend)
+    assert_same(steps(c, net), steps(other, other))
+    stats = magpy.stats(c)
+    assert (stats.captures, stats.hits) == (1, 4)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", saves_more], ids=["aot_eager", "saves_more"])
+def test_a_graph_that_saves_other_tensors_does_not_serve(backend):
     net, other = model(), model()
     c = magpy.compile(net, backend=backend)
     assert_same(steps(c, net), steps(other, other))
@@ -79,7 +84,7 @@ def test_calls_below_hooks_run_eagerly(backend):
     assert magpy.stats(c).hits == 1
 
 
-def test_random_numbers_and_buffers_are_as_in_eager():
+def test_the_trial_draws_no_random_numbers_and_changes_nothing():
     net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
     other = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
     other.load_state_dict(net.state_dict())
@@ -259,10 +264,12 @@ def test_hooks_that_come_later_may_change_what_is_read():
                 found.append(f(torch.ones(2, requires_grad=True), state).tolist())
         return found
 
-    assert outcome(magpy.compile(program, backend="eager")) == outcome(program)
+    f = magpy.compile(program, backend="eager")
+    assert outcome(f) == outcome(program)
+    assert magpy.stats(f).hits >= 1
 
 
-def test_what_a_hook_raises_is_raised():
+def test_what_a_hook_raises_in_an_entry_is_raised():
     net, full = model(), []
 
     def pack(t):
@@ -280,10 +287,10 @@ def test_what_a_hook_raises_is_raised():
     full.clear()
     with saved_tensors_hooks(pack, lambda t: t):
         c(torch.rand(2, 4))
-    assert "Python of the program" in str(magpy.stats(c).reasons)
+    assert magpy.stats(c).hits >= 3
 
 
-def test_hooks_set_in_the_call_hear_what_they_hear_in_eager(monkeypatch):
+def test_hooks_set_in_the_call_hear_of_regions(monkeypatch):
     monkeypatch.setattr(magpy.config, "regions", True)
     net, other = model(), model()
 
@@ -306,7 +313,7 @@ def test_hooks_set_in_the_call_hear_what_they_hear_in_eager(monkeypatch):
         assert a.equal(b)
     for p, q in zip(net.parameters(), other.parameters(), strict=True):
         assert p.grad.equal(q.grad)
-    assert "saved tensors" in str(magpy.stats(f).reasons)
+    assert magpy.stats(f).hits >= 4
 
 
 def test_a_checkpoint_below_and_around_hooks_stays_eagers():

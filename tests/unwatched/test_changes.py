@@ -117,15 +117,3 @@ def test_what_the_call_has_written_is_known():
     assert not changes.Below(Session()).written()
     assert not changes.Below(Session(log=[("attr_c", v, "n", 1)])).written()
     assert changes.Below(Session(log=[("write_attr", v, "n", 1)])).written()
-
-
-class Keeper:
-    def keep(self, t):
-        return t
-
-
-def test_hooks_of_torch_and_of_c_are_no_hooks_of_the_program():
-    assert changes.is_torchs_hook(torch.autograd.graph.save_on_cpu().pack_hook)
-    assert changes.is_torchs_hook(torch.clone)
-    assert not changes.is_torchs_hook(lambda t: t)
-    assert not changes.is_torchs_hook(Keeper().keep)
