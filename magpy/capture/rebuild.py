@@ -392,7 +392,8 @@ class Builder:
         self._of_its_own(v)
         if isinstance(v, np.generic):
             return self._remember(v, New("copy", v.copy("K")))
-        if buffers.owner_of(v) is not v:
+        owner = buffers.owner_of(v)
+        if owner is not v and type(v) is type(owner) is np.ndarray:
             raise Refusal("a view of a numpy array is kept")
         if v.dtype.hasobject:
             raise Refusal("a numpy array of objects is kept")
