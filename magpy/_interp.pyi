@@ -223,7 +223,7 @@ class Handler(Protocol):
     `magpy.capture.python.callbacks.Handler` answers.  Every method is called with events paused
     (`pause`).  An exception drops the capture (`Session.failure`) and does not reach the program,
     except out of those that make a call or an operation for it: `call`, `tracked_call`,
-    `array_call`, `array_operation`.  A result that is not described is not looked at.
+    `array_call`.  A result that is not described is not looked at.
 
     `op` is CPython's number of the operator: NB_* of a binary operation (Include/opcode.h), Py_LT
     and the following of a comparison, the session's own of a unary one.  A tracked value is one
@@ -246,12 +246,8 @@ class Handler(Protocol):
         """Performs a call that is given tensors; ABSENT leaves it to the probe."""
     def set_asked(self, container: Any, item: Any, /) -> bool:
         """An outside set is asked for an element; True: the guard asks it that again."""
-    def array_operation(self, kind: str, op: int, a: Any, b: Any, /) -> Any:
-        """Applies an operator ("binary" or "compare") to a tensor and what may be an array.
-
-        Returns:
-            The result; ABSENT leaves it to the interpreter.
-        """
+    def array_operation(self, other: Any, /) -> None:
+        """An operator is about to be applied to a tensor and `other`, which may be an array."""
     def c_result(
         self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, /
     ) -> None:
@@ -267,12 +263,8 @@ class Handler(Protocol):
         """
     def below(self, function: Any, /) -> None:
         """A Python function starts where events are paused (see the function `below`)."""
-    def warns(self, message: Any, watched: bool, /) -> bool:
-        """A warning is about to be shown, `watched` from a C function that the program called.
-
-        Returns:
-            Whether showing it is an effect of its own: `effect_done` follows.
-        """
+    def warns(self, watched: bool, /) -> None:
+        """A warning is about to be shown, `watched` from a C function that the program called."""
     def warning_raised(self, f: Any, /) -> None:
         """A C callable, or an operation on this value, raises a warning as an error."""
     def signalled(self, function: Any, number: int, /) -> bool:

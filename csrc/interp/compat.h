@@ -250,11 +250,4 @@ class CRecursionLimit {
 #endif
 };
 
-// What a class pattern says whose name is bound to no class.
-#if PY_VERSION_HEX >= 0x030C0000
-inline constexpr const char* kNoClassToMatch = "called match pattern must be a class";
-#else
-inline constexpr const char* kNoClassToMatch = "called match pattern must be a type";
-#endif
-
 }  // namespace magpy::compat

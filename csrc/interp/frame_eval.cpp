@@ -259,14 +259,13 @@ void take_arguments() {
 
 // A warning is shown by code written in C, or below a call for its effect.
 PyObject* run_showing(PyThreadState* ts, Frame* frame) {
-  const bool begun = on_warning_begins(frame->localsplus[0]);
+  on_warning();
   const bool below = tls_below;
   ++tls_pause;
   tls_below = true;
   PyObject* result = run_plain(ts, frame, 0);
   tls_below = below;
   --tls_pause;
-  if (begun) on_warning_ends(result);
   return result;
 }
 

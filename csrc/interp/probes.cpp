@@ -238,8 +238,7 @@ constexpr binaryfunc kBinary[] = {
 PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
-  const Before before = on_binary_pre(op, a[1], a[0]);
-  if (before.performed) return before.result;
+  const Before before = on_binary_pre(a[1], a[0]);
   PyObject* result;
   {
     ToCScope given(before.use);
@@ -255,7 +254,6 @@ PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return PyObject_RichCompare(a[1], a[0], op);
   const Before before = on_compare_pre(op, a[1], a[0]);
-  if (before.performed) return before.result;
   PyObject* result;
   {
     ToCScope given(before.use);
@@ -308,123 +306,6 @@ template <Touch how>
 PyObject* probe_touch(PyObject*, Args a, size_t, PyObject*) {
   if (active()) on_touch(a[0], how);
   return Py_NewRef(a[0]);
-}
-
-// An attribute that a class pattern asks for, once; none without an exception: there is none.
-Ref matched_attr(PyObject* subject, PyTypeObject* type, PyObject* name, PyObject* seen) {
-  const int again = PySet_Contains(seen, name);
-  if (again != 0 || PySet_Add(seen, name) < 0) {
-    if (again > 0)
-      PyErr_Format(PyExc_TypeError, "%s() got multiple sub-patterns for attribute %R",
-                   type->tp_name, name);
-    return Ref();
-  }
-  Ref value = Ref::steal(attr_load(subject, name));
-  if (!value && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
-  return value;
-}
-
-// The names that a class gives its positional patterns; for some of C, which give none, `itself` is
-// set.  None with an exception.
-Ref match_args_of(PyTypeObject* type, bool& itself) {
-  static PyObject* name = PyUnicode_InternFromString("__match_args__");
-  Ref found = Ref::steal(attr_load(reinterpret_cast<PyObject*>(type), name));
-  if (!found) {
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return Ref();
-    PyErr_Clear();
-    itself = PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
-    return Ref::steal(PyTuple_New(0));
-  }
-  if (PyTuple_CheckExact(found.get())) return found;
-  PyErr_Format(PyExc_TypeError, "%s.__match_args__ must be a tuple (got %s)", type->tp_name,
-               Py_TYPE(found.get())->tp_name);
-  return Ref();
-}
-
-// Appends what the positional patterns are matched with.  False: they do not match, or an exception
-// is set.
-bool match_positional(PyObject* subject, PyTypeObject* type, Py_ssize_t n, PyObject* seen,
-                      PyObject* values) {
-  bool itself = false;
-  const Ref names = match_args_of(type, itself);
-  if (!names) return false;
-  const Py_ssize_t allowed = itself ? 1 : PyTuple_GET_SIZE(names.get());
-  if (n > allowed) {
-    PyErr_Format(PyExc_TypeError, "%s() accepts %zd positional sub-pattern%s (%zd given)",
-                 type->tp_name, allowed, allowed == 1 ? "" : "s", n);
-    return false;
-  }
-  if (itself) return PyList_Append(values, subject) == 0;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* name = PyTuple_GET_ITEM(names.get(), i);
-    if (!PyUnicode_CheckExact(name)) {
-      PyErr_Format(PyExc_TypeError, "__match_args__ elements must be strings (got %s)",
-                   Py_TYPE(name)->tp_name);
-      return false;
-    }
-    const Ref value = matched_attr(subject, type, name, seen);
-    if (!value || PyList_Append(values, value.get()) < 0) return false;
-  }
-  return true;
-}
-
-// (type, names, subject, how many positional patterns): a tuple of what the patterns of a class
-// pattern are matched with, or None. MATCH_CLASS, which reads the attributes where nobody sees it
-// (match_class in CPython's ceval.c).
-PyObject* probe_match_class(PyObject*, Args a, size_t, PyObject*) {
-  PyObject *cls = a[0], *names = a[1], *subject = a[2];
-  if (active()) on_touch(subject, Touch::kMatch);
-  if (!PyType_Check(cls)) return PyErr_SetString(PyExc_TypeError, compat::kNoClassToMatch), nullptr;
-  auto* type = reinterpret_cast<PyTypeObject*>(cls);
-  const int is = PyObject_IsInstance(subject, cls);
-  if (is <= 0) return none_or_null(is);
-  const Ref seen = Ref::steal(PySet_New(nullptr)), values = Ref::steal(PyList_New(0));
-  const Py_ssize_t n = PyLong_AsSsize_t(a[3]);
-  bool good =
-      seen && values && (n == 0 || match_positional(subject, type, n, seen.get(), values.get()));
-  for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(names); ++i) {
-    const Ref value = matched_attr(subject, type, PyTuple_GET_ITEM(names, i), seen.get());
-    good = value && PyList_Append(values.get(), value.get()) == 0;
-  }
-  if (good) return PyList_AsTuple(values.get());
-  return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
-}
-
-// What a mapping has under the keys of a pattern.  None without an exception: not all of them.
-Ref matched_items(PyObject* subject, PyObject* keys) {
-  static PyObject* const name = PyUnicode_InternFromString("get");
-  const Py_ssize_t n = PyTuple_GET_SIZE(keys);
-  // Nobody can tell which `get` a dict has; any other mapping's is called like the program's own
-  // call of it.
-  const bool plain = PyDict_CheckExact(subject);
-  const Ref seen = Ref::steal(PySet_New(nullptr));
-  const Ref absent =
-      Ref::steal(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
-  Ref values = Ref::steal(PyTuple_New(n));
-  if (!seen || !absent || !values) return Ref();
-  const Ref get = Ref::steal(plain ? PyObject_GetAttr(subject, name) : attr_load(subject, name));
-  if (!get) return Ref();
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* key = PyTuple_GET_ITEM(keys, i);
-    const int again = PySet_Contains(seen.get(), key);
-    if (again > 0) PyErr_Format(PyExc_ValueError, "mapping pattern checks duplicate key (%R)", key);
-    if (again != 0 || PySet_Add(seen.get(), key) < 0) return Ref();
-    PyObject* given[] = {key, absent.get()};
-    Ref value = Ref::steal(plain ? PyObject_Vectorcall(get.get(), given, 2, nullptr)
-                                 : call(get.get(), given, 2, 0, nullptr));
-    if (!value || value.get() == absent.get()) return Ref();
-    PyTuple_SET_ITEM(values.get(), i, value.release());
-  }
-  return values;
-}
-
-// (keys, subject): a tuple of what the patterns of a mapping pattern are matched with, or None.
-// MATCH_KEYS, which asks for them where nobody sees it (match_keys in CPython's ceval.c).
-PyObject* probe_match_keys(PyObject*, Args a, size_t, PyObject*) {
-  if (active()) on_touch(a[1], Touch::kMatch);
-  if (PyTuple_GET_SIZE(a[0]) == 0) return PyTuple_New(0);
-  Ref values = matched_items(a[1], a[0]);
-  return values ? values.release() : none_or_null(PyErr_Occurred() ? -1 : 0);
 }
 
 // (mapping): a dict display or a call takes over its items; gives it back.
@@ -924,8 +805,6 @@ struct {
     {"probe_touch_extend", probe_touch<Touch::kExtend>},
     {"probe_touch_match", probe_touch<Touch::kMatch>},
     {"probe_touch_with", probe_touch<Touch::kWith>},
-    {"probe_match_class", probe_match_class},
-    {"probe_match_keys", probe_match_keys},
     {"probe_merge", probe_merge},
     {"probe_handled", probe_handled},
     {"probe_unsupported", probe_unsupported},

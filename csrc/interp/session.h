@@ -90,10 +90,8 @@ void on_frame_below(PyObject* func);
 // A function is called with a number and a frame: true where it is the handler of that signal, and
 // nothing of it is wanted.
 bool on_handler(PyObject* func, PyObject* number);
-// A warning is about to be shown, of which `message` (borrowed) tells; true where it is to be told
-// that it was, with the result or nullptr.
-bool on_warning_begins(PyObject* message);
-void on_warning_ends(PyObject* result);
+// A warning is about to be shown.
+void on_warning();
 // The hook could not give a frame its twin.  `why` is a static string.  The session is then
 // dropped.
 void on_uninstrumented(PyCodeObject* code, const char* why);
@@ -152,7 +150,7 @@ void on_truth(PyObject* obj);
 // a OP b, -a, not a, a < b (pre, then post).  `op` is the CPython NB_* number, or for
 // unary/compare/in-place see probes.h. post returns the object to give to the program (steals
 // result).
-Before on_binary_pre(int op, PyObject* a, PyObject* b);
+Before on_binary_pre(PyObject* a, PyObject* b);
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
 Before on_compare_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);

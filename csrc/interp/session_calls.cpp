@@ -575,17 +575,9 @@ bool on_handler(PyObject* func, PyObject* number) {
   return ask(s, "signalled", func, number).get() == Py_True;
 }
 
-bool on_warning_begins(PyObject* message) {
-  Session* s = tls_session;
+void on_warning() {
   ErrorGuard error;
-  PyObject* watched = active() ? Py_True : Py_False;
-  return ask(s, "warns", message, watched).get() == Py_True;
-}
-
-void on_warning_ends(PyObject* result) {
-  Session* s = tls_session;
-  ErrorGuard error;
-  ask(s, "effect_done", result != nullptr ? result : g_absent);
+  ask(tls_session, "warns", active() ? Py_True : Py_False);
 }
 
 // Whether Python of the program's runs when an object dies, or what a weak reference leads to.

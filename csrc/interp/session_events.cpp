@@ -701,27 +701,22 @@ void on_truth(PyObject* obj) {
 }
 
 // A tensor and an array: torch gives it to numpy, which asks the tensor for its data where nobody
-// sees it.  Performed where the handler has done it.
-static Before array_operation(const char* kind, int op, PyObject* a, PyObject* b) {
-  if (is_tensor(a) == is_tensor(b)) return {};
+// sees it.
+static void array_operation(PyObject* a, PyObject* b) {
+  if (is_tensor(a) == is_tensor(b)) return;
   PyObject* other = is_tensor(a) ? b : a;
-  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return {};
-  Ref r;
-  {
-    PauseGuard pause;
-    r = Ref::steal(
-        PyObject_CallMethod(tls_session->handler.get(), "array_operation", "siOO", kind, op, a, b));
-  }
-  if (r.get() == g_absent) return {};
-  return {r.release(), true, kPassedOn};
+  if (is_leaf(other) || !PyObject_CheckBuffer(other)) return;
+  ErrorGuard error;
+  ask(tls_session, "array_operation", other);
 }
 
-Before on_binary_pre(int op, PyObject* a, PyObject* b) {
+Before on_binary_pre(PyObject* a, PyObject* b) {
   const bool text = PyUnicode_Check(a) || PyBytes_Check(a);
   operands_pre(a, b, text);
-  Before before = array_operation("binary", op, a, b);
+  array_operation(a, b);
   // Text formatting, a dict and an array compute with what methods of the program answer.
-  if (!before.performed && (text || computes(a) || computes(b))) before.use = kComputed;
+  Before before;
+  if (text || computes(a) || computes(b)) before.use = kComputed;
   return before;
 }
 
@@ -740,8 +735,9 @@ Before on_compare_pre(int op, PyObject* a, PyObject* b) {
     }
   }
   operands_pre(a, b, true);
-  Before before = array_operation("compare", op, a, b);
-  if (!before.performed && !(compares_in_python(a, op) && compares_in_python(b, op)))
+  array_operation(a, b);
+  Before before;
+  if (!(compares_in_python(a, op) && compares_in_python(b, op)))
     before.use = kComputed;
   return before;
 }

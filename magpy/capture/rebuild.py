@@ -393,22 +393,14 @@ class Builder:
         if isinstance(v, np.generic):
             return self._remember(v, New("copy", v.copy("K")))
         owner = buffers.owner_of(v)
-        if owner is not v and type(v) is type(owner) is np.ndarray and not v.dtype.hasobject:
-            start = buffers.address_of(v) - buffers.address_of(owner)
-            form = v.shape, v.dtype, start, v.strides, buffers.is_writeable(v)
-            return self._remember(v, New("view", form, [self.build(owner)]))
+        if owner is not v and type(v) is type(owner) is np.ndarray:
+            raise Refusal("a view of a numpy array is kept")
+        if v.dtype.hasobject:
+            raise Refusal("a numpy array of objects is kept")
         self._made_apart(v)
         copy = buffers.as_it_lies(v)
         copy.flags.writeable = buffers.is_writeable(v)
-        if not v.dtype.hasobject:
-            return self._remember(v, New("array", copy))
-        if v.dtype != object or type(v) is not np.ndarray or not buffers.is_writeable(v):
-            raise Refusal("a numpy array is kept that holds objects in another way than a list")
-        copy.fill(None)
-        spec = New("array", copy)
-        self._remember(v, spec)
-        spec.fill.append(("objects", [(i, self.build(v[i])) for i in np.ndindex(v.shape)]))
-        return spec
+        return self._remember(v, New("array", copy))
 
     def _apart(
         self,

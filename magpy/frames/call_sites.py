@@ -54,14 +54,6 @@ def place_of(func: Any) -> Site:
     return site_of(f) if f is not None else _NOWHERE
 
 
-def site_of_caller(level: int, frame: types.FrameType) -> Site | None:
-    """The site of the `level`-th caller (1: the innermost) of a frame of magpy's."""
-    f = program_frame(frame)
-    for _ in range(level - 1):
-        f = _external(f)
-    return site_of(f) if f is not None else None
-
-
 def _internal(f: types.FrameType | None) -> bool:
     name = f.f_code.co_filename if f is not None else ""
     return "importlib" in name and "_bootstrap" in name
@@ -74,33 +66,25 @@ def _external(f: types.FrameType | None) -> types.FrameType | None:
     return f
 
 
-def of_warning(
-    frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Site, int, tuple[Any, ...], dict[str, Any]]:
-    """What a call of `warnings.warn` in `frame` is attributed to.
-
-    Returns:
-        The site; 0, or which caller of the watched run (1: the innermost) it is; and arguments with
-        which a call from a frame at that site warns alike.
+def of_warning(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The message of a call of `warnings.warn` in `frame`.
 
     Raises:
-        Refusal: the frame is sought in a way that is not known here.
+        Refusal: it is attributed to a frame outside of the watched run, or one that is sought in a
+            way that is not known here.
     """
     names = ("message", "category", "stacklevel", "source")
     given = dict(zip(names, args, strict=False)) | kwargs
-    level = given.pop("stacklevel", 1)
-    if not isinstance(level, int) or given.pop("skip_file_prefixes", ()) or len(args) > len(names):
+    level = given.get("stacklevel", 1)
+    if not isinstance(level, int) or given.get("skip_file_prefixes") or len(args) > len(names):
         raise Refusal("warnings.warn is called with a choice of frames")
     f: types.FrameType | None = frame
-    below = 0
     plain = level <= 0 or _internal(frame)
     for _ in range(level - 1):
         f = (f.f_back if f is not None else None) if plain else _external(f)
-        if f is None:
-            raise Refusal("warnings.warn is called with a stacklevel beyond the outermost frame")
-        below += bool(below) or _interp.is_caller(f)
-    message = given.pop("message", None)
-    return site_of(f), below, (message,), given  # type: ignore[arg-type]
+        if f is None or _interp.is_caller(f):
+            raise Refusal("warnings.warn is called in the name of a caller of the compiled call")
+    return given.get("message")
 
 
 def is_warning(f: Any) -> bool:
@@ -117,23 +101,6 @@ WARNING_STATE = (
     "formatwarning",
     "defaultaction",
 )
-
-
-def is_ignored(message: Any, category: Any, site: Site) -> bool:
-    """Whether the filters say now that a warning is ignored, as `warnings.warn_explicit` does."""
-    text = str(message)
-    if isinstance(message, Warning):
-        category = type(message)
-    module = site[3].get("__name__") or "<unknown>"
-    for action, wanted, cls, place, line in warnings.filters:
-        if (
-            (wanted is None or wanted.match(text))
-            and issubclass(category or UserWarning, cls)
-            and (place is None or place.match(module))
-            and line in (0, site[1])
-        ):
-            return action == "ignore"
-    return False
 
 
 def errors(filters: Any = None) -> tuple[Any, ...]:

@@ -117,6 +117,7 @@ _JUST_MADE = "changes the function that MAKE_FUNCTION just made"
 _HANDLED = "moves the exception between the stack and the thread; a bare `raise` is probed"
 _RETURN = "hands a value to the caller, whose own instructions are watched"
 _STAR = "`from module import *` stores names that its code does not tell"
+_PATTERN = "a pattern of a class or of keys looks into an object where nobody sees it"
 _DISPLAY = "calls sys.displayhook, as an interactive shell does"
 _NOT_IN_CODE = "never in co_code: "
 _PSEUDO = _NOT_IN_CODE + "the compiler replaces this pseudo instruction"
@@ -285,8 +286,8 @@ ROWS: Final = (
     _probed("GET_LEN", "11-14", T.OPERATES, "touch_match"),
     _probed("MATCH_MAPPING", "11-14", T.READS_CLASS, "touch_match"),
     _probed("MATCH_SEQUENCE", "11-14", T.READS_CLASS, "touch_match"),
-    _probed("MATCH_KEYS", "11-14", T.READS_ITEM | T.CALLS, "match_keys"),
-    _probed("MATCH_CLASS", "11-14", T.READS_CLASS | T.READS_ATTRIBUTE, "match_class"),
+    _refused("MATCH_KEYS", "11-14", T.READS_ITEM | T.CALLS, _PATTERN),
+    _refused("MATCH_CLASS", "11-14", T.READS_CLASS | T.READS_ATTRIBUTE, _PATTERN),
     # ---- exceptions and `with`
     _probed("RAISE_VARARGS", "11-14", T.CALLS | T.READS_EXCEPTION, "handled"),
     _left("PUSH_EXC_INFO", "11-14", _HANDLED, T.READS_EXCEPTION),

@@ -231,15 +231,6 @@ for _name, _probe_name in {
     _register(_name, _before(_name, _probe_name, 1))
 
 
-@_rewrite("MATCH_KEYS")
-def _match_keys(arg: int) -> list[Item]:
-    """Matches the keys on top and the subject below them, which both stay."""
-    return [_i("LOAD_CONST", _probe("match_keys")), _i("COPY", 2), _i("COPY", 4), *_call(2)]
-
-
-_register("MATCH_CLASS", lambda arg: _perform("match_class", 3, arg))
-
-
 # ---- displays: what is hashed chooses a place ----
 
 

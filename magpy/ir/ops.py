@@ -255,7 +255,6 @@ class EffectStep:
         made. sites: (filename, line, function name, globals) of the frames of the program that the
         call
             can look at, outermost first.
-        caller: the caller of the run (1: the innermost) that the call says it comes from; 0: none.
         modes: torch's modes and settings when it was made; None where they are the call's.
         tensors: what the call may look at: outside tensors, and variables of those of the run.
     """
@@ -266,7 +265,6 @@ class EffectStep:
     sites: list[tuple[str, int, str, dict[str, Any]]]
     result: Any = None
     tensors: list[Any] = field(default_factory=list)
-    caller: int = 0
     modes: TorchModes | None = None
 
 

@@ -163,13 +163,6 @@ def held(obj: Any) -> list[Any]:
     return found
 
 
-def names_in(cls: type) -> tuple[tuple[str, ...], ...]:
-    """The names in a class and in all that it derives from, as `dir` finds them."""
-    return tuple(
-        tuple(type.__dict__["__dict__"].__get__(c)) for c in type.__dict__["__mro__"].__get__(cls)
-    )
-
-
 # Py_TPFLAGS_SEQUENCE and Py_TPFLAGS_MAPPING (PEP 634).
 _MATCHED_AS = 1 << 5 | 1 << 6
 

@@ -268,10 +268,6 @@ class Code:
     def _make_array(self, s: New, parts: list[str]) -> str:
         return f"{self.constant(support.new_array)}({self.constant(s.cls)})"
 
-    def _make_view(self, s: New, parts: list[str]) -> str:
-        form = ", ".join(self.literal(x) for x in s.cls)
-        return f"{self.constant(support.array_view)}({parts[0]}, {form})"
-
     def _make_tuple_subclass(self, s: New, parts: list[str]) -> str:
         return f"tuple.__new__({self.constant(s.cls)}, {self._make_tuple(s, parts)})"
 
@@ -367,10 +363,6 @@ class Code:
             values = "".join(self.spec(x) + ", " for x in content)
             base = {"list": "list", "set": "set"}.get(s.kind) or self.constant(collections.deque)
             add(f"{base}.{'update' if s.kind == 'set' else 'extend'}({name}, ({values}))")
-        elif what == "objects":
-            for i, x in content:
-                # A list would be taken for the elements of an array without dimensions.
-                add(f"{name}[{i!r}] = {self.spec(x)}" if i else f"{name}.fill({self.spec(x)})")
         elif what == "bytes":
             add(f"{name}.extend({self.spec(content)})")
         elif what == "dict":
@@ -461,7 +453,7 @@ class Code:
             f = unbound(f)
         func = self.constant(f) if isinstance(f, types.MethodType) else self.outside(f)
         args = "(" + "".join(f"{a}, " for a in given) + ")"
-        call = support.call_at(step.sites, step.caller)
+        call = support.call_at(step.sites)
         if step.modes is not None and step.modes != self.capture.start_modes:
             call = support.under(step.modes, call)
         site = self.constant(call)

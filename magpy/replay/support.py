@@ -9,18 +9,15 @@ import collections
 import contextlib
 import functools
 import struct
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from magpy import _interp, _tensor
 from magpy.errors import InternalError
-from magpy.frames import call_sites
 from magpy.frames.synthetic import placed
 from magpy.ir.tensor_meta import tensor_meta
 from magpy.ir.torch_modes import TorchModes
@@ -97,25 +94,6 @@ def new_array(array: Any) -> Any:
     return copy
 
 
-def array_view(
-    owner: Any, shape: Any, dtype: Any, start: int, strides: Any, writeable: bool
-) -> Any:
-    """A view of an array that owns its memory.
-
-    Args:
-        owner: the array.
-        shape: of the view.
-        dtype: of the view.
-        start: its first byte, counted from the owner's.
-        strides: in bytes.
-        writeable: whether it may be written to.
-    """
-    whole = owner.T if owner.flags.f_contiguous else owner
-    view = np.ndarray(shape, dtype, whole, start, strides)
-    view.flags.writeable = writeable
-    return view
-
-
 def new_defaultdict(cls: type, factory: Any) -> Any:
     """An empty defaultdict of a class, without its constructor."""
     d: Any = collections.defaultdict.__new__(cls)
@@ -165,29 +143,16 @@ def restore(obj: Any, state: Any, items: Any, pairs: Any) -> None:
 _EFFECT = compile("def call(f, a, k): return f(*a, **k)", "<magpy>", "exec").co_consts[0]
 
 
-def call_at(
-    sites: list[tuple[str, int, str, dict[str, Any]]], caller: int = 0
-) -> Callable[..., Any]:
+def call_at(sites: list[tuple[str, int, str, dict[str, Any]]]) -> Callable[..., Any]:
     """A function `call(f, args, kwargs)` that calls through frames that look like the program's.
 
-    warnings and logging report a frame that called them.  With `caller`, the frame looks like that
-    caller of the mock function (1: the innermost) at the time.
+    warnings and logging report a frame that called them.
     """
     if not sites:
         return lambda f, a, k: f(*a, **k)
-    if caller:
-        return functools.partial(_call_at_caller, caller, sites[0])
     *outer, inner = sites
     chain = [*(placed(_CALL, site) for site in outer), placed(_EFFECT, inner)]
     return functools.partial(chain[0], *chain[1:]) if outer else chain[0]
-
-
-def _call_at_caller(
-    level: int, fallback: tuple[str, int, str, dict[str, Any]], f: Any, a: Any, k: Any
-) -> Any:
-    mock = sys._getframe(1)
-    now = mock.f_back and call_sites.site_of_caller(level, mock.f_back)
-    return placed(_EFFECT, now or fallback)(f, a, k)
 
 
 _CALL = compile("def call(f, *a): return f(*a)", "<magpy>", "exec").co_consts[0]

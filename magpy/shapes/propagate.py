@@ -2,7 +2,7 @@
 
 Owns what is done beside each operation and each read of metadata, so that the program and the steps
 get numbers whose symbols are known.  Does not own the symbols themselves (magpy/shapes/symbols.py)
-nor the steps (magpy/capture/tensors/recorder.py, the only caller).
+nor the steps (magpy/capture/tensors/writer.py, which calls this).
 
 What an operation is given that cannot be followed through it ends in `Symbols.fix`: those sizes are
 then what they are in this run. Where it is not known which sizes are concerned, all are.

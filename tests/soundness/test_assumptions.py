@@ -309,7 +309,7 @@ def test_arrays_of_buffers_own_their_memory():
     def f(t):
         flat = np.frombuffer(b"abcd", dtype=np.uint8)
         square = np.matrix([[1, 2], [3, 4]])
-        return t + 1, flat, square, np.arange(4)[1:]
+        return t + 1, flat, square
 
     compiled = magpy.compile(f, backend="eager")
     t = torch.ones(2)
@@ -319,10 +319,9 @@ def test_arrays_of_buffers_own_their_memory():
             assert type(a) is type(b) and (a == b).all() and a.strides == b.strides
             assert a.flags.writeable == b.flags.writeable
     assert magpy.stats(compiled).hits == 2
-    flat, square, view = arrays
+    flat, square = arrays
     assert flat.flags.owndata and flat.base is None and square.base is None
     assert not wanted[0].flags.owndata and isinstance(wanted[0].base, bytes)
-    assert not view.flags.owndata and len(view.base) == 4
 
 
 def test_locks_are_not_taken_by_an_entry():

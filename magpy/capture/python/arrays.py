@@ -1,4 +1,4 @@
-"""Calls of C functions with tracked values, and of numpy with tensors: they are made again.
+"""Calls of C functions with tracked values, which are made again, and of numpy with tensors.
 
 Owns how such a call is made while the run is watched, and which step makes it again.  Does not own
 what functions do (magpy/models/callables.py, magpy/models/numpy_calls.py) nor operators
@@ -22,17 +22,18 @@ import torch
 
 from magpy import _interp
 from magpy.capture.python import memos
-from magpy.capture.python.arithmetic import is_of_numpy, noted, place_now
+from magpy.capture.python.arithmetic import is_of_numpy, place_now
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tables import Tables
-from magpy.capture.python.tracked import BINARY, COMPARE, TrackedValues, recomputable
-from magpy.errors import Refusal
+from magpy.capture.python.tracked import TrackedValues, recomputable
 from magpy.models import callables, numpy_calls, numpy_warnings
 from magpy.models.callables import Effect, Leaf
 from magpy.objects.plain_values import is_plain
 from magpy.objects.types import isinstance
 
 ABSENT = _interp.ABSENT
+_TAKES_DATA = "is given a tensor, takes its data and makes another tensor"
+_CONVERT = "Convert the tensor with numpy(), or the array with torch.from_numpy"
 
 
 class ArrayCalls:
@@ -198,7 +199,7 @@ class ArrayCalls:
 
     @frames_hidden
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A C function is called with tensors: one of numpy, which takes their data, is redone."""
+        """A C function is called with tensors: one of numpy, which takes their data, is refused."""
         recorder = self._run.recorder
         if recorder.depth or self._run.refusals.first is not None:
             return ABSENT
@@ -206,64 +207,20 @@ class ArrayCalls:
             # len() itself would make a number of its own of the one that is followed.
             return args[0].size(0) if args[0].dim() else ABSENT
         # An operator leaves a tensor and an array to numpy.
-        known = callables.numpy_function(f) or (
+        if callables.numpy_function(f) or (
             inspect.isbuiltin(f) and f in _OPERATORS and numpy_calls.arrays_in(args)
-        )
-        if not known or not recomputable((args, kwargs)):
-            return ABSENT
-        return self._computed(f, args, kwargs)
+        ):
+            self._run.refuse(f"{callables.name_of(f)} {_TAKES_DATA}", _CONVERT)
+        return ABSENT
 
-    def array_operation(self, kind: str, op: int, a: Any, b: Any) -> Any:
+    def array_operation(self, other: Any) -> None:
         """An operator is about to be applied to a tensor and what may be an array.
 
         Torch leaves it to numpy, which asks the tensor for its data and makes a tensor of what it
         has computed.
         """
-        recorder = self._run.recorder
-        if recorder.depth or self._run.refusals.first is not None:
-            return ABSENT
-        array = b if isinstance(a, torch.Tensor) else a
-        if not isinstance(array, np.ndarray):
-            return ABSENT
-        if numpy_calls.holds_objects(array):
-            self._run.refuse("an operator is applied to a tensor and an array of objects")
-            return ABSENT
-        result = self._computed((BINARY if kind == "binary" else COMPARE)[op], (a, b), {})
-        if result is ABSENT and self._run.refusals.first is None:
-            self._run.refuse(
-                "an operator is applied to a tensor and an array, and writes or raises"
-            )
-        return result
-
-    def _computed(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What numpy computes from tensors, which is redone; ABSENT if it does more than that."""
-        recorder = self._run.recorder
-        values = (*args, *kwargs.values())
-        if any(isinstance(a, torch.Tensor) and type(a) not in _TENSORS for a in values):
-            return ABSENT
-        self._memory_asked(f, args, kwargs)
-        for a in values:
-            if self._session.tracked(a) is None:
-                self._session.touch(a)
-        recorder.depth += 1
-        try:
-            plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-            result = self._without_writing(f, args, kwargs)
-        except Refusal as r:
-            self._run.refusals.keep(r)
-            return ABSENT
-        except numpy_calls.Writes:
-            return ABSENT
-        except Exception:
-            self._run.refuse(f"{callables.name_of(f)} raises for a tensor")
-            raise
-        finally:
-            recorder.depth -= 1
-        try:
-            return noted(recorder, recorder.called, (f, *plan, result), f, args, kwargs)
-        except Refusal as r:
-            self._run.refusals.keep(r)
-            return result
+        if not self._run.recorder.depth and isinstance(other, np.ndarray):
+            self._run.refuse(f"an operator of numpy's {_TAKES_DATA}", _CONVERT)
 
     def sure(
         self,

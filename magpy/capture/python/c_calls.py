@@ -2,9 +2,9 @@
 
 Owns one treatment for each `leaves.Effect`: a function (run, f, args, kwargs) that performs the
 call and notes what of it the guard asks again or the mock code redoes; ABSENT leaves the call to
-the probe.  Does not own which function has which effect (magpy/models/callables.py) nor the calls
-that are made for an effect (magpy/capture/python/effects.py).  Called by
-magpy/capture/python/callbacks.py.
+the probe.  Does not own which function has which effect (magpy/models/callables.py), the treatments
+of torch's functions (magpy/capture/python/torch_calls.py) nor the calls that are made for an effect
+(magpy/capture/python/effects.py).  Called by magpy/capture/python/callbacks.py.
 """
 
 from __future__ import annotations
@@ -26,31 +26,28 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp
-from magpy.capture.python import draws, effects, memos, native, profiler_marks
+from magpy.capture.python import draws, effects, memos, profiler_marks, torch_calls
 from magpy.capture.python.run import Run
-from magpy.capture.tensors import functorch
-from magpy.errors import FILLED, NEXT_CALL
+from magpy.errors import NEXT_CALL
 from magpy.frames import call_sites
-from magpy.frames.locations import is_users, is_users_code, refuse
-from magpy.ir.ops import Call, EffectStep, OpStep, OutsideRef, Ref, Var
-from magpy.models import callables, torch_callables, torchscript
+from magpy.frames.locations import is_users, is_users_code
+from magpy.ir.ops import EffectStep, OpStep
+from magpy.models import callables
 from magpy.models.callables import Effect
-from magpy.models.torch_callables import Does
 from magpy.objects import c_state
-from magpy.objects.plain_values import is_immutable, is_plain
+from magpy.objects.plain_values import is_plain
 from magpy.objects.snapshots import (
     CONTAINERS,
-    container_states,
-    only_fills,
-    written_places,
 )
-from magpy.objects.types import is_heap, isinstance
+from magpy.objects.types import isinstance
 
 ABSENT = _interp.ABSENT
 
 
 def read_vars(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`vars(obj)`: the instance dict is read."""
+    if f is dir:
+        return refused(run, f, args, kwargs)  # it finds the names in all classes, too
     if args and not isinstance(type(args[0]).__getattribute__, types.FunctionType):
         d = getattr(args[0], "__dict__", None)  # `vars` gives one to what has none so far
         run.session.attr_read(args[0], "__dict__", None)
@@ -59,23 +56,7 @@ def read_vars(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
                 run.proxied(d)
         elif isinstance(d, dict) and run.session.is_outside(d):
             run.session.compare(d)
-        if f is dir:
-            _names_are_read(run, args[0])
     return ABSENT
-
-
-_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
-
-
-def _names_are_read(run: Run, obj: Any) -> None:
-    """`dir` finds the names in classes, too."""
-    if isinstance(_interp.type_lookup(type(obj), "__dir__"), _OF_C) and is_heap(type(obj)):
-        run.session.touch(obj)
-    cls = obj if isinstance(obj, type) else type(obj)
-    for c in cls.__mro__:
-        if is_heap(c) and not run.session.made(c):
-            run.again(c_state.names_in, (c,))
-            return
 
 
 def reduce(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -84,8 +65,8 @@ def reduce(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     target = args[0] if target is None and args else target
     if isinstance(target, CONTAINERS):
         run.session.touch(target)
-    if f.__name__ == "__dir__" and target is not None:
-        _names_are_read(run, target)
+    if f.__name__ == "__dir__":
+        return refused(run, f, args, kwargs)  # it finds the names in all classes, too
     if target is None or isinstance(target, type) or not run.session.is_outside(target):
         return ABSENT
     if hasattr(type(target), "__next__"):
@@ -182,19 +163,6 @@ def refused(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return ABSENT
 
 
-def inside(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A context that an operation written in Python enters, which is done anew with it."""
-    whole = run.recorder.whole
-    communicates = torch_callables.does(f) is Does.COMMUNICATES
-    if whole is None and communicates and args and run.session.tracked(args[0]) is not None:
-        return in_order(run, f, args, kwargs)  # of work that the call itself has begun
-    if whole is None:
-        return refused(run, f, args, kwargs)
-    if communicates:
-        whole.unrepeatable = True
-    return ABSENT
-
-
 def remade(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An object of a class written in C is made anew, of which nothing else tells."""
     bound = isinstance(f, (types.MethodWrapperType, types.BuiltinFunctionType))
@@ -210,84 +178,6 @@ def remade(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     for a in (*args, *kwargs.values()):
         run.session.touch(a)
     return ABSENT
-
-
-def whole_call(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """One operation of the graph in which Python may run: it may not change the world."""
-    before, places = container_states(run.session), written_places(run.session)
-    start = len(run.recorder.record.steps)
-    whole = _whole(f)
-    result = run.recorder.whole_call(whole, args, kwargs, lambda: _interp.watched(f, args, kwargs))
-    after = container_states(run.session)
-    if (
-        any(after[k] != v for k, v in before.items())
-        or any(v is not None for k, v in after.items() if k not in before)
-        or any(places.get(k, places) is not v for k, v in written_places(run.session).items())
-    ):
-        run.refuse(
-            f"{callables.name_of(f)}, which magpy records as one operation, changes an object "
-            "from outside",
-            FILLED
-            if only_fills(run.session)
-            else "Let it return what it computes, and change the object in the compiled function",
-        )
-    if any(isinstance(s, EffectStep) for s in run.recorder.record.steps[start:]):
-        run.refuse(
-            f"{callables.name_of(f)}, which magpy records as one operation, has a side effect "
-            "(it prints, logs or warns)",
-            "Do that in the compiled function itself",
-        )
-    return result
-
-
-def checkpoint(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.utils.checkpoint.checkpoint` is done as a whole, so that it saves and repeats as ever.
-
-    With `use_reentrant=True` it is a torch.autograd.Function that is.
-    """
-    # It has its code in common with others that torch decorates in the same way.
-    if f is not torch.utils.checkpoint.checkpoint:
-        return ABSENT
-    with run.recorder.aside():
-        _first_checkpoint()
-    if not torch.is_grad_enabled():
-        return ABSENT
-    return ABSENT if kwargs.get("use_reentrant", True) else whole_call(run, f, args, kwargs)
-
-
-@functools.cache
-def _first_checkpoint() -> None:
-    """The first one imports TorchDynamo and keeps what torch asks once, which is not the call's."""
-    torch.utils.checkpoint.checkpoint(tuple, use_reentrant=False, preserve_rng_state=False)
-
-
-def saved_hooks(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Hooks of saved tensors are set: what a graph saves is its own affair."""
-    if torch.is_grad_enabled() and not run.recorder.depth:
-        run.refuse("hooks of saved tensors are set, which run when the backward pass does")
-    return f(*args, **kwargs)
-
-
-def node_hook(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A node of autograd's graph gets a hook, which runs in a backward pass."""
-    recorder = run.recorder
-    node = getattr(f, "__self__", None)
-    if recorder.depth or recorder.refusals.first is not None:
-        return ABSENT
-    later = refuse(f"{callables.name_of(f)} is called")
-    if len(args) != 1 or kwargs or not recorder.hooks.takes(node, args[0]):
-        run.refusals.keep(later)
-        return ABSENT
-    return recorder.hooks.register(node, args[0], recorder.hook_in_pass, later)
-
-
-def dynamo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """TorchDynamo, also below `torch.cond`: what it compiles must not see that a run is watched."""
-    run.refuse(f"{callables.name_of(f)} is called, which runs TorchDynamo")
-    with run.recorder.aside():
-        result = f(*args, **kwargs)
-    native.find_dynamo()
-    return result
 
 
 def unknown(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -345,106 +235,6 @@ def read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         run.session.reach(result)
         run.redo.append((f, args, result))
     return result
-
-
-def torch_state(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of `torch._C` that switches a setting."""
-    if f is torch.clear_autocast_cache:
-        run.recorder.clears_autocast_cache()
-        return f()
-    run.session.rely_on((args, kwargs))
-    return run.recorder.sets(f, args, kwargs)
-
-
-def question(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of torch's that asks for a state: the guard asks again."""
-    run.session.rely_on((args, kwargs))
-    owner = getattr(f, "__self__", None)
-    if torch_callables.does(f) is Does.ASKS_VALUE and not run.session.is_outside(args[0]):
-        return ABSENT
-    for a in (*args, *kwargs.values(), owner):
-        if is_plain(a) or isinstance(a, (enum.Enum, type, types.ModuleType)) or _of_pybind(a):
-            continue
-        if not run.session.is_outside(a):
-            run.refuse(f"{callables.name_of(f)} is called with objects made in the call")
-            return ABSENT
-        run.session.reach(a)
-        run.identities.append(a)
-    result = f(*args, **kwargs)
-    if kwargs:
-        run.refuse(f"{callables.name_of(f)} is called with arguments by name")
-    elif run.recorder.settings.is_own(f, args):
-        return result
-    elif isinstance(result, (list, tuple)) and is_plain(result):
-        run.again(c_state.outcome, (f, *args))
-    elif isinstance(result, (dict, list)):
-        run.refuse(f"{callables.name_of(f)} tells of torch's state")
-    else:
-        run.session.reach(result)
-        run.redo.append((f, args, result))
-    return result
-
-
-def _of_pybind(a: Any) -> bool:
-    """Whether it is what stands behind a function of pybind11, or one of an enumeration."""
-    t = type(a)
-    return t.__module__ == "pybind11_builtins" or "__members__" in vars(t)
-
-
-def in_order(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What has to do with a device's queue of work: done again at its place among the operations.
-
-    To record an event, or to wait for one, may be done twice: where an entry is left after it, the
-    call is made again and so are these.
-    """
-    recorder = run.recorder
-    if recorder.depth or run.refusals.first is not None:
-        return ABSENT
-    own = getattr(f, "__self__", None)
-    if isinstance(own, (torch.Stream, torch.Event, torch.Generator)):
-        f, args = callables.unbound(f), (own, *args)
-    if (
-        f.__name__ == "__new__"
-        and issubclass(args[0], torch.Stream)
-        and not _OF_STREAMS & {*kwargs}
-    ) or f is torch.Stream:
-        run.refuse("a stream is made in the call, another one each time", "Make it once, outside")
-        return ABSENT
-    plan = (
-        [_in_order_given(run, a) for a in args],
-        {k: _in_order_given(run, v) for k, v in kwargs.items()},
-    )
-    if any(v is ABSENT for v in (*plan[0], *plan[1].values())):
-        run.refuse(f"{callables.name_of(f)} is called with objects made in the call")
-        return ABSENT
-    recorder.note_modes()
-    recorder.depth += 1
-    try:
-        result = f(*args, **kwargs)
-    except Exception:
-        run.refuse(f"{callables.name_of(f)} raises")
-        raise
-    finally:
-        recorder.depth -= 1
-    known = any(result is a for a in args) or torch_callables.does(f) is Does.COMMUNICATES
-    return recorder.in_order(f, tuple(plan[0]), plan[1], result, known)
-
-
-# What says which stream it is that an object is made for.
-_OF_STREAMS = frozenset(["stream_id", "stream_ptr"])
-
-
-def _in_order_given(run: Run, v: Any) -> Any:
-    """An argument of such a call, as a step keeps it; ABSENT if it has no place in a step."""
-    var = run.session.tracked(v)
-    if var is not None:
-        return Ref(Var(var))
-    if is_plain(v) or isinstance(v, type):
-        return v
-    if not run.session.is_outside(v):
-        return ABSENT
-    run.session.reach(v)
-    return OutsideRef(v)
 
 
 def context(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -529,40 +319,6 @@ def _kept_answers(base: Any) -> tuple[int, ...] | None:
     return len(found), len(not_found)
 
 
-def script(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function that TorchScript compiled, in which nobody sees what it does."""
-    recorder = run.recorder
-    if recorder.depth or run.refusals.first is not None:
-        return ABSENT
-    done = torchscript.look(f)
-    if done.decides or done.affects:
-        what = "decides by data" if done.decides else "changes its module or a container, or prints"
-        run.refuse(f"a TorchScript function is called that {what}")
-        return ABSENT
-    module = torchscript.module_of(f)
-    try:
-        if module is not None:
-            run.again(torchscript.state, (module,))  # the form of the result may depend on it
-    except Exception as e:  # noqa: BLE001 - it must not reach the program
-        run.refuse(f"a module of TorchScript is called of which nobody can tell what it holds: {e}")
-        return ABSENT
-    result = f(*args, **kwargs)
-    recorder.unseen_result(f, args, kwargs, result, writes=done.writes)
-    return result
-
-
-def script_read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An attribute that TorchScript holds is read: the guard asks again for a plain value."""
-    result = f(*args, **kwargs)
-    if kwargs or not run.session.is_outside(args[0]):
-        run.refuse("an attribute of a TorchScript module is read that the call has made")
-    elif is_immutable(result):
-        run.again(f, args)
-    elif not isinstance(result, (torch.Tensor, torch._C.ScriptModule, torch._C.ScriptMethod)):
-        run.refuse(f"a {type(result).__name__} is read that a TorchScript module holds")
-    return ABSENT
-
-
 def is_callable(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asks whether the class of an object, which may change, has a `__call__`."""
     changeable = len(args) == 1 and not kwargs and type(args[0]).__flags__ & (1 << 9)  # a heap type
@@ -587,40 +343,6 @@ def collector(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         run.session.collecting = f is gc.enable
         return None
     return effects.effect(run, f, args, kwargs)
-
-
-def overrides(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Whether a `__torch_function__` hears of an operation: the recorder, if it may be told of it.
-
-    A function of torch that would hand itself over becomes one operation of the graph.  One that
-    only asks, to choose a way, must get the answer that it gets where nobody watches.
-    """
-    frame = call_sites.program_frame()
-    if frame is not None and "handle_torch_function" in frame.f_code.co_names:
-        return ABSENT
-    for a in args:
-        run.session.touch(a)
-    top = torch._C._len_torch_function_stack() - 1
-    if top < 0 or torch._C._get_function_stack_at(top) is not run.recorder:
-        return ABSENT
-    torch._C._pop_torch_function_stack()
-    try:
-        return f(*args, **kwargs)
-    finally:
-        torch._C._push_on_torch_function_stack(run.recorder)
-
-
-def transform(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A part of a transform of torch's (grad, vmap): an operation that no mode sees."""
-    functorch.load(f)
-    run.again(functorch.state, ())
-    return run.recorder.transform(f, args, kwargs)
-
-
-def transform_read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What follows from the transforms that are active."""
-    run.again(functorch.state, ())
-    return f(*args, **kwargs)
 
 
 def aside(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -681,26 +403,6 @@ def partial(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return _interp.call(f.func, (*f.args, *args), {**f.keywords, **kwargs})
 
 
-def seed(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Torch's generators are seeded: done again between the same operations."""
-    recorder = run.recorder
-    if recorder.depth or run.refusals.first is not None:
-        return ABSENT
-    plan = recorder.convert_all(args), recorder.convert_all(kwargs)
-    recorder.depth += 1
-    try:
-        result = f(*args, **kwargs)
-    except Exception:
-        run.session.rely_on((args, kwargs))  # another seed need not raise
-        raise
-    finally:
-        recorder.depth -= 1
-    run.session.reach(result)
-    recorder.record.random = recorder.seeded = True
-    recorder.note(f, *plan, Call, random=True, mutates=True)
-    return result
-
-
 def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`id(obj)`, and the hash of an object that has none of its own: what it is, is looked at."""
     if len(args) == 1 and not kwargs and run.session.is_outside(args[0]):
@@ -715,33 +417,20 @@ def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return ABSENT
 
 
-def _whole(f: Any) -> Callable[..., Any]:
-    """A plain function around a callable that is recorded as a whole."""
-    if isinstance(f, types.FunctionType):
-        return f
-
-    def whole(*args: Any, **kwargs: Any) -> Any:
-        return f(*args, **kwargs)
-
-    owner = getattr(f, "__self__", None)
-    whole.__name__ = f"whole_{getattr(owner, '__name__', '')}_{getattr(f, '__name__', 'call')}"
-    whole.__magpy_target__ = f  # type: ignore[attr-defined]
-    return whole
-
-
 # A replacement field that names an attribute: "{a.b}".
 _ATTRIBUTE_FIELD = re.compile(r"\{[^{}!:]*\.[^{}!:]*[}!:]")
+
 
 # How a call is performed; one whose effect is not here has effects that magpy does not know.
 TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     Effect.EFFECT: effects.effect,
-    Effect.WHOLE: whole_call,
+    Effect.WHOLE: torch_calls.whole_call,
     Effect.VARS: read_vars,
     Effect.REDUCE: reduce,
     Effect.REMADE: remade,
     Effect.LOCK: lock,
     Effect.RANDOM: draws.draw,
-    Effect.SEED: seed,
+    Effect.SEED: torch_calls.seed,
     Effect.NUMBER: number,
     Effect.CLOCK: clock,
     Effect.PARTIAL: partial,
@@ -749,27 +438,27 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.HOLDERS: holders,
     Effect.MEMO: memos.asked,
     Effect.REFUSE: refused,
-    Effect.INSIDE: inside,
+    Effect.INSIDE: torch_calls.inside,
     Effect.FORMAT: format_text,
     Effect.READ: read,
-    Effect.TORCH_STATE: torch_state,
-    Effect.QUESTION: question,
-    Effect.IN_ORDER: in_order,
+    Effect.TORCH_STATE: torch_calls.torch_state,
+    Effect.QUESTION: torch_calls.question,
+    Effect.IN_ORDER: torch_calls.in_order,
     Effect.REGISTRY: registry,
-    Effect.OVERRIDES: overrides,
+    Effect.OVERRIDES: torch_calls.overrides,
     Effect.CONTEXT: context,
     Effect.COLLECTOR: collector,
     Effect.HANDLED: handled,
-    Effect.SCRIPT: script,
-    Effect.SCRIPT_READ: script_read,
+    Effect.SCRIPT: torch_calls.script,
+    Effect.SCRIPT_READ: torch_calls.script_read,
     Effect.CALLABLE: is_callable,
     Effect.IDENTITY: which,
-    Effect.TRANSFORM: transform,
-    Effect.TRANSFORM_READ: transform_read,
-    Effect.CHECKPOINT: checkpoint,
-    Effect.SAVED: saved_hooks,
-    Effect.NODE_HOOK: node_hook,
-    Effect.DYNAMO: dynamo,
+    Effect.TRANSFORM: torch_calls.transform,
+    Effect.TRANSFORM_READ: torch_calls.transform_read,
+    Effect.CHECKPOINT: torch_calls.checkpoint,
+    Effect.SAVED: torch_calls.saved_hooks,
+    Effect.NODE_HOOK: torch_calls.node_hook,
+    Effect.DYNAMO: torch_calls.dynamo,
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
     Effect.IMPORT: loads,

@@ -65,8 +65,6 @@ class Handler:
         self.recorder = Recorder(self.session.is_outside, self.session, scalars, symbols, refusals)
         #: What the answers share with c_calls and effects.
         self.run = Run(self.session, self.recorder, refusals)
-        #: The address of the frame, and the instruction, at which C code has warned last.
-        self.warned_at = 0, 0
         # The addresses of objects of the call's own whose death the program hears of, or of what
         # such weak references lead to.
         self.finalizers: set[int] = set()
@@ -343,43 +341,25 @@ class Handler:
             return own
         return ABSENT
 
-    def warns(self, message: Any, watched: bool) -> bool:
+    def warns(self, watched: bool) -> None:
         """A warning is about to be shown (CPython, Python/_warnings.c, `call_show_warning`).
 
         Args:
-            message: the `warnings.WarningMessage`.
             watched: by code written in C that the program has called.
-
-        Returns:
-            Whether it is an effect of its own, and `effect_done` follows.
         """
         recorder = self.recorder
         if self.run.called_effect[0] is not None:
-            return False  # the effect warns
-        performer = recorder.performer
-        if performer.computing:
+            return  # the effect warns
+        if recorder.performer.computing:
             self.run.refuse("numpy warns of arithmetic that fails")
         elif recorder.depth:
-            performer.warns(recorder.operation)
+            recorder.performer.warns(recorder.operation)
             try:
                 recorder.unwatched(listeners.hearers, (warnings.warn, None))
             except Refusal as r:
                 self.run.refuse(f"an operation warns: {r.reason}")
         elif watched:
-            effect_calls.effect(
-                self.run, warnings.warn, (str(message.message), message.category), {}
-            )
-            step = self.run.called_effect[1]
-            frame = call_sites.program_frame()
-            # One operation says everything at one instruction, and nothing twice.
-            at = id(frame), frame.f_lasti if frame is not None else 0
-            before = performer.warned[0]
-            if at != self.warned_at or any(step.args == s.args for s in before if step):
-                before = []
-            performer.warned = [*before, *([step] if step else [])], self.session.events
-            self.warned_at = at
-            return True
-        return False
+            self.run.refuse("a function written in C warns")
 
     def c_result(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A C function returned tensors."""

@@ -123,10 +123,8 @@ def _text(a: Any) -> Any:
     return _interp.call(str, (a,), {})
 
 
-def _effect_step(
-    run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> EffectStep | None:
-    """How a call for its effect is redone; None if it has none.
+def _effect_step(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectStep:
+    """How a call for its effect is redone.
 
     Raises:
         Refusal: it cannot be redone.
@@ -142,18 +140,14 @@ def _effect_step(
             raise Refusal("it tells of an exception with its traceback")
         if kwargs.get("stack_info"):
             raise Refusal("it tells of the frames that called it (stack_info)")
-    sites, caller = None, 0
     frame = call_sites.program_frame()
     if call_sites.is_warning(f) and frame is not None:
         _ask_errors(run)
-        site, caller, plain, named = call_sites.of_warning(frame, args, kwargs)
-        if not isinstance(plain[0], (str, Warning)):
+        if not isinstance(call_sites.of_warning(frame, args, kwargs), (str, Warning)):
             # It raises, unless the filters have changed since the module warned.
             raise Refusal("a warning is neither a text nor a Warning")
-        if _silent(run, plain[0], named.get("category"), site):
-            return None
-        if caller:
-            sites, args, kwargs = [site], plain, named
+        if any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE):
+            raise Refusal("the call has changed what becomes of warnings")
     elif f is print and not kwargs.get("file") and _changed(run, sys, "stdout"):
         raise Refusal("sys.stdout is what the call has put there")
     _ask_who_hears(run, f, args, kwargs)
@@ -162,9 +156,8 @@ def _effect_step(
         f,
         [builder.build(a) for a in args],
         {k: builder.build(v) for k, v in kwargs.items()},
-        sites or _callers(f, args, kwargs),
+        _callers(f, args, kwargs),
         tensors=looked_at,
-        caller=caller,
         modes=run.recorder.modes(),
     )
 
@@ -203,19 +196,6 @@ def _heard(f: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:
 def _changed(run: Run, module: types.ModuleType, name: str) -> bool:
     before = at_start(run.session, module, name)
     return before is not vars(module).get(name, ABSENT) or is_changed(run.session, before)
-
-
-def _silent(run: Run, message: Any, category: Any, site: call_sites.Site) -> bool:
-    """Whether a warning is ignored under filters that the call itself has set.
-
-    Raises:
-        Refusal: the call has changed what becomes of warnings, and this one is not ignored.
-    """
-    if not any(_changed(run, warnings, name) for name in call_sites.WARNING_STATE):
-        return False
-    if not call_sites.is_ignored(message, category, site):
-        raise Refusal("a warning is issued while the call has changed what becomes of warnings")
-    return True
 
 
 def _ask_errors(run: Run) -> None:

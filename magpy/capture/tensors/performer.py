@@ -17,7 +17,7 @@ from magpy.capture.tensors.operation import Operation
 from magpy.errors import hide_frames
 from magpy.frames import call_sites
 from magpy.frames.synthetic import SILENT, Operations
-from magpy.ir.ops import EffectStep, Record
+from magpy.ir.ops import Record
 
 # The filter of `warnings.simplefilter("ignore")`.
 _IGNORES_ALL = ("ignore", None, Warning, None, 0)
@@ -44,8 +44,6 @@ class Performer:
         self._filters = warnings.filters
         #: A function of numpy's is called, of which the step is still to be written down.
         self.computing = False
-        #: The last warnings of a C function, as effects, and the session's count of events then.
-        self.warned: tuple[list[EffectStep], int] = [], 0
 
     def perform(
         self, op: Operation, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -97,15 +95,6 @@ class Performer:
     def warns(self, op: Operation) -> None:
         """The operation shows a warning: an entry does it as if from the same place."""
         op.warns = True
-
-    def warns_itself(self) -> bool:
-        """Whether the last C function has warned; its step then does that, and no effect does."""
-        warnings, events = self.warned
-        steps = self._record.steps
-        before = len(steps)
-        while events == self._session.events and steps and any(steps[-1] is w for w in warnings):
-            steps.pop()
-        return len(steps) < before
 
     def warning_site(self, op: Operation, name: str) -> Any:
         """Where the program is, if the operation may warn; `SILENT` where that shows nothing."""

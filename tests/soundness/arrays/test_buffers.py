@@ -178,11 +178,22 @@ def arrays_of_the_call_beside_tensors(compile):
             yield found, t
 
 
+@case(CASES, refused="a view of an array is returned")
+def views_of_arrays_of_the_call(compile):
+    def dead(_):
+        n = np.zeros(2)
+        return torch.from_numpy(n) * 2, n[1:]
+
+    f = compile(dead)
+    for _ in range(3):
+        yield f(0)
+
+
 @case(CASES)
 def arrays_of_the_call_and_results_apart(compile):
     def dead(_):
         n = np.zeros(2)
-        return torch.from_numpy(n) * 2, n[1:]
+        return torch.from_numpy(n) * 2, n
 
     def alone(_):
         n = np.zeros(2)

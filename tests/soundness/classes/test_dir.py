@@ -1,4 +1,4 @@
-"""`dir` finds names in the classes of an object."""
+"""`dir` finds names in the classes of an object: its line is Python's."""
 
 import inspect
 
@@ -42,7 +42,7 @@ def test_names_are_those_of_now(asked, changed, given):
     finally:
         if "zz" in vars(changed):
             del changed.zz
-    assert magpy.stats(c).hits >= 4
+    assert "dir" in str(magpy.stats(c).reasons)
 
 
 def test_names_of_modules(monkeypatch):

@@ -202,11 +202,7 @@ def _class_of_an_object():
         o.__class__ = c
 
     def f(t):
-        match o:
-            case B():
-                kind = "B"
-            case A():
-                kind = "A"
+        kind = "B" if isinstance(o, B) else "A"
         return type(o).__name__, o.__class__.__name__, isinstance(o, B), kind, t + 1
 
     return f, lambda: become(B), lambda: become(A)
@@ -359,7 +355,7 @@ def names_and_secrets_are_never_repeated(compile):
         yield len({f(x)[0] for _ in range(4)})
 
 
-@case(CASES)
+@case(CASES, refused="class patterns look into objects")
 def class_patterns_read_attributes(compile):
     @dataclasses.dataclass
     class Point:
