@@ -1,8 +1,8 @@
-"""Lists, dicts, functions and cells of the run that were given to what keeps them.
+"""Lists, dicts, arrays, functions and cells of the run that were given to what keeps them.
 
 Owns what each of them held when it was given, and that nobody changes it before the run is over,
-nor keeps it elsewhere: an entry gives the very one of the watched run in every call.  Does not own
-what may be given (magpy/capture/tensors/opaque_calls.py).  Called by
+nor keeps it elsewhere: an entry gives an equal one, or the very one of the watched run, in every
+call.  Does not own what may be given (magpy/capture/tensors/opaque_calls.py).  Called by
 magpy/capture/tensors/recorder.py, by magpy/capture/tensors/opaque_calls.py, and by
 magpy/capture/session.py at the end.
 """
@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy._interp import ABSENT
@@ -37,11 +38,25 @@ class Given:
         """Nothing was given yet."""
         self._tensors = tensors
         self._held: dict[int, tuple[Any, list[Any], str, str]] = {}
+        self._anew: set[int] = set()
 
-    def hold(self, v: Any, to: str) -> None:
-        """A list, dict, function or cell of the run is given to what `to` names."""
-        if id(v) not in self._held:
-            self._held[id(v)] = v, self._state(v, self._tensors.var_of), to, where_text(2)
+    def hold(self, v: Any, to: str, anew: bool) -> bool:
+        """Something of the run is given to what `to` names.
+
+        Args:
+            v: a list, dict, array, bytearray, function or cell.
+            to: the name.
+            anew: an entry makes it in every call; else it gives the very one of the watched run.
+
+        Returns:
+            Whether that can be: two things made anew are never one.
+        """
+        if id(v) in self._held:
+            return not anew and id(v) not in self._anew
+        self._held[id(v)] = v, self._state(v, self._tensors.var_of), to, where_text(2)
+        if anew:
+            self._anew.add(id(v))
+        return True
 
     def has(self, v: Any) -> bool:
         """Whether it was given already."""
@@ -74,6 +89,7 @@ class Given:
     def end(self) -> None:
         """Lets go of all."""
         self._held.clear()
+        self._anew.clear()
 
     def _state(self, v: Any, var: Callable[[Any], Any]) -> list[Any]:
         """What it holds; of a tensor its variable, since it dies as in eager."""
@@ -82,6 +98,10 @@ class Given:
             held = list(list.__iter__(v))
         elif isinstance(v, dict):
             held = [x for pair in pairs_of(v) for x in pair]
+        elif isinstance(v, np.ndarray):
+            held = [v.tobytes(), str((v.shape, v.strides, v.dtype))]
+        elif isinstance(v, bytearray):
+            held = [bytes(v)]
         elif type(v) is types.CellType:
             held = [ABSENT if v == types.CellType() else v.cell_contents]
         else:

@@ -6,11 +6,12 @@ Owns what such a call may be given and what it changes beside that.  Does not ow
 (magpy/capture/python/c_calls.py).
 
 What it is given it may keep and look at later: when a backward pass comes.  So an object has to be
-the very one that eager gives: a list or a dict that the run has made and gives is refused.
+the very one that eager gives.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from magpy.ir.trees import tensors
 from magpy.models import torch_callables
 from magpy.models.torch_ops import SHAPE_READS, accessor_of, would_write
 from magpy.objects import c_state
+from magpy.objects.hashing import pairs_of
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 from magpy.unwatched import autograd
@@ -43,8 +45,9 @@ _LOOKS = frozenset(["tolist", "numpy", "__array__"])
 _COUNTS = SHAPE_READS | {"__len__", "__iter__", "unbind"}
 
 
-# What can be changed after it was given.
-_CHANGED = (list, dict, np.ndarray, bytearray)
+_BUFFERS = (np.ndarray, bytearray)
+# What the call may change after it was given.
+_CHANGED = (list, dict, functools.partial, *_BUFFERS)
 
 
 def opened(
@@ -53,33 +56,30 @@ def opened(
     kwargs: dict[str, Any],
     is_outside: Callable[[Any], bool],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """A call and its arguments, with plain tuples for what a graph cannot hold.
+    """A call and its arguments, with plain tuples and dicts for what a graph cannot hold.
 
-    The call makes them itself: a torch.Size, a tuple of a class of its own, and a
+    The call makes them itself: a torch.Size, an `OrderedDict`, a tuple of a class of its own, and a
     `functools.partial` that the program makes in every call and that holds tensors of the run.  A
     `torch.autograd.Function` that gets tensors in a partial which require grad may go through what
     made them several times (a reentrant checkpoint does): that is nothing for a compiler's graph.
     """
     own = func is not torch.utils.checkpoint.checkpoint
 
-    def stays(v: functools.partial[Any]) -> bool:
+    def stays(v: Any) -> bool:
+        if type(v) is not functools.partial:
+            return isinstance(v, (list, dict)) and is_outside(v)
         if vars(v) or is_outside(v):
             return True
         held = tensors((v.args, v.keywords))
-        return not held or (own and any(t.requires_grad for t in held))
+        if own and any(t.requires_grad for t in held):
+            return True
+        return not held and not _containers(v, is_outside)
 
-    given, maker = _opened_all(args, stays)
-    named, named_maker = _opened_all(tuple(kwargs.values()), stays)
-    if maker is None and named_maker is None:
+    given, makers = _opened_all((args, kwargs), stays)
+    if makers is None:
         return func, args, kwargs
 
-    def makers(given: Any) -> Any:
-        made, more = given
-        if named_maker is not None:
-            more = dict(zip(more, named_maker(tuple(more.values())), strict=True))
-        return (made if maker is None else maker(made)), more
-
-    return _filled(func, func, makers), given, dict(zip(kwargs, named, strict=True))
+    return _filled(func, func, makers), *given
 
 
 def _filled(like: Any, func: Callable[..., Any], makers: Callable[[Any], Any]) -> Any:
@@ -119,20 +119,34 @@ _Maker = Callable[[Any], Any] | None
 def _opened(v: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]:
     """What stands for an argument, and what makes the argument of it; None: it is it itself."""
     t = type(v)
-    if t is tuple:
+    if stays(v):
+        return v, None
+    if t is tuple or t is list:
         return _opened_all(v, stays)
+    if t is dict or t is collections.OrderedDict:
+        pairs = pairs_of(v)
+        values, make = _opened_all([x for _, x in pairs], stays)
+        plain = dict(zip([k for k, _ in pairs], values, strict=True))
+        if make is None and t is dict:
+            return v, None
+        return plain, lambda d: t(
+            zip(d, make(list(d.values())) if make else d.values(), strict=True)
+        )
     if t is torch.Size:
         return tuple(v), torch.Size
     if isinstance(v, tuple):
-        return _made_of(tuple(tuple.__iter__(v)), stays, functools.partial(tuple.__new__, t))
-    if t is functools.partial and not stays(v):
-        names, parts = tuple(v.keywords), (v.func, v.args, tuple(v.keywords.values()))
-        return _made_of(
-            parts,
-            stays,
-            lambda x: functools.partial(x[0], *x[1], **dict(zip(names, x[2], strict=True))),
-        )
+        # A tuple of named fields that C code makes (a torch.return_types.max) is made by its class.
+        make = t if _is_structure(t) else functools.partial(tuple.__new__, t)
+        return _made_of(tuple(tuple.__iter__(v)), stays, make)
+    if t is functools.partial:
+        parts = v.func, v.args, dict(v.keywords)
+        return _made_of(parts, stays, lambda x: functools.partial(x[0], *x[1], **x[2]))
     return v, None
+
+
+def _is_structure(t: type) -> bool:
+    """Whether it is a class of tuples with named fields that is written in C."""
+    return isinstance(_interp.type_lookup(t, "n_sequence_fields"), int)
 
 
 def _made_of(
@@ -142,17 +156,18 @@ def _made_of(
     return plain, make if inner is None else lambda v: make(inner(v))
 
 
-def _opened_all(values: tuple[Any, ...], stays: Callable[[Any], bool]) -> tuple[Any, _Maker]:
-    """The same of the elements of a tuple."""
+def _opened_all(values: Any, stays: Callable[[Any], bool]) -> tuple[Any, _Maker]:
+    """The same of the elements of a tuple or a list."""
     both = [_opened(x, stays) for x in values]
     if all(make is None for _, make in both):
         return values, None
+    t = type(values)
     makers = [make for _, make in both]
 
     def make(given: Any) -> Any:
-        return tuple(m(x) if m else x for m, x in zip(makers, given, strict=True))
+        return t([m(x) if m else x for m, x in zip(makers, given, strict=True)])
 
-    return tuple(plain for plain, _ in both), make
+    return t([plain for plain, _ in both]), make
 
 
 # What a function does to its own variables, and to what containers and functions hold.
@@ -241,31 +256,48 @@ class Whole:
         self._to = f"{owner.__name__}.{name}" if isinstance(owner, type) else name
         self.keep(target)
         for v in (*args, *kwargs.values()):
-            self._contained(v)
+            self._contained(v, ())
 
-    def _contained(self, v: Any) -> None:
-        """Refuses what can be changed in an argument, if the run has made it."""
+    def _contained(self, v: Any, around: tuple[Any, ...]) -> None:
+        """Looks at the containers of the run in an argument, which are made anew in every call."""
         t = type(v)
+        if any(x is v for x in around):
+            raise self._another(f"{t.__name__} that holds itself")
+        around = *around, v
         if isinstance(v, tuple):
-            # A tuple of named fields that C code makes (a torch.return_types.max) may hide some.
-            structure = isinstance(_interp.type_lookup(t, "n_sequence_fields"), int)
-            if structure or (t is not torch.Size and c_state.has_dict(v) and vars(v)):
+            if t is not torch.Size and c_state.has_dict(v) and vars(v):
+                raise self._another(t.__name__)
+            if _is_structure(t) and t.n_fields != t.n_sequence_fields:
                 raise self._another(t.__name__)
             for x in tuple.__iter__(v):
-                self._contained(x)
-        elif isinstance(v, functools.partial) and not self._is_outside(v):
+                self._contained(x, around)
+            return
+        if not isinstance(v, _CHANGED) or self._is_outside(v):
+            return
+        if isinstance(v, functools.partial):
             for x in (*v.args, *v.keywords.values()):
-                self._contained(x)
-        elif isinstance(v, _CHANGED) and not self._is_outside(v):
+                self._contained(x, around)
+            return
+        if isinstance(v, _BUFFERS):
+            self._hold(v, anew=True)
+            return
+        if t not in (list, dict, collections.OrderedDict):
             raise self._another(t.__name__)
+        self._hold(v, anew=True)
+        if isinstance(v, dict):
+            for k in v:
+                self.keep(k)
+        for x in v.values() if isinstance(v, dict) else v:
+            self._contained(x, around)
 
-    def _hold(self, v: Any) -> None:
-        self._recorder.given.hold(v, self._to)
+    def _hold(self, v: Any, anew: bool = False) -> None:
+        if not self._recorder.given.hold(v, self._to, anew):
+            raise self._another(f"{type(v).__name__} that such a call gets twice")
 
     def _another(self, what: str) -> Refusal:
         return refuse(
-            f"a {what} is made by the call and given to {self._to}, which magpy records as one "
-            "operation, and which may look at it later",
+            f"a {what} is made by the call and given to a function that magpy records "
+            "as one operation",
             "Make it outside of the compiled function",
         )
 
