@@ -23,6 +23,8 @@ RUNS_EAGERLY = {
     "data_dependent:PythonRandom": "the coin fell on its other side, another way that is captured",
     "data_dependent:TeacherForcing": "the coins fell another way, which is captured",
     "effects:GlobalCounter": "a number that differs in every call is known as such from the second",
+    "effects:Warns": "a warning under filters that the call itself has set is refused",
+    "python_idioms:MatchStatement": "patterns of classes and of keys are refused",
     "python_idioms:AbstractStrategy": "a C function that magpy does not know is refused",
     "state:CallCounter": "a number that differs in every call is known as such from the second",
     "state:CounterInResult": "a number that differs in every call is known as such from the second",

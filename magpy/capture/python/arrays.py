@@ -206,6 +206,8 @@ class ArrayCalls:
         if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
             # len() itself would make a number of its own of the one that is followed.
             return args[0].size(0) if args[0].dim() else ABSENT
+        if f is np.asarray and len(args) == 1 and not kwargs and type(args[0]) in _TENSORS:
+            return args[0].numpy()
         # An operator leaves a tensor and an array to numpy.
         if callables.numpy_function(f) or (
             inspect.isbuiltin(f) and f in _OPERATORS and numpy_calls.arrays_in(args)

@@ -1,3 +1,4 @@
+# eager: is given a tensor, takes its data
 import torch
 linear = torch.nn.Linear(3, 3)
 

@@ -1,3 +1,4 @@
+# eager: a pattern of a class or of keys
 import torch
 class PD(dict): pass
 pd = PD(a=1, b=2)

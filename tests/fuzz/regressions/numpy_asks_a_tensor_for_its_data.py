@@ -1,3 +1,4 @@
+# eager: is given a tensor, takes its data
 import numpy as np
 import torch
 arr = np.array([1.0, 2.0], dtype=np.float32)
