@@ -61,7 +61,7 @@ def taken_apart(graph: Any) -> CodeAlone | None:
     if graph.constants or graph.torchbind_constants or graph.inputs_to_check:
         return None
     try:
-        tree = ast.parse(graph.source_code)
+        tree = _Checks().visit(ast.parse(graph.source_code))
         parts = _Parts()
         tree.body = [s for s in tree.body if not parts.leaves_out(s)]
         parts.visit(tree)
@@ -73,6 +73,28 @@ def taken_apart(graph: Any) -> CodeAlone | None:
         return None
     code = compile(tree, "<TorchInductor's code>", "exec", dont_inherit=True)
     return CodeAlone(marshal.dumps(code), kernels, functions)
+
+
+class _Checks(ast.NodeTransformer):
+    """What torch 2.14's compiler has a function for, its header has one in C for, too.
+
+    `assert_tensor_metadata(t, size, stride, dtype, name)` looks at the form of what an operation of
+    torch's has given, and at its dtype; that was compared in the process that made the code.
+    """
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        match node.value:
+            case ast.Call(
+                func=ast.Name(id="assert_tensor_metadata"),
+                args=[ast.Name(id=name), size, stride, _, *rest],
+                keywords=[],
+            ):
+                called = ast.Name("assert_size_stride", ast.Load())
+                check = ast.Call(called, [ast.Name(name, ast.Load()), size, stride, *rest], [])
+                there = ast.Compare(ast.Name(name, ast.Load()), [ast.IsNot()], [ast.Constant(None)])
+                both = ast.Expr(ast.BoolOp(ast.And(), [there, check]))
+                return ast.fix_missing_locations(ast.copy_location(both, node))
+        return node
 
 
 class _Parts(ast.NodeVisitor):
