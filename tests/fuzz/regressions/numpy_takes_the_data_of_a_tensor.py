@@ -1,4 +1,3 @@
-# eager: is given a tensor, takes its data
 import numpy as np
 import torch
 arr = np.array([1.0, 2.0], dtype=np.float32)
