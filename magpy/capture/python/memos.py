@@ -33,6 +33,8 @@ _BY_IDENTITY = object.__dict__["__hash__"]
 _NESTED = (tuple, frozenset)
 #: Caches whose function was watched, and did nothing but compute: it may run once more.
 _COMPUTE: weakref.WeakSet[Any] = weakref.WeakSet()
+#: Caches whose function gave something else when it ran once more.
+_STALE: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -46,7 +48,12 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if memo.__module__ == "typing" and _annotates(args):
         return f(*args, **kwargs)
     recorder = run.recorder
-    through = not recorder.depth and of_package(memo) and all(map(_is_key, _given(args, kwargs)))
+    through = (
+        not recorder.depth
+        and of_package(memo)
+        and memo not in _STALE
+        and all(map(_is_key, _given(args, kwargs)))
+    )
     if not through:
         run.session.rely_on((args, kwargs))
     before, looked = memo.cache_info().misses, _Watch(run) if through else None
@@ -62,8 +69,14 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         # Numbers that are equal here, and may differ elsewhere, find one object here.
         equal = any([v for _, v in known] == [v for _, v in given] for known, _ in earlier)
         if not equal and any(number is not None for number, _ in given):
-            result = _interp.watched(memo.__wrapped__, (*of_object, *args), kwargs, through)
-            fills = True
+            now = _interp.watched(memo.__wrapped__, (*of_object, *args), kwargs, through)
+            if looked.computes_only(now) and now == result:
+                run.looked_through.append((memo, given, now))
+                run.filled.append(memo)
+                return now
+            # What it computes has changed since: the cache gives what it was, and counts alone.
+            _COMPUTE.discard(memo)
+            _STALE.add(memo)
     if fills:
         if looked is not None and looked.computes_only(result):
             _COMPUTE.add(memo)

@@ -198,6 +198,24 @@ def test_what_the_function_reads_is_guarded():
         assert_same(compiled(*args), f(*args))
 
 
+def test_a_cache_that_has_not_heard_of_a_change_gives_what_it_knows():
+    """What is followed may be another value by now: eager goes by what is remembered."""
+    factor = [2]
+
+    @functools.lru_cache
+    def scaled(n):
+        return [n * factor[0], n]
+
+    def f(x):
+        a, b = scaled(x.shape[1])
+        return x.sum() * a + b
+
+    compiled = magpy.compile(f, backend="eager")
+    for rows, now in ((3, 2), (4, 2), (5, 2), (3, 2), (3, 5), (4, 5), (7, 5), (5, 5), (3, 7)):
+        factor[0], x = now, torch.ones(2, rows)
+        assert_same(compiled(x), f(x))
+
+
 def test_the_figures_of_a_cache_that_the_call_asks_for():
     @functools.lru_cache
     def twice(n):
