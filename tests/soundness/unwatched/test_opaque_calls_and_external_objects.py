@@ -302,7 +302,7 @@ def test_a_number_that_only_the_block_reads_is_no_reason_to_run_eagerly():
 VECTORS = []
 
 
-@case(VECTORS, refused="np.vectorize takes the data of tensors")
+@case(VECTORS)
 def vectorized_functions(compile):
     o = Holder()
 
