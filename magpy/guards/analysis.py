@@ -107,6 +107,9 @@ def run_of(capture: Capture) -> Run:
         capture.args,
         capture.kwargs,
         metas=capture.metas,
+        noted=None
+        if any(isinstance(s, OpStep) and s.whole for s in record.steps)
+        else frozenset(map(id, record.inputs.values())),
         numbers=frozenset(record.numbers),
         gradients=tuple(record.gradients),
         overwritten=frozenset(

@@ -115,8 +115,7 @@ class ReferenceGraph(Program):
         if isinstance(v, np.generic):
             self.check(("py", scalar_equal(v), (reg,)))
         elif isinstance(v, torch.Tensor):
-            meta = self.run.metas.get(id(v))
-            self.check(("tensor", reg, meta if meta is not None else self.world.meta(v)))
+            self.check(("tensor", reg, self._meta_of(v)))
             self.tensors.append(v)
         elif t is types.MethodType:
             func, owner = self.register(), self.register()
@@ -127,6 +126,14 @@ class ReferenceGraph(Program):
                 self.bind(part.value, register, part.expression(expr, self.name))
         else:
             self._bind_object(v, t, reg)
+
+    def _meta_of(self, tensor: Any) -> Any:
+        """What a tensor is compared with: sizes that nobody has asked for are not."""
+        run = self.run
+        if run.noted is not None and id(tensor) not in run.noted:
+            return self.world.meta(tensor, sizes=False)
+        meta = run.metas.get(id(tensor))
+        return self.world.meta(tensor) if meta is None else meta
 
     def _bind_object(self, v: Any, t: Any, reg: int) -> None:
         self.check(("type", reg, t))

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from magpy import _interp, _tensor
 from magpy.guards.checks import ABSENT, addresses, maxlen_of, spec_of
 from magpy.objects import c_state
@@ -28,6 +30,8 @@ class Run:
         log: (event, object, key, value) in the order of the run.
         f, args, kwargs: what was called, and with what.
         metas: what the tensors were like when the call began, by identity.
+        noted: the identities of the tensors that operations took or whose metadata was read; None
+            if some may have been that nobody knows.
         numbers: the identities of arguments that are numbers and inputs.
         gradients: tensors and the gradients that they had when the call began.
         overwritten: identities of dicts, with keys, under which the run stored something, or the
@@ -44,6 +48,7 @@ class Run:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     metas: dict[int, Any] = field(default_factory=dict)
+    noted: frozenset[int] | None = None
     numbers: frozenset[int] = frozenset()
     gradients: tuple[tuple[Any, Any], ...] = ()
     overwritten: frozenset[tuple[int, Any]] = frozenset()
@@ -76,9 +81,17 @@ class World:
         most: int | None = maxlen_of(d)
         return most
 
-    def meta(self, tensor: Any) -> Any:
-        """What a tensor is like of which no operation took note: so it is what it was."""
-        return _tensor.TensorMeta(tensor)
+    def meta(self, tensor: Any, sizes: bool = True) -> Any:
+        """What a tensor is like of which no operation took note: so it is what it was.
+
+        Args:
+            tensor: the tensor.
+            sizes: its sizes and strides matter.
+        """
+        if sizes or tensor.layout is not torch.strided or tensor.is_nested:
+            return _tensor.TensorMeta(tensor)
+        every = range(tensor.dim())
+        return _tensor.TensorMeta(tensor, dims=every, strides=every)
 
     def state(self, obj: Any) -> Any:
         """The value of an object of C, which never changes; None if its type does not tell."""

@@ -118,8 +118,9 @@ class EngineRun:
             afterwards. None if it adds to none.
         goes_on: it goes on to a graph from before the call, which may be freed by another one: then
             it raises.
-        leaves: the tensors from outside to whose gradients it adds, if these are all, and no Python
-            runs in it; None if a graph could not make the pass.
+        leaves: the tensors to whose gradients it adds, if these are all, and no Python runs in it;
+            none for a pass that gives the gradients as results. None if a graph could not make the
+            pass.
         heard: what was made in the call and the gradients of that, which hooks were given: what
             they did comes after the step, and needs an operation that gives these gradients.
     """

@@ -64,6 +64,37 @@ def gradients(
     return *(g for g, of in zip(found, held, strict=True) if of is None), *more
 
 
+def derivatives(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    grad_outputs: Sequence[torch.Tensor | None] | None,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize_grads: bool,
+) -> tuple[torch.Tensor | None, ...]:
+    """`torch.autograd.grad` in a graph; a compiler's nodes of it are marked as a backward pass's.
+
+    Raises:
+        RuntimeError: as `torch.autograd.grad` does.
+    """
+    with _marked():
+        return torch.autograd.grad(
+            outputs,
+            inputs,
+            grad_outputs,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            allow_unused=allow_unused,
+            materialize_grads=materialize_grads,
+        )
+
+
+def new_leaf(value: torch.Tensor) -> torch.Tensor:
+    """A tensor that the call made, from where on it requires gradients (`requires_grad_()`)."""
+    return value.detach().requires_grad_()
+
+
 def give_gradient(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
     """Gives a leaf that had no gradient when the call began the one that a pass has made.
 
@@ -87,8 +118,8 @@ def _traced(
 ) -> tuple[list[Any], Sequence[torch.Tensor]]:
     """What a compiler can trace, without a change of any gradient that a leaf has."""
     ends = (*leaves, *heard)
-    traced = torch._C._len_torch_dispatch_stack() > 0  # the mark is for who looks at operations
-    with torch.fx.traceback.annotate({BACKWARD: True}) if traced else contextlib.nullcontext():
+    traced = torch._C._len_torch_dispatch_stack() > 0
+    with _marked():
         found = torch.autograd.grad(
             tensors,
             ends,
@@ -116,6 +147,12 @@ def _traced(
             else:
                 results.append(_copied(g, leaf))
     return results, found[len(leaves) :]
+
+
+def _marked() -> contextlib.AbstractContextManager[Any]:
+    """Marks the nodes that are made in the block, if somebody looks at operations."""
+    traced = torch._C._len_torch_dispatch_stack() > 0
+    return torch.fx.traceback.annotate({BACKWARD: True}) if traced else contextlib.nullcontext()
 
 
 def _owner(tensor: torch.Tensor) -> torch.Tensor:
@@ -167,4 +204,7 @@ def differentiated(value: torch.Tensor) -> torch.Tensor:
     return _Differentiated.apply(value, _ANCHOR)  # type: ignore[no-any-return, no-untyped-call]
 
 
-__all__ = ["differentiated", "gradients"]
+PASSES = (gradients, derivatives)
+"""What makes a pass of autograd's engine."""
+
+__all__ = ["PASSES", "derivatives", "differentiated", "give_gradient", "gradients", "new_leaf"]

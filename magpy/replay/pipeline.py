@@ -29,7 +29,7 @@ from magpy.replay.passes.constant_checks import (
     without_known_gradients,
 )
 from magpy.replay.passes.hoist import Hoist
-from magpy.replay.passes.native import keep_native
+from magpy.replay.passes.native import keep_differentiable, keep_native
 from magpy.replay.passes.schedule import schedule
 from magpy.replay.passes.totality import Totality
 from magpy.replay.passes.trace_backward import carrying, trace_backward
@@ -255,7 +255,7 @@ PASSES = (
     # A torch.fx graph for each run of operations.
     Pass("build-graphs", _build_graphs),
     # Python runs the graphs that the call itself differentiates where a compiler's would not do.
-    Pass("keep-differentiable", lambda low: segments.keep_differentiable(low.plan)),
+    Pass("keep-differentiable", lambda low: keep_differentiable(low.plan, low.carry)),
     # Python runs the graphs that change inputs in a way that compilers cannot follow.
     Pass("keep-native", _keep_native),
     # No check can fail, and nothing raise, after what cannot be repeated.

@@ -16,13 +16,13 @@ from magpy.ir.aliasing import written
 from magpy.ir.ops import HostStep, ModeStep, OpStep, Ref, Step, Var
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, variables
-from magpy.models.backward import give_gradient, gradients
+from magpy.models.backward import PASSES, give_gradient
 from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import GraphBuilder, detaches
 from magpy.replay.passes.schedule import ignores_modes
-from magpy.unwatched import autograd
+from magpy.replay.passes.trace_backward import gives_values
 
 
 @dataclass(slots=True)
@@ -65,7 +65,12 @@ class Segment:
     @property
     def differentiates(self) -> bool:
         """Whether a backward pass is one of the operations."""
-        return any(s.func is gradients for s in self.steps)
+        return any(s.func in PASSES for s in self.steps)
+
+    @property
+    def keeps_graph(self) -> bool:
+        """Whether such a pass gives what can be differentiated."""
+        return any(s.func in PASSES and not gives_values(s) for s in self.steps)
 
 
 @dataclass(slots=True)
@@ -327,7 +332,7 @@ def _segment(
     if shared.compiled and kind != "native":
         views = _views(done, inputs, outputs, storages, kind == "inference")
     native = kind == "native" or views is None
-    if any(s.func is gradients for s, _ in done):
+    if any(s.func in PASSES for s, _ in done):
         # A compiler differentiates what carries a graph out of this one: once is enough.
         native |= not shared.carry.isdisjoint((*inputs, *outputs))
     if views:
@@ -349,18 +354,3 @@ def _segment(
     segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
     segment.memory = {v: storages.get(v, 0) for v in (*inputs, *outputs)}
     return segment, views or [], modes
-
-
-def keep_differentiable(plan: Plan) -> None:
-    """Lets Python run what the call itself differentiates where a compiler's graph would not do.
-
-    What AOTAutograd makes has no second derivatives, which a gradient penalty takes.
-    """
-    last = 0
-    for i, item in enumerate(plan.items):
-        step = item[0] if isinstance(item, tuple) else item
-        if isinstance(step, HostStep) and autograd.keeps_graph(step.func, step.args, step.kwargs):
-            last = i
-    for item in plan.items[:last]:
-        if isinstance(item, Segment):
-            item.native = True

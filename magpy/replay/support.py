@@ -80,10 +80,11 @@ def lying_so(gradient: Any, shape: tuple[int, ...], strides: tuple[int, ...]) ->
 
 
 def same_sized(result: Any, expected: list[Any]) -> bool:
-    """A tensor or a sequence of tensors, each as its `TensorMeta` says."""
+    """A tensor or a sequence of tensors and None, each as its `TensorMeta` says."""
     found = result if isinstance(result, (tuple, list)) else [result]
     return len(found) == len(expected) and all(
-        meta.matches(t) for meta, t in zip(expected, found, strict=True)
+        t is None if meta is None else meta.matches(t)
+        for meta, t in zip(expected, found, strict=True)
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
-from magpy import _interp
+from magpy import _interp, _tensor
 from magpy.ir.ops import Ref, Var
 from magpy.ir.trees import has_function, leaves, variables
 from magpy.models.torch_ops import resizable
@@ -83,6 +83,8 @@ class Follower:
         self._forms: list[tuple[Var, weakref.ref[Any], Any]] = []
         # Those among them to which it may give other sizes, with what their sizes follow from.
         self._sized: dict[Var, str] = {}
+        # The variables whose gradients it gives.
+        self._gradients_of: tuple[Var, ...] = ()
 
     # ------------------------------------------------------------- numbers
 
@@ -187,7 +189,13 @@ class Follower:
     # ------------------------------------------------------------- operations
 
     def before(
-        self, func: Any, plan: tuple[Any, Any], given: Any, follow: bool, on_host: bool = False
+        self,
+        func: Any,
+        plan: tuple[Any, Any],
+        given: Any,
+        follow: bool,
+        on_host: bool = False,
+        gradients_of: tuple[Ref, ...] = (),
     ) -> None:
         """Does an operation with fake tensors, if sizes that vary are concerned.
 
@@ -201,22 +209,22 @@ class Follower:
             follow: it may be done twice.
             on_host: Python does it, of numbers; nothing of what it gives follows from them but its
                 data.
+            gradients_of: it gives the gradients of these tensors, which are as large as they are.
         """
         self._fake, self._known = _interp.ABSENT, True
         self._forms, self._sized = [], {}
+        self._gradients_of = ()
         symbols = self._symbols
         found = self._found = variables(plan)
         if symbols.fixed:
             return
-        known = self._recorder.tensors.known
-        with unheard():
-            for v in leaves(given):
-                var = known(v) if isinstance(v, torch.Tensor) else None
-                if var is not None:
-                    self._forms.append((var, weakref.ref(v), _form(v)))
+        self._note_forms(given)
         if on_host:
             return
         concerned, loose = symbols.concerns(found), self._recorder.is_loose(found)
+        if gradients_of and not (loose or self._recorder.transformed):
+            self._gradients_of = tuple(ref.var for ref in gradients_of)
+            return
         if self._recorder.transformed:
             if concerned and loose:
                 symbols.fix_all()
@@ -228,6 +236,7 @@ class Follower:
             symbols.fix_all()
             return
         self._fake = _interp.MISS
+        known = self._recorder.tensors.known
         with unheard():
             targets = variables(resizable(func, *plan))
             for v in leaves(given) if targets else ():
@@ -244,6 +253,15 @@ class Follower:
             return
         if fake is not None or _writes_only(func):
             self._fake = fake
+
+    def _note_forms(self, given: Any) -> None:
+        """Notes the forms of the tensors that an operation is given: it may change them."""
+        known = self._recorder.tensors.known
+        with unheard():
+            for v in leaves(given):
+                var = known(v) if isinstance(v, torch.Tensor) else None
+                if var is not None:
+                    self._forms.append((var, weakref.ref(v), _form(v)))
 
     def is_lost(self, outs: list[tuple[Any, Var]], mutates: bool) -> bool:
         """Whether the sizes of an operation's results are to be taken for ones of data.
@@ -303,6 +321,7 @@ class Follower:
             return
         symbols.fix(self._found)
         self._fake = _interp.ABSENT
+        self._gradients_of = ()
         try:
             with unheard():
                 self._note(result, outs, graph=True, known=True)
@@ -321,6 +340,9 @@ class Follower:
                 symbols.requires_grad(var, tensor.requires_grad)
         for path, var in outs:
             tensor = _at(result, path)
+            if self._gradients_of:
+                symbols.gradient(self._gradients_of[path[0] if path else 0], var, tensor)
+                continue
             if not graph or self._fake is _interp.ABSENT:
                 symbols.still(var, tensor)
                 continue
@@ -328,6 +350,28 @@ class Follower:
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
             symbols.note(var, fake)
+
+    def gradients(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
+        """What is compared of gradients: not the sizes that are followed; None if none is.
+
+        Args:
+            result: a tensor, or several and None.
+            outs: as of `after`.
+        """
+        symbols = self._symbols
+        if symbols.fixed or not self._gradients_of:
+            return None
+        masks = {path: symbols.open_dimensions(var) for path, var in outs}
+        if not any(masks.values()):
+            return None
+        found = [result] if isinstance(result, torch.Tensor) else result
+        with unheard():
+            return [
+                None
+                if t is None
+                else _tensor.TensorMeta(t, dims=masks.get(() if found is not result else (i,), 0))
+                for i, t in enumerate(found)
+            ]
 
     def _resizes(self, var: Var) -> bool:
         """Whether an operation that left a tensor as large as it was may resize it another time."""

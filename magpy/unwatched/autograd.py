@@ -45,6 +45,16 @@ def keeps_graph(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
     return bool(kwargs.get("create_graph") or (len(args) > place and args[place]))
 
 
+def gradients_of(func: Any, accessor: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """The tensors whose gradients, each of its sizes, a call gives in their order; else none."""
+    if accessor == ("get", "grad"):
+        return (args[0],)
+    if func is not torch.autograd.grad or kwargs.get("is_grads_batched") or len(args) > 6:
+        return ()
+    of = args[1] if len(args) > 1 else kwargs["inputs"]
+    return tuple(of) if isinstance(of, (tuple, list)) else (of,)
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What a pass reaches.

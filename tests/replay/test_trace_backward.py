@@ -271,7 +271,7 @@ def test_a_step_of_an_optimizer_is_one_graph_beside_its_numbers(name, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_gradient_of_an_argument(backend):
-    check(trains(of_the_argument), backend, traced=False)
+    check(trains(of_the_argument), backend)
 
 
 def laid_out():

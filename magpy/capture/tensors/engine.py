@@ -108,24 +108,31 @@ class EnginePasses:
             autograd.goes_on(reach.nodes, t) for t in given
         )
 
-    def leaves(self, reach: autograd.Reach) -> tuple[Var, ...] | None:
-        """The tensors from outside to whose gradients a pass has added; None if a graph cannot.
+    def leaves(self, reach: autograd.Reach, adds: bool) -> tuple[Var, ...] | None:
+        """The tensors to whose gradients a pass has added; None if a graph cannot make the pass.
 
         What listens in C++ to what is added to gradients (processes that train together) would not
         hear of the pass.
+
+        Args:
+            reach: what the pass has reached.
+            adds: it adds to gradients, and does not give them as results.
         """
         if any(map(_tensor.has_native_hooks, (*reach.nodes, *reach.leaves))):
             return None
         found: list[Var] = []
         for t in reach.leaves:
             var, gradient = self._tensors.known(t), t.grad
-            if var not in self._record.inputs or type(t) not in _PLAIN or saved_tensors_are_heard():
+            if var is None or type(t) not in _PLAIN or saved_tensors_are_heard():
                 return None
-            if gradient is not None:
+            if gradient is not None and adds:
                 if type(gradient) is not torch.Tensor or gradient.layout is not torch.strided:
                     return None
                 found.append(var)
-        self.unwatched(listeners.native_hooks, reach.leaves)
+        given = self._record.inputs
+        self.unwatched(
+            listeners.native_hooks, [t for t in reach.leaves if self._tensors.known(t) in given]
+        )
         return tuple(found)
 
     def decides(self, reach: autograd.Reach, flags: int) -> bool:

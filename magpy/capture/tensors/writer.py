@@ -207,7 +207,9 @@ class Writer(DataForms):
             raise refuse("a dict becomes that of a tensor's hooks")
         if self._follower is not None and follow is not None:
             given = (*args, *kwargs.values())
-            self._follower.before(op.instead or func, op.plan, given, follow, op.on_host)
+            of = autograd.gradients_of(func, accessor, *op.plan)
+            no_sizes = op.on_host or accessor == ("set", "requires_grad")
+            self._follower.before(op.instead or func, op.plan, given, follow, no_sizes, of)
         self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
             op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
@@ -446,11 +448,12 @@ class Writer(DataForms):
         )
         if reach.functions:
             engine.gradients = frozenset([0])
-        elif adds:
+            return
+        if adds:
             engine.gradients = frozenset(
                 self.tensors.memory_of(t.grad) for t in reach.leaves if t.grad is not None
             )
-            engine.leaves = self._engine.leaves(reach)
+        engine.leaves = self._engine.leaves(reach, adds)
 
     def _sharing(self, op: Operation, result: Any) -> tuple[Any, Any]:
         """The arguments of an operation whose result may have the memory of one of them."""
@@ -639,6 +642,10 @@ class Writer(DataForms):
         if self._follower is not None:
             looks = loose or (kind is CheckValue and not mutates)
             self._follower.after(result, outs, graph=False, looks=looks)
+        if kind is CheckMetadata and self._follower is not None:
+            metas = self._follower.gradients(result, outs)
+            if metas is not None:
+                kind, expected = CheckSizes, metas
         if loose and kind is CheckMetadata:
             followed = self._of_data.sizes(func, len(args), result, [v for _, v in outs])
             if followed is not None:

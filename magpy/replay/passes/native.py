@@ -1,7 +1,8 @@
 """Which graphs run by Python although a compiler is there: those that it cannot follow.
 
-Owns the choice where inputs are changed in place.  Does not own which operations a compiler cannot
-have at all (magpy/replay/segments.py).  Called once the segments are cut.
+Owns the choice where inputs are changed in place, and where the call differentiates what a
+compiler's graph has no derivatives of, or gives them but once.  Does not own which operations a
+compiler cannot have at all (magpy/replay/segments.py).  Called once the segments are cut.
 """
 
 from __future__ import annotations
@@ -14,13 +15,50 @@ import torch
 
 from magpy.guards.analysis import Analysis
 from magpy.ir.aliasing import of_arrays
-from magpy.ir.ops import Record, Var
+from magpy.ir.ops import HostStep, Record, Step, Var
+from magpy.ir.trees import variables
 from magpy.objects.quiet import unheard
 from magpy.replay import segments
+from magpy.replay.passes.trace_backward import followers, history
 from magpy.replay.support import (
     is_leaf_tensor,
 )
 from magpy.shapes.symbols import Symbols
+from magpy.unwatched import autograd
+
+
+def keep_differentiable(plan: segments.Plan, carry: AbstractSet[Var]) -> None:
+    """Lets Python run what the call itself differentiates where a compiler's graph would not do.
+
+    What AOTAutograd makes has no second derivatives, which a gradient penalty takes.  And it is one
+    node of autograd's graph: a pass that comes to one of its results frees all that it has saved,
+    and another result that lies beside the pass's way could not be differentiated any more.
+
+    Args:
+        plan: the segments, and the passes that no graph holds between them.
+        carry: the variables that carry autograd's graph.
+    """
+    twice = 0
+    done: list[Step] = []
+    before: list[segments.Segment] = []
+    for i, item in enumerate(plan.items):
+        step = item[0] if isinstance(item, tuple) else item
+        if isinstance(step, segments.Segment):
+            before.append(step)
+            done += step.steps
+            twice = i if step.native and step.keeps_graph else twice
+        elif isinstance(step, HostStep) and step.func in autograd.RUNS:
+            twice = i if autograd.keeps_graph(step.func, step.args, step.kwargs) else twice
+            reached = history(done, variables(step.args[:1]))
+            freed = reached
+            if step.func is torch.autograd.grad:
+                freed = reached & followers(done, variables(step.args[1:2]))
+            for segment in before:
+                given = carry & set(segment.outputs)
+                segment.native |= not given.isdisjoint(reached) and not given <= freed
+    for item in plan.items[:twice]:
+        if isinstance(item, segments.Segment) and not carry.isdisjoint(item.outputs):
+            item.native = True
 
 
 def keep_native(

@@ -32,7 +32,7 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves, variables
 from magpy.models import profiler_marks, torch_callables
-from magpy.models.backward import differentiated, give_gradient, gradients
+from magpy.models.backward import PASSES, differentiated, give_gradient
 from magpy.models.callables import NUMBER_METHODS
 from magpy.models.torch_ops import scalar_tensor
 from magpy.objects.plain_values import PLAIN_TYPES
@@ -372,7 +372,7 @@ def schedule(
             kind = _graph_kind(now, start, types)
             if types is not None and (
                 (
-                    step.func is gradients
+                    step.func in PASSES
                     and not plan.holds(
                         step, kind, history(steps[:i], variables(step.args[:1])) & carry
                     )

@@ -1,15 +1,16 @@
 """Backward passes become operations of graphs: forward, backward and optimizer are one graph then.
 
 Owns the choice, and what becomes of the accesses to `.grad` around a pass: a graph computes the
-gradients, or adds to those that are there, and `.grad` is assigned when everything else is done.
-So autograd's engine runs where a compiler traces it, and nothing stands between the passes and the
-optimizer's updates.
+gradients, or adds to those that are there, and `.grad` is assigned when everything else is done;
+`torch.autograd.grad` gives them as results, which may be differentiated in their turn (a gradient
+penalty, forces that are trained).  So autograd's engine runs where a compiler traces it, and
+nothing stands between the passes and the optimizer's updates.
 
 Left as they are: passes in which Python runs (hooks, a `torch.autograd.Function`), that go on to
-what was computed before the call, whose graph is to be differentiated, or that reach a tensor which
-is no leaf from outside; all, if somebody else may look at a gradient.  For compilers' graphs the
-results must not carry autograd's graph on, but for what was differentiated: to differentiate that
-again is an error (magpy/models/backward.py).
+what was computed before the call, or whose gradients of leaves are to be differentiated; all, if
+somebody else may look at a gradient.  For compilers' graphs the results must not carry autograd's
+graph on, but for what was differentiated: to differentiate that again is an error
+(magpy/models/backward.py).
 
 Does not own what a pass reaches (magpy/capture/tensors/engine.py), nor which operations stand in
 one graph with it (magpy/replay/passes/schedule.py).  Called by magpy/replay/pipeline.py.
@@ -20,6 +21,7 @@ torch/csrc/autograd/functions/accumulate_grad.h, "Gradient Layout Contract".
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,6 +33,7 @@ from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
     Call,
     CheckMetadata,
+    CheckSizes,
     CheckValue,
     EffectStep,
     HostStep,
@@ -48,7 +51,14 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import rebuilt, variables
 from magpy.models import profiler_marks
-from magpy.models.backward import differentiated, give_gradient, gradients
+from magpy.models.backward import (
+    PASSES,
+    derivatives,
+    differentiated,
+    give_gradient,
+    gradients,
+    new_leaf,
+)
 from magpy.models.torch_ops import HOST_METHODS
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import detaches
@@ -56,7 +66,10 @@ from magpy.replay.passes.totality import runs_python
 from magpy.replay.support import is_leaf_tensor
 from magpy.unwatched.autograd import ADDS
 
+_GRAD = inspect.signature(torch.autograd.grad)
 _ARGUMENTS = ("tensors", "gradient", "retain_graph", "create_graph", "inputs")
+#: Which argument of `derivatives` says that its results can be differentiated.
+_CREATES = 4
 #: A tenth of what a pass finds in memory may be kept beside it for hooks.
 _PART = 10
 _IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -71,13 +84,15 @@ class TraceBackward:
 
     Args:
         record: what the run did; it gets variables for gradients that nobody has read.
+        start: torch's modes when it began.
         needed: the variables that the result and the effects use.
         compiled: a compiler takes the graphs, and not Python.
     """
 
-    def __init__(self, record: Record, needed: set[Var], compiled: bool) -> None:
+    def __init__(self, record: Record, start: TorchModes, needed: set[Var], compiled: bool) -> None:
         """Knows the gradients with which the call begins."""
         self._record = record
+        self._start = start
         self._compiled = compiled
         self._needed = needed
         vars_of = {id(t): v for v, t in record.inputs.items()}
@@ -94,14 +109,15 @@ class TraceBackward:
         self._kept: list[Step] = []
         #: The variables that somebody uses, where hooks were given gradients.
         self._used: set[Var] | None = None
-        #: What is differentiated, and whether its graph is kept.
-        self.roots: set[Var] = set()
-        self.retained = False
+        #: The leaves that the call made, by the variables that they were made of.
+        self._own: dict[Var, Var] = {}
+        #: What was differentiated, so that to differentiate it again is an error.
+        self.freed: set[Var] = set()
 
     def steps(self) -> list[Step] | None:
         """The steps of the run with the passes as operations; None if they stay as they are."""
         steps = self._record.steps
-        if not any(_is_pass(s) for s in steps):
+        if not any(_is_pass(s) or _is_grad(s) for s in steps):
             return None
         try:
             for at, step in enumerate(steps):
@@ -111,13 +127,20 @@ class TraceBackward:
         return self._finish()
 
     def _take(self, at: int, step: Step) -> None:
-        of = step.args[0] if isinstance(step, HostStep) and step.args else None
+        if self._own and isinstance(step, (OpStep, HostStep)):
+            step = _renamed(step, self._own)
+        of = step.args[0] if isinstance(step, Operation) and step.args else None
         if isinstance(step, HostStep) and _is_pass(step):
             self._pass(at, step)
-        elif isinstance(step, HostStep) and _is_about_a_gradient(step):
+        elif isinstance(step, HostStep) and _is_grad(step):
+            self._grad(step)
+        elif _makes_leaf(step):
+            assert isinstance(step, (OpStep, HostStep))
+            self._leaf(step)
+        elif isinstance(step, Operation) and _is_about_a_gradient(step):
             if not isinstance(of, Ref) or of.var not in self._now:
                 raise _Declined
-            if step.func is setattr:
+            if isinstance(step, HostStep) and step.func is setattr:
                 self._assign(of.var, step)
             else:
                 self._read(of.var, step)
@@ -140,24 +163,76 @@ class TraceBackward:
         self._now[of] = None if given is None else given.var
         self._assigned[of] = step
 
-    def _read(self, of: Var, step: HostStep) -> None:
+    def _read(self, of: Var, step: Operation) -> None:
         """`.grad` is read, or compared with what it was."""
         now = self._now[of]
-        if step.func is has_gradient:
+        if isinstance(step, OpStep):
+            same = step.func is getattr and step.defined == [now]
+        elif step.func is has_gradient:
             same = step.args[1].var == now and isinstance(step, CheckValue)
         elif now is None:
             same = isinstance(step, CheckValue) and step.expected is None
         else:
-            same = isinstance(step, CheckMetadata) and [v for _, v in step.outs] == [now]
+            same = isinstance(step, (CheckMetadata, CheckSizes)) and [v for _, v in step.outs] == [
+                now
+            ]
         if not same:
             raise _Declined
+
+    def _leaf(self, step: OpStep | HostStep) -> None:
+        """A tensor requires gradients from here on: what follows takes another one in its stead."""
+        of = step.args[0].var
+        if of in self._record.inputs:
+            self._kept.append(step)
+            return
+        if of in self._needed or of in carrying(self._kept, self._record, self._start):
+            raise _Declined
+        self._own[of] = new = _another(self._record, of)
+        self._now[new] = self._first[new] = None
+        self._kept.append(OpStep(new_leaf, (Ref(of),), {}, [((), new)], where=step.where))
+
+    def _grad(self, step: HostStep) -> None:
+        """`torch.autograd.grad` becomes an operation."""
+        engine = step.engine
+        if engine is None or engine.leaves is None or engine.goes_on or engine.heard:
+            raise _Declined
+        given = _GRAD.bind(*step.args, **step.kwargs)
+        given.apply_defaults()
+        of = given.arguments
+        if step.unrepeatable or of["is_grads_batched"] or _sparse(step):
+            raise _Declined
+        outputs, inputs, ends = (
+            v if isinstance(v, (tuple, list)) or v is None else (v,)
+            for v in (of["outputs"], of["inputs"], of["grad_outputs"])
+        )
+        create = bool(of["create_graph"])
+        retain = create if of["retain_graph"] is None else bool(of["retain_graph"])
+        unused = bool(of["allow_unused"] or of["materialize_grads"])
+        materialize = bool(of["materialize_grads"])
+        arguments = (outputs, inputs, ends, retain, create, unused, materialize)
+        if not retain:
+            self._frees(variables(outputs), variables(inputs))
+        outs = list(step.outs)
+        self._kept.append(OpStep(derivatives, arguments, {}, outs, where=step.where))
+
+    def _frees(self, roots: set[Var], ends: set[Var] | None) -> None:
+        """A pass frees the graph of what it comes through, on its way to `ends` or to all."""
+        found = history(self._kept, roots)
+        if ends is not None:
+            found &= followers(self._kept, ends)
+        self.freed |= found
 
     def _pass(self, at: int, step: HostStep) -> None:
         """A backward pass becomes an operation that gives the gradients."""
         engine = step.engine
         if engine is None or not engine.leaves or engine.goes_on or step.unrepeatable:
             raise _Declined
-        if not all(v in self._now for v in engine.leaves):
+        leaves = [
+            v
+            for v in (self._own.get(v, v) for v in engine.leaves)
+            if v not in self._own.values() or self._is_asked(v, at)
+        ]
+        if not all(v in self._now for v in leaves):
             raise _Declined
         if engine.heard and self._used is None:
             steps = (s for s in self._record.steps if isinstance(s, Operation))
@@ -166,19 +241,19 @@ class TraceBackward:
         if self._holds_much(v for v, _ in heard):
             raise _Declined
         tensors, given, retain = _arguments(step)
-        self.roots |= variables(tensors)
-        self.retained = self.retained or retain
         if retain and engine.heard:
             raise _Declined  # another pass would call the hooks once more
-        held = [self._now[v] for v in engine.leaves]
+        if not retain:
+            self._frees(variables(tensors), None)
+        held = [self._now[v] for v in leaves]
         outs: list[tuple[Path, Var]] = []
-        for leaf in (v for v in engine.leaves if self._now[v] is None):
+        for leaf in (v for v in leaves if self._now[v] is None):
             new = self._gradient(leaf, at)
             self._now[leaf], self._assigned[leaf] = new, step
             outs.append(((len(outs),), new))
         arguments = (
             tensors,
-            tuple(map(Ref, engine.leaves)),
+            tuple(map(Ref, leaves)),
             given,
             tuple(None if v is None else Ref(v) for v in held),
             retain,
@@ -214,22 +289,24 @@ class TraceBackward:
 
     def _gradient(self, leaf: Var, at: int) -> Var:
         """The variable of what a pass gives a leaf: that of the program's first read of it."""
-        for step in self._record.steps[at + 1 :]:
-            if (
-                isinstance(step, HostStep)
-                and _is_about_a_gradient(step)
-                and step.args[0] == Ref(leaf)
-            ):
-                if step.func is getattr and len(step.outs) == 1:
-                    return step.outs[0][1]
-                break
-        record = self._record
-        var = Var(record.nvars)
-        record.nvars += 1
-        record.storages[var] = 1 + max(record.storages.values())
-        record.elements[var] = record.elements.get(leaf, 0)
-        record.floating.add(var)
+        step = self._asked(leaf, at)
+        if step is not None and step.func is getattr and len(step.outs) == 1:
+            return step.outs[0][1]
+        var = _another(self._record, leaf)
+        self._record.storages[var] = 1 + max(self._record.storages.values())
         return var
+
+    def _is_asked(self, leaf: Var, at: int) -> bool:
+        return self._asked(leaf, at) is not None
+
+    def _asked(self, leaf: Var, at: int) -> Operation | None:
+        """The program's first look at the gradient of a leaf after a pass."""
+        for step in self._record.steps[at + 1 :]:
+            if isinstance(step, Operation) and _is_about_a_gradient(step):
+                of = step.args[0]
+                if isinstance(of, Ref) and self._own.get(of.var, of.var) == leaf:
+                    return step
+        return None
 
     def _finish(self) -> list[Step]:
         """The steps, with what is assigned to `.grad` at their end."""
@@ -243,7 +320,8 @@ class TraceBackward:
             early = leaf in self._let_go and first not in used
             if early:
                 start.append(self._let_go[leaf])
-            if now != first and not (early and now is None):
+            own = leaf in self._own.values()  # nobody has it when the call is over
+            if now != first and not (early and now is None) and not own:
                 args: tuple[Any, ...] = (Ref(leaf), None if now is None else Ref(now))
                 new = _is_pass(step) and (early or first is None)
                 func, args = (give_gradient, args) if new else (setattr, (args[0], "grad", args[1]))
@@ -264,13 +342,13 @@ def trace_backward(
         needed: the variables that the result and the effects use.
         compiled: a compiler takes the graphs, and not Python.
     """
-    trace = TraceBackward(record, needed, compiled)
+    trace = TraceBackward(record, start, needed, compiled)
     steps = trace.steps()
     if steps is None:
         return record.steps
     if not compiled:
         return steps
-    found = _detached(steps, record, start, needed, trace)
+    found = _detached(steps, record, start, needed, trace.freed)
     return record.steps if found is None else found
 
 
@@ -284,7 +362,12 @@ def carrying(steps: list[Step], record: Record, start: TorchModes) -> set[Var]:
         if isinstance(step, ModeStep):
             modes = step.modes
         elif isinstance(step, Operation) and modes.grad and not modes.inference:
-            if step.func is gradients or (isinstance(step, OpStep) and detaches(step)):
+            if step.func is new_leaf or _makes_leaf(step):
+                found |= (
+                    variables((step.args[:1], step.outs)) if step.outs else variables(step.args[:1])
+                )
+                continue
+            if gives_values(step) or (isinstance(step, OpStep) and detaches(step)):
                 continue
             if not found.isdisjoint(variables((step.args, step.kwargs))):
                 found.update(v for v in step.defined if v in record.floating)
@@ -302,7 +385,7 @@ def history(steps: list[Step], of: set[Var]) -> set[Var]:
 
 
 def _detached(
-    steps: list[Step], record: Record, start: TorchModes, needed: set[Var], trace: TraceBackward
+    steps: list[Step], record: Record, start: TorchModes, needed: set[Var], freed: set[Var]
 ) -> list[Step] | None:
     """The steps in which nothing that leaves the graphs carries autograd's graph.
 
@@ -311,7 +394,7 @@ def _detached(
     """
     carry = carrying(steps, record, start)
     results = carry & needed
-    if results and (trace.retained or not results <= history(steps, trace.roots)):
+    if not results <= freed:
         return None  # it can be differentiated after the call
     return _Detach(record, carry, results).steps(steps, start)
 
@@ -328,18 +411,8 @@ class _Detach:
     def __init__(self, record: Record, carry: set[Var], results: set[Var]) -> None:
         self._record = record
         self._carry = carry
-        self._inner = {v: self._like(v) for v in sorted(results)}
+        self._inner = {v: _another(record, v) for v in sorted(results)}
         self._bare: dict[Var, Var] = {}
-
-    def _like(self, v: Var) -> Var:
-        """Another variable for the memory of one."""
-        record = self._record
-        new = Var(record.nvars)
-        record.nvars += 1
-        record.storages[new] = record.storages.get(v, UNKNOWN)
-        record.elements[new] = record.elements.get(v, 0)
-        record.floating.add(new)
-        return new
 
     def steps(self, steps: list[Step], start: TorchModes) -> list[Step] | None:
         """The steps; None if one makes tensors that carry a graph, and is no operation."""
@@ -353,7 +426,7 @@ class _Detach:
                 asked |= taken
         if not asked <= made:
             return None
-        self._bare = {v: self._like(v) for v in sorted(asked)}
+        self._bare = {v: _another(self._record, v) for v in sorted(asked)}
         after = self._after(steps, made)
         moved = {id(s) for found in after.values() for s in found}
         modes = start
@@ -367,11 +440,11 @@ class _Detach:
             if id(step) in moved:
                 continue
             if isinstance(step, HostStep):
-                found.append(self._changed(step, self._bare))
+                found.append(_renamed(step, self._bare))
             elif isinstance(step, OpStep):
-                found.append(self._changed(step, self._inner))
+                found.append(_renamed(step, self._inner))
                 for v in step.defined:
-                    found += (self._changed(s, self._inner) for s in after.get(v, ()))
+                    found += (_renamed(s, self._inner) for s in after.get(v, ()))
             else:
                 found.append(step)
         return found if ends < len(steps) else found + self._results(modes)
@@ -398,18 +471,67 @@ class _Detach:
             found.append(OpStep(differentiated, args, {}, [((), v)]))
         return [*found, ModeStep(modes)]
 
-    @staticmethod
-    def _changed(step: OpStep | HostStep, others: dict[Var, Var]) -> Step:
-        def name(v: Var) -> Var:
-            return others.get(v, v)
 
-        def change(v: Any) -> Any:
-            return Ref(name(v.var)) if isinstance(v, Ref) else v
+def _another(record: Record, v: Var) -> Var:
+    """Another variable for the memory of one."""
+    new = Var(record.nvars)
+    record.nvars += 1
+    record.storages[new] = record.storages.get(v, UNKNOWN)
+    record.elements[new] = record.elements.get(v, 0)
+    record.floating.add(new)
+    return new
 
-        args, kwargs = rebuilt((step.args, step.kwargs), change)
-        outs = [(path, name(v)) for path, v in step.outs]
-        writes = frozenset(map(name, step.writes))
-        return replace(step, args=args, kwargs=kwargs, outs=outs, writes=writes)
+
+def _renamed(step: Step, others: dict[Var, Var]) -> Any:
+    """A step with other variables."""
+    assert isinstance(step, (OpStep, HostStep))
+
+    def name(v: Var) -> Var:
+        return others.get(v, v)
+
+    def change(v: Any) -> Any:
+        return Ref(name(v.var)) if isinstance(v, Ref) else v
+
+    args, kwargs = rebuilt((step.args, step.kwargs), change)
+    outs = [(path, name(v)) for path, v in step.outs]
+    writes = frozenset(map(name, step.writes))
+    return replace(step, args=args, kwargs=kwargs, outs=outs, writes=writes)
+
+
+def followers(steps: list[Step], of: set[Var]) -> set[Var]:
+    """Variables, and all that is computed from them by these steps."""
+    found = set(of)
+    for step in steps:
+        if isinstance(step, OpStep) and not found.isdisjoint(variables((step.args, step.kwargs))):
+            found |= {*step.defined, *step.writes}
+    return found
+
+
+def gives_values(step: Step) -> bool:
+    """Whether a step is a pass whose results cannot be differentiated."""
+    if not isinstance(step, OpStep) or step.func not in PASSES:
+        return False
+    return step.func is gradients or not step.args[_CREATES]
+
+
+def _is_grad(step: Step) -> bool:
+    return isinstance(step, HostStep) and step.func is torch.autograd.grad
+
+
+def _makes_leaf(step: Step) -> bool:
+    """Whether from a step on a tensor requires gradients."""
+    if not isinstance(step, (OpStep, HostStep)) or not step.args or type(step.args[0]) is not Ref:
+        return False
+    if step.func is setattr:
+        return step.args[1:] == ("requires_grad", True)
+    return step.func is torch.Tensor.requires_grad_ and step.args[1:] in ((), (True,))
+
+
+def _sparse(step: HostStep) -> bool:
+    """Whether something in the results of a pass is no dense tensor."""
+    if isinstance(step, CheckSizes):
+        return False  # sizes of others are not followed
+    return not isinstance(step, CheckMetadata) or any(m and m[-1] is None for m in step.expected)
 
 
 def _is_pass(step: Step) -> bool:
@@ -417,7 +539,7 @@ def _is_pass(step: Step) -> bool:
     return isinstance(step, HostStep) and step.func in ADDS
 
 
-def _is_about_a_gradient(step: HostStep) -> bool:
+def _is_about_a_gradient(step: Operation) -> bool:
     return step.func is has_gradient or (
         step.func in (getattr, setattr) and len(step.args) > 1 and step.args[1] == "grad"
     )
@@ -450,4 +572,4 @@ def _arguments(step: HostStep) -> tuple[tuple[Ref, ...], Any, bool]:
     return tuple(tensors), gradient, bool(given.get("retain_graph"))
 
 
-__all__ = ["carrying", "history", "trace_backward"]
+__all__ = ["carrying", "followers", "gives_values", "history", "trace_backward"]
