@@ -128,6 +128,7 @@ def _run(
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:
+        out.again = recorder.record.again
         # The recorder refers to its tensors and to the handler: break the cycle at once.
         handler.end()
         del handler

@@ -116,6 +116,7 @@ class Capture:
         events: how many events the session saw.
         instances_vary: modules and functions that are reached through the arguments are other ones
             in other calls, and count by what they are like.
+        again: what it gives may be differentiated so that the derivatives can be.
         renewed: addresses of dicts, with keys, and of closure cells, with None: what they hold is
             another object in other calls.
     """
@@ -138,6 +139,7 @@ class Capture:
     start_modes: Any
     events: int
     instances_vary: bool = False
+    again: bool = False
     renewed: frozenset[tuple[int, Any]] = frozenset()
 
 
@@ -147,6 +149,7 @@ class Outcome:
 
     Attributes:
         contents: whether it was refused, and what a small array holds that was reached an input.
+        again: as of its record.
     """
 
     value: Any = None
@@ -156,6 +159,7 @@ class Outcome:
     failure: BaseException | None = None
     stage: str = ""
     contents: bool = False
+    again: bool = False
 
     def taken(self) -> BaseException:
         """Why there is no capture, which is forgotten.

@@ -402,6 +402,7 @@ class Record:
         counters: numbers from outside that are inputs: what holds one, the key, the number.
         relied: whether the run relies on what one of its integers is.
         swapped: for tensors from outside whose `data` was assigned, what it was before.
+        again: what was computed before the call is differentiated so that the derivatives can be.
         pinned: whether it relies on a size or an integer that follows from data.
         of_lists: whether a tensor was made of a list from outside, which guards compare.
         gradients: tensors from outside and the gradients that they had when the call began, where
@@ -429,6 +430,7 @@ class Record:
     counters: list[tuple[Any, Any, Any]] = field(default_factory=list)
     relied: bool = False
     swapped: dict[Var, Any] = field(default_factory=dict)
+    again: bool = False
     pinned: bool = False
     of_lists: bool = False
     gradients: list[tuple[Any, Any]] = field(default_factory=list)

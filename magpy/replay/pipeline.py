@@ -214,6 +214,10 @@ def _build_graphs(low: Lowering) -> None:
     )
 
 
+def _keep_differentiable(low: Lowering) -> None:
+    keep_differentiable(low.plan, low.carry, low.capture.again)
+
+
 def _keep_native(low: Lowering) -> None:
     if low.compiled:
         keep_native(low.plan, low.analysis, low.record, low.possible, low.carry)
@@ -255,7 +259,7 @@ PASSES = (
     # A torch.fx graph for each run of operations.
     Pass("build-graphs", _build_graphs),
     # Python runs the graphs that the call itself differentiates where a compiler's would not do.
-    Pass("keep-differentiable", lambda low: keep_differentiable(low.plan, low.carry)),
+    Pass("keep-differentiable", _keep_differentiable),
     # Python runs the graphs that change inputs in a way that compilers cannot follow.
     Pass("keep-native", _keep_native),
     # No check can fail, and nothing raise, after what cannot be repeated.

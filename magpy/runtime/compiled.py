@@ -373,14 +373,24 @@ class Manager:
                     return True, result
         return False, _interp.MISS
 
+    def _differentiated_again(self, outcome: Outcome) -> bool:
+        """Whether what regions give may be differentiated so that the derivatives can be."""
+        if self.part_of is None:
+            return False
+        if outcome.again:
+            self.part_of.drivers.differentiated_again()
+        return self.part_of.drivers.again
+
     def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
+        again = self._differentiated_again(outcome)
         try:
             if outcome.failure is not None or outcome.refusal is not None:
                 raise outcome.taken()
             capture = outcome.capture
             assert capture is not None
             capture.instances_vary = self.instances_vary
+            capture.again = again
             capture.renewed = frozenset(self.missed.renewed)
             hooks = saved_tensors.in_place()
             if hooks is not None and hooks.raised is not None:

@@ -99,12 +99,21 @@ class Drivers:
         self.hooks = Hooks(blocks)
         #: All regions that were ever compiled.
         self.made: list[Any] = []
+        #: What regions give may be differentiated so that the derivatives can be.
+        self.again = False
         #: Where calls found other values: the addresses of holders, with keys.
         self.differed: set[tuple[int, Any]] = set()
         #: What users were warned of.
         self.warned: set[str] = set()
         self.lines: dict[_Key, Lines] = {}
         self._drivers: dict[tuple[_Key, int], Driver] = {}
+
+    def differentiated_again(self) -> None:
+        """What a region has given is differentiated so that the derivatives can be."""
+        if not self.again:
+            self.again = True
+            for made in self.made:
+                made._magpy_entries = []  # compilers' graphs have no second derivatives
 
     def learn(self, frames: list[Site], reason: str, drives: bool = False) -> None:
         """Leaves a place to Python.

@@ -58,6 +58,9 @@ class EnginePasses:
         if func not in autograd.RUNS:
             return None
         reach = autograd.reach((args, kwargs), self.hooks.known)
+        if autograd.keeps_graph(func, args, kwargs):
+            given = self._record.inputs.values()
+            self._record.again |= any(autograd.goes_on(reach.nodes, t) for t in given)
         self._gradients.added(reach.leaves if func in autograd.ADDS else ())
         ran = listeners.runs(reach.functions).functions
         if ran:

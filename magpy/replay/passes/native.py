@@ -27,7 +27,7 @@ from magpy.shapes.symbols import Symbols
 from magpy.unwatched import autograd
 
 
-def keep_differentiable(plan: segments.Plan, carry: AbstractSet[Var]) -> None:
+def keep_differentiable(plan: segments.Plan, carry: AbstractSet[Var], again: bool) -> None:
     """Lets Python run what the call itself differentiates where a compiler's graph would not do.
 
     What AOTAutograd makes has no second derivatives, which a gradient penalty takes.  And it is one
@@ -37,6 +37,7 @@ def keep_differentiable(plan: segments.Plan, carry: AbstractSet[Var]) -> None:
     Args:
         plan: the segments, and the passes that no graph holds between them.
         carry: the variables that carry autograd's graph.
+        again: what the call gives may be differentiated so that the derivatives can be.
     """
     twice = 0
     done: list[Step] = []
@@ -56,7 +57,7 @@ def keep_differentiable(plan: segments.Plan, carry: AbstractSet[Var]) -> None:
             for segment in before:
                 given = carry & set(segment.outputs)
                 segment.native |= not given.isdisjoint(reached) and not given <= freed
-    for item in plan.items[:twice]:
+    for item in plan.items if again else plan.items[:twice]:
         if isinstance(item, segments.Segment) and not carry.isdisjoint(item.outputs):
             item.native = True
 

@@ -273,3 +273,39 @@ def test_python_in_the_pass_runs_in_every_call(backend):
         Twice.seen.clear()
         assert torch.equal(compiled(x), x * 8)
         assert Twice.seen == [1]
+
+
+@pytest.mark.parametrize("where", range(4))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_line_of_pythons_may_stand_anywhere(where, backend, monkeypatch):
+    """Regions give what is differentiated twice by what comes after them."""
+
+    def trial(wrap):
+        from_outside = iter(range(100))
+
+        def step(w, real, fake):
+            mixed = (0.3 * real + 0.7 * fake).requires_grad_()
+            out = w.net(mixed).sum()
+            if where == 0:
+                next(from_outside)
+            (g,) = torch.autograd.grad(out, mixed, create_graph=True)
+            if where == 1:
+                next(from_outside)
+            loss = w.net(fake).mean() - w.net(real).mean() + ((g.norm(2, 1) - 1) ** 2).mean()
+            if where == 2:
+                next(from_outside)
+            w.optimizer.zero_grad()
+            loss.backward()
+            if where == 3:
+                next(from_outside)
+            w.optimizer.step()
+            return loss.item()
+
+        w = World(step, 3)
+        f = wrap(lambda a, b: step(w, a, b))
+        torch.manual_seed(1)
+        return [f(torch.randn(5, 3), torch.randn(5, 3)) for _ in range(8)]
+
+    monkeypatch.setattr(magpy.config, "regions", True)
+    found = trial(lambda f: magpy.compile(f, backend=backend))
+    assert_same(found, trial(lambda f: f), tol=0 if backend == "eager" else 1e-6)
