@@ -34,6 +34,8 @@ from magpy.objects.types import isinstance
 
 ABSENT = _interp.ABSENT
 _TAKES_DATA = "is given a tensor, takes its data and makes another tensor"
+_TEXTS = (str, "__repr__"), (repr, "__repr__"), (format, "__format__")
+"""What gives a tensor as text, and the method that it asks."""
 _CONVERT = "Convert the tensor with numpy(), or the array with torch.from_numpy"
 
 
@@ -207,6 +209,10 @@ class ArrayCalls:
         if f is len and recorder.symbols is not None and type(args[0]) in _TENSORS:
             # len() itself would make a number of its own of the one that is followed.
             return args[0].size(0) if args[0].dim() else ABSENT
+        method = next((name for g, name in _TEXTS if g is f), None)
+        if method is not None and type(args[0]) in _TENSORS and not kwargs:
+            # C code would compute with what the method of the tensor answers.
+            return getattr(torch.Tensor, method)(*args)
         if callables.numpy_function(f):
             return self._computed(f, args, kwargs) if recomputable((args, kwargs)) else ABSENT
         # An operator leaves a tensor and an array to numpy.

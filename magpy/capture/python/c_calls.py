@@ -148,7 +148,10 @@ def format_text(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if isinstance(text, str) and _ATTRIBUTE_FIELD.search(text):
         run.refuse("str.format reads an attribute", "Use an f-string instead")
         return ABSENT
-    if any(run.session.tracked(a) is not None for a in (*args, *kwargs.values())):
+    if any(
+        run.session.tracked(a) is not None or type(a) is torch.Tensor
+        for a in (*args, *kwargs.values())
+    ):
         result = run.tracked.tracked_call(f, args, kwargs)
         if result is not ABSENT:
             return result

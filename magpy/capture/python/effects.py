@@ -46,6 +46,8 @@ _STREAMS: tuple[Any, ...] = (io.StringIO.__base__, io.BytesIO.__base__)
 def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Notes how to make the call again, and leaves it to the probe; `effect_done` follows."""
     step: EffectStep | None = None
+    if f is print and any(type(a) is torch.Tensor for a in args) and _texts_will_do(args, kwargs):
+        return _print_texts(args, kwargs)  # what it says now: the call may change it afterwards
     if run.refusals.first is None:
         try:
             step = _effect_step(run, f, args, kwargs)

@@ -379,6 +379,10 @@ class Writer(DataForms):
                 self._follower.drew(result, outs)
             loosened = self.is_loose({v for _, v in outs})
             self._follower.after(result, outs, graph=not loosened, looks=loosened)
+        if isinstance(result, torch.Tensor) and not (
+            outs or done.mutates or done.random or would_write(func, op.accessor, kwargs)
+        ):
+            return result  # x.float() of floats: it is what it was given
         # Graphs that a compiler makes are silent, as torch.compile's are.
         site = self.performer.warning_site(self.operation, name) if self._scalars else None
         step = OpStep(
@@ -397,7 +401,9 @@ class Writer(DataForms):
         if not has_ref(args) and not has_ref(kwargs):
             return result
         gives_number = name in NUMBER_METHODS or name == "tolist" or self.direct
-        if type(result) in (int, float, complex) and gives_number:
+        if (type(result) in (int, float, complex) and gives_number) or (
+            type(result) is str and name in _TEXT
+        ):
             return self.track(func, args, kwargs, result)
         if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
             array = self.track(func, args, kwargs, result)
@@ -679,6 +685,8 @@ class Writer(DataForms):
 _CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
 
 # What transforms do to their tensors that no graph can hold where it is done to others.
+# What gives a tensor as text.
+_TEXT = frozenset(["__format__", "__repr__", "__str__"])
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
 
 
