@@ -21,6 +21,8 @@ enum class When : uint8_t {
   kCallsPython,     // its first argument is a function of Python, which is given the elements
   kKeyed,           // it looks at what a function of Python gives for each of them (`key=`)
   kKeyedOrEntries,  // or they are entries of a dict, whose keys tell which is the smaller one
+  kStrInPython,     // it is given one object, whose text a method in Python makes
+  kReprInPython,    // likewise by its `__repr__`
   kOfKeys,          // it is given a dict, its keys or its entries alone, and looks at the keys only
 };
 
@@ -47,6 +49,7 @@ constexpr Known kFunctions[] = {
     {"builtins", "sorted", When::kKeyedOrEntries, {kAll, kItself, false}},
     {"builtins", "min", When::kKeyedOrEntries, {kAll, kItself, false}},
     {"builtins", "max", When::kKeyedOrEntries, {kAll, kItself, false}},
+    {"builtins", "repr", When::kReprInPython, {kAll, kAll, true}},
     {"_functools", "reduce", When::kCallsPython, {kAll, kKept, true}},
     {"_functools", "reduce", When::kAlways, {kAll, kAll, true}},
 };
@@ -63,6 +66,7 @@ constexpr Known kTypes[] = {
     {"builtins", "map", When::kAlways, {kAll, kAll, true}},
     {"builtins", "filter", When::kCallsPython, {kAll, kKept, true}},
     {"builtins", "filter", When::kAlways, {kAll, kAll, true}},
+    {"builtins", "str", When::kStrInPython, {kAll, kAll, true}},
     {"builtins", "bool", When::kAlways, {kAll, kItself, false}},
     {"builtins", "dict", When::kAlways, {kAll, kPairs, false}},
     {"itertools", "chain", When::kAlways, {kAll, kItself, false}},
@@ -129,6 +133,9 @@ bool holds(When when, PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObj
   if (when == When::kAlways) return true;
   if (when == When::kOfKeys) return npos == 1 && gives_keys(args[0], !PyType_Check(f));
   if (when == When::kOneGiven) return npos == 1;
+  if (when == When::kStrInPython || when == When::kReprInPython)
+    return npos == 1 && kwnames == nullptr &&
+           text_in_python(args[0], when == When::kStrInPython ? kStr : kRepr);
   if (when == When::kCallsPython) return npos > 0 && is_python(args[0]);
   for (Py_ssize_t i = 0; kwnames != nullptr && i < PyTuple_GET_SIZE(kwnames); ++i)
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "key") == 0)
@@ -162,6 +169,20 @@ bool made_in_python(PyTypeObject* type) {
 }
 
 }  // namespace
+
+bool text_in_python(PyObject* value, int conversion) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"),
+                                    PyUnicode_InternFromString("__str__"),
+                                    PyUnicode_InternFromString("__repr__")};
+  if (conversion == kAscii) return false;
+  // Each of object's own asks the next one.
+  for (int i = conversion; i <= kRepr; ++i) {
+    PyObject* found = names[i] == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(value), names[i]);
+    if (found == nullptr || PyFunction_Check(found)) return found != nullptr;
+    if (found != _PyType_Lookup(&PyBaseObject_Type, names[i])) return false;
+  }
+  return false;
+}
 
 Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   if (PyType_Check(f)) {

@@ -30,6 +30,13 @@ struct Looks {
 // `kwnames` (or nullptr) has.
 Looks looks_of(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames);
 
+// FORMAT_VALUE's and CONVERT_VALUE's.
+enum Conversion : int { kNone = 0, kStr = 1, kRepr = 2, kAscii = 3 };
+
+// Whether the text of a value is what a method of the program answers, as it is: what other objects
+// make of it is computed.
+bool text_in_python(PyObject* value, int conversion);
+
 struct Session;
 
 // A key is looked for in an outside dict, or stored: what the keys that are there hold is read

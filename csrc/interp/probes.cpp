@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "frame_eval.h"
 #include "iterators.h"
+#include "looks.h"
 #include "session.h"
 
 namespace magpy {
@@ -643,25 +644,6 @@ PyObject* probe_set_update(PyObject*, Args a, size_t, PyObject*) {
 }
 
 // ---- text ----
-
-// FORMAT_VALUE's and CONVERT_VALUE's.
-enum Conversion : int { kNone = 0, kStr = 1, kRepr = 2, kAscii = 3 };
-
-// Whether a text is what a method of the program answers, as it is: what other objects make of it
-// is computed.
-bool text_in_python(PyObject* value, int conversion) {
-  static PyObject* const names[] = {PyUnicode_InternFromString("__format__"),
-                                    PyUnicode_InternFromString("__str__"),
-                                    PyUnicode_InternFromString("__repr__")};
-  if (conversion == kAscii) return false;
-  // Each of object's own asks the next one.
-  for (int i = conversion; i <= kRepr; ++i) {
-    PyObject* found = names[i] == nullptr ? nullptr : _PyType_Lookup(Py_TYPE(value), names[i]);
-    if (found == nullptr || PyFunction_Check(found)) return found != nullptr;
-    if (found != _PyType_Lookup(&PyBaseObject_Type, names[i])) return false;
-  }
-  return false;
-}
 
 PyObject* converted(PyObject* value, int conversion) {
   switch (conversion) {

@@ -133,6 +133,9 @@ class Hoist:
                 break
             before += ahead
             setattr(owner, name, new)
+            if isinstance(s, ast.For) and len(path) == 1:
+                # An iterator that Python makes is used up by Python: the body is compiled.
+                self.alone.add(s)
             if isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone:
                 # The driver decides: as a part of a region it would be another entry for each way.
                 self.alone.add(s)

@@ -15,6 +15,7 @@ import enum
 import functools
 import gc
 import re
+import string
 import sys
 import types
 from _abc import _get_dump  # type: ignore[import-not-found]
@@ -152,12 +153,26 @@ def format_text(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         run.session.tracked(a) is not None or type(a) is torch.Tensor
         for a in (*args, *kwargs.values())
     ):
-        result = run.tracked.tracked_call(f, args, kwargs)
+        result = run.tracked.tracked_call(f, args, _named_in(text, kwargs))
         if result is not ABSENT:
             return result
     for a in (*args, *kwargs.values()):
         run.session.touch(a)
     return _interp.watched(f, args, kwargs)
+
+
+def _named_in(text: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a format names: `"{loss}".format(**vars(self))` is given many more."""
+    if type(text) is not str:
+        return kwargs
+    try:
+        fields = list(string.Formatter().parse(text))
+    except ValueError:
+        return kwargs  # it raises
+    if any(spec and "{" in spec for _, _, spec, _ in fields):
+        return kwargs
+    names = {_FIELD.match(name).group() for _, name, _, _ in fields if name}  # type: ignore[union-attr]
+    return {k: v for k, v in kwargs.items() if k in names}
 
 
 def refused(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -421,6 +436,7 @@ def which(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 # A replacement field that names an attribute: "{a.b}".
+_FIELD = re.compile(r"[^.\[]*")
 _ATTRIBUTE_FIELD = re.compile(r"\{[^{}!:]*\.[^{}!:]*[}!:]")
 
 

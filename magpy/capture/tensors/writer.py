@@ -379,15 +379,12 @@ class Writer(DataForms):
                 self._follower.drew(result, outs)
             loosened = self.is_loose({v for _, v in outs})
             self._follower.after(result, outs, graph=not loosened, looks=loosened)
-        if isinstance(result, torch.Tensor) and not (
-            outs or done.mutates or done.random or would_write(func, op.accessor, kwargs)
-        ):
-            return result  # x.float() of floats: it is what it was given
         # Graphs that a compiler makes are silent, as torch.compile's are.
         site = self.performer.warning_site(self.operation, name) if self._scalars else None
-        step = OpStep(
-            func, args, kwargs, outs, random=done.random, mutates=done.mutates or not outs
-        )
+        # x.float() of floats is what it was given; what gives nothing is called for more than that.
+        acts = not isinstance(result, torch.Tensor) or would_write(func, op.accessor, kwargs)
+        mutates = done.mutates or (not outs and acts)
+        step = OpStep(func, args, kwargs, outs, random=done.random, mutates=mutates)
         step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
         file, row, function, names = op.place
         if is_users_file(file, names):  # which saves the walk through the frames
