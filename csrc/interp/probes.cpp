@@ -239,7 +239,11 @@ constexpr binaryfunc kBinary[] = {
 PyObject* probe_binary(PyObject*, Args a, size_t, PyObject*) {
   const int op = as_int(a[2]);
   if (!active()) return kBinary[op](a[1], a[0]);
-  const Before before = on_binary_pre(a[1], a[0]);
+  const Before before = on_binary_pre(op, a[1], a[0]);
+  if (before.performed) {
+    if (before.result == nullptr && active()) on_raised(a[1], a[0]);
+    return before.result;
+  }
   PyObject* result;
   {
     ToCScope given(before.use);

@@ -150,7 +150,7 @@ void on_truth(PyObject* obj);
 // a OP b, -a, not a, a < b (pre, then post).  `op` is the CPython NB_* number, or for
 // unary/compare/in-place see probes.h. post returns the object to give to the program (steals
 // result).
-Before on_binary_pre(PyObject* a, PyObject* b);
+Before on_binary_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_binary(int op, PyObject* a, PyObject* b, PyObject* result);
 Before on_compare_pre(int op, PyObject* a, PyObject* b);
 PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result);

@@ -710,7 +710,26 @@ static void array_operation(PyObject* a, PyObject* b) {
   ask(tls_session, "array_operation", other);
 }
 
-Before on_binary_pre(PyObject* a, PyObject* b) {
+// Whether a text formats what another call may have another one of: tensors, followed values.
+static bool formats(Session* s, PyObject* text, PyObject* given) {
+  if (!PyUnicode_CheckExact(text)) return false;
+  if (is_tensor(given)) return true;
+  if (!PyTuple_CheckExact(given)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i)
+    if (PyObject* v = PyTuple_GET_ITEM(given, i); is_tensor(v) || tracked(s, v)) return true;
+  return false;
+}
+
+Before on_binary_pre(int op, PyObject* a, PyObject* b) {
+  constexpr int kRemainder = 6;  // NB_REMAINDER
+  if (Session* s = tls_session; op == kRemainder && formats(s, a, b)) {
+    ++s->events;
+    PauseGuard pause;
+    const Before before{PyObject_CallMethod(s->handler.get(), "percent", "OO", a, b), true,
+                        kPassedOn};
+    if (before.result != g_absent) return before;
+    Py_DECREF(before.result);
+  }
   const bool text = PyUnicode_Check(a) || PyBytes_Check(a);
   operands_pre(a, b, text);
   array_operation(a, b);

@@ -133,11 +133,7 @@ class Hoist:
                 break
             before += ahead
             setattr(owner, name, new)
-            if isinstance(s, ast.For) and len(path) == 1:
-                # An iterator that Python makes is used up by Python: the body is compiled.
-                self.alone.add(s)
-            if isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone:
-                # The driver decides: as a part of a region it would be another entry for each way.
+            if self._decides(s, path):
                 self.alone.add(s)
         else:
             self.alone.add(s)
@@ -148,6 +144,16 @@ class Hoist:
             self.alone.add(s)
         self._whole(s, s, blocks=False)
         return [*before, s]
+
+    def _decides(self, s: ast.stmt, path: list[ast.expr]) -> bool:
+        """Whether the driver decides what of a statement's blocks runs, and how often.
+
+        As a part of a region a branch would be another entry for each way.  An iterator that Python
+        makes is used up by Python: the body is compiled.
+        """
+        if isinstance(s, ast.If):
+            return spot_of(path[-1]) in self.plan.alone
+        return isinstance(s, ast.For) and len(path) == 1
 
     def _calls_apart(self, owner: Any, name: str, s: ast.stmt) -> list[ast.stmt]:
         """Takes the calls within an expression out of it."""

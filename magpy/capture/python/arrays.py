@@ -212,7 +212,9 @@ class ArrayCalls:
         method = next((name for g, name in _TEXTS if g is f), None)
         if method is not None and type(args[0]) in _TENSORS and not kwargs:
             # C code would compute with what the method of the tensor answers.
-            return getattr(torch.Tensor, method)(*args)
+            return getattr(torch.Tensor, method)(
+                *(args if args[1:] or f is not format else (*args, ""))
+            )
         if callables.numpy_function(f):
             return self._computed(f, args, kwargs) if recomputable((args, kwargs)) else ABSENT
         # An operator leaves a tensor and an array to numpy.
@@ -249,6 +251,27 @@ class ArrayCalls:
         except Refusal as r:
             self._run.refusals.keep(r)
             return result
+
+    @frames_hidden
+    def percent(self, text: str, given: Any) -> Any:
+        """`text % given` with tensors or tracked values; ABSENT where it does more than compute."""
+        recorder = self._run.recorder
+        if recorder.depth or self._run.refusals.first is not None or not recomputable(given):
+            return ABSENT
+        values = given if type(given) is tuple else (given,)
+        if any(isinstance(v, torch.Tensor) and type(v) not in _TENSORS for v in values):
+            return ABSENT
+        if self._session.tracked(text) is not None:
+            self._session.rely_on(text)
+        recorder.depth += 1
+        try:
+            result = text % given
+        except Exception:
+            self._run.refuse("the formatting of a tensor or of what follows from data raises")
+            raise
+        finally:
+            recorder.depth -= 1
+        return self._tracked.derive(operator.mod, (text, given), {}, result)
 
     def array_operation(self, other: Any) -> None:
         """An operator is about to be applied to a tensor and what may be an array.

@@ -93,7 +93,7 @@ class Handler:
         self.table_item, self.table_has = tables.item, tables.has
         self.table_store, self.table_left = tables.store, tables.left
         self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
-        self.array_operation = arrays.array_operation
+        self.array_operation, self.percent = arrays.array_operation, arrays.percent
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""

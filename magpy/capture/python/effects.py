@@ -46,8 +46,8 @@ _STREAMS: tuple[Any, ...] = (io.StringIO.__base__, io.BytesIO.__base__)
 def effect(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Notes how to make the call again, and leaves it to the probe; `effect_done` follows."""
     step: EffectStep | None = None
-    if f is print and any(type(a) is torch.Tensor for a in args) and _texts_will_do(args, kwargs):
-        return _print_texts(args, kwargs)  # what it says now: the call may change it afterwards
+    if f is print and any(map(_speaks, args)) and _texts_will_do(args, kwargs):
+        return _print_texts(args, kwargs)  # what they say now: the call may change them afterwards
     if run.refusals.first is None:
         try:
             step = _effect_step(run, f, args, kwargs)
@@ -109,20 +109,28 @@ def _texts_will_do(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return words and known and not all(type(a) is str for a in args)
 
 
-def _text(a: Any) -> Any:
-    """What an object says, by its own method where that is Python, whose numbers are followed."""
+def _speaks(a: Any) -> str:
+    """The method in Python that says what an object is as a text; "" if C does."""
     for name in ("__str__", "__repr__"):
         owner = next(c for c in type(a).__mro__ if name in vars(c))
         if isinstance(vars(owner)[name], types.FunctionType):
-            method = _interp.call(getattr, (type(a), name), {})
-            text = _interp.call(method, (a,), {})
-            if isinstance(text, str):
-                return text if type(text) is str else str.__str__(text)
-            says = "__str__"  # so CPython names either
-            raise TypeError(f"{says} returned non-string (type {type(text).__name__})")
+            return name
         if owner is not object:
             break
-    return _interp.call(str, (a,), {})
+    return ""
+
+
+def _text(a: Any) -> Any:
+    """What an object says, by its own method where that is Python, whose numbers are followed."""
+    name = _speaks(a)
+    if not name:
+        return _interp.call(str, (a,), {})
+    method = _interp.call(getattr, (type(a), name), {})
+    text = _interp.call(method, (a,), {})
+    if isinstance(text, str):
+        return text if type(text) is str else str.__str__(text)
+    says = "__str__"  # so CPython names either
+    raise TypeError(f"{says} returned non-string (type {type(text).__name__})")
 
 
 def _effect_step(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EffectStep:
