@@ -213,7 +213,7 @@ class Memory:
                 if place in (self._followed if relied else self._outside):
                     continue
                 now = number_at(holder if expr is None else evaluated(expr, space, given), key)
-                if type(now) is type(before) and now != before:
+                if _is_another(before, now):
                     self._outside[place] = expr, space, holder, key
                     if (relied or isinstance(key, Part)) and type(now) is int:
                         self._followed.add(place)
@@ -261,7 +261,7 @@ class Memory:
     def _number(self, place: Place, v: Any) -> bool:
         before = self._seen.get(place)
         self._seen[place] = v
-        if self._dynamic or (type(before) is type(v) and before != v):
+        if self._dynamic or _is_another(before, v):
             self._numbers.add(place)
         return place in self._numbers
 
@@ -304,6 +304,12 @@ def _form(v: Any) -> Form:
 
 def _mask(bits: Iterable[bool]) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
+
+
+def _is_another(before: Any, now: Any) -> bool:
+    """Whether a number or text is another one of its kind: a sum begins with an integer 0."""
+    kinds = {type(before), type(now)}
+    return (len(kinds) == 1 or kinds == {int, float}) and before != now
 
 
 def number_at(holder: Any, key: Any) -> Any:
