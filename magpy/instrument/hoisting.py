@@ -209,6 +209,9 @@ class Hoist:
         """Keeps a statement in the driver where a place is in it that was not taken out."""
         if spot_of(s) in self.plan.alone and not isinstance(s, ast.Expr):
             self.alone.add(s)
+        if isinstance(s, ast.For) and {spot_of(s), spot_of(s.iter)} & {*self.plan.calls}:
+            # Python below the iterator is refused (a loader that shuffles): the body is compiled.
+            self.alone.add(s)
         places = {*self.plan.alone, *self.plan.calls}
         for child in [node] if blocks else _own_parts(node):
             nodes = list(walk(child))

@@ -152,6 +152,9 @@ class Misses:
                 self._of_conditions = _fixes(info, failure)
                 given = [*args, *(kwargs[k] for k in info.program.kwnames if k in kwargs)]
                 self.place = place_of(info.program, failure, given)
+                at = None if self.place is None else self.place.argument
+                if at is not None and self.place is not None and self.place.holder is None:
+                    self.of_few |= _is_of_kind(info.program, failure[0], given[at])
                 if not isinstance(failure[0], int) and failure[0][0] in ("dicts", "cells"):
                     self.renewed |= renewed(info.program)
             return _words(f, args, info, failure)
@@ -209,6 +212,18 @@ def _is_of_few(program: Program, where: Any) -> bool:
     """Whether a check is for a bool or None: a call goes one of two ways by it."""
     kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
     return kind in ("is", "leaf") and (rest[1] is None or type(rest[1]) is bool)
+
+
+def _is_of_kind(program: Program, where: Any, value: Any) -> bool:
+    """Whether a number is a float and an entry needs an integer, or the other way round.
+
+    A sum begins with an integer 0 in each epoch.
+    """
+    kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
+    if type(value) not in (int, float) or kind not in ("leaf", "type", "small_int"):
+        return False
+    needed = int if kind == "small_int" else rest[1] if kind == "type" else type(rest[1])
+    return needed in (int, float) and needed is not type(value)
 
 
 def goes_by_instance(info: EntryInfo) -> bool:
