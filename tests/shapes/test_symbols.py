@@ -230,9 +230,15 @@ def test_dynamic_says_what_varies():
     assert memory.look((x, 2), {}) is None
 
 
-def test_a_number_of_another_type_does_not_vary():
+def test_a_sum_that_begins_with_an_integer_varies():
     memory = Memory(None)
-    for value in (1, 2.0, True, 2.0):
+    assert memory.look((0,), {}) is None
+    assert memory.look((0.5,), {}).numbers == {0}
+
+
+def test_a_truth_value_is_no_number_that_varies():
+    memory = Memory(None)
+    for value in (True, 2.0, False, "2", 2.0):
         found = memory.look((value,), {})
     assert found is None
 
