@@ -34,7 +34,7 @@ from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var, identity
 from magpy.ir.trees import rebuilt, variables
-from magpy.models.torch_ops import ARITHMETIC, operation_name
+from magpy.models.torch_ops import ARITHMETIC, goes_by_data, operation_name
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Checked, Computed, Conditions, Read, Source
@@ -499,6 +499,8 @@ class Symbols:
 
         if getattr(func, "__name__", "") in _ADDRESSES:
             raise CannotFollowError("an address is asked for")
+        if goes_by_data(func, args):
+            raise CannotFollowError("its fake kernel asks for data")
         try:
             return self._operated(func, args, kwargs, static)
         except (
