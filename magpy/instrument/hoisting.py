@@ -120,8 +120,8 @@ class Hoist:
             self._whole(s, s, blocks=False)
             return [s]
         owner, name = head
-        if isinstance(s, ast.For) and self._mentions_varying(s.iter):
-            self.alone.add(s)  # how often its body runs differs, too: that is compiled for itself
+        if isinstance(s, ast.For) and self._is_opened(s):
+            self.alone.add(s)  # its body is compiled for itself
         for _ in range(20):
             value = getattr(owner, name)
             path = self._path(value)
@@ -148,6 +148,14 @@ class Hoist:
             self.alone.add(s)
         self._whole(s, s, blocks=False)
         return [*before, s]
+
+    def _is_opened(self, loop: ast.For) -> bool:
+        """Whether a loop runs in the driver.
+
+        How often its body runs differs, or Python that gives its items is refused (a loader of
+        data), which the instruction that asks for the next one calls: it has the loop's place.
+        """
+        return spot_of(loop) in self.plan.calls or self._mentions_varying(loop.iter)
 
     def _calls_apart(self, owner: Any, name: str, s: ast.stmt) -> list[ast.stmt]:
         """Takes the calls within an expression out of it."""
