@@ -97,6 +97,10 @@ class Memory:
         self._numbers.update((i,) for i in at)
         self._listed.update({("list", i): CHANGED for i in at})
 
+    def expect_other_lists(self, at: Iterable[int]) -> None:
+        """From here on the lists of numbers at these arguments are taken to differ in length."""
+        self._listed.update({("list", i): RESIZED for i in at})
+
     def numbers_at(self) -> set[int | str]:
         """The arguments that are numbers, or lists of numbers, and have varied."""
         lists = {place[1] for place, how in self._listed.items() if how and len(place) == 2}
@@ -116,7 +120,11 @@ class Memory:
         self._contents = False
 
     def look(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any] = ()
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        infos: Iterable[Any] = (),
+        replaced: dict[Place, tuple[Any, Any]] | None = None,
     ) -> Varying | None:
         """What varies among the arguments of a call that is about to be captured.
 
@@ -124,6 +132,7 @@ class Memory:
             args: the positional arguments.
             kwargs: the keyword arguments.
             infos: what is kept about the entries (magpy/runtime/entry.py), the newest first.
+            replaced: by place, objects that were anchored and those that are there now.
         """
         if self._dynamic is False:
             return None
@@ -143,6 +152,10 @@ class Memory:
                 elif self._number(place, v):
                     (numbers if type(v) in (int, float) else texts).add(place[0])
             found += self._reached(given, infos)
+            for place, (before, v) in (replaced or {}).items():
+                if _has_symbols(before) and _has_symbols(v):
+                    self._differ(place, _form(before), _form(v))
+                    found.append((place, v, self._varies.get(place, Dims())))
             if any(dims is not None and dims.sizes for *_, dims in found):
                 self._sizes_vary = True
             for place, v, dims in found:
@@ -189,7 +202,7 @@ class Memory:
         self._seen[place] = form, list(v) if kept else None
         how = self._listed.get(place, 0)
         if before is None:
-            how = how if kept else CHANGED
+            how = how or (0 if kept else CHANGED)
         elif before[0] != form:
             how = RESIZED
         elif before[1] != self._seen[place][1] or not kept:
