@@ -133,11 +133,7 @@ class Hoist:
                 break
             before += ahead
             setattr(owner, name, new)
-            if isinstance(s, ast.For) and len(path) == 1:
-                # An iterator that Python makes is used up by Python: the body is compiled.
-                self.alone.add(s)
-            if isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone:
-                # The driver decides: as a part of a region it would be another entry for each way.
+            if self._goes_by(s, path):
                 self.alone.add(s)
         else:
             self.alone.add(s)
@@ -148,6 +144,16 @@ class Hoist:
             self.alone.add(s)
         self._whole(s, s, blocks=False)
         return [*before, s]
+
+    def _goes_by(self, s: ast.stmt, path: list[ast.expr]) -> bool:
+        """Whether the driver goes by what was taken out of the head of a statement.
+
+        An iterator that Python makes is used up by Python: the body is compiled. What is decided
+        would be another entry for each way, as a part of a region.
+        """
+        if isinstance(s, ast.For):
+            return len(path) == 1
+        return isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone
 
     def _is_opened(self, loop: ast.For) -> bool:
         """Whether a loop runs in the driver.
