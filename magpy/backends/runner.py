@@ -66,6 +66,7 @@ class Dynamic:
         numbers: those that were read from outside: the expression of the dict or cell that holds
             one, or that itself if it is the same in every call; the key, or None; the number;
             whether it was an input, and the run relied on it.
+        wholes: expressions for lists that the call read as a whole.
         pinned: the call relied on a size or an integer that follows from data.
         of_lists: the call made a tensor of a list of numbers, which was compared.
     """
@@ -75,6 +76,7 @@ class Dynamic:
     of_data: list[Any] = field(default_factory=list)
     places: list[tuple[str, Any]] = field(default_factory=list)
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
+    wholes: frozenset[str] = frozenset()
     pinned: bool = False
     of_lists: bool = False
 

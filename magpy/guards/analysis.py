@@ -315,7 +315,8 @@ class Analyzer:
             source: Operand = graph.operand(holder)
             if step.func is part_held:
                 whole = graph.register()
-                graph.check(DictKey(holder, key, cls).load(whole, source))
+                held = Item if isinstance(holder, list) else DictKey
+                graph.check(held(holder, key, cls).load(whole, source))
                 source = whole
             graph.check(("type", source, cls))
             graph.check(("len", source, length))

@@ -442,8 +442,10 @@ class Contents(Edge, events=("snap",), label="contents", words="all that a {kind
             self._lower_keys(program)
         elif isinstance(obj, list):
             program.check(("len", reg, len(pre)))
+            numbers = program.run.places(obj, pre)
             for i, v in enumerate(pre):
-                program.read(Item(obj, i, v))
+                if i not in numbers:  # the type of such is checked, as below
+                    program.read(Item(obj, i, v))
         elif isinstance(obj, set):
             program.check(("set", reg, self.key))
             for x in self.key:

@@ -162,21 +162,23 @@ def _anchored(program: Program, where: tuple[str, int, int]) -> Place | None:
     return Place(record[0], None, None)
 
 
-def renewed(program: Program) -> set[tuple[int, Any]]:
+def renewed(program: Program) -> dict[tuple[int, Any], tuple[Any, Any]]:
     """The places, of those whose very object is guarded, that have another of its class now.
 
     Returns:
-        The addresses of dicts, with keys; those of closure cells, with None.
+        The object and the other one, by the addresses of dicts, with keys, and by those of closure
+        cells, with None.
     """
-    found: set[tuple[int, Any]] = set()
+    found: dict[tuple[int, Any], tuple[Any, Any]] = {}
     for holder, entries in program.anchors.get("dicts", ()):
         for key, value, mode in entries:
             now = dict.get(holder, key, value) if type(key) in (str, int) else value
             if mode == "is" and _is_renewed(value, now):
-                found.add((id(holder), key))
+                found[id(holder), key] = value, now
     for cell, value, mode in program.anchors.get("cells", ()):
-        if mode == "is" and _is_renewed(value, getattr(cell, "cell_contents", value)):
-            found.add((id(cell), None))
+        now = getattr(cell, "cell_contents", value)
+        if mode == "is" and _is_renewed(value, now):
+            found[id(cell), None] = value, now
     return found
 
 

@@ -354,6 +354,11 @@ class Difference:
         return f"{text}; {self.where} fixes it" if self.where else text
 
     @property
+    def of_presence(self) -> bool:
+        """Whether it is that something is there, or no longer: another value may be an input."""
+        return self.was == "missing" or "missing" in self.now.split(",")[0].split()
+
+    @property
     def of_one(self) -> bool:
         """Whether it is that a size is 1 or is no longer: sizes of 1 are ways of their own."""
         if self.was:

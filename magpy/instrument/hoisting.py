@@ -120,8 +120,8 @@ class Hoist:
             self._whole(s, s, blocks=False)
             return [s]
         owner, name = head
-        if isinstance(s, ast.For) and self._mentions_varying(s.iter):
-            self.alone.add(s)  # how often its body runs differs, too: that is compiled for itself
+        if isinstance(s, ast.For) and self._is_opened(s):
+            self.alone.add(s)  # its body is compiled for itself
         for _ in range(20):
             value = getattr(owner, name)
             path = self._path(value)
@@ -133,7 +133,7 @@ class Hoist:
                 break
             before += ahead
             setattr(owner, name, new)
-            if self._decides(s, path):
+            if self._goes_by(s, path):
                 self.alone.add(s)
         else:
             self.alone.add(s)
@@ -145,15 +145,25 @@ class Hoist:
         self._whole(s, s, blocks=False)
         return [*before, s]
 
-    def _decides(self, s: ast.stmt, path: list[ast.expr]) -> bool:
-        """Whether the driver decides what of a statement's blocks runs, and how often.
+    def _goes_by(self, s: ast.stmt, path: list[ast.expr]) -> bool:
+        """Whether the driver goes by what was taken out of the head of a statement.
 
-        As a part of a region a branch would be another entry for each way.  An iterator that Python
-        makes is used up by Python: the body is compiled.
+        An iterator that Python makes is used up by Python: the body is compiled. What is decided
+        would be another entry for each way, as a part of a region.
         """
-        if isinstance(s, ast.If):
-            return spot_of(path[-1]) in self.plan.alone
-        return isinstance(s, ast.For) and len(path) == 1
+        if isinstance(s, ast.For):
+            return len(path) == 1
+        return isinstance(s, ast.If) and spot_of(path[-1]) in self.plan.alone
+
+    def _is_opened(self, loop: ast.For) -> bool:
+        """Whether a loop runs in the driver.
+
+        How often its body runs differs, or Python that gives its items is refused (a loader of
+        data), which the instruction that asks for the next one calls: it has the place of the loop,
+        or of what it iterates.
+        """
+        places = {spot_of(loop), spot_of(loop.iter)}
+        return not places.isdisjoint(self.plan.calls) or self._mentions_varying(loop.iter)
 
     def _calls_apart(self, owner: Any, name: str, s: ast.stmt) -> list[ast.stmt]:
         """Takes the calls within an expression out of it."""
@@ -208,9 +218,6 @@ class Hoist:
     def _whole(self, node: ast.AST, s: ast.stmt, *, blocks: bool = True) -> None:
         """Keeps a statement in the driver where a place is in it that was not taken out."""
         if spot_of(s) in self.plan.alone and not isinstance(s, ast.Expr):
-            self.alone.add(s)
-        if isinstance(s, ast.For) and {spot_of(s), spot_of(s.iter)} & {*self.plan.calls}:
-            # Python below the iterator is refused (a loader that shuffles): the body is compiled.
             self.alone.add(s)
         places = {*self.plan.alone, *self.plan.calls}
         for child in [node] if blocks else _own_parts(node):

@@ -316,19 +316,19 @@ TUPLES = (tuple, torch.Size)
 
 
 class Part(NamedTuple):
-    """A place in a tuple that a dict holds under a key."""
+    """A place in a tuple that a dict or list holds at a key."""
 
     key: Any
     at: int
 
 
 def part_held(holder: Any, key: Any, index: int, length: int, cls: type) -> Any:
-    """An item of a tuple, of this class and with so many items, that a dict holds.
+    """An item of a tuple, of this class and with so many items, that a dict or list holds.
 
     Raises:
         LookupError, TypeError: it holds no such tuple.
     """
-    return part(dict.__getitem__(holder, key), index, length, cls)
+    return part(item_held(holder, key), index, length, cls)
 
 
 def part(whole: Any, index: int, length: int, cls: type[tuple[Any, ...]]) -> Any:
@@ -404,7 +404,7 @@ class Record:
         swapped: for tensors from outside whose `data` was assigned, what it was before.
         again: what was computed before the call is differentiated so that the derivatives can be.
         pinned: whether it relies on a size or an integer that follows from data.
-        of_lists: whether a tensor was made of a list from outside, which guards compare.
+        of_lists: lists, by identity, of which tensors were made, and which guards compare.
         gradients: tensors from outside and the gradients that they had when the call began, where
             the run has read or added to them.
         unwatched: what asks for Python that runs unwatched below steps.
@@ -432,7 +432,7 @@ class Record:
     swapped: dict[Var, Any] = field(default_factory=dict)
     again: bool = False
     pinned: bool = False
-    of_lists: bool = False
+    of_lists: dict[int, Any] = field(default_factory=dict)
     gradients: list[tuple[Any, Any]] = field(default_factory=list)
     unwatched: list[Unwatched] = field(default_factory=list)
     caught: str = ""

@@ -199,7 +199,8 @@ class Manager:
     def _varies(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             with signals.held():
-                return self.varying.look(args, kwargs, [e.tag for e in compiled._magpy_entries])
+                infos = [e.tag for e in compiled._magpy_entries]
+                return self.varying.look(args, kwargs, infos, self.missed.replaced)
         except Exception as e:
             if signals.raised_by_handler(e):
                 raise
@@ -282,7 +283,7 @@ class Manager:
         try:
             return self._watch(compiled, args, kwargs, why)
         finally:
-            self.missed.place = None  # it holds an argument
+            self.missed.place, self.missed.replaced = None, {}  # they hold the program's objects
 
     def _watch(
         self,
@@ -880,6 +881,8 @@ class Manager:
         if driver.function.__code__ is self.code:
             names |= {self.names.get(at, "") for at in self.varying.numbers_at()}
         varying.expect_other_numbers([i for i, n in enumerate(region.reads) if n in names])
+        # What was taken out of an expression is Python's since it differs.
+        varying.expect_other_lists([i for i, n in enumerate(region.reads) if n[:1] == "."])
         # So is a module that a loop goes through.
         made._magpy_options.instances_vary = not names.isdisjoint(region.reads)
         return made

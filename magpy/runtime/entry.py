@@ -48,30 +48,52 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
         expr, anchor = (None, holder) if found is None else (found.expr, None)
         if kind in _HOLDING and type(value) in PLAIN:
             numbers.append((expr, anchor, key, value, False))
-        elif (
-            kind == "dict_key"
-            and type(key) in (int, str)
-            and type(value) in TUPLES
-            and len(value) <= MOST_PARTS
-        ):
-            # Such as the two rates of an optimizer, one of which a schedule sets; sizes of a batch.
-            if all(type(v) in (int, float) for v in value):
-                numbers += [(expr, anchor, Part(key, i), v, False) for i, v in enumerate(value)]
-        elif (
-            kind == "snap"
-            and isinstance(holder, (list, collections.deque))
-            and found is None
-            and len(value) <= _MOST_NUMBERS
-        ):
+        elif kind == "dict_key" and type(key) in (int, str):
+            numbers += [(expr, anchor, *p, False) for p in _parts(key, value)]
+        elif kind == "snap" and _may_vary(capture, holder, value, found is not None):
             numbers += [
-                (None, holder, i, v, False) for i, v in enumerate(value) if type(v) in (int, float)
+                (expr, anchor, i, v, False) for i, v in enumerate(value) if type(v) in (int, float)
             ]
+            if isinstance(holder, list):
+                for i, v in enumerate(value):
+                    numbers += [(expr, anchor, *p, False) for p in _parts(i, v)]
     if capture.record.relied:
         for holder, key, value in capture.record.counters:
             found = analysis.relative.get(id(holder))
             expr, anchor = (None, holder) if found is None else (found.expr, None)
             numbers.append((expr, anchor, key, value, True))
     return numbers
+
+
+def _parts(key: Any, value: Any) -> list[tuple[Part, Any]]:
+    """The numbers of a tuple that a dict or list holds at a key, with their places.
+
+    Such as the two rates of an optimizer, one of which a schedule sets; sizes of a batch.
+    """
+    if type(value) not in TUPLES or len(value) > MOST_PARTS:
+        return []
+    if any(type(v) not in (int, float) for v in value):
+        return []
+    return [(Part(key, i), v) for i, v in enumerate(value)]
+
+
+def _may_vary(capture: Capture, holder: Any, value: Any, given: bool) -> bool:
+    """Whether numbers of a list or deque of which all was read are inputs where they differ.
+
+    Args:
+        capture: what was captured.
+        holder: the list or deque.
+        value: what it held.
+        given: each call has another one. Where a tensor was made of one of those, it is an input as
+            a whole (magpy/capture/tensors/lists.py).
+    """
+    if not given:
+        return isinstance(holder, (list, collections.deque)) and len(value) <= _MOST_NUMBERS
+    return (
+        type(holder) is list
+        and len(value) <= MOST_PARTS
+        and id(holder) not in capture.record.of_lists
+    )
 
 
 def build(
@@ -175,8 +197,13 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
             if id(t) in analysis.relative and id(t) in capture.metas
         ],
         numbers=_numbers(capture, analysis),
+        wholes=frozenset(
+            found.expr
+            for kind, holder, *_ in capture.log
+            if kind == "snap" and (found := analysis.relative.get(id(holder))) is not None
+        ),
         pinned=record.pinned,
-        of_lists=record.of_lists,
+        of_lists=bool(record.of_lists),
     )
     info = EntryInfo(guard, plan.segments, dynamic)
     info.program = Program(analysis.npos, analysis.kwnames, analysis.checks, analysis.anchors)

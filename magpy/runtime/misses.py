@@ -49,6 +49,8 @@ class Misses:
         #: The places in which calls found other objects of a class than entries had been made for:
         #: dicts by their addresses, with keys, and closure cells.
         self.renewed: set[tuple[int, Any]] = set()
+        #: Those that the last call found, with the object there was and the one that there is.
+        self.replaced: dict[tuple[int, Any], tuple[Any, Any]] = {}
         self._causes: dict[Any, int] = {}
         #: The cause of the last miss, and how often it has made calls miss.
         self.cause: Any = None
@@ -80,13 +82,17 @@ class Misses:
         """
         self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
         self.of_contents = self.of_few = self._of_conditions = False
+        self.replaced = {}
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
             self.of_few |= found.of_one
             of_lists = any(e.tag.dynamic.of_lists for e in entries)
             self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()], of_lists)
-            cause = self.cause = found.where or self._cause(what)
+            cause = found.where or self._cause(what)
+            if found.of_presence:
+                cause = cause, "there"
+            self.cause = cause
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS
@@ -155,8 +161,11 @@ class Misses:
                 at = None if self.place is None else self.place.argument
                 if at is not None and self.place is not None and self.place.holder is None:
                     self.of_few |= _is_of_kind(info.program, failure[0], given[at])
-                if not isinstance(failure[0], int) and failure[0][0] in ("dicts", "cells"):
-                    self.renewed |= renewed(info.program)
+            for other, (at, _) in failing:
+                anchored = not isinstance(at, int) and at[0] in ("dicts", "cells")
+                if anchored and other.program is not None:
+                    self.replaced |= renewed(other.program)
+            self.renewed |= self.replaced.keys()
             return _words(f, args, info, failure)
 
 

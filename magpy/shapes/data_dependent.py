@@ -119,9 +119,10 @@ class OfData:
             return None
         try:
             with unheard():
-                masks = symbols.sized_by_data(list(zip(outs, found, strict=True)))
+                followed = symbols.sized_by_data(list(zip(outs, found, strict=True)))
                 metas = [
-                    _tensor.TensorMeta(t, dims=mask) for t, mask in zip(found, masks, strict=True)
+                    _tensor.TensorMeta(t, dims=dims.sizes, strides=dims.strides)
+                    for t, dims in zip(found, followed, strict=True)
                 ]
         except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
             symbols.fix_all()

@@ -73,6 +73,8 @@ class Memory:
         self._listed: dict[Place, int] = {}
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
         self._arrays_sized: set[int | str] = set()
+        # Expressions for lists that calls read as a whole.
+        self._wholes: set[str] = set()
         # What small arrays hold that are reached: whether it is an input; None: nothing tells yet.
         self._contents: bool | None = None
 
@@ -95,6 +97,10 @@ class Memory:
         self._numbers.update((i,) for i in at)
         self._listed.update({("list", i): CHANGED for i in at})
 
+    def expect_other_lists(self, at: Iterable[int]) -> None:
+        """From here on the lists of numbers at these arguments are taken to differ in length."""
+        self._listed.update({("list", i): RESIZED for i in at})
+
     def numbers_at(self) -> set[int | str]:
         """The arguments that are numbers, or lists of numbers, and have varied."""
         lists = {place[1] for place, how in self._listed.items() if how and len(place) == 2}
@@ -114,7 +120,11 @@ class Memory:
         self._contents = False
 
     def look(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], infos: Iterable[Any] = ()
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        infos: Iterable[Any] = (),
+        replaced: dict[Place, tuple[Any, Any]] | None = None,
     ) -> Varying | None:
         """What varies among the arguments of a call that is about to be captured.
 
@@ -122,6 +132,7 @@ class Memory:
             args: the positional arguments.
             kwargs: the keyword arguments.
             infos: what is kept about the entries (magpy/runtime/entry.py), the newest first.
+            replaced: by place, objects that were anchored and those that are there now.
         """
         if self._dynamic is False:
             return None
@@ -141,14 +152,24 @@ class Memory:
                 elif self._number(place, v):
                     (numbers if type(v) in (int, float) else texts).add(place[0])
             found += self._reached(given, infos)
+            for place, (before, v) in (replaced or {}).items():
+                if _has_symbols(before) and _has_symbols(v):
+                    self._differ(place, _form(before), _form(v))
+                    found.append((place, v, self._varies.get(place, Dims())))
             if any(dims is not None and dims.sizes for *_, dims in found):
                 self._sizes_vary = True
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
-            places = self._read(given, infos)
-            tuples = {i: at for i, v in given_at if (at := self._parts(i, v))}
             lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
-            differing = [(v, how == RESIZED) for v, how in lists if how]
+            resized = {id(v) for v, how in lists if how == RESIZED}
+            places = self._read(given, infos, resized)
+            tuples = {i: at for i, v in given_at if (at := self._parts(i, v))}
+            apart = {id(holder) for holder, *_ in places}
+            differing = [
+                (v, how == RESIZED or bool(self._dynamic))
+                for v, how in lists
+                if (how or self._dynamic) and id(v) not in apart
+            ]
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts or sized) or any(info.dynamic.pinned for info in infos)
         data, contents = data or bool(differing), bool(self._contents)
@@ -180,10 +201,8 @@ class Memory:
         before, kept = self._seen.get(place), len(v) <= _MOST_COMPARED and len(form) < 2
         self._seen[place] = form, list(v) if kept else None
         how = self._listed.get(place, 0)
-        if self._dynamic:
-            how = RESIZED
-        elif before is None:
-            how = how if kept else CHANGED
+        if before is None:
+            how = how or (0 if kept else CHANGED)
         elif before[0] != form:
             how = RESIZED
         elif before[1] != self._seen[place][1] or not kept:
@@ -199,8 +218,16 @@ class Memory:
             dims = self._varies[place] = Dims((1 << v.dim()) - 1)
         return Dims(dims.sizes | 1, dims.strides)
 
-    def _read(self, given: dict[str, Any], infos: Iterable[Any]) -> list[tuple[Any, Any, bool]]:
+    def _read(
+        self, given: dict[str, Any], infos: Iterable[Any], resized: set[int]
+    ) -> list[tuple[Any, Any, bool]]:
         """Where numbers are that earlier calls read, and that are others now or were before.
+
+        Args:
+            given: the arguments by their names in expressions.
+            infos: as of `look`.
+            resized: the addresses of lists that have other lengths in other calls. One that is read
+                as a whole is no row of numbers but one input.
 
         Returns:
             What holds each, the key, and whether a call relied on what it is though it was an
@@ -208,6 +235,7 @@ class Memory:
         """
         for info in infos:
             space = info.mock.__globals__
+            self._wholes |= info.dynamic.wholes
             for expr, holder, key, before, relied in info.dynamic.numbers:
                 place = (id(holder) if expr is None else expr, key)
                 if place in (self._followed if relied else self._outside):
@@ -215,17 +243,21 @@ class Memory:
                 now = number_at(holder if expr is None else evaluated(expr, space, given), key)
                 if _is_another(before, now):
                     self._outside[place] = expr, space, holder, key
-                    if (relied or isinstance(key, Part)) and type(now) is int:
+                    at_once = isinstance(key, Part) or (expr is not None and type(key) is int)
+                    if (relied or at_once) and type(now) is int:
                         self._followed.add(place)
         found = (
             (holder if expr is None else evaluated(expr, space, given), key, place)
             for place, (expr, space, holder, key) in self._outside.items()
         )
-        return [
-            (holder, key, place in self._followed)
-            for holder, key, place in found
-            if number_at(holder, key) is not None
-        ]
+        # Several expressions may be for one number.
+        places: dict[tuple[int, Any], tuple[Any, Any, bool]] = {}
+        for holder, key, place in found:
+            row = id(holder) in resized and place[0] in self._wholes
+            if number_at(holder, key) is not None and not row:
+                *_, before = places.get((id(holder), key), (None, None, False))
+                places[id(holder), key] = holder, key, before or place in self._followed
+        return list(places.values())
 
     def _reached(
         self, given: dict[str, Any], infos: Iterable[Any]
@@ -315,21 +347,17 @@ def _is_another(before: Any, now: Any) -> bool:
 def number_at(holder: Any, key: Any) -> Any:
     """The number or text at a key of a dict, list or deque, in a cell, class or slot, or None."""
     if isinstance(key, Part):
-        whole: Any = dict.get(holder, key.key) if isinstance(holder, dict) else None
+        whole = _item_at(holder, key.key)
         v = whole[key.at] if type(whole) in TUPLES and key.at < len(whole) else None
     elif type(holder) is types.CellType and key is None:
         try:
             v = holder.cell_contents
         except ValueError:
             return None  # it is empty
-    elif isinstance(holder, dict):
-        v = dict.get(holder, key)
+    elif isinstance(holder, (dict, list, collections.deque)):
+        v = _item_at(holder, key)
     elif isinstance(holder, type):
         v = next((vars(c)[key] for c in holder.__mro__ if key in vars(c)), None)
-    elif isinstance(holder, (list, collections.deque)) and type(key) is int:
-        base: Any = list if isinstance(holder, list) else collections.deque
-        n = base.__len__(holder)
-        v = base.__getitem__(holder, key) if -n <= key < n else None
     else:
         slot = getattr(type(holder), key, None) if isinstance(key, str) else None
         if type(slot) is not types.MemberDescriptorType:
@@ -339,6 +367,17 @@ def number_at(holder: Any, key: Any) -> Any:
         except AttributeError:
             return None  # it is empty
     return v if type(v) in PLAIN else None
+
+
+def _item_at(holder: Any, key: Any) -> Any:
+    """What a dict, list or deque has at a key, or None."""
+    if isinstance(holder, dict):
+        return dict.get(holder, key)
+    if not isinstance(holder, (list, collections.deque)) or type(key) is not int:
+        return None
+    base: Any = list if isinstance(holder, list) else collections.deque
+    n = base.__len__(holder)
+    return base.__getitem__(holder, key) if -n <= key < n else None
 
 
 def _has_symbols(v: Any) -> bool:

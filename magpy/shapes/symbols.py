@@ -34,7 +34,7 @@ from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var, identity
 from magpy.ir.trees import rebuilt, variables
-from magpy.models.torch_ops import ARITHMETIC, operation_name
+from magpy.models.torch_ops import ARITHMETIC, goes_by_data, operation_name
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Checked, Computed, Conditions, Read, Source
@@ -273,7 +273,7 @@ class Symbols:
                 else n
                 for i, n in enumerate(tensor.shape)
             ]
-            strides, free = self._strides(var, tensor, sizes, varies.strides)
+            strides, free = self._strides(var, tensor, sizes, varies.strides, tensor)
             self.note(var, self._made(sizes, strides, tensor))
         except Exception:  # noqa: BLE001 - a kind of tensor that torch has no fake ones of
             self.fix_all()
@@ -281,11 +281,11 @@ class Symbols:
         return Dims(varies.sizes, free)
 
     def _strides(
-        self, var: Var, tensor: Any, sizes: list[Any], varies: int
+        self, var: Var, tensor: Any, sizes: list[Any], varies: int, outside: Any
     ) -> tuple[list[Any] | None, int]:
         """The strides of a tensor of these sizes, and which of them are symbols.
 
-        No strides stands for those of a contiguous tensor.
+        No strides stands for those of a contiguous tensor.  `outside` is as of `Source`.
         """
         strides = list(tensor.stride())
         inner = _tensor.TensorMeta(tensor).inner
@@ -297,7 +297,7 @@ class Symbols:
             elif varies >> i & 1 and strides[i] > 1:
                 free |= 1 << i
                 name = f"tensor{var}_stride{i}"
-                strides[i] = self._symbol(strides[i], name, var, tensor, torch.Tensor.stride, i)
+                strides[i] = self._symbol(strides[i], name, var, outside, torch.Tensor.stride, i)
         return (None if tensor.is_contiguous() and not free else strides), free
 
     def number(self, var: Var, value: Any) -> None:
@@ -315,28 +315,30 @@ class Symbols:
         """From here on sizes and integers that follow from data are followed."""
         self._data = True
 
-    def sized_by_data(self, made: list[tuple[Var, Any]]) -> list[int]:
+    def sized_by_data(self, made: list[tuple[Var, Any]]) -> list[Dims]:
         """Follows tensors whose sizes follow from data.
 
         Args:
             made: variables and tensors.
 
         Returns:
-            For each the dimensions, as a bit mask, whose sizes are symbols.
+            For each the dimensions whose sizes and whose strides are symbols.
 
         Raises:
             CannotFollowError: torch has no fake tensors like these.
         """
-        masks = []
+        followed = []
         for var, tensor in made:
             sizes = [
                 self._symbol(n, f"data{var}_{i}", var, None, torch.Tensor.size, i) if n > 1 else n
                 for i, n in enumerate(tensor.shape)
             ]
-            strides, _ = self._strides(var, tensor, sizes, 0)
+            # Parts of a tensor of other sizes have other strides, which do not follow from theirs.
+            strides, free = self._strides(var, tensor, sizes, (1 << tensor.dim()) - 1, None)
             self.note(var, self._made(sizes, strides, tensor))
-            masks.append(sum(1 << i for i, n in enumerate(tensor.shape) if n > 1))
-        return masks
+            open_sizes = sum(1 << i for i, n in enumerate(tensor.shape) if n > 1)
+            followed.append(Dims(open_sizes, free))
+        return followed
 
     def number_of_data(self, var: Var, value: int) -> bool:
         """Follows an integer that follows from data.  Returns whether it does."""
@@ -499,6 +501,8 @@ class Symbols:
 
         if getattr(func, "__name__", "") in _ADDRESSES:
             raise CannotFollowError("an address is asked for")
+        if goes_by_data(func, args):
+            raise CannotFollowError("its fake kernel asks for data")
         try:
             return self._operated(func, args, kwargs, static)
         except (

@@ -182,3 +182,32 @@ def test_numbers_that_are_one_object_are_no_other_call():
     for n in (400, 500, 600):
         compare(compiled(x, [(n, n), (n, n + 1)]), f(x, [(n, n), (n, n + 1)]))
     assert magpy.stats(compiled).captures == before
+
+
+@pytest.mark.filterwarnings("ignore::magpy.MagpyWarning")
+def test_padded_texts_settle_after_ten_calls():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(40, 8), nn.Linear(8, 8), nn.Tanh()).eval()
+
+    @torch.no_grad()
+    def encode(texts):
+        tokens = [[1] + [len(w) + 3 for w in t.split()] + [2] for t in texts]
+        n = max(map(len, tokens))
+        ids = torch.tensor([t + [0] * (n - len(t)) for t in tokens])
+        mask = (ids != 0).float()[..., None]
+        return F.normalize((model(ids) * mask).sum(1) / mask.sum(1), dim=-1)
+
+    def texts(i):
+        return [
+            " ".join("ab" * (k + j) for j in range(2 + (i * 3 + k) % 5)) for k in range(1 + i % 4)
+        ]
+
+    compiled = magpy.compile(encode, backend="eager")
+    for i in range(10):
+        assert torch.equal(compiled(texts(i)), encode(texts(i)))
+    before = magpy.stats(compiled)
+    for i in range(10, 24):
+        assert torch.equal(compiled(texts(i)), encode(texts(i)))
+    after = magpy.stats(compiled)
+    assert before.captures <= 6 and after.captures == before.captures, (before, after)
+    assert after.eager_calls == before.eager_calls and after.share > 0.9, after

@@ -95,3 +95,71 @@ def test_what_calls_hooks_of_modules_has_no_regions_of_its_own():
     stats = magpy.stats(compiled)
     assert stats.captures <= 10
     assert stats.hits >= 4
+
+
+class Refused:
+    """An iterator whose items only Python can give."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        generator = torch.Generator()
+        generator.manual_seed(self.left)
+        return torch.randn(3, 4, generator=generator)
+
+
+def loader(n):
+    data = torch.arange(12.0 * n).reshape(3 * n, 4) / 12
+    return torch.utils.data.DataLoader(data, batch_size=3, shuffle=True)
+
+
+def plain(net, optimizer, batches):
+    total = 0.0
+    for x in batches:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    return total
+
+
+def counted(net, optimizer, batches):
+    total = 0.0
+    for i, x in enumerate(batches):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * i
+    return total
+
+
+@pytest.mark.parametrize("epoch", [plain, counted])
+@pytest.mark.parametrize("source", [Refused, loader])
+def test_the_step_of_a_loop_over_what_python_gives_is_one_region(source, epoch):
+    def make(compile):
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        return net, compile(lambda batches: epoch(net, optimizer, batches))
+
+    (wanted, eager) = make(lambda f: f)
+    net, compiled = make(lambda f: magpy.compile(f, backend="eager"))
+    for n in (3, 4, 3, 2, 5, 3):
+        torch.manual_seed(n)
+        want = eager(source(n))
+        torch.manual_seed(n)
+        assert_same(compiled(source(n)), want)
+        assert_same(state(net), state(wanted))
+    stats = magpy.stats(compiled)
+    first = epoch.__code__.co_firstlineno + 2
+    lines = {int(line.split(":")[1].split(" ")[0]) for line, _ in stats.in_python}
+    assert first in lines and not lines & set(range(first + 1, first + 6)), lines
+    assert stats.captures <= 5 and stats.share > 0.6, stats

@@ -249,7 +249,7 @@ def of_data(*shapes):
     checks = []
     for i, shape in enumerate(shapes):
         assert symbols.sized_by_data([(Var(i), torch.zeros(shape))]) == [
-            sum(1 << k for k, n in enumerate(shape) if n > 1)
+            Dims(sum(1 << k for k, n in enumerate(shape) if n > 1))
         ]
         checks.append(symbols.checked(lambda t: t, 1, [Var(i)]))
     return symbols, checks

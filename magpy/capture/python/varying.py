@@ -42,6 +42,8 @@ class VaryingNumbers:
         self._run = run
         # Where the numbers are that are followed, by the holder's address and the key.
         self._followed: set[tuple[int, Any]] = set()
+        # Lists and deques, with places, what stands there during the run, and what did before.
+        self._items: list[tuple[Any, int, Any, Any]] = []
 
     def counter(self, holder: Any, key: Any, value: Any) -> Any:
         """A counter is read: the number becomes an input.  Returns an equal one to use instead."""
@@ -82,19 +84,21 @@ class VaryingNumbers:
             self._followed.add((id(holder), key))
         if isinstance(holder, (list, collections.deque)):
             # Nothing tells of the reads of one item: it becomes an input at once.
-            base: Any = list if isinstance(holder, list) else collections.deque
-            base.__setitem__(holder, key, self.counter(holder, key, base.__getitem__(holder, key)))
+            first = item_held(holder, key)
+            own = self.counter(holder, key, first)
+            self._items.append((holder, key, own, first))
+            _put(holder, key, own)
 
     def vary_parts(self, holder: Any, key: Any, at: Container[int]) -> None:
         """Numbers in a tuple are inputs: for the run, an equal tuple takes its place.
 
         Args:
-            holder: the dict that it is in.
+            holder: the dict or list that it is in.
             key: where.
             at: which of the integers; floats are inputs together, as they follow no size.
         """
         self._run.session.vary(holder, key)
-        first = dict.__getitem__(holder, key)
+        first = item_held(holder, key)
         recorder, place = self._run.recorder, OutsideRef(holder)
         recorder.below.counted(holder, key)
         var = recorder.tensors.new()
@@ -111,7 +115,7 @@ class VaryingNumbers:
             numbers.append(own)
         made = type(first)(numbers)
         self._run.parts[id(holder), key] = holder, made, first, var
-        dict.__setitem__(holder, key, made)
+        _put(holder, key, made)
 
     def argument(self, first: Any, at: Container[int]) -> Any:
         """Integers in a tuple among the arguments are inputs.
@@ -129,10 +133,14 @@ class VaryingNumbers:
         return made
 
     def put_back(self) -> None:
-        """The tuples that were there before the run are there again."""
+        """The numbers and tuples that were there before the run are there again."""
+        for holder, key, own, first in reversed(self._items):
+            if _held(holder, key) is own:
+                _put(holder, key, first)
+        self._items.clear()
         for (_, key), (holder, made, first, _) in self._run.parts.items():
-            if holder is not None and dict.get(holder, key) is made:
-                dict.__setitem__(holder, key, first)
+            if holder is not None and _held(holder, key) is made:
+                _put(holder, key, first)
         self._run.parts.clear()
 
     def inherits(self, cls: type, name: str) -> None:
@@ -148,6 +156,19 @@ class VaryingNumbers:
                 "whether two numbers (or texts) are one object is asked", "Compare them with =="
             )
         return same
+
+
+def _held(holder: Any, key: Any) -> Any:
+    """What a dict, list or deque has at a key, or None."""
+    try:
+        return item_held(holder, key)
+    except LookupError:
+        return None
+
+
+def _put(holder: Any, key: Any, value: Any) -> None:
+    base: Any = next(c for c in (dict, list, collections.deque) if isinstance(holder, c))
+    base.__setitem__(holder, key, value)
 
 
 __all__ = ["VaryingNumbers"]

@@ -260,8 +260,11 @@ class Values:
         if self.operation.takes_lists:
             if self._is_input(container):
                 return True
-            self.record.of_lists = True
+            self.record.of_lists[id(container)] = container
         if not self._is_outside(container):
+            return False
+        if self._whole is None and type(container) is list:
+            self._session.compare(container)  # what is in it is converted, and may be inputs
             return False
         self._session.touch(container)
         if self._whole is None:

@@ -445,3 +445,33 @@ def test_what_a_mask_asks_of_a_size_of_an_argument_is_a_condition(backend):
                 said.append((type(error), str(error), at, kept.clone()))
         worlds.append(said)
     assert_same(*worlds)
+
+
+def levels(x, shapes):
+    """Parts along a dimension that is not the first: their strides are those of the whole."""
+    parts = x.split([h * w for h, w in shapes], dim=1)
+    return [
+        p.transpose(1, 2).reshape(len(x), 8, h, w) for p, (h, w) in zip(parts, shapes, strict=True)
+    ]
+
+
+def bounds(x, shapes):
+    parts = x.split(shapes.prod(1).tolist(), dim=1)
+    # Kernels choose the stride of a dimension of size 1, which is not followed.
+    asked = [p.stride(0) * p.shape[1] + p.is_contiguous() for p in parts if len(p) > 1]
+    return asked, [p + 1 for p in parts]
+
+
+@pytest.mark.filterwarnings("ignore::magpy.MagpyWarning")
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("backend", ["eager", lambda graph, inputs: graph.forward])
+@pytest.mark.parametrize("f", [levels, bounds])
+def test_parts_of_a_tensor_of_other_sizes_have_other_strides(f, backend, batch):
+    compiled = magpy.compile(f, backend=backend)
+    for i in range(12):
+        shapes = torch.tensor([[4 + i, 5], [3, 6 + i]])
+        x = torch.randn(batch, int(shapes.prod(1).sum()), 8)
+        for given in (x, x.transpose(1, 2).contiguous().transpose(1, 2)) if i in (7, 11) else (x,):
+            assert_same(compiled(given, shapes), f(given, shapes))
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 4 and stats.hits >= 9, stats

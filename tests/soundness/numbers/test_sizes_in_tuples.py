@@ -4,6 +4,7 @@ As arguments and held by objects (a batch that knows its size): two captures ser
 what a call goes by is guarded.
 """
 
+import copy
 import threading
 
 import pytest
@@ -149,3 +150,34 @@ def test_threads_capture_and_call_with_objects_of_their_own():
         t.join()
     assert not wrong
     assert magpy.stats(compiled).hits
+
+
+class Head(torch.nn.Module):
+    """Keeps what it has made for the last size, as a detector keeps its anchors."""
+
+    shape = None
+
+    def __init__(self, lazily):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+        if lazily:
+            self.shape = None
+
+    def forward(self, x):
+        if self.shape != x.shape:
+            self.grid, self.shape = torch.arange(x.shape[0]) * 2.0, x.shape
+        return self.linear(x) + self.grid[:, None], self.shape
+
+
+@pytest.mark.filterwarnings("ignore::magpy.MagpyWarning")
+@pytest.mark.parametrize("lazily", [False, True])
+def test_the_first_size_that_is_kept_is_no_storm(lazily):
+    torch.manual_seed(0)
+    eager = Head(lazily)
+    compiled = magpy.compile(copy.deepcopy(eager), backend="eager")
+    for n in (2, 3, 4, 4, 5, 5, 3, 6, 7, 8, 8, 9):
+        x = torch.randn(n, 3)
+        assert_same(compiled(x), eager(x))
+        assert_same(compiled.grid, eager.grid)
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 5 and stats.regions == 1 and not stats.in_python, stats
