@@ -112,6 +112,22 @@ def test_compilers_have_no_second_derivatives():
         second(c)
 
 
+def test_what_made_a_tensor_has_the_name_of_a_compilers_graph():
+    def f(t, w):
+        y = (t * w).sum()
+        return y, repr(y)
+
+    w = torch.ones(3, requires_grad=True)
+    x = torch.ones(3)
+    for backend, name in (("eager", "SumBackward0"), ("aot_eager", "CompiledFunctionBackward")):
+        c = compiled(f, backend=backend)
+        c(x, w)
+        y, text = c(x, w)
+        assert magpy.stats(c).hits == 1
+        assert y.grad_fn.name() == name
+        assert text == f"tensor(3., grad_fn=<{name}>)"
+
+
 def test_a_compiler_may_write_back_once():
     def f(t):
         t.add_(1)
