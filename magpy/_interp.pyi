@@ -223,7 +223,7 @@ class Handler(Protocol):
     `magpy.capture.python.callbacks.Handler` answers.  Every method is called with events paused
     (`pause`).  An exception drops the capture (`Session.failure`) and does not reach the program,
     except out of those that make a call or an operation for it: `call`, `tracked_call`,
-    `array_call`.  A result that is not described is not looked at.
+    `array_call`, `percent`.  A result that is not described is not looked at.
 
     `op` is CPython's number of the operator: NB_* of a binary operation (Include/opcode.h), Py_LT
     and the following of a comparison, the session's own of a unary one.  A tracked value is one
@@ -248,6 +248,12 @@ class Handler(Protocol):
         """An outside set is asked for an element; True: the guard asks it that again."""
     def array_operation(self, other: Any, /) -> None:
         """An operator is about to be applied to a tensor and `other`, which may be an array."""
+    def percent(self, text: str, given: Any, /) -> Any:
+        """`text % given`, a tensor or a tuple that holds one or a tracked value, is performed.
+
+        Returns:
+            Its text; ABSENT where that is left to the session.
+        """
     def c_result(
         self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, /
     ) -> None:

@@ -75,6 +75,7 @@ from magpy.objects import buffers as memory
 from magpy.objects.buffers import Range
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
+from magpy.objects.snapshots import is_changed
 from magpy.objects.types import isinstance
 from magpy.shapes.propagate import Follower
 from magpy.shapes.symbols import Symbols
@@ -398,9 +399,11 @@ class Writer(DataForms):
         if not has_ref(args) and not has_ref(kwargs):
             return result
         gives_number = name in NUMBER_METHODS or name == "tolist" or self.direct
-        if (type(result) in (int, float, complex) and gives_number) or (
-            type(result) is str and name in _TEXT
-        ):
+        if type(result) is str and name in _TEXT:
+            if is_changed(self._session, vars(torch._tensor_str.PRINT_OPTS)):
+                raise refuse("a tensor becomes a text after the call has set print options")
+            return self.track(func, args, kwargs, result)
+        if type(result) in (int, float, complex) and gives_number:
             return self.track(func, args, kwargs, result)
         if type(result).__name__ == "ndarray" and type(result).__module__ == "numpy":
             array = self.track(func, args, kwargs, result)

@@ -1,4 +1,4 @@
-# eager: print is called: it is given a dict that the call has changed before
+# eager: a tensor becomes a text after the call has set print options
 import torch
 class P:
     def __repr__(self):

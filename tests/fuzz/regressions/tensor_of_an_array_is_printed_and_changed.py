@@ -1,4 +1,3 @@
-# eager: print is given a tensor that the call changes afterwards
 import numpy as np
 import torch
 

@@ -1,4 +1,4 @@
-# eager: print is given a tensor that the call changes afterwards
+# anew: the list that is printed is longer in each call
 import torch
 base = torch.arange(3.0)
 items = [0]

@@ -208,3 +208,29 @@ def test_a_class_of_the_programs_speaks_for_itself():
     for i in range(4):
         x = torch.full((2,), float(i))
         assert compiled(x) == step(x)
+
+
+def test_print_options_that_the_call_sets_count():
+    def step(x):
+        torch.set_printoptions(precision=2)
+        text = str(x * 1.23456)
+        torch.set_printoptions(profile="default")
+        return text, str(x * 1.23456)
+
+    compiled = magpy.compile(step, backend="eager")
+    for i in range(4):
+        x = torch.full((2,), i + 1.0)
+        assert compiled(x) == step(x)
+
+
+def test_print_options_of_the_caller_count():
+    def step(x):
+        return f"{x * 1.23456!r}"
+
+    compiled = magpy.compile(step, backend="eager")
+    for precision in (4, 2, 6, 4):
+        torch.set_printoptions(precision=precision)
+        try:
+            assert compiled(torch.ones(2)) == step(torch.ones(2))
+        finally:
+            torch.set_printoptions(profile="default")
