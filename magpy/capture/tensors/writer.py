@@ -684,9 +684,9 @@ class Writer(DataForms):
 # Operations that call a Python function, which may draw a number or print.
 _CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
 
-# What transforms do to their tensors that no graph can hold where it is done to others.
 # What gives a tensor as text.
 _TEXT = frozenset(["__format__", "__repr__", "__str__"])
+# What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
 
 

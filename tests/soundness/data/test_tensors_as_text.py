@@ -234,3 +234,28 @@ def test_print_options_of_the_caller_count():
             assert compiled(torch.ones(2)) == step(torch.ones(2))
         finally:
             torch.set_printoptions(profile="default")
+
+
+@pytest.mark.parametrize("regions", [False, True])
+def test_the_format_may_be_another_one_in_each_call(regions, monkeypatch):
+    """It names other arguments then."""
+    monkeypatch.setattr(magpy.config, "regions", regions)
+
+    def by_names(x, form, more):
+        return form.format(a=x.sum(), b=x.sum().item(), **more), (form + " {a}").format(a=1, **more)
+
+    def by_percent(x, form, more):
+        return form % x.sum(), "%s %.2f" % (form, x.sum())
+
+    names = ["{a:.2f}", "{b:.3f}", "{c} {a}", "{a:.1f} {c}", "{b} {{}}", "{a:{w}.2f}", "{d}", "no"]
+    for f, forms in ((by_names, names), (by_percent, ["%.2f", "%.3f", "%d", "%s", "%q", "no"])):
+        compiled = magpy.compile(f, backend="eager")
+        for i, form in enumerate(forms * 2):
+            args = torch.full((2,), i + 0.5), form, {"c": i, "w": 8}
+            results = []
+            for g in (f, compiled):
+                try:
+                    results.append(g(*args))
+                except (KeyError, TypeError, ValueError) as e:
+                    results.append((type(e), str(e)))
+            assert results[0] == results[1]
