@@ -625,8 +625,9 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
 
 // An attribute that a C descriptor keeps is about to be written.  The first time, what is there is
 // what was there.
-static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
-  note_store(s, obj, name, value);
+static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObject* value,
+                              bool stored = true) {
+  if (stored) note_store(s, obj, name, value);
   if (!first_time(s, kWriteAttr, obj, name)) return;
   PauseGuard pause;
   const Ref old = Ref::steal(PyObject_GetAttr(obj, name));
@@ -637,7 +638,13 @@ static void attribute_written(Session* s, PyObject* obj, PyObject* name, PyObjec
   emit(s, kWriteAttr, obj, name, old.get());
 }
 
-void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
+// Whether a class says in Python what becomes of a store (value == nullptr: of a deletion).
+static bool stores_in_python(PyTypeObject* t, PyObject* value) {
+  PyObject* hook = _PyType_Lookup(t, value != nullptr ? g_str_setattr : g_str_delattr);
+  return hook != nullptr && PyFunction_Check(hook);
+}
+
+void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value, bool itself) {
   PyTypeObject* t = Py_TYPE(obj);
   read_protocols(s, t);
   if (PyType_Check(obj)) {
@@ -705,21 +712,22 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     on_cell_store(obj, value);
     return;
   }
-  // A Python __setattr__ may come first; when it ends in object.__setattr__ the session is told
-  // again.
+  // A Python __setattr__ comes first, and may put the value elsewhere (torch.nn.Module: a buffer);
+  // when it ends in object.__setattr__ the session is told again.
+  const bool stored = itself || !stores_in_python(t, value);
   if (descr != nullptr && is_heap(Py_TYPE(descr))) read_protocols(s, Py_TYPE(descr));
   if (descr != nullptr && Py_TYPE(descr)->tp_descr_set != nullptr) {
     if (Py_TYPE(descr) == &PyProperty_Type || is_tensor(obj) || is_heap(Py_TYPE(descr))) return;
-    attribute_written(s, obj, name, value);
+    attribute_written(s, obj, name, value, stored);
     return;
   }
   PyObject* d = instance_dict(s, obj, value == nullptr);
   if (has_made_dict(s, obj)) return;
   if (d != nullptr) {
-    dict_store(s, d, name, value);
+    dict_store(s, d, name, value, stored);
   } else {
     // C code of the class keeps it somewhere (threading.local).
-    attribute_written(s, obj, name, value);
+    attribute_written(s, obj, name, value, stored);
   }
 }
 
@@ -759,7 +767,8 @@ void descriptor_called(Session* s, PyObject* f, PyObject* const* args, Py_ssize_
   PyObject* descr = called_descriptor(f, args, npos, &name, &first);
   if (descr == nullptr || strcmp(name, "__get__") == 0) return;
   if (found_by_name(s, descr, args[first]))
-    attr_store(s, args[first], PyDescr_NAME(descr), npos > first + 1 ? args[first + 1] : nullptr);
+    attr_store(s, args[first], PyDescr_NAME(descr), npos > first + 1 ? args[first + 1] : nullptr,
+               true);
 }
 
 void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npos,

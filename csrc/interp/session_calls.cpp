@@ -162,11 +162,13 @@ Before array_call(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t npo
   return {};
 }
 
-// setattr(object, name, value) or, with value == nullptr, delattr(object, name).
-void store_attribute(Session* s, PyObject* object, PyObject* name, PyObject* value) {
+// setattr(object, name, value) or, with value == nullptr, delattr(object, name); or the descriptors
+// object.__setattr__ and object.__delattr__, which are what stores.
+static void store_attribute(Session* s, PyObject* f, PyObject* object, PyObject* name,
+                            PyObject* value) {
   rely_on(s, name);  // the interpreter takes an equal string in its place
   const Ref interned = intern(name);
-  attr_store(s, object, interned.get(), value);
+  attr_store(s, object, interned.get(), value, !PyCFunction_Check(f));
 }
 
 // Whether a function of this name, a method or its descriptor, is called.
@@ -392,11 +394,11 @@ ToC before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject*
       return touch_arguments(s, f, self, args, npos, kwnames, leaf == kLeafTorch);
     case kLeafSetattr:
       if (first != nullptr && nrest == 2 && PyUnicode_Check(rest[0]))
-        store_attribute(s, first, rest[0], rest[1]);
+        store_attribute(s, f, first, rest[0], rest[1]);
       break;
     case kLeafDelattr:
       if (first != nullptr && nrest == 1 && PyUnicode_Check(rest[0]))
-        store_attribute(s, first, rest[0], nullptr);
+        store_attribute(s, f, first, rest[0], nullptr);
       break;
     case kLeafGetattr:
       if (first != nullptr && nrest >= 1 && PyUnicode_CheckExact(rest[0]))

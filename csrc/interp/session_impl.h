@@ -376,7 +376,8 @@ PyObject* take_replaced(Session* s, PyObject* value);
 bool outside_object(Session* s, PyObject* o);
 bool written(Session* s, PyObject* obj, PyObject* name);
 void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value);
-void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value);
+// `itself`: what is called is the descriptor that stores, no `__setattr__` of a class comes first.
+void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value, bool itself = false);
 // What stands in a class, and is not a Python function: a special method, a function of a property.
 bool is_protocol(PyObject* name);
 // The attributes by which C code tells a mapping that it is given, of an object from outside.
@@ -422,7 +423,7 @@ void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value);
 // not go together.
 void refuse_race(Session* s, PyObject* holder);
 // A key of an outside dict is stored, or deleted when value is nullptr.
-void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value);
+void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value, bool stored = true);
 bool may_count(PyObject* value);
 // The class attribute through which C code found this method: a frame that a slot, a property or a
 // metaclass entered.

@@ -734,7 +734,7 @@ static bool holds_key(PyObject* d, PyObject* key) {
 
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing
 // and would not be redone: that it is there must hold again.
-void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
+void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value, bool stored) {
   leave_table(s, d);
   if (runs_code(key) || compares_by_code(s, d)) {
     // To ask what is there would run the program's code once more: all of it is compared.
@@ -747,7 +747,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value) {
     PyErr_Clear();  // no key can be this: the program gets the same error
     return;
   }
-  note_store(s, d, key, value);
+  if (stored) note_store(s, d, key, value);
   // Stored again later, it comes last among the keys, whatever others there are.
   if (value == nullptr && now != nullptr && first_time(s, kDictDel, d, key))
     emit(s, kDictDel, d, key, now);
