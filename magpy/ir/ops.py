@@ -374,8 +374,8 @@ def has_room(tensor: Any, size: int) -> bool:
     return bool(memory.resizable() or memory.nbytes() >= size)
 
 
-class Nested:
-    """Stands for the class of a nested tensor of strided layout, which no compiler takes."""
+class NotStrided:
+    """Stands for the class of a sparse tensor, or of a nested one, which no compiler takes."""
 
 
 class Wrapped:

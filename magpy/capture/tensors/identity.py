@@ -20,13 +20,16 @@ from magpy import _tensor
 from magpy.capture.tensors.functorch import wrapped
 from magpy.frames.locations import refuse
 from magpy.ir.capture import Dims
-from magpy.ir.ops import Nested, Record, Var, Wrapped
+from magpy.ir.ops import NotStrided, Record, Var, Wrapped
 from magpy.ir.trees import tensors, variables
 from magpy.models.torch_ops import OF_MEMORY, OF_PARTS, OF_TENSOR
 from magpy.objects import buffers as memory
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.symbols import Symbols
+
+# Classes whose tensors are of any layout.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Identity:
@@ -69,10 +72,11 @@ class Identity:
                 record.elements[var] = tensor.numel()
                 if tensor.is_floating_point() or tensor.is_complex():
                     record.floating.add(var)
-            if type(tensor) is not torch.Tensor:
-                record.types[var] = type(tensor)
-            elif tensor.is_nested:
-                record.types[var] = Nested
+            cls = type(tensor)
+            if cls in _PLAIN and (tensor.layout is not torch.strided or tensor.is_nested):
+                record.types[var] = NotStrided
+            elif cls is not torch.Tensor:
+                record.types[var] = cls
             elif wrapped(tensor):
                 record.types[var] = Wrapped
         return var
