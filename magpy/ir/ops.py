@@ -392,6 +392,7 @@ class Record:
         random: whether an operation drew from torch's generators.
         storages: which memory each variable had, to know what an in-place operation can have
             changed.
+        fresh: variables that had memory of their own when they were made: no views.
         elements: how many elements each tensor had when it became a variable.
         types: the classes of the tensors that are not plain ones.
         floating: variables whose elements are floating-point or complex numbers.
@@ -420,6 +421,7 @@ class Record:
     random: bool = False
     nvars: int = 0
     storages: dict[Var, int] = field(default_factory=dict)
+    fresh: set[Var] = field(default_factory=set)
     elements: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
     floating: set[Var] = field(default_factory=set)

@@ -209,6 +209,7 @@ def _build_graphs(low: Lowering) -> None:
         low.capture.start_modes,
         {v for v, t in record.inputs.items() if id(t) not in relative and v not in record.swapped},
         record.storages,
+        record.fresh,
         low.compiled,
         low.carry,
     )

@@ -140,6 +140,7 @@ def _views(
     inputs: list[Var],
     outputs: list[Var],
     storages: dict[Var, int],
+    fresh: set[Var],
     inference: bool,
 ) -> list[tuple[OpStep, TorchModes]] | None:
     """The operations that make outputs which are views of other outputs, or of changed inputs.
@@ -171,9 +172,10 @@ def _views(
             continue
         chain: set[int] = set()
         while todo:
-            made = maker.get(todo.pop())
-            if made is None or made in chain:
-                continue  # an input, or seen to
+            v = todo.pop()
+            made = maker.get(v)
+            if made is None or made in chain or v in fresh:
+                continue  # an input, or seen to, or what `Tensor.data` is assigned
             step = done[made][0]
             found: set[Var] = set()
             collect((step.args, step.kwargs), found)
@@ -251,6 +253,7 @@ class _Shared:
     start: TorchModes
     fixed: set[Var]
     storages: dict[Var, int]
+    fresh: set[Var]
     compiled: bool
     carry: set[Var]
 
@@ -261,6 +264,7 @@ def build_graphs(
     start: TorchModes,
     fixed: set[Var],
     storages: dict[Var, int],
+    fresh: set[Var],
     compiled: bool,
     carry: set[Var],
 ) -> Plan:
@@ -273,10 +277,11 @@ def build_graphs(
         fixed: inputs that are the same tensor objects in every call; they come first among a
             segment's inputs.
         storages: memory of each variable.
+        fresh: the variables that had memory of their own when they were made.
         compiled: a compiler takes the graphs, and not Python.
         carry: the variables that may carry autograd's graph.
     """
-    shared = _Shared(_last_uses(runs, needed), start, fixed, storages, compiled, carry)
+    shared = _Shared(_last_uses(runs, needed), start, fixed, storages, fresh, compiled, carry)
     modes = start
     plan = Plan()
     for i, item in enumerate(runs):
@@ -330,7 +335,7 @@ def _segment(
     outputs = sorted(v for v in made if shared.last_uses.get(v, at) > at)
     views: list[tuple[OpStep, TorchModes]] | None = []
     if shared.compiled and kind != "native":
-        views = _views(done, inputs, outputs, storages, kind == "inference")
+        views = _views(done, inputs, outputs, storages, shared.fresh, kind == "inference")
     native = kind == "native" or views is None
     if any(s.func in PASSES for s, _ in done):
         # A compiler differentiates what carries a graph out of this one: once is enough.
@@ -353,4 +358,8 @@ def _segment(
     segment.modes = around if around is not shared.start else None
     segment.draws = sum(s.random and getattr(s.func, "draws", 1) for s, _ in done)
     segment.memory = {v: storages.get(v, 0) for v in (*inputs, *outputs)}
+    taken = {segment.memory[v] for v in inputs}
+    # Its memory becomes that of an input when it is assigned to `Tensor.data`, and is another here.
+    apart = (v for v in shared.fresh.intersection(outputs) if segment.memory[v] in taken)
+    segment.memory.update({v: -2 - v for v in apart})
     return segment, views or [], modes

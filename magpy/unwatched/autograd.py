@@ -45,6 +45,12 @@ def keeps_graph(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
     return bool(kwargs.get("create_graph") or (len(args) > place and args[place]))
 
 
+def frees_all(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call runs the engine so that nothing it comes through is differentiated again."""
+    kept = ("retain_graph", "create_graph", "grad_variables", "inputs")
+    return func in ADDS and not any(args[2:]) and not any(kwargs.get(k) for k in kept)
+
+
 def gradients_of(func: Any, accessor: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
     """The tensors whose gradients, each of its sizes, a call gives in their order; else none."""
     if accessor == ("get", "grad"):

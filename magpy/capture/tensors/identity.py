@@ -66,7 +66,10 @@ class Identity:
         record.nvars += 1
         if tensor is not None:
             self._remember(tensor, var)
+            memories = self._memories
             memory = record.storages[var] = self.memory_of(tensor)
+            if self._memories > memories:
+                record.fresh.add(var)
             self._in_memory.setdefault(memory, []).append(var)
             with unheard():  # a subclass hears of what the program asks
                 record.elements[var] = tensor.numel()

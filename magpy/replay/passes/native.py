@@ -8,13 +8,14 @@ compiler cannot have at all (magpy/replay/segments.py).  Called once the segment
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 import torch
 
 from magpy.guards.analysis import Analysis
-from magpy.ir.aliasing import of_arrays
+from magpy.ir.aliasing import UNKNOWN, meet, of_arrays
 from magpy.ir.ops import HostStep, Record, Step, Var
 from magpy.ir.trees import variables
 from magpy.objects.quiet import unheard
@@ -102,26 +103,50 @@ def keep_native(
 def _keep_where_data_is_assigned(
     plan: segments.Plan, record: Record, possible: Mapping[Var, set[int]], carry: AbstractSet[Var]
 ) -> None:
-    """What is computed of tensors whose `data` is assigned is compiled where it only reads them.
+    """What is computed of tensors whose `data` is assigned is compiled where that cannot matter.
 
-    No compiler knows what memory they share from then on, what they are like where that changes,
-    nor that a backward pass reads what they hold then.
+    To a graph such a tensor is one that has other memory in every call.  No compiler knows what
+    else has that memory in a graph which writes to it, what it is like where that changes, nor that
+    a backward pass after the assignment reads what the tensor holds then.
     """
     swapped = record.swapped
-    memories = {record.storages.get(v, 0) for v in swapped}.union(
-        *(possible.get(v, set()) for v in swapped)
-    )
+    if not swapped:
+        return
+    memories = {UNKNOWN}.union(*(possible.get(v, set()) for v in swapped))
     with unheard():
         leaves = {v for v in swapped if record.inputs[v].requires_grad}
         unlike = {v for v, t in swapped.items() if _form(record.inputs[v]) != _form(t)}
+    awaited = _differentiated_after_an_assignment(plan, carry)
     for segment in plan.segments:
         found = swapped.keys() & segment.inputs
+        lying = [possible.get(v, {UNKNOWN}) for v in segment.inputs]
+        there = [m for m in lying if meet(m, memories)]
         segment.native |= (
-            bool(found and segment.changes)
+            (
+                meet(set(segment.changes), memories)
+                and any(meet(a, b) for a, b in itertools.combinations(there, 2))
+            )
             or not unlike.isdisjoint(found)
-            or (not leaves.isdisjoint(found) and not carry.isdisjoint(segment.outputs))
-            or not memories.isdisjoint(segment.changes)
+            or (not leaves.isdisjoint(found) and segment.index in awaited)
         )
+
+
+def _differentiated_after_an_assignment(plan: segments.Plan, carry: AbstractSet[Var]) -> set[int]:
+    """The graphs whose results no backward pass has freed when `Tensor.data` is assigned next."""
+    done: list[Step] = []
+    waiting: dict[int, set[Var]] = {}
+    found: set[int] = set()
+    for item in plan.items:
+        step = item[0] if isinstance(item, tuple) else item
+        if isinstance(step, segments.Segment):
+            waiting[step.index] = {v for v in step.outputs if v in carry}
+            done += step.steps
+        elif segments.swaps_data(step):
+            found.update(i for i, left in waiting.items() if left)
+        elif isinstance(step, HostStep) and autograd.frees_all(step.func, step.args, step.kwargs):
+            freed = history(done, variables(step.args[:1]))
+            waiting = {i: left - freed for i, left in waiting.items()}
+    return found
 
 
 def _form(t: torch.Tensor) -> tuple[object, ...]:
