@@ -252,6 +252,24 @@ bool runs_code(PyObject* key) {
   return false;
 }
 
+bool by_identity(PyObject* key) {
+  PyTypeObject* type = Py_TYPE(key);
+  if (!is_tensor(key))
+    return type->tp_hash == PyBaseObject_Type.tp_hash &&
+           type->tp_richcompare == PyBaseObject_Type.tp_richcompare;
+  static PyObject* const names[] = {PyUnicode_InternFromString("__eq__"),
+                                    PyUnicode_InternFromString("__hash__")};
+  for (PyObject* name : names)
+    if (_PyType_Lookup(type, name) != _PyType_Lookup(g_tensor_type, name)) return false;
+  return true;
+}
+
+PyObject* dict_item(PyObject* dict, PyObject* key) {
+  if (!is_tensor(key)) return PyDict_GetItemWithError(dict, key);
+  const auto address = reinterpret_cast<uintptr_t>(key);
+  return _PyDict_GetItem_KnownHash(dict, key, static_cast<Py_hash_t>(address));
+}
+
 Py_hash_t key_hash(PyObject* key) { return runs_code(key) ? 0 : PyObject_Hash(key); }
 
 Ref dict_as_it_is(PyObject* object) {

@@ -221,7 +221,7 @@ PyObject* compared() {
 
 bool look_for_key(Session* s, PyObject* dict, PyObject* key) {
   static PyObject* const asked = PyUnicode_InternFromString("code of its keys");
-  bool code = !plain_key(key);
+  bool code = !known_key(s, dict, key);
   if (code) {
     if (runs_code(key)) first_time(s, kSnap, dict, compared());  // it may be stored
   } else if (first_time(s, kSnap, dict, asked)) {
@@ -235,7 +235,7 @@ bool look_for_key(Session* s, PyObject* dict, PyObject* key) {
 }
 
 bool can_search(Session* s, PyObject* dict, PyObject* key) {
-  return plain_key(key) && !compares_by_code(s, dict);
+  return known_key(s, dict, key) && !compares_by_code(s, dict);
 }
 
 bool compares_by_code(Session* s, PyObject* dict) { return seen(s, kSnap, dict, compared()); }

@@ -196,7 +196,7 @@ bool takes_blindly(Session* s, PyObject* deque, PyObject* f, PyObject* given, Py
 
 // dict.setdefault(key[, default]): a read and, where nothing is there, a store.
 void read_or_store(Session* s, PyObject* dict, PyObject* const* rest, Py_ssize_t nrest) {
-  PyObject* now = PyDict_GetItemWithError(dict, rest[0]);
+  PyObject* now = dict_item(dict, rest[0]);
   if (now == nullptr && PyErr_Occurred()) {
     PyErr_Clear();
     return;
@@ -408,12 +408,12 @@ ToC before_leaf(Session* s, uint8_t leaf, PyObject* f, PyObject* self, PyObject*
       if (first == nullptr || !PyDict_Check(first) || nrest < 1) break;
       if (known_outside(s, first))
         look_for_key(s, first, rest[0]);
-      else if (!plain_key(rest[0]))
+      else if (!known_key(s, first, rest[0]))
         touch(s, first, false);
       break;
     case kLeafDictDefault:
       if (first != nullptr && PyDict_Check(first) && nkw == 0 && (nrest == 1 || nrest == 2) &&
-          plain_key(rest[0])) {
+          known_key(s, first, rest[0])) {
         if (known_outside(s, first) && look_for_key(s, first, rest[0]))
           read_or_store(s, first, rest, nrest);
         rely_on(s, rest[0]);
@@ -657,7 +657,7 @@ PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject*
     } else if (asks_table(s, first, rest[0])) {
       return result;  // the handler has asked it
     } else if (PyDict_Check(first) && known_outside(s, first) && can_search(s, first, rest[0])) {
-      PyObject* found = PyDict_GetItemWithError(first, rest[0]);
+      PyObject* found = dict_item(first, rest[0]);
       if (found != nullptr && found == result && counter_read(s, first, rest[0], found))
         return take_replaced(s, result);
       read_dict(s, first, rest[0], found);

@@ -464,10 +464,10 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
   if (!is_leaf(key) && copies(obj)) touch_kept(s, key, true);  // a list of places
   if (PyObject* factory = factory_of(obj)) {
     const bool outside = known_outside(s, obj);
-    const int there =
-        (outside ? look_for_key(s, obj, key) : plain_key(key)) ? PyDict_Contains(obj, key) : 0;
-    if (there < 0) PyErr_Clear();
-    if (there <= 0) {
+    const bool can_ask = outside ? look_for_key(s, obj, key) : known_key(s, obj, key);
+    PyObject* there = can_ask ? dict_item(obj, key) : nullptr;
+    if (there == nullptr) {
+      PyErr_Clear();
       if (outside) reach(s, factory);
       touch(s, factory, true);
       factory_used(s, factory);
@@ -482,7 +482,8 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
       ensure_pre(s, obj);
       s->containers[obj].unlogged = true;
       if (can_ask) {
-        PyObject* now = item_or_null(obj, key);
+        PyObject* now = dict_item(obj, key);
+        if (now == nullptr) PyErr_Clear();
         // What is there may be a counter (`on_item_load`).
         static PyObject* const str_getitem = PyUnicode_InternFromString("__getitem__");
         const bool plain =
@@ -522,7 +523,7 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
     ErrorGuard error;
     PyObject* now = result;
     const bool can_ask = can_search(s, obj, key);
-    if (!PyDict_CheckExact(obj) && can_ask) now = PyDict_GetItemWithError(obj, key);
+    if (!PyDict_CheckExact(obj) && can_ask) now = dict_item(obj, key);
     if (result != nullptr && now == result && !keyed && can_ask &&
         counter_read(s, obj, key, result))
       return take_replaced(s, result);
@@ -624,7 +625,7 @@ void on_contains_pre(PyObject* c, PyObject* item) {
   }
   ErrorGuard error;
   if (!is_tensor(c)) touch_compared(s, item);
-  const bool by_hash = PyDict_Check(c) && plain_key(item);
+  const bool by_hash = PyDict_Check(c) && known_key(s, c, item);
   const bool outside = known_outside(s, c);
   if (by_hash && outside) look_for_key(s, c, item);
   const bool asked = outside && asks_set(s, c, item);
@@ -650,7 +651,7 @@ void on_contains(PyObject* c, PyObject* item, int outcome) {
   }
   if (!PyDict_Check(c) || !known_outside(s, c) || !can_search(s, c, item)) return;
   ErrorGuard error;
-  PyObject* found = PyDict_GetItemWithError(c, item);
+  PyObject* found = dict_item(c, item);
   // That there is a number is part of the guard of one that is an input.
   if (found == nullptr || !counter_read(s, c, item, found)) read_dict(s, c, item, found);
   s->replaced.reset();

@@ -285,6 +285,9 @@ std::vector<PyTypeObject*> outside_bases(Session* s, PyTypeObject* t);
 // A key can be held in the log when it is nothing that the program made and eager would free or
 // observe.
 bool plain_key(PyObject* k);
+// Whether a dict is asked for a key, or given what stands under it, and no code of the program's
+// runs: a plain one, or one that is there already and is looked for by its identity.
+bool known_key(Session* s, PyObject* dict, PyObject* key);
 // The first internal failure is kept; an exception that is set is its reason.
 void fail(Session* s, const char* where);
 void emit(Session* s, Kind kind, PyObject* obj, PyObject* key, PyObject* value);

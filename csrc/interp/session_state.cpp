@@ -38,6 +38,12 @@ bool plain_key(PyObject* k) {
   return is_leaf(k) || PyType_Check(k) || PyFunction_Check(k);
 }
 
+bool known_key(Session* s, PyObject* dict, PyObject* key) {
+  if (plain_key(key)) return true;
+  return PyDict_Check(dict) && by_identity(key) && outside_object(s, key) &&
+         dict_item(dict, key) != nullptr;
+}
+
 uintptr_t key_number(PyObject* key) {
   if (key == nullptr) return 0;
   if (PyTuple_CheckExact(key)) {
@@ -600,7 +606,7 @@ void read_frame(Session* s, PyObject* frame) {
 bool others_ran(Session* s) { return thread_switches() != s->switches; }
 
 void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value) {
-  if (key != nullptr && !plain_key(key)) {
+  if (key != nullptr && !known_key(s, holder, key)) {
     container(s, holder).unlogged = true;
     return;
   }
@@ -633,7 +639,7 @@ void read_dict(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
   PyObject* before = now;
   auto it = s->containers.find(dict);
   if (it != s->containers.end() && it->second.pre) {
-    before = PyDict_GetItemWithError(it->second.pre.get(), key);
+    before = dict_item(it->second.pre.get(), key);
     if (before == nullptr && PyErr_Occurred()) {
       fail(s, "dict read");
       return;
@@ -682,6 +688,7 @@ bool may_vary(Session* s, PyObject* holder, PyObject* key, PyObject* value) {
 // another number in every call, so it becomes an input that is followed by its identity, not a
 // constant.  The equal number put in its place has an identity of its own.
 bool counter_read(Session* s, PyObject* dict, PyObject* name, PyObject* value) {
+  if (!plain_key(name)) return false;
   if (!may_vary(s, dict, name, value) && (!may_count(value) || !counts_here(name))) return false;
   if (s->tracked.has(value)) return true;
   leave_table(s, dict);
@@ -742,7 +749,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value, bool st
     container(s, d).unlogged = true;
     return;
   }
-  PyObject* now = PyDict_GetItemWithError(d, key);
+  PyObject* now = dict_item(d, key);
   if (now == nullptr && PyErr_Occurred()) {
     PyErr_Clear();  // no key can be this: the program gets the same error
     return;
@@ -759,7 +766,8 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value, bool st
   // can be deleted.
   auto it = s->containers.find(d);
   if (it != s->containers.end() && it->second.pre) {
-    PyObject* before = item_or_null(it->second.pre.get(), key);
+    PyObject* before = dict_item(it->second.pre.get(), key);
+    if (before == nullptr) PyErr_Clear();
     const bool back = before == value || value == nullptr ||
                       (before != nullptr && !varies && alike(before, value));
     if (back && first_time(s, kDictKey, d, key)) {

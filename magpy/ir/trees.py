@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from magpy.ir.ops import Fresh, OutsideRef, Ref, Var
+from magpy.ir.ops import Fresh, HostStep, OpStep, OutsideRef, Ref, Var
 from magpy.objects.types import is_named_tuple, isinstance
 
 
@@ -109,9 +109,21 @@ def rebuilt(v: Any, change: Callable[[Any], Any]) -> Any:
     return change(v)
 
 
+def generators_of(step: OpStep | HostStep) -> Iterator[Any]:
+    """The generators of random numbers from outside that a step draws from."""
+    if isinstance(step, HostStep) and step.owner is not None:
+        yield step.owner
+    if step.random:
+        for v in leaves((step.args, step.kwargs)):
+            given = v.obj if isinstance(v, OutsideRef) else v
+            if isinstance(given, torch.Generator):
+                yield given
+
+
 __all__ = [
     "Sizes",
     "collect",
+    "generators_of",
     "has_function",
     "has_ref",
     "leaves",

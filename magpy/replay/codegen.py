@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,7 +44,7 @@ from magpy.ir.ops import (
     calls_on_tensors,
 )
 from magpy.ir.recipes import AttrEffect, Const, ContainerEffect, New, Outside, Spec, Value
-from magpy.ir.trees import Sizes, leaves
+from magpy.ir.trees import Sizes, generators_of
 from magpy.models.callables import unbound
 from magpy.models.numpy_warnings import strict
 from magpy.objects.types import isinstance
@@ -71,17 +71,6 @@ _TESTS: dict[type[Check], Any] = {
     CheckMetadata: support.same_meta,
     CheckSizes: support.same_sized,
 }
-
-
-def _generators(step: OpStep | HostStep) -> Iterator[Any]:
-    """The generators of random numbers from outside that a step draws from."""
-    if isinstance(step, HostStep) and step.owner is not None:
-        yield step.owner
-    if step.random:
-        for v in leaves((step.args, step.kwargs)):
-            given = v.obj if isinstance(v, OutsideRef) else v
-            if isinstance(given, torch.Generator):
-                yield given
 
 
 def _may_run_engine(step: HostStep) -> bool:
@@ -639,7 +628,7 @@ class Code:
 
         # What only was given other memory has its own as it was.
         copied = [v for v in sorted(c.record.mutated) if meets(v)]
-        owners = {id(owner): owner for s in does for owner in _generators(s)}
+        owners = {id(owner): owner for s in does for owner in generators_of(s)}
         backward = any(isinstance(s, HostStep) and s.mutates and _may_run_engine(s) for s in does)
         leaves = {
             v: t

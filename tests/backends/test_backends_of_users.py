@@ -10,6 +10,7 @@ import torch
 
 import magpy
 from magpy.replay.support import save, undo
+from tests.comparison import assert_same
 
 WRONG = {
     "a tensor": lambda gm: lambda *inputs: gm(*inputs)[0],
@@ -103,3 +104,29 @@ def test_what_a_backend_does_to_the_programs_state_is_put_back(switch, fails):
 
     wanted = outcomes(lambda f: f)
     assert outcomes(lambda f: magpy.compile(f, backend=backend)) == wanted
+
+
+class TestGeneratorsOfThePrograms:
+    """A generator that is given to operations moves once a call, whatever a compiler does."""
+
+    @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor", lambda gm, _: gm])
+    @pytest.mark.parametrize("of", ["values", "gradients", "two"])
+    def test_numbers_are_those_of_eager(self, backend, of):
+        def world(wrap):
+            weight = torch.ones(3, requires_grad=True)
+            first, second = (torch.Generator().manual_seed(i) for i in range(2))
+
+            @wrap
+            def f(x):
+                noise = torch.randn(3, generator=first)
+                if of == "two":
+                    noise = noise + torch.empty(3).uniform_(generator=second)
+                if of == "values":
+                    return (weight * x).argmax() + noise
+                return weight * x + noise
+
+            seen = [f(torch.ones(3) * i).detach() for i in range(4)]
+            return seen, first.get_state(), second.get_state()
+
+        wanted = world(lambda f: f)
+        assert_same(world(lambda f: magpy.compile(f, backend=backend)), wanted)

@@ -4,6 +4,7 @@ import types
 
 import torch
 
+import magpy
 from magpy.capture.python import native
 from magpy.models import callables
 
@@ -28,3 +29,22 @@ def test_a_tensor_method_is_torchs_whichever_class_inherits_it():
     t = torch.ones(2).as_subclass(Tagged)
     for f in (t.add_, Tagged.add_, torch.Tensor.add_, torch.ones(2).add_):
         assert callables.classify(f) is callables.Leaf.TORCH
+
+
+def test_what_torch_makes_at_the_first_call_is_no_reason_for_a_second_capture():
+    doubled = torch._disable_dynamo(lambda t: t * 2)
+
+    class Step:
+        @torch._disable_dynamo
+        def run(self, t, *, more):
+            return t + more
+
+    def f(x):
+        return doubled(x) + Step().run(x, more=3)
+
+    compiled, x = magpy.compile(f, backend="eager"), torch.arange(3.0)
+    for _ in range(3):
+        assert torch.equal(compiled(x), x * 3 + 3)
+    stats = magpy.stats(compiled)
+    assert (stats.captures, stats.hits) == (1, 2) and stats.share == 1.0
+    assert hasattr(doubled.__wrapped__, "__dynamo_disable")

@@ -30,7 +30,7 @@ from magpy.ir.ops import (
     slot_held,
 )
 from magpy.ir.torch_modes import TorchModes
-from magpy.ir.trees import collect, leaves, variables
+from magpy.ir.trees import collect, generators_of, leaves, variables
 from magpy.models import profiler_marks, torch_callables
 from magpy.models.backward import PASSES, differentiated, give_gradient
 from magpy.models.callables import NUMBER_METHODS
@@ -212,6 +212,15 @@ def _takes_objects(step: OpStep) -> bool:
     )
 
 
+def _draws_elsewhere(step: OpStep) -> bool:
+    """Whether an operation draws from a generator that the program has given it.
+
+    AOTAutograd holds it in the graph like a constant, draws from it while it traces, and what
+    TorchInductor finds in its cache draws from another one.
+    """
+    return step.random and any(True for _ in generators_of(step))
+
+
 def _runs_later(step: OpStep) -> bool:
     """Whether Python of the program looks around when autograd's engine comes to an operation.
 
@@ -249,7 +258,7 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     A compiler traces a class that says how to take it apart (`__tensor_flatten__`); for any other
     it would leave out what the class does, and take its results for plain tensors.
     """
-    if step.func in _BEHIND or _takes_objects(step) or _runs_later(step):
+    if step.func in _BEHIND or _takes_objects(step) or _runs_later(step) or _draws_elsewhere(step):
         return True
     if transform_regions.only_python(step):
         return True
