@@ -143,7 +143,7 @@ class Copies:
             return None
         # Nothing else is promoted to the type of the tensor.
         floating = self._inputs[first.var].is_floating_point()
-        if type(number) is not float and type(number) is not int or not floating:
+        if (type(number) is not float and type(number) is not int) or not floating:
             return None
         return OpStep(func, step.args, {}, [((), self._instead_of(first.var))])
 
@@ -386,13 +386,13 @@ class Hoist:
 
     def _made_changed(self) -> dict[Var, tuple[int, Step]]:
         """The first changes that make their copies, by the tensors, with their places."""
-        first: dict[Var, int] = {}
+        first: dict[Var, tuple[int, OpStep | HostStep]] = {}
         for i in sorted(self.again, reverse=True):
-            first.update(dict.fromkeys(aliasing.written(self.steps[i]), i))
-        found: dict[Var, tuple[int, Step]] = {}
-        for v, i in first.items():
             step = self.steps[i]
             assert isinstance(step, (OpStep, HostStep))
+            first.update(dict.fromkeys(aliasing.written(step), (i, step)))
+        found: dict[Var, tuple[int, Step]] = {}
+        for v, (i, step) in first.items():
             taken = any(self.users.get(x, set()) & self.ahead for x in step.defined)
             made = None if taken else self._copies.made_changed(step)
             if made is not None:
