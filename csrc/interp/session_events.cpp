@@ -400,6 +400,34 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
   return true;
 }
 
+// list[a:b:c]: whether no more than these elements and the length are looked at.
+static bool read_slice(Session* s, PyObject* list, PyObject* key) {
+  if (!PyList_CheckExact(list) || !PySlice_Check(key)) return false;
+  auto* slice = reinterpret_cast<PySliceObject*>(key);
+  for (PyObject* v : {slice->start, slice->stop, slice->step})
+    if (v != Py_None && !PyLong_CheckExact(v)) return false;
+  const auto known = s->containers.find(list);
+  if (known != s->containers.end() && known->second.whole) return false;
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(key, &start, &stop, &step) < 0) {
+    PyErr_Clear();  // the program gets the same error
+    return false;
+  }
+  const Py_ssize_t size = PyList_GET_SIZE(list);
+  const Py_ssize_t count = PySlice_AdjustIndices(size, &start, &stop, step);
+  // All of a list is compared at once.
+  if (2 * count > size || !read_length(s, list)) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref place = Ref::steal(PyLong_FromSsize_t(start + i * step));
+    if (!place) {
+      fail(s, "list slice");
+      return true;
+    }
+    if (!read_item(s, list, place.get())) return false;
+  }
+  return true;
+}
+
 // obj[key] = value copies the value, as arrays and buffers do; containers keep it, and a class's
 // own method is watched.
 static bool copies(PyObject* obj) {
@@ -500,7 +528,7 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
     }
     return;
   }
-  if (!read_item(s, obj, key)) touch_items(s, obj);
+  if (!read_item(s, obj, key) && !read_slice(s, obj, key)) touch_items(s, obj);
 }
 
 ToC on_item_load_pre(PyObject* obj, PyObject* key) {
@@ -729,6 +757,7 @@ void on_truth(PyObject* obj) {
   if (is_leaf(obj)) return;
   ErrorGuard error;
   // How many elements there are decides, whatever numbers they are.
+  if (read_length(s, obj)) return;
   if (is_sequence(obj) || PyDict_CheckExact(obj))
     touch_kept(s, obj, false);
   else
