@@ -367,18 +367,26 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
                    place = index < 0 ? now + index : index;
   if (overflow != 0 || place < 0 || place >= now) return false;
   if (s->numbered.count(list) != 0) {
-    // Which element a place is, counted from the other end, follows from the length, which is then
-    // guarded.
-    if (index < 0) return false;
+    // Which element a place is, counted from the other end, follows from the length.
+    if (index < 0 && !read_length(s, list)) return false;
     // That such a number is there is guarded where it becomes an input.
     if (tracked(s, PyList_GET_ITEM(list, place))) return true;
   }
   // What was appended is found from the end, whatever was there before.
   if (place >= before) return index < 0;
   PyObject* value = pre != nullptr ? PyTuple_GET_ITEM(pre, place) : PyList_GET_ITEM(list, place);
-  if (value != PyList_GET_ITEM(list, place) && others_ran(s)) {
-    refuse_race(s, list);
-    return true;
+  if (value != PyList_GET_ITEM(list, place)) {
+    const Ref at = Ref::steal(PyLong_FromSsize_t(place));
+    if (!at) {
+      fail(s, "list item");
+      return true;
+    }
+    // The program put it there itself: nothing from outside was read.
+    if (stored_by_run(s, list, at.get(), PyList_GET_ITEM(list, place))) return true;
+    if (others_ran(s)) {
+      refuse_race(s, list);
+      return true;
+    }
   }
   const Py_ssize_t same = index < 0 ? place - before : place;
   if (!first_time(s, kListItem, list, reinterpret_cast<PyObject*>(same))) return true;
@@ -389,6 +397,34 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
   }
   emit(s, kListItem, list, number.get(), value);
   reach(s, value);
+  return true;
+}
+
+// list[a:b:c]: whether no more than these elements and the length are looked at.
+static bool read_slice(Session* s, PyObject* list, PyObject* key) {
+  if (!PyList_CheckExact(list) || !PySlice_Check(key)) return false;
+  auto* slice = reinterpret_cast<PySliceObject*>(key);
+  for (PyObject* v : {slice->start, slice->stop, slice->step})
+    if (v != Py_None && !PyLong_CheckExact(v)) return false;
+  const auto known = s->containers.find(list);
+  if (known != s->containers.end() && known->second.whole) return false;
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(key, &start, &stop, &step) < 0) {
+    PyErr_Clear();  // the program gets the same error
+    return false;
+  }
+  const Py_ssize_t size = PyList_GET_SIZE(list);
+  const Py_ssize_t count = PySlice_AdjustIndices(size, &start, &stop, step);
+  // All of a list is compared at once.
+  if (2 * count > size || !read_length(s, list)) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref place = Ref::steal(PyLong_FromSsize_t(start + i * step));
+    if (!place) {
+      fail(s, "list slice");
+      return true;
+    }
+    if (!read_item(s, list, place.get())) return false;
+  }
   return true;
 }
 
@@ -493,7 +529,7 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
     }
     return;
   }
-  if (!read_item(s, obj, key)) touch_items(s, obj);
+  if (!read_item(s, obj, key) && !read_slice(s, obj, key)) touch_items(s, obj);
 }
 
 ToC on_item_load_pre(PyObject* obj, PyObject* key) {
@@ -539,6 +575,33 @@ void on_handled() {
   ask(s, "handles", error ? error.get() : Py_None);
 }
 
+// list[i] = value: whether no element but that one counts, and of that only that it is there.
+static bool store_item(Session* s, PyObject* list, PyObject* key, PyObject* value) {
+  if (value == nullptr || !PyList_CheckExact(list) || !PyLong_CheckExact(key)) return false;
+  int overflow = 0;
+  const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow);
+  const Py_ssize_t now = PyList_GET_SIZE(list), place = index < 0 ? now + index : index;
+  if (overflow != 0 || place < 0 || place >= now) return false;
+  if (!ensure_pre(s, list)) return true;
+  const Ref number = Ref::steal(PyLong_FromSsize_t(place));
+  const Py_ssize_t before = PyTuple_GET_SIZE(s->containers[list].pre.get());
+  const Ref length = Ref::steal(PyLong_FromSsize_t(before));
+  if (!number || !length) {
+    fail(s, "list item");
+    return true;
+  }
+  const bool held = place < before;
+  if (!s->containers[list].whole) {
+    // A place in what was appended is told from the end; what others append moves all of these.
+    if (index < 0 ? others_ran(s) : !held)
+      touch_kept(s, list, false);
+    else if (held && first_time(s, kListLength, list, nullptr))
+      emit(s, kListLength, list, nullptr, length.get());
+  }
+  note_store(s, list, number.get(), value);
+  return true;
+}
+
 // It looks into the value: what goes to several places at once, and all that an array is given.
 static bool takes_apart(PyObject* obj, PyObject* key) {
   if (PyList_Check(obj) || PyByteArray_Check(obj)) return PySlice_Check(key);
@@ -580,7 +643,7 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
     dict_store(s, obj, key, value);
     return;
   }
-  touch_items(s, obj);
+  if (!store_item(s, obj, key, value)) touch_items(s, obj);
 }
 
 ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
@@ -695,6 +758,7 @@ void on_truth(PyObject* obj) {
   if (is_leaf(obj)) return;
   ErrorGuard error;
   // How many elements there are decides, whatever numbers they are.
+  if (read_length(s, obj)) return;
   if (is_sequence(obj) || PyDict_CheckExact(obj))
     touch_kept(s, obj, false);
   else

@@ -121,8 +121,8 @@ struct Container {
   bool table = false;     // whether the run has changed it at such keys
 };
 
-// What the run itself has put at a key of a dict, in a slot or a class (by name), or, with no key,
-// in a cell or at the end of a list or a deque.
+// What the run itself has put at a key of a dict, at a place of a list (from its beginning), in a
+// slot or a class (by name), or, with no key, in a cell or at the end of a list or a deque.
 struct Store {
   PyObject* holder;   // in `outside`
   Ref key;
@@ -425,6 +425,8 @@ void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value);
 // Another thread has changed what the run reads: what it read before, and what its calls will, may
 // not go together.
 void refuse_race(Session* s, PyObject* holder);
+// Whether what is at a key of a dict, or a place of a list, is what the run has put there last.
+bool stored_by_run(Session* s, PyObject* holder, PyObject* key, PyObject* now);
 // A key of an outside dict is stored, or deleted when value is nullptr.
 void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value, bool stored = true);
 bool may_count(PyObject* value);

@@ -588,8 +588,10 @@ bool read_length(Session* s, PyObject* list) {
   if (!PyList_CheckExact(list) || !known_outside(s, list)) return false;
   const auto known = s->containers.find(list);
   if (known != s->containers.end() && known->second.whole) return true;
-  // What the run has changed is compared: it has another length in the next call's beginning.
-  if (known != s->containers.end() && known->second.pre) return false;
+  if (known != s->containers.end() && known->second.pre)
+    // Where it was told already, what there is now follows.  What the run has changed else is
+    // compared: it has another length in the next call's beginning.
+    return seen(s, kListLength, list, nullptr) && !known->second.unlogged && !others_ran(s);
   if (!first_time(s, kListLength, list, nullptr)) return true;
   const Ref length = Ref::steal(PyLong_FromSsize_t(PyList_GET_SIZE(list)));
   if (length)
@@ -619,11 +621,10 @@ void refuse_race(Session* s, PyObject* holder) {
   ask(s, "raced", holder);
 }
 
-// Whether what is at a key of a dict is what the run has put there last.
-static bool stored_by_run(Session* s, PyObject* dict, PyObject* key, PyObject* now) {
+bool stored_by_run(Session* s, PyObject* holder, PyObject* key, PyObject* now) {
   const uintptr_t number = key_number(key);
   for (auto store = s->stores.rbegin(); store != s->stores.rend(); ++store)
-    if (store->holder == dict && store->key && key_number(store->key.get()) == number)
+    if (store->holder == holder && store->key && key_number(store->key.get()) == number)
       return store->address == now;
   return false;
 }

@@ -18,16 +18,21 @@ from magpy.errors import Refusal
 from magpy.frames.call_sites import REGISTRY
 from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import identity
-from magpy.ir.recipes import AttrEffect, ContainerEffect
+from magpy.ir.recipes import AttrEffect, Const, ContainerEffect
 from magpy.objects import contents as held
 from magpy.objects.hashing import hashes_quietly
 from magpy.objects.snapshots import ABSENT, content_of
 from magpy.objects.types import isinstance
 
 
+def _is_input(v: Any, builder: Builder) -> bool:
+    """Whether a number or a text is another one in every call."""
+    return type(v) in (int, float, complex, str) and builder.varies(v)
+
+
 def _same(now: Any, pre: Any, builder: Builder) -> bool:
     """Whether a place holds what it held before, in every call."""
-    if any(type(v) in (int, float, complex, str) and builder.varies(v) for v in (now, pre)):
+    if _is_input(now, builder) or _is_input(pre, builder):
         return False
     return now is pre or (
         type(now) is type(pre) and type(now) in (int, str, bool, bytes) and now == pre
@@ -72,17 +77,14 @@ def end_state(
         if isinstance(pre, dict):
             pre = pre | _put_again(obj, pre, redone)
         now = own.content(obj, pre, whole or unlogged)
-        if appended:
-            # All that the run did to it, which never looked into it.
-            content = [builder.build(x) for x in now[-appended:]]
-            effects.append(ContainerEffect(obj, "deque", content=content))
-            continue
         if isinstance(obj, dict):
             effect = _dict_effect(obj, pre, now, deleted.get(id(obj), []), builder, session)
             if effect is not None and not effect.rebuild:
                 reads += _relied_on(effect, session)
+        elif isinstance(obj, list):
+            effect = _list_effect(obj, pre, now, own.places(obj), builder, session, reads)
         else:
-            effect = _container_effect(obj, pre, now, whole, builder, session)
+            effect = _container_effect(obj, pre, now, whole, appended, builder, session)
         if effect is not None:
             effects.append(effect)
     for kind, obj, name, old in log:
@@ -143,25 +145,71 @@ def _deleted(log: list[tuple[str, Any, Any, Any]]) -> dict[int, list[Any]]:
     return found
 
 
-def _container_effect(
-    obj: Any, pre: Any, now: Any, whole: bool, builder: Builder, session: Any
+def _list_effect(
+    obj: list[Any],
+    pre: tuple[Any, ...],
+    now: tuple[Any, ...],
+    places: list[int],
+    builder: Builder,
+    session: Any,
+    reads: list[tuple[str, Any, Any, Any]],
 ) -> ContainerEffect | None:
-    if isinstance(obj, (list, collections.deque)):
+    """What becomes of a list: other elements at some places and more at its end, or all of it.
+
+    Args:
+        obj: the list.
+        pre: what it held.
+        now: what it holds.
+        places: where the run has stored, one by one: of such a list the length is guarded, and what
+            is at these places does not count.
+        builder: makes the specs.
+        session: what watched the run.
+        reads: gets what of the start the changes rely on.
+    """
+    grown = len(now) >= len(pre)
+    moved = [i for i, v in enumerate(pre) if now[i] is not v] if grown else []
+    at, tail = [i for i in places if i < len(pre)], now[len(pre) :]
+    whole = not (grown and set(moved) <= set(at) and (at or tail))
+    if whole:
+        session.compare(obj)  # what leaves this as it is may change another content
+        at = moved
+    changed = [i for i in at if now[i] is not pre[i] and not _same(now[i], pre[i], builder)]
+    if not whole:
+        # Where it stores what is there already, that must be there again; an input always is.
+        left = set(at).difference(changed)
+        reads += [("list_item", obj, i, pre[i]) for i in left if not _is_input(pre[i], builder)]
+        whole = len(changed) == len(pre)
+    if not grown or (whole and 2 * len(changed) > len(pre)):
+        return ContainerEffect(obj, "list", content=[builder.build(x) for x in now], rebuild=True)
+    if not changed and not tail:
+        return None
+    stores: list[tuple[Any, Any]] = [(Const(i), builder.build(now[i])) for i in changed]
+    return ContainerEffect(obj, "list", stores=stores, content=[builder.build(x) for x in tail])
+
+
+def _container_effect(
+    obj: Any, pre: Any, now: Any, whole: bool, appended: int, builder: Builder, session: Any
+) -> ContainerEffect | None:
+    if isinstance(obj, collections.deque):
+        if appended:
+            # All that the run did to it, which never looked into it.
+            content = [builder.build(x) for x in now[-appended:]]
+            return ContainerEffect(obj, "deque", content=content)
         if len(now) == len(pre) and all(
             a is b or _same(a, b, builder) for a, b in zip(now, pre, strict=True)
         ):
             session.compare(obj)  # what leaves this as it is may change another content
             return None
-        kind = "list" if isinstance(obj, list) else "deque"
         head = now[: len(pre)]
         if (
             len(head) == len(pre)
             and all(a is b for a, b in zip(head, pre, strict=True))
             and getattr(obj, "maxlen", None) is None
         ):
-            return ContainerEffect(obj, kind, content=[builder.build(x) for x in now[len(pre) :]])
+            content = [builder.build(x) for x in now[len(pre) :]]
+            return ContainerEffect(obj, "deque", content=content)
         session.compare(obj)
-        return ContainerEffect(obj, kind, content=[builder.build(x) for x in now], rebuild=True)
+        return ContainerEffect(obj, "deque", content=[builder.build(x) for x in now], rebuild=True)
     if isinstance(obj, set):
         if content_of(obj) == content_of(pre):
             return None

@@ -11,6 +11,7 @@ another one has nearly always run meanwhile. Where none has, what is there at th
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import Any, Final
 
 from magpy.errors import Refusal
@@ -39,9 +40,8 @@ class OwnChanges:
     def __init__(self, session: Any) -> None:
         self._others = session.others_ran
         self._stores: dict[int, list[tuple[Any, Any, int]]] = {}
-        if self._others:
-            for holder, key, value, address in session.stores():
-                self._stores.setdefault(id(holder), []).append((key, value, address))
+        for holder, key, value, address in session.stores():
+            self._stores.setdefault(id(holder), []).append((key, value, address))
 
     def content(self, obj: Any, pre: Any, unknown: bool) -> Any:
         """What an outside container holds, or would if no other thread had changed it.
@@ -73,8 +73,15 @@ class OwnChanges:
             raise race(obj)
         return own
 
+    def places(self, obj: list[Any]) -> list[int]:
+        """The places of a list at which the run has stored something, in the order of the last."""
+        places = [key for key, *_ in self._stores.get(id(obj), ()) if key is not None]
+        return list(dict.fromkeys(reversed(places)))[::-1]
+
     def at(self, holder: Any, name: Any, now: Any) -> Any:
         """What the run has put into a cell (name: None) or an attribute, in which `now` is."""
+        if not self._others:
+            return now
         stores = [s for s in self._stores.get(id(holder), ()) if name is None or s[0] == name]
         if not stores:
             return now
@@ -106,8 +113,20 @@ class OwnChanges:
     def _own(self, obj: Any, pre: tuple[Any, ...]) -> tuple[Any, ...]:
         stores = self._stores.get(id(obj), ())
         now = _elements(obj)
-        added = [_stored(obj, value, address, now) for _, value, address in stores]
-        own = (*pre, *added)
+        made: list[Any] = list(pre)
+        for place, value, address in stores:
+            if place is None:
+                made.append(_Pending(value, address))
+            elif place < len(made):
+                made[place] = _Pending(value, address)
+            else:
+                raise race(obj)
+        own = tuple(
+            _stored(obj, v.value, v.address, itertools.chain(now[i : i + 1], now))
+            if type(v) is _Pending
+            else v
+            for i, v in enumerate(made)
+        )
         most = getattr(obj, "maxlen", None)
         return own if most is None else own[max(len(own) - most, 0) :]
 

@@ -384,7 +384,8 @@ class Item(Load, label="[{key}]", words="item {key} of a {kind}", load="item"):
 class ListItem(Item, events=("list_item",)):
     """An element of a list; a negative place counts from the end.
 
-    Only of a list that the run appends to, and does no more than that, this is all that counts.
+    Of a list that the run appends to, or in which it stores elements, and does no more than that,
+    this is all that counts, and in the second case the length.
     """
 
     def expression(self, source: str, name: Name) -> str:

@@ -76,9 +76,9 @@ class ContainerEffect:
 
     Attributes:
         kind: "dict", "list", "set", "deque", "bytearray".
-        stores: dict: (key, spec) pairs in order; deletes: keys, or elements of a set, taken out
-            first; replaced: the keys
-            of stores that were there, and stay in their places.
+        stores: (key, spec) pairs of a dict, or (place, spec) pairs of a list, in order; deletes:
+            keys, or elements of a set, taken out first; replaced: the keys of stores that were
+            there, and stay in their places.
         orders: OrderedDict: all its keys, in the order of the dict that it is made of, which C code
             sees, and in its own; empty if these follow from the stores.
         content: specs of the whole new content when `rebuild`, or of the appended tail.

@@ -306,11 +306,6 @@ def behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
     return gc.get_referents(proxy)[0]
 
 
-def numpy_errors() -> tuple[Any, ...]:
-    """What numpy does where floating-point arithmetic fails, and its buffers (`numpy.seterr`)."""
-    return *np.geterr().values(), np.geterrcall(), np.getbufsize()
-
-
 def _numpy_context() -> tuple[contextvars.ContextVar[Any], ...]:
     places = (
         ("numpy._core.umath", "_extobj_contextvar"),
@@ -322,6 +317,25 @@ def _numpy_context() -> tuple[contextvars.ContextVar[Any], ...]:
 
 #: The context variables that numpy's C code and its printing look at (numpy 2).
 NUMPY_CONTEXT = _numpy_context()
+
+
+# The state of numpy that a context variable had last, and what it says: a state never changes,
+# another one takes its place (`extobj.c` in numpy).
+_ERRORS = NUMPY_CONTEXT[0] if NUMPY_CONTEXT and "extobj" in NUMPY_CONTEXT[0].name else None
+_errors: tuple[Any, tuple[Any, ...]] = (None, ())
+
+
+def numpy_errors() -> tuple[Any, ...]:
+    """What numpy does where floating-point arithmetic fails, and its buffers (`numpy.seterr`)."""
+    global _errors  # noqa: PLW0603 - put there at once, so that threads find what goes together
+    state = None if _ERRORS is None else _ERRORS.get()
+    known, found = _errors
+    if state is not None and known is state:
+        return found
+    found = *np.geterr().values(), np.geterrcall(), np.getbufsize()
+    if np.geterrcall() is None:  # what the program has put there is not kept alive
+        _errors = state, found
+    return found
 
 
 def of_numpy(obj: Any) -> bool:

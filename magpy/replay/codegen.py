@@ -396,6 +396,15 @@ class Code:
         )
         if not e.rebuild:
             lines = [f"set.discard({target}, {self.spec(x)})" for x in e.deletes]
+            for place, v in e.stores:
+                at, value = self.spec(place), self.spec(v)
+                lines.append(
+                    f"{target}[{at}] = {value}"
+                    if type(e.obj) is list
+                    else f"list.__setitem__({target}, {at}, {value})"
+                )
+            if not e.content and e.kind == "list":
+                return lines
             put = "update" if e.kind == "set" else "extend"
             return [*lines, f"{base}.{put}({target}, {values})"]
         if e.kind == "list":

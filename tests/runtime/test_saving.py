@@ -173,6 +173,18 @@ class Scaled(torch.nn.Module):
         return shifted(self.inner(x) * self.factor, SHIFT) * self.slope
 
 
+class Noting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.last = [0.0, 0.0, "never read"], [None, None]
+
+    def forward(self, x):
+        self.seen[0] = x.sum().item()
+        self.seen[-2] = self.seen[0] + 1
+        self.last[0] = y = x * self.seen[1]
+        return y
+
+
 SHIFT = 1.0
 
 
@@ -296,6 +308,18 @@ class TestOneProcess:
             assert torch.equal(c(x), other(x))
         assert torch.equal(model.running_mean, other.running_mean)
         assert int(model.num_batches_tracked) == 3
+        assert figures(c) == (0, 3)
+
+    def test_elements_of_lists_are_stored(self, tmp_path):
+        x = torch.ones(3)
+        saved(Noting(), tmp_path / "e", x)
+        model, other = Noting(), Noting()
+        c = magpy.load(model, tmp_path / "e")
+        for i in range(3):
+            model.seen[2] = other.seen[2] = f"other {i}"
+            assert torch.equal(c(x * i), other(x * i))
+            assert model.seen == other.seen
+            assert torch.equal(model.last[0], other.last[0])
         assert figures(c) == (0, 3)
 
     def test_effects_on_objects(self, tmp_path):

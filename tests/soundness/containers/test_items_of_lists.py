@@ -29,6 +29,23 @@ def test_guards_are_on_the_items_that_were_read(size):
     assert "len(given)" not in text
 
 
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_guards_of_slices_are_on_their_items_and_the_length(size):
+    numbers = [float(i) for i in range(size)]
+    for f, of in (
+        (lambda x: x + sum(numbers[2:4]), [2, 3]),
+        (lambda x: x + sum(numbers[:2]), [0, 1]),
+        (lambda x: x + sum(numbers[-2:]), [size - 2, size - 1]),
+        (lambda x: x + sum(numbers[3::-2]), [1, 3]),
+        (lambda x: x + (1 if numbers else 2), []),
+        (lambda x: x + len(numbers[size:]), []),
+    ):
+        text = guards_of(f, X)
+        for i in (0, 1, 2, 3, 4, 5, size - 3, size - 2, size - 1):
+            assert (f"numbers[{i}] is {float(i)}" in text) is (i in of), (of, text)
+        assert f"numbers has {size} items" in text or f"len(numbers) is {size}" in text, text
+
+
 class Holder:
     pass
 
@@ -74,6 +91,39 @@ def stored(index):
     return f, numbers
 
 
+def sliced(index):
+    numbers = []
+
+    def f(x, i):
+        return x + sum(numbers[index : index + 2]) + len(numbers[-1:])
+
+    return f, numbers
+
+
+def sliced_and_changed(index):
+    numbers = []
+
+    def f(x, i):
+        before = numbers[:1]
+        numbers[index] = i
+        after = numbers[:1]
+        numbers.append(i)
+        return x + sum(before) * 3 + sum(after) + sum(numbers[-1:])
+
+    return f, numbers
+
+
+def asked_whether_it_is_empty(index):
+    numbers = []
+
+    def f(x, i):
+        y = x + 1 if numbers else x
+        numbers.append(i)
+        return y * 2 if numbers and numbers[index] else y
+
+    return f, numbers
+
+
 def sorted_afterwards(index):
     numbers = []
 
@@ -109,6 +159,9 @@ PROGRAMS = [
     by_attribute,
     appended,
     stored,
+    sliced,
+    sliced_and_changed,
+    asked_whether_it_is_empty,
     sorted_afterwards,
     measured_afterwards,
     joined,
@@ -143,6 +196,36 @@ def test_lists_change_between_calls(program, index):
             got = compiled(X, i)
             assert str(got) == str(expected)
         assert here == there
+
+
+def test_objects_in_a_slice_are_those_that_are_there():
+    held = [torch.ones(2) * i for i in range(6)]
+
+    def f(x):
+        part = held[1:3]
+        return part, part[0] + x
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(4):
+        part, total = compiled(X)
+        assert [id(v) for v in part] == [id(held[1]), id(held[2])]
+        assert torch.equal(total, held[1] + X)
+        held[1], held[5] = torch.ones(2) * i, None
+    assert magpy.stats(compiled).hits == 3
+
+
+def test_numbers_in_a_slice_are_inputs():
+    window = [0.0] * 20
+
+    def f(x):
+        return x + sum(window[4:7])
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(8):
+        window[5] = float(i)
+        window[8] = object()
+        assert torch.equal(compiled(X), X + i)
+    assert magpy.stats(compiled).hits >= 5
 
 
 @pytest.mark.parametrize("index", [0, 2])

@@ -24,6 +24,7 @@ class State:
         self.count = collections.Counter()
         self.ordered = collections.OrderedDict(a=1)
         self.seen = []
+        self.places = [0, 0, 0, 0]
         self.window = collections.deque(maxlen=10_000)
         self.names = set()
         self.tensors = {}
@@ -69,6 +70,20 @@ def appended_and_extended(state, who):
     state.seen.extend([1, 2])
 
 
+def place(state, who):
+    state.places[len(who) % 4] = who
+    state.places[2] = len(who)
+
+
+def place_from_the_end(state, who):
+    state.places[-1] = who
+
+
+def place_and_appended(state, who):
+    state.places[0] = who
+    state.seen.append(who)
+
+
 def window(state, who):
     state.window.append(len(who))
 
@@ -102,6 +117,9 @@ CHANGES = [
     ordered,
     appended,
     appended_and_extended,
+    place,
+    place_from_the_end,
+    place_and_appended,
     window,
     names,
     tensor,

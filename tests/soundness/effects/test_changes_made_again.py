@@ -610,7 +610,6 @@ NEVER_SERVED = {
     "DQ.__init__([4],3)",
     "I.__setstate__(1)",
     "I.__setstate__(3)",
-    "L[0]+=[2]; L[0]*=2",
     "N.dtype=np.int64",
     "e.with_traceback(None)",
     "N.real[0]=5; N.flat[1]=7",
