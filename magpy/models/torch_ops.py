@@ -174,6 +174,7 @@ WITH_SCALAR_TENSOR = _names(
     add sub mul div true_divide rsub multiply divide subtract add_ sub_ mul_ div_ __add__ __radd__
     __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __iadd__ __isub__ __imul__
     __itruediv__ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
+    floor_divide __floordiv__ remainder fmod __mod__
     """
 )
 # Operations on lists of tensors that take such a list in place of one of numbers.
@@ -299,15 +300,16 @@ def accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
 
 
 def scalar_tensor(value: float) -> torch.Tensor:
-    """A number as a tensor of no dimensions, float64, that any operation may take and keep.
+    """A number as a tensor of no dimensions, float64 or int64, that operations may take and keep.
 
     No mode of the program hears of it.
     """
+    dtype = torch.int64 if type(value) is int else torch.float64
     with unheard():
         if not torch.is_inference_mode_enabled():
-            return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+            return torch.scalar_tensor(value, dtype=dtype, device="cpu")
         with torch.inference_mode(False):
-            return torch.scalar_tensor(value, dtype=torch.float64, device="cpu")
+            return torch.scalar_tensor(value, dtype=dtype, device="cpu")
 
 
 def addcdiv_(

@@ -307,6 +307,12 @@ class Follower:
         symbols = self._symbols
         if symbols.fixed:
             return
+        if not (graph or looks) and self._fake_is_known():
+            fakes = [_at(self._fake, path) for path, _ in outs]
+            if any(isinstance(n, torch.SymInt) for f in fakes for n in f.shape):
+                # Python does it, of a number: what follows from that is not told from the sizes.
+                self._fix(result, outs)
+                return
         try:
             with unheard():
                 self._note(result, outs, graph, self._known or looks)

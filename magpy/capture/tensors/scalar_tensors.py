@@ -8,7 +8,7 @@ tensors that are made of other numbers.  Called by magpy/capture/tensors/recorde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,13 @@ Made = Callable[[Var, float], Var]
 """Gives the variable of the tensor that is made of a number."""
 
 
-def take(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+def take(
+    op: Operation,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    made: Made,
+    followed: Container[Var],
+) -> None:
     """Changes what the step of an operation will be, if it computes the same.
 
     Args:
@@ -38,9 +44,10 @@ def take(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Mad
         args: what the program gives it.
         kwargs: what the program gives it by name.
         made: makes tensors of numbers.
+        followed: the integers that graphs take as symbols.
     """
     if op.name in WITH_SCALAR_TENSOR and not kwargs:
-        op.args = _operand(args, op.args, made)
+        op.args = _operand(args, op.args, made, followed)
     elif op.name == "addcdiv_" and len(args) == 3:
         _scaled(op, args, kwargs, made)
     elif op.name == "_foreach_addcdiv_" and len(args) == 4 and not kwargs:
@@ -77,6 +84,8 @@ def make(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], symbols: 
 
 #: What else `make` knows of a tensor that is made.
 _FORM = {"dtype", "device"}
+#: Integers beyond this are no elements of tensors, or soon will be none.
+_LARGE = 2**62
 #: How many integers a graph makes a tensor of: of more Python makes it.
 _MOST = 16
 
@@ -93,12 +102,18 @@ def _flat(value: Any, plan: Any, found: list[Any]) -> tuple[int, ...] | None:
     return None if size is None else (len(value), *size)
 
 
-def _operand(args: tuple[Any, ...], plan: tuple[Any, ...], made: Made) -> tuple[Any, ...]:
+def _operand(
+    args: tuple[Any, ...], plan: tuple[Any, ...], made: Made, followed: Container[Var]
+) -> tuple[Any, ...]:
     """The arguments of an operation with a tensor in place of a number that differs."""
     if len(args) != 2:
         return plan
     for i, (v, ref) in enumerate(zip(args, plan, strict=True)):
-        if _differs(v, ref) and _takes(args[1 - i]):
+        integer = type(v) is int and isinstance(ref, Ref) and ref.var not in followed
+        other = args[1 - i]
+        if (_differs(v, ref) and _takes(other)) or (
+            integer and abs(v) < _LARGE and (_takes(other) or _takes_integer(other))
+        ):
             new = Ref(made(ref.var, v))
             return (new, plan[1]) if i == 0 else (plan[0], new)
     return plan
@@ -160,6 +175,11 @@ def _takes(t: Any) -> bool:
         and t.layout is torch.strided
         and t.dim() > 0
     )
+
+
+def _takes_integer(t: Any) -> bool:
+    """Likewise for one of no dimensions of integers."""
+    return type(t) is torch.Tensor and t.dtype is torch.int64 and t.dim() > 0
 
 
 def _are_lists(lists: Sequence[Any], plans: Sequence[Any]) -> bool:

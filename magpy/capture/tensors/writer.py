@@ -218,7 +218,8 @@ class Writer(DataForms):
     def _numbers_are_given(self, op: Operation, args: Any, kwargs: Any) -> None:
         """Has an operation take numbers that differ from call to call as tensors, if it can."""
         if not self._scalars:
-            scalar_tensors.take(op, args, kwargs, self._scalar_tensor)
+            followed = self.symbols.numbers if self.symbols is not None else ()
+            scalar_tensors.take(op, args, kwargs, self._scalar_tensor, followed)
         if op.takes_lists:
             if self.symbols is not None:
                 scalar_tensors.make(op, args, kwargs, self.symbols.numbers)

@@ -1,0 +1,67 @@
+"""Counters and offsets in the arithmetic of tensors whose sizes vary, as compilers are given it."""
+
+import types
+
+import pytest
+import torch
+
+import magpy
+from tests.comparison import assert_same
+
+ONE_GRAPH = {
+    "sum": lambda t, k: t + k,
+    "in front": lambda t, k: k - t,
+    "product": lambda t, k: k * t,
+    "quotient": lambda t, k: t / (k + 1),
+    "of one": lambda t, k: k / (t + 1),
+    "floor": lambda t, k: t // (k + 1),
+    "remainder": lambda t, k: t % (k + 2),
+    "comparison": lambda t, k: t > k,
+    "integers": lambda t, k: t.long() * k,
+    "offset": lambda t, k: torch.arange(t.shape[0]) + k,
+    "half": lambda t, k: t.half() * k,
+    "in place": lambda t, k: (t * 2).add_(k),
+}
+BY_PYTHON = {
+    "power": lambda t, k: t**k,
+    "clamp": lambda t, k: t.clamp(max=k),
+    "filled": torch.full_like,
+    "alpha": lambda t, k: t.add(t, alpha=k),
+    "where": lambda t, k: torch.where(t > k, t, k),
+    "other integers": lambda t, k: t.int() + k,
+    "truth values": lambda t, k: (t > 1) * k,
+    "one element": lambda t, k: t.sum() + k,
+    "roll": torch.roll,
+    "part": lambda t, k: t[k % 2 :] * 2,
+    "longer": lambda t, k: t.repeat(k % 3 + 1),
+}
+SIZES = (3, 4, 4, 5, 6, 7, 8, 3, 9, 10)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("counts_before", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", [*ONE_GRAPH, *BY_PYTHON])
+def test_a_counter(name, backend, counts_before):
+    operation = ONE_GRAPH.get(name) or BY_PYTHON[name]
+
+    def world(wrap):
+        state = types.SimpleNamespace(n=0, seen=torch.zeros(1))
+
+        @wrap
+        def f(t):
+            state.n += 1
+            if counts_before:
+                state.seen += 1  # no check may fail after this
+            return operation(torch.relu(t), state.n)
+
+        return [(f(torch.arange(n) * 1.5), state.n, state.seen.clone()) for n in SIZES], f
+
+    wanted, _ = world(lambda f: f)
+    found, compiled = world(lambda f: magpy.compile(f, backend=backend))
+    assert_same(found, wanted)
+    stats = magpy.stats(compiled)
+    if name in ONE_GRAPH:
+        assert stats.captures <= 3 and stats.share == 1.0
+    else:
+        assert stats.hits or stats.in_python
