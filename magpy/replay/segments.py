@@ -207,8 +207,12 @@ def _detached(
     """The inputs that a graph changes behind autograd's back, and that no gradients come to.
 
     A compiler takes what becomes of them for a result, and gives them gradients of zeros
-    (`b.data.add_(1)` beside a loss that has nothing to do with b).
+    (`b.data.add_(1)` beside a loss that has nothing to do with b).  An operation that gives a tensor
+    another form in place must be given that tensor.
     """
+    formed: set[Var] = set()
+    for s, _ in done:
+        formed |= variables(resizable(s.func, s.args, s.kwargs))
     apart = {
         storages.get(x, 0)
         for s, modes in done
@@ -218,7 +222,7 @@ def _detached(
     found = set()
     for v in inputs:
         memory = storages.get(v, 0)
-        if not memory or memory not in changes or apart.isdisjoint((memory, 0)):
+        if not memory or memory not in changes or apart.isdisjoint((memory, 0)) or v in formed:
             continue
         reached = {v}
         for step, modes in done:

@@ -335,3 +335,26 @@ def test_a_pass_after_the_assignment_goes_by_what_eager_goes_by(backend, retain)
     found, compiled = world(lambda f: magpy.compile(f, backend=backend))
     assert_same(found, wanted)
     assert magpy.stats(compiled).hits
+
+
+FORMED = {
+    "t_": lambda x: x.t_(),
+    "unsqueeze_": lambda x: x.unsqueeze_(0),
+    "transpose_": lambda x: x.transpose_(0, 1),
+    "swapaxes_": lambda x: x.swapaxes_(0, 1),
+    "squeeze_": lambda x: x[:1].squeeze_(0),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", FORMED)
+def test_a_form_given_in_place_stays_where_data_is_read(name, backend):
+    def f(x):
+        FORMED[name](x)
+        return x, x.data * 2
+
+    compiled = magpy.compile(f, backend=backend)
+    for _ in range(3):
+        x, y = (torch.arange(6.0).view(2, 3) for _ in range(2))
+        assert_same((compiled(x), x), (f(y), y))
+    assert magpy.stats(compiled).hits == 2
