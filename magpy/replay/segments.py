@@ -207,8 +207,8 @@ def _detached(
     """The inputs that a graph changes behind autograd's back, and that no gradients come to.
 
     A compiler takes what becomes of them for a result, and gives them gradients of zeros
-    (`b.data.add_(1)` beside a loss that has nothing to do with b).  An operation that gives a tensor
-    another form in place must be given that tensor.
+    (`b.data.add_(1)` beside a loss that has nothing to do with b).  Those that get another form in
+    place are none of them: it is theirs.
     """
     formed: set[Var] = set()
     for s, _ in done:

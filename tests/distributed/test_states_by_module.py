@@ -1,5 +1,7 @@
 """What torch keeps of modules by their identity holds for the compiled ones, too."""
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -17,6 +19,8 @@ def mesh():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield init_device_mesh("cpu", (1,))
     dist.destroy_process_group()
+    # gloo's threads let go of Python's objects, for which the group waits with the GIL held.
+    time.sleep(0.2)
 
 
 def net():

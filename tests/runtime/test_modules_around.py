@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ def wrapped(tmp_path: Path) -> Iterator[Any]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield DistributedDataParallel(Net())
     dist.destroy_process_group()
+    # gloo's threads let go of Python's objects, for which the group waits with the GIL held.
+    time.sleep(0.2)
     if before is None:
         del os.environ["GLOO_SOCKET_IFNAME"]
 
