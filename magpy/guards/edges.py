@@ -31,6 +31,10 @@ from magpy.guards.world import Run
 from magpy.objects import c_state
 from magpy.objects.types import isinstance
 
+# What torch keeps with a function that TorchDynamo leaves alone (`Optimizer.zero_grad`) from its
+# first call in a process on (torch/_compile.py).  Whichever call makes it, it is the same.
+_MADE_AT_FIRST = "__dynamo_disable"
+
 
 class Load(Edge, gives_object=True):
     """A read of one value, which the guard and the mock code can do again."""
@@ -128,6 +132,8 @@ class DictKey(
 
     def lower(self, program: Program) -> None:
         """A missing key of a defaultdict is made by its factory; keys stay what they are."""
+        if type(self.key) is str and self.key == _MADE_AT_FIRST and self.value is ABSENT:
+            return
         if type(self.source) is not dict:
             program.factory(self.source)
         if type(self.key) is not str:

@@ -93,7 +93,6 @@ class Effect(Enum):
     SAVED = auto()  # sets hooks of saved tensors
     NODE_HOOK = auto()  # gives a node of autograd's graph a hook
     DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
-    DISABLED = auto()  # what torch keeps from TorchDynamo, which makes a wrapper at its first call
     MARK = auto()  # marks of torch's profiler
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
     IMPORT = auto()  # loads a module, whose code is not watched

@@ -32,6 +32,8 @@ def test_a_tensor_method_is_torchs_whichever_class_inherits_it():
 
 
 def test_what_torch_makes_at_the_first_call_is_no_reason_for_a_second_capture():
+    import torch._dynamo  # else the first call does so, and is left alone
+
     doubled = torch._disable_dynamo(lambda t: t * 2)
 
     class Step:

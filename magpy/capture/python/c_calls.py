@@ -478,7 +478,6 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.SAVED: torch_calls.saved_hooks,
     Effect.NODE_HOOK: torch_calls.node_hook,
     Effect.DYNAMO: torch_calls.dynamo,
-    Effect.DISABLED: torch_calls.disabled,
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
     Effect.IMPORT: loads,

@@ -75,9 +75,6 @@ def prepare() -> None:
     profiler_marks.register()
     callables.set_effect(torch._C._autograd._push_saved_tensors_default_hooks, Effect.SAVED)
     callables.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
-    for code in _inner(torch._compile._disable_dynamo.__code__):
-        if {"fn", "recursive"} <= {*code.co_freevars}:
-            callables.register_code(code, Effect.DISABLED)
     for compiles in (torch.compile, torch.cond):
         callables.register_python(compiles, Effect.DYNAMO)
     here = os.path.dirname(os.path.abspath(errors.__file__))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import importlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -129,25 +128,6 @@ def dynamo(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         result = f(*args, **kwargs)
     native.find_dynamo()
     return result
-
-
-def disabled(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of torch's that TorchDynamo leaves alone (`Optimizer.zero_grad`), and is watched.
-
-    At its first call in a process it makes a wrapper, and keeps it.  That is made here, so that no
-    entry goes by its having been missing.
-    """
-    function = getattr(f, "__func__", f)
-    held = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    inner = held["fn"].cell_contents
-    if getattr(inner, "__dynamo_disable", None) is None:
-        with run.recorder.aside():
-            recursive = held["recursive"].cell_contents
-            made = importlib.import_module("torch._dynamo").disable(
-                inner, recursive, wrapping=False
-            )
-            inner.__dynamo_disable = made
-    return ABSENT
 
 
 def torch_state(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
