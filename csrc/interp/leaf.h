@@ -63,8 +63,7 @@ inline bool is_tensor(PyObject* v) {
 // `__eq__` of its class, or of what is in it.  (Tensors have a `__hash__` of torch's, which gives
 // their address.)
 bool runs_code(PyObject* key);
-// Whether to look for a key compares it by its identity, as a class does that says nothing else, and
-// torch.Tensor.
+// Whether a key is found by its identity alone: its class says nothing else, or is torch.Tensor.
 bool by_identity(PyObject* key);
 // What a dict has under a plain key or one of these, borrowed, without a call of Python's.
 PyObject* dict_item(PyObject* dict, PyObject* key);

@@ -144,13 +144,15 @@ PyObject* probe_cell_store(PyObject*, Args a, size_t n, PyObject*) {
 PyObject* item_load(PyObject* obj, PyObject* key) {
   if (!active()) return PyObject_GetItem(obj, key);
   PyObject* value;
+  bool made;
   {
     ToCScope given(on_item_load_pre(obj, key));
+    made = makes_item(obj, key);
     value = PyObject_GetItem(obj, key);
   }
   if (!active()) return value;
   if (value == nullptr) on_raised(obj, key);
-  PyObject* given = on_item_load(obj, key, value);
+  PyObject* given = on_item_load(obj, key, value, made);
   return value == nullptr ? nullptr : given;
 }
 

@@ -126,9 +126,12 @@ void on_name_access(PyObject* locals, PyObject* name);
 void on_cell_load(PyObject* cell, PyObject* value);
 void on_cell_store(PyObject* cell, PyObject* value);  // pre; nullptr: it is emptied
 
-// obj[key] gave value (post), or raised (value == nullptr; exception set and must survive).
+// obj[key] is about to be read (pre).
 ToC on_item_load_pre(PyObject* obj, PyObject* key);
-PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result);
+// Whether that makes what it gives: a defaultdict asks its factory for what is missing (pre).
+bool makes_item(PyObject* obj, PyObject* key);
+// obj[key] gave value (post), or raised (value == nullptr; exception set and must survive).
+PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result, bool made);
 ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value);  // pre; value == nullptr is del
 
 // item in container (pre: before; post: with the outcome 0/1).

@@ -470,6 +470,12 @@ static bool loads_from_table(Session* s, PyObject* obj, PyObject* key) {
   return now == nullptr || gives_plain(now);
 }
 
+// Whether what a defaultdict's factory makes for a key can be told, and is logged like a store.
+static bool logs_what_is_made(Session* s, PyObject* dict, PyObject* key) {
+  return g_defaultdict_type != nullptr && Py_IS_TYPE(dict, g_defaultdict_type) &&
+         !compares_by_code(s, dict) && (plain_key(key) || by_identity(key));
+}
+
 // What is read of obj and key before obj[key] is.
 static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
   if (loads_from_table(s, obj, key)) return;
@@ -516,7 +522,7 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
     // A subclass may insert what is missing: what is there is asked before.
     if (!PyDict_CheckExact(obj)) {
       ensure_pre(s, obj);
-      s->containers[obj].unlogged = true;
+      if (!logs_what_is_made(s, obj, key)) s->containers[obj].unlogged = true;
       if (can_ask) {
         PyObject* now = dict_item(obj, key);
         if (now == nullptr) PyErr_Clear();
@@ -540,7 +546,16 @@ ToC on_item_load_pre(PyObject* obj, PyObject* key) {
   return use;
 }
 
-PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
+bool makes_item(PyObject* obj, PyObject* key) {
+  Session* s = tls_session;
+  ErrorGuard error;
+  if (!logs_what_is_made(s, obj, key) || !known_outside(s, obj)) return false;
+  const bool there = dict_item(obj, key) != nullptr;
+  PyErr_Clear();
+  return !there;
+}
+
+PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result, bool made) {
   Session* s = tls_session;
   if (loads_from_table(s, obj, key)) {
     if (result != nullptr) return derive(s, "table_item", 0, obj, key, result);
@@ -560,6 +575,7 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result) {
     PyObject* now = result;
     const bool can_ask = can_search(s, obj, key);
     if (!PyDict_CheckExact(obj) && can_ask) now = dict_item(obj, key);
+    if (made && result != nullptr) note_store(s, obj, key, result);
     if (result != nullptr && now == result && !keyed && can_ask &&
         counter_read(s, obj, key, result))
       return take_replaced(s, result);

@@ -15,7 +15,7 @@ import itertools
 from typing import Any, Final
 
 from magpy.errors import Refusal
-from magpy.objects.hashing import hashes_quietly, pairs_of
+from magpy.objects.hashing import is_known_by_identity, pairs_of
 from magpy.objects.snapshots import ABSENT, content_of
 from magpy.objects.types import isinstance
 
@@ -92,7 +92,8 @@ class OwnChanges:
         self, obj: dict[Any, Any], pre: dict[Any, Any], now: list[tuple[Any, Any]]
     ) -> list[tuple[Any, Any]]:
         stores = self._stores.get(id(obj), [])
-        if not all(map(hashes_quietly, [*pre, *(k for k, _ in now), *(k for k, *_ in stores)])):
+        keys = [*pre, *(k for k, _ in now), *(k for k, *_ in stores)]
+        if not all(map(is_known_by_identity, keys)):
             if not _alike(now, list(pre.items())):
                 raise race(obj)
             return now

@@ -2,7 +2,9 @@
 
 import collections
 import copy
+import functools
 import itertools
+import operator
 import threading
 import time
 import types
@@ -323,3 +325,120 @@ def test_stores_that_a_class_takes_elsewhere_are_no_race():
         assert (state.by.n, state.by.seen) == (6, 0)
         assert magpy.stats(compiled).hits >= 1 and not magpy.stats(compiled).eager_calls
     assert raced > 0
+
+
+def missing_key(d, key):
+    d[key].append(1)
+
+
+def missing_within_a_factory(d, key):
+    d.default_factory = lambda: [len(d.inner["b"])]
+    d[key].append(2)
+
+
+def missing_by_getitem(d, key):
+    operator.getitem(d, key).append(1)
+
+
+def missing_by_map(d, key):
+    for found in map(d.__getitem__, [key, key]):
+        found.append(1)
+
+
+def missing_by_missing(d, key):
+    d.__missing__(key).append(1)
+
+
+def made_and_deleted(d, key):
+    d[key].append(1)
+    del d[key]
+    d[key] = [3]
+
+
+class Nested(collections.defaultdict):
+    """Has another one."""
+
+    def __init__(self):
+        super().__init__(list)
+        self.inner = collections.defaultdict(list)
+
+
+WAYS = [
+    *(missing_key, missing_within_a_factory, missing_by_getitem, missing_by_map),
+    *(missing_by_missing, made_and_deleted),
+]
+
+
+@pytest.mark.parametrize("of", ["text", "parameter", "object"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_factory_makes_is_the_runs(way, of):
+    other, raced = State(), 0
+    make = {"text": lambda: "k", "parameter": lambda: torch.nn.Parameter(torch.ones(1))}
+
+    def program(d, key, x):
+        for _ in range(20):
+            x = torch.relu(x @ x)
+        way(d, key)
+        for _ in range(20):
+            x = torch.relu(x @ x)
+        return x
+
+    def world(f):
+        nonlocal raced
+        seen, key = [], make.get(of, Slots)()
+        for _ in range(4):
+            d = Nested() if way is missing_within_a_factory else collections.defaultdict(list)
+            d["there"].append(0)
+            call = functools.partial(f, d, key, torch.eye(4))
+            raced += meanwhile(attribute, other, call)
+            seen.append([(k is key, v) for k, v in d.items()])
+            seen.append(dict(getattr(d, "inner", {})))
+        return seen
+
+    compiled = magpy.compile(program, backend="eager")
+    assert world(compiled) == world(program)
+    assert raced > 0
+    if way is missing_key:
+        assert not magpy.stats(compiled).eager_calls
+
+
+def test_first_steps_of_an_optimizer_beside_other_threads_are_captured():
+    other, raced = State(), 0
+    for _ in range(5):
+        model = torch.nn.Linear(64, 64)
+        optimizer = torch.optim.Adam(model.parameters())
+
+        def step(x, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        compiled = magpy.compile(step, backend="eager")
+        raced += meanwhile(
+            attribute, other, lambda c=compiled: [c(torch.ones(64, 64)) for _ in "ab"]
+        )
+        assert not magpy.stats(compiled).eager_calls
+        assert [s["step"].item() for s in optimizer.state.values()] == [2.0, 2.0]
+    assert raced > 0
+
+
+def test_what_another_thread_makes_in_a_defaultdict_is_not_the_runs():
+    d = collections.defaultdict(list)
+
+    def change(_, who):
+        d[f"{who}{len(d)}"].append(1)
+
+    def step(x):
+        for _ in range(40):
+            x = torch.relu(x @ x)
+        d["run"].append(2)
+        return x
+
+    compiled, raced = magpy.compile(step, backend="eager"), 0
+    raced += meanwhile(change, None, lambda: [compiled(torch.eye(4)) for _ in range(3)])
+    assert d["run"] == [2, 2, 2] and raced > 0
+    others = {k: list(v) for k, v in d.items() if k != "run"}
+    compiled(torch.eye(4))
+    assert {k: v for k, v in d.items() if k != "run"} == others
