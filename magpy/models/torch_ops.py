@@ -177,6 +177,8 @@ WITH_SCALAR_TENSOR = _names(
     floor_divide __floordiv__ remainder fmod __mod__
     """
 )
+# Those of integers that raise where they divide by zero; what a compiler makes of it may not.
+MAY_DIVIDE_BY_ZERO = _names("floor_divide __floordiv__ remainder fmod __mod__")
 # Operations on lists of tensors that take such a list in place of one of numbers.
 FOREACH_WITH_SCALAR_TENSORS = _names(
     """

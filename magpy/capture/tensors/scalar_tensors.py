@@ -18,6 +18,7 @@ from magpy.ir.ops import Ref, Var
 from magpy.ir.trees import variables
 from magpy.models.torch_ops import (
     FOREACH_WITH_SCALAR_TENSORS,
+    MAY_DIVIDE_BY_ZERO,
     WITH_SCALAR_TENSOR,
     addcdiv_,
     foreach_add_scaled_,
@@ -47,7 +48,7 @@ def take(
         followed: the integers that graphs take as symbols.
     """
     if op.name in WITH_SCALAR_TENSOR and not kwargs:
-        op.args = _operand(args, op.args, made, followed)
+        op.args = _operand(op, args, made, followed)
     elif op.name == "addcdiv_" and len(args) == 3:
         _scaled(op, args, kwargs, made)
     elif op.name == "_foreach_addcdiv_" and len(args) == 4 and not kwargs:
@@ -103,16 +104,20 @@ def _flat(value: Any, plan: Any, found: list[Any]) -> tuple[int, ...] | None:
 
 
 def _operand(
-    args: tuple[Any, ...], plan: tuple[Any, ...], made: Made, followed: Container[Var]
+    op: Operation, args: tuple[Any, ...], made: Made, followed: Container[Var]
 ) -> tuple[Any, ...]:
     """The arguments of an operation with a tensor in place of a number that differs."""
+    plan: tuple[Any, ...] = op.args
+    of_integers = op.name not in MAY_DIVIDE_BY_ZERO
     if len(args) != 2:
         return plan
     for i, (v, ref) in enumerate(zip(args, plan, strict=True)):
         integer = type(v) is int and isinstance(ref, Ref) and ref.var not in followed
         other = args[1 - i]
         if (_differs(v, ref) and _takes(other)) or (
-            integer and abs(v) < _LARGE and (_takes(other) or _takes_integer(other))
+            integer
+            and abs(v) < _LARGE
+            and (_takes(other) or (of_integers and _takes_integer(other)))
         ):
             new = Ref(made(ref.var, v))
             return (new, plan[1]) if i == 0 else (plan[0], new)

@@ -201,3 +201,47 @@ def test_another_object_under_the_same_address_is_another_key():
         other = Token()
         assert torch.equal(compiled(d, other, x), x * 3)
         del key, d, other
+
+
+def test_a_class_that_compares_its_objects_from_some_call_on():
+    def program(d, key, x):
+        return x * d[key] if key in d else x * 100
+
+    def world(f):
+        kind = type("Kind", (), {})
+        key, other = kind(), kind()
+        d, seen = {key: 1.0}, []
+        for i in range(6):
+            if i == 3:
+                kind.__eq__, kind.__hash__ = lambda a, b: True, lambda a: 1
+            if i == 5:
+                d = {other: 5.0}
+            seen.append(f(d, key, torch.ones(1)))
+        return seen
+
+    assert_same(world(magpy.compile(program, backend="eager")), world(program))
+
+
+def test_another_parameter_and_another_state_at_the_same_place():
+    def program(state, parameters, x):
+        own = state[parameters[0]]
+        own["n"] += 1
+        return x * own["n"]
+
+    def world(f):
+        p, q = (nn.Parameter(torch.ones(2)) for _ in range(2))
+        state, parameters, seen = {p: {"n": 1}, q: {"n": 10}}, [p], []
+        for i in range(8):
+            if i == 3:
+                parameters[0] = q
+            if i == 5:
+                state[q] = {"n": 100}
+            if i == 7:
+                del state[q]
+                state[q] = {"n": 7}
+            seen.append((f(state, parameters, torch.ones(1)), [s["n"] for s in state.values()]))
+        return seen
+
+    compiled = magpy.compile(program, backend="eager")
+    assert_same(world(compiled), world(program))
+    assert magpy.stats(compiled).hits >= 5

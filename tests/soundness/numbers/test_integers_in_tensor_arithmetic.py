@@ -1,5 +1,6 @@
 """Counters and offsets in the arithmetic of tensors whose sizes vary, as compilers are given it."""
 
+import operator
 import types
 
 import pytest
@@ -29,6 +30,7 @@ BY_PYTHON = {
     "alpha": lambda t, k: t.add(t, alpha=k),
     "where": lambda t, k: torch.where(t > k, t, k),
     "other integers": lambda t, k: t.int() + k,
+    "floor of integers": lambda t, k: t.long() // (k + 1),
     "truth values": lambda t, k: (t > 1) * k,
     "one element": lambda t, k: t.sum() + k,
     "roll": torch.roll,
@@ -65,3 +67,47 @@ def test_a_counter(name, backend, counts_before):
         assert stats.captures <= 3 and stats.share == 1.0
     else:
         assert stats.hits or stats.in_python
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("operation", [operator.floordiv, operator.mod, operator.truediv])
+def test_a_counter_that_comes_to_zero(operation, backend):
+    def world(wrap):
+        state = types.SimpleNamespace(n=4)
+
+        @wrap
+        def f(t):
+            state.n -= 1
+            return operation(t * 1, state.n) + 1
+
+        seen = []
+        for _ in range(6):
+            try:
+                seen.append(f(torch.arange(5)))
+            except RuntimeError as error:
+                seen.append(str(error))
+        return seen
+
+    assert_same(world(lambda f: magpy.compile(f, backend=backend)), world(lambda f: f))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_integers_as_large_as_there_are(backend):
+    def world(wrap):
+        state = types.SimpleNamespace(n=2**61)
+
+        @wrap
+        def f(t, u):
+            state.n *= 2
+            return t + state.n, u * state.n, u == state.n
+
+        seen = []
+        for _ in range(6):
+            try:
+                seen.append(f(torch.arange(3) - 5, torch.ones(3)))
+            except (RuntimeError, OverflowError) as error:
+                seen.append(type(error))
+        return seen
+
+    assert_same(world(lambda f: magpy.compile(f, backend=backend)), world(lambda f: f))

@@ -358,3 +358,58 @@ def test_a_form_given_in_place_stays_where_data_is_read(name, backend):
         x, y = (torch.arange(6.0).view(2, 3) for _ in range(2))
         assert_same((compiled(x), x), (f(y), y))
     assert magpy.stats(compiled).hits == 2
+
+
+def put_back_with_aliases(p, q):
+    old = p.data.clone()
+    with torch.no_grad():
+        p.add_(1)
+    seen = p.detach() * 1
+    p.data = old
+    with torch.no_grad():
+        p.mul_(2)
+        p.data.add_(seen)
+    return seen
+
+
+def put_back_beside_a_sharer(p, q):
+    old = p.data.clone()
+    with torch.no_grad():
+        p.add_(1)
+        q.mul_(2)
+    p.data = old
+    with torch.no_grad():
+        q.add_(p)
+        p.sub_(0.5)
+    return q * 1
+
+
+def written_by_both_names(p, q):
+    old = p.data.clone()
+    p.data = old
+    old.add_(1)
+    with torch.no_grad():
+        p.mul_(2)
+    return old * 1, p.detach() * 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    "program", [put_back_with_aliases, put_back_beside_a_sharer, written_by_both_names]
+)
+def test_a_copy_that_is_put_back_and_what_else_has_the_memory(program, shared, backend):
+    def world(f):
+        p = nn.Parameter(torch.ones(3))
+        q = nn.Parameter(p.data if shared else torch.ones(3))
+        held, view, seen = p.data, p.detach()[:2], []
+        for i in range(6):
+            if i == 4:
+                p.data = torch.full((3,), 2.0)
+            result = f(p, q)
+            seen.append((result, [t.detach().clone() for t in (p, q, held, view)]))
+        return seen
+
+    compiled = magpy.compile(program, backend=backend)
+    assert_same(world(compiled), world(program))
+    assert magpy.stats(compiled).hits
