@@ -472,8 +472,8 @@ static bool loads_from_table(Session* s, PyObject* obj, PyObject* key) {
 
 // Whether what a defaultdict's factory makes for a key can be told, and is logged like a store.
 static bool logs_what_is_made(Session* s, PyObject* dict, PyObject* key) {
-  return g_defaultdict_type != nullptr && Py_IS_TYPE(dict, g_defaultdict_type) &&
-         !compares_by_code(s, dict) && (plain_key(key) || by_identity(key));
+  return Py_IS_TYPE(dict, g_defaultdict_type) && !compares_by_code(s, dict) &&
+         (plain_key(key) || by_identity(key));
 }
 
 // What is read of obj and key before obj[key] is.
@@ -547,6 +547,7 @@ ToC on_item_load_pre(PyObject* obj, PyObject* key) {
 }
 
 bool makes_item(PyObject* obj, PyObject* key) {
+  if (!Py_IS_TYPE(obj, g_defaultdict_type)) return false;
   Session* s = tls_session;
   ErrorGuard error;
   if (!logs_what_is_made(s, obj, key) || !known_outside(s, obj)) return false;

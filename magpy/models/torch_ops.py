@@ -166,19 +166,18 @@ TAKES_FLOATS = _names(
     float_power clip_grad_norm_ clip_grad_value_
     """
 )
+# Those of integers that raise where they divide by zero; what a compiler makes of it may not.
+MAY_DIVIDE_BY_ZERO = _names("floor_divide __floordiv__ remainder fmod __mod__")
 # Of ARITHMETIC, the ones that compute the same with a tensor of no dimensions in place of a
-# `float`, if the other operand is a floating-point tensor that has dimensions
+# number, if the other operand is a floating-point tensor that has dimensions, or one of int64
 # (https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc).
-WITH_SCALAR_TENSOR = _names(
+WITH_SCALAR_TENSOR = MAY_DIVIDE_BY_ZERO | _names(
     """
     add sub mul div true_divide rsub multiply divide subtract add_ sub_ mul_ div_ __add__ __radd__
     __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __rdiv__ __iadd__ __isub__ __imul__
     __itruediv__ lt gt le ge eq ne __lt__ __gt__ __le__ __ge__ __eq__ __ne__
-    floor_divide __floordiv__ remainder fmod __mod__
     """
 )
-# Those of integers that raise where they divide by zero; what a compiler makes of it may not.
-MAY_DIVIDE_BY_ZERO = _names("floor_divide __floordiv__ remainder fmod __mod__")
 # Operations on lists of tensors that take such a list in place of one of numbers.
 FOREACH_WITH_SCALAR_TENSORS = _names(
     """

@@ -322,19 +322,19 @@ NUMPY_CONTEXT = _numpy_context()
 # The state of numpy that a context variable had last, and what it says: a state never changes,
 # another one takes its place (`extobj.c` in numpy).
 _ERRORS = NUMPY_CONTEXT[0] if NUMPY_CONTEXT and "extobj" in NUMPY_CONTEXT[0].name else None
-_errors: tuple[Any, tuple[Any, ...]] = (None, ())
+_asked_last: tuple[Any, tuple[Any, ...]] = (None, ())
 
 
 def numpy_errors() -> tuple[Any, ...]:
     """What numpy does where floating-point arithmetic fails, and its buffers (`numpy.seterr`)."""
-    global _errors  # noqa: PLW0603 - put there at once, so that threads find what goes together
+    global _asked_last  # noqa: PLW0603 - put there at once, so that threads find what goes together
     state = None if _ERRORS is None else _ERRORS.get()
-    known, found = _errors
+    known, found = _asked_last
     if state is not None and known is state:
         return found
     found = *np.geterr().values(), np.geterrcall(), np.getbufsize()
     if np.geterrcall() is None:  # what the program has put there is not kept alive
-        _errors = state, found
+        _asked_last = state, found
     return found
 
 

@@ -4,7 +4,7 @@ Owns the question whether that is code of the program (`__hash__` and `__eq__` o
 which the program may notice.  Does not own whether that code can do anything else than compute
 (magpy/instrument/key_methods.py).  Called where magpy itself looks into containers
 (magpy/capture/end_state.py, magpy/models/callables.py, magpy/guards/analysis.py); the native parts
-have a test of their own (`runs_code` in csrc/interp/leaf.cpp).
+have tests of their own (`runs_code` and `by_identity` in csrc/interp/leaf.cpp).
 """
 
 from __future__ import annotations
