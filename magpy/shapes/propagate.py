@@ -308,8 +308,8 @@ class Follower:
         if symbols.fixed:
             return
         if not (graph or looks) and self._fake_is_known():
-            fakes = [_at(self._fake, path) for path, _ in outs]
-            if any(isinstance(n, torch.SymInt) for f in fakes for n in f.shape):
+            fakes = [t for t in leaves(self._fake) if isinstance(t, torch.Tensor)]
+            if any(isinstance(n, torch.SymInt) for t in fakes for n in t.shape):
                 # Python does it, of a number: what follows from that is not told from the sizes.
                 self._fix(result, outs)
                 return

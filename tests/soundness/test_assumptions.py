@@ -93,6 +93,27 @@ def test_a_backend_computes_what_it_computes():
     assert torch.equal(f(x), x + 101)
 
 
+def test_compilers_results_are_differentiated_together():
+    def f(t, w):
+        return w + t, w * 2 + t
+
+    def one_by_one(g):
+        w = torch.ones(3, requires_grad=True)
+        first, second = g(x, w)
+        first.sum().backward()
+        second.sum().backward()
+        return w.grad
+
+    c = compiled(f)
+    for _ in range(2):
+        assert torch.equal(one_by_one(c), one_by_one(f))
+    assert magpy.stats(c).hits == 1
+    c = compiled(f, backend="aot_eager")
+    one_by_one(c)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        one_by_one(c)
+
+
 def test_compilers_have_no_second_derivatives():
     def f(t, w):
         return (t * w).square().sum()

@@ -209,7 +209,8 @@ class Writer(DataForms):
         if self._follower is not None and follow is not None:
             given = (*args, *kwargs.values())
             of = autograd.gradients_of(func, accessor, *op.plan)
-            no_sizes = op.on_host or accessor == ("set", "requires_grad")
+            made = op.on_host and not op.given_array
+            no_sizes = made or accessor == ("set", "requires_grad")
             self._follower.before(op.instead or func, op.plan, given, follow, no_sizes, of)
         self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:

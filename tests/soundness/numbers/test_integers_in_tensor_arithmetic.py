@@ -31,6 +31,8 @@ BY_PYTHON = {
     "where": lambda t, k: torch.where(t > k, t, k),
     "other integers": lambda t, k: t.int() + k,
     "floor of integers": lambda t, k: t.long() // (k + 1),
+    "in place, of numpy": lambda t, k: operator.iadd(t * 2, t.numpy().mean() * k),
+    "the argument itself": lambda t, k: t.pow_(k),
     "truth values": lambda t, k: (t > 1) * k,
     "one element": lambda t, k: t.sum() + k,
     "roll": torch.roll,
@@ -111,3 +113,18 @@ def test_integers_as_large_as_there_are(backend):
         return seen
 
     assert_same(world(lambda f: magpy.compile(f, backend=backend)), world(lambda f: f))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_argument_that_is_changed_by_a_number_of_its_own(backend):
+    def f(x):
+        x += x.detach().numpy().mean()
+        return x * 1
+
+    compiled = magpy.compile(f, backend=backend)
+    for n in SIZES:
+        x, y = torch.arange(float(n)), torch.arange(float(n))
+        assert_same((compiled(x), x), (f(y), y))
+    stats = magpy.stats(compiled)
+    assert stats.hits or stats.in_python
