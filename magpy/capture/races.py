@@ -14,8 +14,11 @@ import collections
 import itertools
 from typing import Any, Final
 
+import torch
+
+from magpy import _interp
 from magpy.errors import Refusal
-from magpy.objects.hashing import is_known_by_identity, pairs_of
+from magpy.objects.hashing import hashes_quietly, pairs_of
 from magpy.objects.snapshots import ABSENT, content_of
 from magpy.objects.types import isinstance
 
@@ -27,6 +30,16 @@ def race(holder: Any) -> Refusal:
     what = type(holder).__name__
     return Refusal(
         f"another thread changes a {what} while a call that uses it is captured", passing=True
+    )
+
+
+def _is_known_by_identity(key: Any) -> bool:
+    """Whether it is found in a dict without a comparison: so is a tensor, whose hash is its own."""
+    if not isinstance(key, torch.Tensor):
+        return hashes_quietly(key)
+    return all(
+        _interp.type_lookup(type(key), name) is _interp.type_lookup(torch.Tensor, name)
+        for name in ("__hash__", "__eq__")
     )
 
 
@@ -93,7 +106,7 @@ class OwnChanges:
     ) -> list[tuple[Any, Any]]:
         stores = self._stores.get(id(obj), [])
         keys = [*pre, *(k for k, _ in now), *(k for k, *_ in stores)]
-        if not all(map(is_known_by_identity, keys)):
+        if not all(map(_is_known_by_identity, keys)):
             if not _alike(now, list(pre.items())):
                 raise race(obj)
             return now

@@ -12,8 +12,6 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-import torch
-
 from magpy import _interp
 from magpy.objects.types import is_heap, isinstance
 
@@ -28,16 +26,6 @@ def hashes_quietly(key: Any) -> bool:
     own = vars(object)
     return not is_heap(t) or all(
         _interp.type_lookup(t, name) is own[name] for name in ("__hash__", "__eq__")
-    )
-
-
-def is_known_by_identity(key: Any) -> bool:
-    """Whether it is found in a dict without a comparison: so is a tensor, whose hash is its own."""
-    if not isinstance(key, torch.Tensor):
-        return hashes_quietly(key)
-    return all(
-        _interp.type_lookup(type(key), name) is _interp.type_lookup(torch.Tensor, name)
-        for name in ("__hash__", "__eq__")
     )
 
 

@@ -293,7 +293,12 @@ class Follower:
         return self._fake is not _interp.ABSENT and self._fake is not _interp.MISS
 
     def after(
-        self, result: Any, outs: list[tuple[Any, Var]], graph: bool, looks: bool = False
+        self,
+        result: Any,
+        outs: list[tuple[Any, Var]],
+        graph: bool,
+        looks: bool = False,
+        writes: bool = False,
     ) -> None:
         """Notes what stands for the new tensors among the results of an operation.
 
@@ -303,12 +308,14 @@ class Follower:
             graph: a graph holds the operation; else its results are compared in every call.
             looks: it gives a value that is compared in every call, and does nothing else: whatever
                 the sizes, an entry is left where the value is another one.
+            writes: it writes to the data of what it is given.
         """
         symbols = self._symbols
         if symbols.fixed:
             return
         if not (graph or looks) and self._fake_is_known():
-            fakes = [t for t in leaves(self._fake) if isinstance(t, torch.Tensor)]
+            given = leaves(self._fake) if writes else [_at(self._fake, path) for path, _ in outs]
+            fakes = [t for t in given if isinstance(t, torch.Tensor)]
             if any(isinstance(n, torch.SymInt) for t in fakes for n in t.shape):
                 # Python does it, of a number: what follows from that is not told from the sizes.
                 self._fix(result, outs)

@@ -649,7 +649,8 @@ class Writer(DataForms):
             )
         if self._follower is not None:
             looks = loose or (kind is CheckValue and not mutates)
-            self._follower.after(result, outs, graph=False, looks=looks)
+            writes = mutates and name not in HOST_METHODS  # these change what the tensor is
+            self._follower.after(result, outs, graph=False, looks=looks, writes=writes)
         if kind is CheckMetadata and self._follower is not None:
             metas = self._follower.gradients(result, outs)
             if metas is not None:
