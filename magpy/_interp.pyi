@@ -362,6 +362,8 @@ class Handler(Protocol):
         """The program looks at a frame that was there before the run."""
     def refuse(self, reason: str, /) -> None:
         """The session has seen what has no place in an entry."""
+    def name_replaced(self) -> None:
+        """The program puts something else at a name by which torch tells of an operation."""
 
 @final
 class Session:
@@ -468,6 +470,9 @@ def watched(
 ) -> _R: ...
 def session_active() -> bool: ...
 def set_types(*types: type) -> None: ...
+def set_homes(homes: Sequence[Any], /) -> None:
+    """Says by whose names torch tells a mode of operations: classes, and the dicts of modules."""
+
 def set_leaf_code(code: CodeType, verdict: int, /) -> None: ...
 def forget_leaves() -> None: ...
 def own_dict(obj: object, /) -> dict[str, Any] | None:

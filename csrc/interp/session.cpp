@@ -416,6 +416,15 @@ PyObject* py_set_types(PyObject*, PyObject* args) {
   set_type(g_defaultdict_type, defaultdict);
   Py_RETURN_NONE;
 }
+PyObject* py_set_homes(PyObject*, PyObject* homes) {
+  const Ref list = Ref::steal(PySequence_List(homes));
+  if (!list) return nullptr;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    PyObject* home = PyList_GET_ITEM(list.get(), i);
+    if (g_homes.insert(home).second) Py_INCREF(home);
+  }
+  Py_RETURN_NONE;
+}
 PyObject* py_set_leaf_code(PyObject*, PyObject* args) {
   PyObject* code;
   int leaf;
@@ -517,6 +526,8 @@ PyMethodDef functions[] = {
     {"session_active", py_session_active, METH_NOARGS, "Whether a capture runs on this thread."},
     {"set_types", py_set_types, METH_VARARGS,
      "set_types(Tensor or None, deque, partial, SimpleNamespace, defaultdict)."},
+    {"set_homes", py_set_homes, METH_O,
+     "set_homes(classes and dicts of modules): where names of torch's operations are."},
     {"set_leaf_code", py_set_leaf_code, METH_VARARGS, "set_leaf_code(code, verdict or -1)."},
     {"add_counters", py_add_counters, METH_VARARGS,
      "add_counters(code, names): names that the code both reads and stores."},

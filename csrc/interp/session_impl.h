@@ -71,6 +71,8 @@ inline PyTypeObject* g_partial_type = nullptr;
 inline PyTypeObject* g_defaultdict_type = nullptr;
 inline PyTypeObject* g_namespace_type = nullptr;
 inline PyTypeObject* g_method_wrapper_type = nullptr;  // has no public name on every version
+// The classes and dicts of modules by whose names torch tells a mode of its operations.
+inline std::unordered_set<PyObject*> g_homes;
 inline PyObject* g_str_dict = nullptr;
 inline PyObject* g_str_class = nullptr;
 inline PyObject* g_str_getattr = nullptr;
@@ -422,6 +424,7 @@ void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t 
 bool others_ran(Session* s);
 // Notes what the run itself puts somewhere, or deletes there when value is nullptr.
 void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value);
+void refuse_replaced(Session* s, PyObject* home);
 // Another thread has changed what the run reads: what it read before, and what its calls will, may
 // not go together.
 void refuse_race(Session* s, PyObject* holder);

@@ -105,6 +105,8 @@ def _run(
             out.refusal = e.without_frames()
         else:
             out.failure, out.stage = e, "start"
+    if out.refusal is not None or out.failure is not None:
+        # Not while that is handled: the program would find it in `sys.exc_info()`.
         if handler is not None:
             handler.varying.put_back()
         try:

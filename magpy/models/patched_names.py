@@ -3,7 +3,8 @@
 torch tells a mode of an operation by what it finds at the operation's name, not by what was called:
 where a program wraps a function of torch's and calls the former one, the mode is told of the
 wrapper.  Owns finding out that there is one.  Does not own what follows: no call is watched then
-(magpy/capture/session.py).
+(magpy/capture/session.py), and one that puts something there is refused where it does so
+(`refuse_replaced` in csrc/interp/session_state.cpp).
 
 Source: torch/csrc/utils/python_arg_parser.cpp (`handle_torch_function`) and torch/overrides.py.
 """
@@ -55,6 +56,11 @@ _BEFORE = next(
 )
 
 
+def homes() -> list[Any]:
+    """The classes, and the dicts of the modules, by whose names torch tells of operations."""
+    return [home if isinstance(home, type) else vars(home) for home in _HOMES]
+
+
 def replaced() -> str:
     """A name at which something of the program's stands, by which torch tells of operations."""
     for home, known in zip(_HOMES, _KNOWN, strict=True):
@@ -79,4 +85,4 @@ def is_hidden(func: Any, args: Any) -> bool:
     return type(args[0]) not in _PLAIN or (own is not None and getattr(func, "__name__", "") in own)
 
 
-__all__ = ["is_hidden", "replaced"]
+__all__ = ["homes", "is_hidden", "replaced"]

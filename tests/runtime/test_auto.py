@@ -16,7 +16,7 @@ ENOUGH = 2 * (auto.WARM + auto.SAMPLES) + 1
 
 def slow(gm, inputs):
     def run(*args):
-        time.sleep(0.05)
+        time.sleep(0.2)
         return gm.forward(*args)
 
     return run

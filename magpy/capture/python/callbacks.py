@@ -99,6 +99,11 @@ class Handler:
         """Keeps the first refusal, at the user's current line."""
         self.run.refuse(reason, remedy)
 
+    def name_replaced(self) -> None:
+        """From now on torch would tell the recorder of what stands at the name, not of what ran."""
+        self.run.refuse("another function is put at the name of one of torch's")
+        self.recorder.leave()
+
     def handles(self, error: BaseException | None) -> None:
         """The program asks which exception is being handled: one of its own, or its caller's."""
         self.run.handles(error)

@@ -24,7 +24,7 @@ from magpy.capture.python import profiler_marks
 from magpy.capture.tensors import functorch
 from magpy.instrument import rewrite
 from magpy.instrument.counters import counters
-from magpy.models import callables
+from magpy.models import callables, patched_names
 from magpy.models.callables import Effect, Leaf
 from magpy.objects.types import isinstance
 
@@ -60,6 +60,7 @@ def prepare() -> None:
     """Connects the native parts with the Python ones, once per process."""
     types_known = (collections.deque, functools.partial, types.SimpleNamespace)
     _interp.set_types(torch.Tensor, *types_known, collections.defaultdict)
+    _interp.set_homes(patched_names.homes())
     _interp.set_instrument(_instrument, rewrite.offsets)
     _interp.set_tensor_api(_tensor._api)
     for seed in (

@@ -66,6 +66,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Recorder(UnseenCalls, TorchFunctionMode):
     """Records the tensor operations of one run; its arguments are those of `Writer`."""
 
+    _left = False
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
         if self.depth or self.refusals.first is not None:
@@ -98,19 +100,37 @@ class Recorder(UnseenCalls, TorchFunctionMode):
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Takes this mode off the thread's stack, with those that the program has put above it."""
-        above: list[Any] = []
-        while (mode := _pop()) is not self:
-            above.insert(0, mode)
+        """Is not on the thread's stack of modes meanwhile."""
+        if self._left:
+            yield
+            return
+        above = self._taken_off()
         try:
-            for mode in above:
-                _push(mode)
             yield
         finally:
             for _ in above:
                 _pop()
             for mode in (self, *above):
                 _push(mode)
+
+    def leave(self) -> None:
+        """Hears of no operation any more, in a run that is refused."""
+        if not self._left:
+            self._left = True
+            self._taken_off()
+
+    def _taken_off(self) -> list[Any]:
+        """Takes this mode off the thread's stack; those that the program has put above it stay."""
+        above: list[Any] = []
+        while (mode := _pop()) is not self:
+            above.insert(0, mode)
+        for mode in above:
+            _push(mode)
+        return above
+
+    def __exit__(self, *error: Any) -> None:
+        if not self._left:
+            super().__exit__(*error)
 
     def hook(self, hook: Callable[[Any], Any], tensor: Any) -> Any:
         """Calls a hook of saved tensors that the caller has set, in the middle of an operation.

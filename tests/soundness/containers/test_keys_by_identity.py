@@ -214,6 +214,8 @@ def test_a_class_that_compares_its_objects_from_some_call_on():
         for i in range(6):
             if i == 3:
                 kind.__eq__, kind.__hash__ = lambda a, b: True, lambda a: 1
+                # A dict may find a key that it holds by another hash, or not: by the address.
+                d = {key: 1.0}
             if i == 5:
                 d = {other: 5.0}
             seen.append(f(d, key, torch.ones(1)))

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -125,6 +126,48 @@ def test_what_stands_at_the_name_is_called_and_calls_the_former(use, wrapper, fi
     run(worlds(use, wrapper, first), reason(use), backend)
 
 
+def by_the_dict(owner, name, value):
+    if isinstance(owner, type):
+        setattr(owner, name, value)
+    else:
+        vars(owner)[name] = value
+
+
+def by_a_patch(owner, name, value):
+    mock.patch.object(owner, name, value).start()
+
+
+@pytest.mark.parametrize("store", [setattr, by_the_dict, by_a_patch])
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.filterwarnings("ignore")
+def test_the_call_itself_puts_a_wrapper_there(use, store):
+    owner, name, call = USES[use]
+
+    def replaced(compile):
+        former = getattr(owner, name)
+
+        def patched(t):
+            before = t + 1
+            store(owner, name, twice_is_called)
+            after = call(t)
+            return before, after, after * 2 if isinstance(after, torch.Tensor) else after
+
+        def twice_is_called(*args, **kwargs):
+            return twice(former(*args, **kwargs))
+
+        f = compile(patched)
+        for _ in range(4):
+            with put(owner, name, former):
+                yield attempt(f, torch.tensor([[1.0, 2.0], [3.0, -4.0]]))
+            mock.patch.stopall()
+
+    def seen(compile):
+        torch.manual_seed(0)
+        return list(replaced(compile))
+
+    assert_same(seen(lambda f: magpy.compile(f, backend="eager")), seen(lambda f: f))
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("use", [u for u in USES if not u.startswith(("nn.", "__"))])
 def test_the_former_function_is_called_by_who_kept_it(use, backend):
@@ -188,6 +231,16 @@ def test_the_refusal_names_the_name_and_ends_with_it():
     finally:
         del torch.Tensor.tanh
     assert magpy.stats(f).captures == 1 and magpy.stats(f).hits == 2
+
+
+def test_a_program_that_is_refused_handles_no_exception_of_magpys():
+    def f(t):
+        raise ValueError(sys.exc_info())
+
+    c = magpy.compile(f, backend="eager")
+    with put(F, "relu", direct(F.relu)), pytest.raises(ValueError, match="None, None, None") as e:
+        c(torch.ones(2))
+    assert e.value.__context__ is None
 
 
 def test_wrappers_of_wrappers_that_count():
