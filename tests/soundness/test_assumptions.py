@@ -320,6 +320,38 @@ def test_objects_keep_their_identity():
     assert fourth is x
 
 
+def test_functions_made_on_both_sides_of_a_line_share_what_is_assigned(monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+    @magpy.disable
+    def odd(t):
+        return t
+
+    def once(t, k):
+        first = lambda: k  # noqa: E731
+        t = odd(t + 1) * k
+        return t, first, lambda: k
+
+    def counted(t, k):
+        def first():
+            nonlocal k
+            k += 1
+            return k
+
+        t = odd(t + 1) * k
+        return t, first, lambda: k
+
+    for f in (once, counted):
+        c = compiled(f)
+        for _ in range(4):
+            (t, first, second), (u, *_) = c(x, 2), f(x, 2)
+            assert torch.equal(t, u)
+            assert first() == second() == (3 if f is counted else 2)
+            if f is counted:
+                assert first.__closure__[0] is second.__closure__[0]
+        assert magpy.stats(c).regions and served(c)
+
+
 def test_addresses_of_objects_made_in_the_call_are_those_of_the_watched_run():
     f = compiled(lambda t: (t + 1, id(object()) != 0, id(x)))
     f(x)
