@@ -107,13 +107,8 @@ def _run(
             out.failure, out.stage = e, "start"
     if out.refusal is not None or out.failure is not None:
         # Not while that is handled: the program would find it in `sys.exc_info()`.
-        if handler is not None:
-            handler.varying.put_back()
-        try:
-            out.value = _interp.let_signals_in(functools.partial(f, *args, **kwargs))
-        except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
-            out.exception = program
-        return out
+        return _unwatched(out, handler, f, args, kwargs)
+    assert handler is not None
     try:
         with recorder, saved_tensors.called_by(recorder.hook):
             out.value = handler.session.run(*_called(f, args), kwargs)
@@ -134,6 +129,19 @@ def _run(
         # The recorder refers to its tensors and to the handler: break the cycle at once.
         handler.end()
         del handler
+    return out
+
+
+def _unwatched(
+    out: Outcome, handler: Handler | None, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Outcome:
+    """The outcome of a call that runs eagerly, since the watch could not begin."""
+    if handler is not None:
+        handler.varying.put_back()
+    try:
+        out.value = _interp.let_signals_in(functools.partial(f, *args, **kwargs))
+    except BaseException as program:  # noqa: BLE001 - handed to the caller as the program's own
+        out.exception = program
     return out
 
 

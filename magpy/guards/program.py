@@ -42,7 +42,7 @@ ANCHOR_TYPES = (
 )
 
 # Those of which there may be many that are alike.
-INSTANCES = (torch.nn.Module, types.FunctionType)
+INSTANCES = (torch.nn.Module, types.FunctionType, torch.Generator)
 
 Check = tuple[Any, ...]
 # How a check names an object: a register, or ("a", object).

@@ -394,7 +394,8 @@ class Record:
             changed.
         fresh: variables that had memory of their own when they were made: no views.
         elements: how many elements each tensor had when it became a variable.
-        types: the classes of the tensors that are not plain ones.
+        types: the classes of the tensors that are not plain ones, and of random generators.
+        generators: random generators that are variables.
         floating: variables whose elements are floating-point or complex numbers.
         data_dependent: variables whose shape follows from data.
         numbers: the numbers among the arguments that are inputs, by identity.
@@ -424,6 +425,7 @@ class Record:
     fresh: set[Var] = field(default_factory=set)
     elements: dict[Var, int] = field(default_factory=dict)
     types: dict[Var, type] = field(default_factory=dict)
+    generators: dict[Var, Any] = field(default_factory=dict)
     floating: set[Var] = field(default_factory=set)
     data_dependent: frozenset[Var] = frozenset()
     numbers: dict[int, Any] = field(default_factory=dict)

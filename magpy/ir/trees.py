@@ -8,7 +8,7 @@ looks at steps or at the arguments of operations.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -109,13 +109,20 @@ def rebuilt(v: Any, change: Callable[[Any], Any]) -> Any:
     return change(v)
 
 
-def generators_of(step: OpStep | HostStep) -> Iterator[Any]:
-    """The generators of random numbers from outside that a step draws from."""
+def generators_of(step: OpStep | HostStep, known: Mapping[Var, Any] | None = None) -> Iterator[Any]:
+    """The generators of random numbers from outside that a step draws from.
+
+    Args:
+        step: the step.
+        known: which of them are variables.
+    """
     if isinstance(step, HostStep) and step.owner is not None:
         yield step.owner
     if step.random:
         for v in leaves((step.args, step.kwargs)):
             given = v.obj if isinstance(v, OutsideRef) else v
+            if isinstance(v, Ref) and known is not None:
+                given = known.get(v.var)
             if isinstance(given, torch.Generator):
                 yield given
 

@@ -491,8 +491,6 @@ def _owner_of(f: Any) -> type | None:
     return owner if isinstance(owner, type) else None
 
 
-# Methods of torch.Generator after which it draws other numbers than before.
-_RESEEDS = frozenset(["manual_seed", "seed", "set_state", "set_offset", "graphsafe_set_state"])
 _IO_METHODS = frozenset(["write", "writelines", "flush"])
 _COMPILED = (_interp.Compiled, _interp.ModuleCall)
 _DESCRIPTORS = (
@@ -646,11 +644,9 @@ def _classify_type(t: type) -> Leaf:
     return Leaf.TOUCH if _pure_type(t) else Leaf.HANDLER
 
 
-def _unseen(owner: type, origin: str, name: str) -> bool:
+def _unseen(owner: type, name: str) -> bool:
     """Whether a method of torch's changes something and no mode sees it."""
-    if name == "set_":
-        return any(c.__name__ == "TensorBase" for c in owner.__mro__)
-    return origin == "torch._C" and owner.__name__ == "Generator" and name in _RESEEDS
+    return name == "set_" and any(c.__name__ == "TensorBase" for c in owner.__mro__)
 
 
 _SCRIPT_CHANGES = frozenset(
@@ -785,7 +781,7 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
             return Effect.SCRIPT_READ
         if name in _SCRIPT_CHANGES or name.startswith(("_set", "_register", "_define")):
             return Effect.REFUSE
-    if _unseen(owner, origin, name) or name == "__length_hint__":
+    if _unseen(owner, name) or name == "__length_hint__":
         return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
     if origin in ("_random", "random") or origin.startswith("numpy.random"):
         return Effect.RANDOM

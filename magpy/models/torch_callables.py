@@ -113,14 +113,12 @@ _TABLE: dict[str, dict[Does, tuple[str, ...]]] = {
         # A draw of a generator is an operation, which the observer sees.
         Does.OPERATES: _row(
             """
-            __new__ __init__ get_state clone_state graphsafe_get_state initial_seed
-            __reduce__ __setstate__
+            __init__ get_state clone_state graphsafe_get_state __reduce__ __setstate__
             """
         ),
-        Does.IN_ORDER: _row("get_offset"),  # between the draws that move it
-        Does.REFUSED: _row(
-            "set_state graphsafe_set_state set_offset manual_seed seed philox_state"
-        ),
+        # Between the draws that move it; only one that the call makes gets a seed.
+        Does.IN_ORDER: _row("__new__ manual_seed initial_seed get_offset"),
+        Does.REFUSED: _row("set_state graphsafe_set_state set_offset seed philox_state"),
     },
     "torch._C.StorageBase": {
         # What it holds when the call begins is compared (magpy/objects/c_state.py).

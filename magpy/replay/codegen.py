@@ -24,6 +24,7 @@ from magpy.guards.analysis import Analysis
 from magpy.ir import aliasing
 from magpy.ir.capture import Capture
 from magpy.ir.ops import (
+    Bind,
     BindArray,
     Binding,
     Call,
@@ -42,6 +43,7 @@ from magpy.ir.ops import (
     Step,
     Var,
     calls_on_tensors,
+    identity,
 )
 from magpy.ir.recipes import AttrEffect, Const, ContainerEffect, New, Outside, Spec, Value
 from magpy.ir.trees import Sizes, generators_of
@@ -637,7 +639,12 @@ class Code:
 
         # What only was given other memory has its own as it was.
         copied = [v for v in sorted(c.record.mutated) if meets(v)]
-        owners = {id(owner): owner for s in does for owner in generators_of(s)}
+        drawn = {
+            s.result: s.args[0].obj
+            for s in c.record.steps
+            if isinstance(s, Bind) and s.result in c.record.generators and s.func is identity
+        }
+        owners = {id(owner): owner for s in does for owner in generators_of(s, drawn)}
         backward = any(isinstance(s, HostStep) and s.mutates and _may_run_engine(s) for s in does)
         leaves = {
             v: t

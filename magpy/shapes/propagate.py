@@ -46,6 +46,10 @@ class Recording(Protocol):
     #: Whether operations are done by Python and by no compiler.
     direct: bool
 
+    @property
+    def generators(self) -> dict[Var, torch.Generator]:
+        """The random generators that are variables."""
+
     def new_number(self, func: Any, args: tuple[Any, ...], value: Any) -> tuple[Any, Var]:
         """A number that a step computes in each call, as an object of its own, and its variable."""
 
@@ -150,11 +154,12 @@ class Follower:
         same whatever it is (`ARITHMETIC`).
         """
         known, tracked = self._recorder.tensors.known, self._recorder.tracked
-        by_var = {
+        by_var: dict[Var | None, Any] = {
             known(v) if isinstance(v, torch.Tensor) else tracked(v): v
             for v in leaves(values)
             if isinstance(v, (torch.Tensor, int, float))
         }
+        by_var.update(self._recorder.generators.items())
         return by_var.get
 
     def _sizes(self, result: Any, fake: Any, given: tuple[Any, ...], name: str) -> Any:

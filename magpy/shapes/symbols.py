@@ -523,6 +523,8 @@ class Symbols:
         from torch._dispatch.python import enable_python_dispatcher
 
         self.given = {}
+        # Whatever is drawn, and from which generator, the sizes are the same.
+        kwargs = {k: v for k, v in kwargs.items() if not _is_generator(v, static)}
         key = self._repeated.key(func, args, kwargs, functools.partial(self._stands_for, static))
         found = self._repeated.find(key)
         if found is not None:
@@ -906,6 +908,11 @@ def hides_a_number(fake: Any) -> bool:
 
 def _inference_of(tensor: Any) -> Any:
     return torch.inference_mode(tensor.is_inference())
+
+
+def _is_generator(v: Any, static: Callable[[Var], Any]) -> bool:
+    given = static(v.var) if isinstance(v, Ref) else v.obj if isinstance(v, OutsideRef) else v
+    return isinstance(given, torch.Generator)
 
 
 def plain(v: Any) -> Any:

@@ -222,9 +222,11 @@ _OF_FILES = frozenset(["getvalue", "tell"])
 
 def read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that reads the world: the guard reads it again."""
+    owner = getattr(f, "__self__", None)
+    if owner is not None and run.session.tracked(owner) is not None:
+        return torch_calls.in_order(run, f, args, kwargs)  # of a random generator
     for a in args:
         run.session.touch(a)
-    owner = getattr(f, "__self__", None)
     if (
         kwargs
         or not all(is_plain(a) or isinstance(a, enum.Enum) for a in args)

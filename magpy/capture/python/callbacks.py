@@ -384,7 +384,7 @@ class Handler:
         try:
             if (
                 owner is not None
-                and not isinstance(owner, (types.ModuleType, type))
+                and not isinstance(owner, (types.ModuleType, type, torch.Generator))
                 and not self.session.is_outside(owner)
             ):
                 if self.recorder.tensors.fresh(result):

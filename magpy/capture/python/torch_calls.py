@@ -186,6 +186,9 @@ def in_order(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     own = getattr(f, "__self__", None)
     if isinstance(own, (torch.Stream, torch.Event, torch.Generator)):
         f, args = callables.unbound(f), (own, *args)
+    if f is torch.Generator.manual_seed and args and run.session.tracked(args[0]) is None:
+        run.refuse(f"{callables.name_of(f)} is called")  # the next call finds it as it leaves it
+        return ABSENT
     if (
         f.__name__ == "__new__"
         and issubclass(args[0], torch.Stream)

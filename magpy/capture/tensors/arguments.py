@@ -66,8 +66,12 @@ _ELEMENTS = 1 << 18
 
 #: What stands for a collective that goes on (`async_op=True`).
 WORK: Any = getattr(torch.distributed, "Work", ())
-#: Objects that stand for a device's queue of work, for places in it, and for work that goes on.
-QUEUED: Any = (torch.Stream, torch.Event, getattr(torch._C, "_CudaEventBase", torch.Event), WORK)
+#: Objects that stand for a device's queue of work, for places in it, and for work that goes on,
+#: and random generators: what is done with them is done again, in its order.
+QUEUED: Any = (
+    *(torch.Stream, torch.Event, getattr(torch._C, "_CudaEventBase", torch.Event), WORK),
+    torch.Generator,
+)
 
 
 class Values:
@@ -196,8 +200,8 @@ class Values:
             return [self.convert(x) for x in v]
         if isinstance(v, dict):
             return {k: self.convert(x) for k, x in v.items()}
-        if isinstance(v, torch.Generator) and not self._is_outside(v):
-            raise refuse("a random generator that the call made is used")
+        if isinstance(v, torch.Generator):
+            return self._generator(v)
         self._shared.give(v)
         if self._whole is not None:
             self._whole.keep(v)
@@ -272,6 +276,29 @@ class Values:
         self._whole.keep(container)
         return True
 
+    @property
+    def generators(self) -> dict[Var, torch.Generator]:
+        """The random generators that are variables."""
+        return self.record.generators
+
+    def _generator(self, v: torch.Generator) -> Any:
+        """A random generator that an operation draws from: a variable, unless it is torch's own.
+
+        The caller may give another one in each call, and each graph draws from that.
+        """
+        if any(v is g for g in (torch.default_generator, *torch.cuda.default_generators)):
+            return OutsideRef(v)
+        if not self._is_outside(v):
+            raise refuse("a random generator that the call made is used")
+        generators = self.record.generators
+        var = next((var for var, known in generators.items() if known is v), None)
+        if var is None:
+            self._session.reach(v)
+            var = self.tensors.new()
+            self.note(identity, (OutsideRef(v),), {}, Bind, type(v), result=var)
+            generators[var], self.record.types[var] = v, type(v)
+        return Ref(var)
+
     def _direct_python(self, v: Any, t: type) -> bool:
         """Whether an operation can take `v` as it is, without running code of the program."""
         if not t.__flags__ & (1 << 9) or isinstance(v, (int, float, complex, str)):
@@ -286,6 +313,8 @@ class Values:
 
     def _tracked_argument(self, v: Any, t: type, var: Var) -> Any:
         op = self.operation
+        if t is torch.Generator:
+            return Ref(var)
         if t in (int, float, complex):
             symbol = self.symbols.numbers.get(var) if self.symbols is not None else None
             if symbol is not None:

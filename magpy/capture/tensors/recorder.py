@@ -130,7 +130,7 @@ class Recorder(UnseenCalls, TorchFunctionMode):
 
     def __exit__(self, *error: Any) -> None:
         if not self._left:
-            super().__exit__(*error)
+            super().__exit__(*error)  # type: ignore[no-untyped-call]
 
     def hook(self, hook: Callable[[Any], Any], tensor: Any) -> Any:
         """Calls a hook of saved tensors that the caller has set, in the middle of an operation.

@@ -28,6 +28,7 @@ from magpy.ir.ops import (
     Var,
 )
 from magpy.ir.trees import tensors, variables
+from magpy.models import callables
 from magpy.models.torch_ops import (
     sized,
 )
@@ -188,6 +189,9 @@ class UnseenCalls(Writer):
         if not writes and not self.tensors.fresh(result):
             return
         func, args, kwargs = sized(func, args, kwargs)
+        own = getattr(func, "__self__", None)
+        if isinstance(own, torch.Generator):
+            func, args = callables.unbound(func), (own, *args)
         op = self.operation = Operation(func)
         with unheard():
             self._unseen(op, args, kwargs, result, writes)
@@ -209,9 +213,7 @@ class UnseenCalls(Writer):
         plan = self._sharing(op, result)
         flags = self.observer.take()  # those since the last operation
         # What a generator says of its state is another thing after each draw.
-        asks = isinstance(args[0] if args else None, torch.Generator) or isinstance(
-            getattr(func, "__self__", None), torch.Generator
-        )
+        asks = isinstance(args[0] if args else None, torch.Generator)
         is_random, mutates = asks or bool(flags & _RANDOM), bool(flags & _MUTATES) or writes
         self.record.random = self.record.random or is_random
         self._writes = self._written_unseen(func, *plan, flags)

@@ -290,6 +290,8 @@ class Writer(DataForms):
             var = self.tensors.new()
             self.note(func, args, kwargs, Bind, type(result), result=var, **more)
             self._is_tracked(result, var)
+            if isinstance(result, torch.Generator):
+                self.record.generators[var], self.record.types[var] = result, type(result)
         return result
 
     def _set_while_transformed(self) -> None:
@@ -512,8 +514,11 @@ class Writer(DataForms):
 
     def _has_number(self, v: Any) -> bool:
         followed = self.symbols.numbers if self.symbols is not None else ()
-        storages = self.record.storages
-        return any(var not in storages and var not in followed for var in variables(v))
+        storages, generators = self.record.storages, self.record.generators
+        return any(
+            var not in storages and var not in followed and var not in generators
+            for var in variables(v)
+        )
 
     def _takes_number(self, plan: tuple[Any, Any]) -> bool:
         """Whether numbers that differ from call to call are among the arguments of an operation."""

@@ -76,7 +76,7 @@ OBJECTS = {
     a_super_object_of_a_class: (lambda o: (type(o).__name__, o.name(None)), None),
     a_module: (lambda o: o.held, "a module is made"),
     a_module_of_a_class: (lambda o: o.held, "a module is made"),
-    a_generator: (lambda o: torch.rand(1, generator=o), "torch.Generator"),
+    a_generator: (lambda o: torch.rand(1, generator=o), None),
 }
 
 

@@ -1,0 +1,179 @@
+"""Random generators of torch's that the program makes, keeps or is given.
+
+Owns what a call draws from a generator of its own (`torch.Generator().manual_seed(seed)`) and from
+those that it is given, another one in each call, and the state in which it leaves them.  Does not
+own torch's own generators (tests/soundness/tensors/test_torch_modes.py) nor Python's and NumPy's
+(test_drawn_numbers.py).
+"""
+
+import types
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+from tests.comparison import assert_same
+
+LAYER = nn.Linear(4, 4)
+SEEDS = [0, 1, 2, 7, 7, 3, 4, 5]
+
+
+def made(n, seed, given):
+    g = torch.Generator().manual_seed(seed)
+    h = LAYER(torch.randn(n, 4, generator=g))
+    return h * torch.rand(n, 4, generator=g), torch.randperm(n, generator=g)
+
+
+def made_on_a_device(n, seed, given):
+    g = torch.Generator(device="cpu")
+    g.manual_seed(seed)
+    return torch.zeros(n, 4).normal_(generator=g) + 1
+
+
+def returned(n, seed, given):
+    g = torch.Generator()
+    g.manual_seed(seed)
+    h = torch.randn(n, 4, generator=g) * 2
+    return h, g.get_state(), g
+
+
+def seeded_anew_in_a_loop(n, seed, given):
+    g, drawn = torch.Generator(), []
+    for i in range(3):
+        g.manual_seed(seed + i)
+        drawn.append(torch.randint(0, 9, (n,), generator=g))
+    return torch.stack(drawn), g.initial_seed() >= 0
+
+
+def two_made(n, seed, given):
+    first, second = (torch.Generator().manual_seed(seed + i) for i in range(2))
+    a = torch.rand(n, generator=first)
+    b = torch.rand(n, generator=second)
+    return a * 2, b * 3, torch.rand(n, generator=first)
+
+
+def as_argument(n, seed, given):
+    h = LAYER(torch.randn(n, 4, generator=given.first))
+    return h, torch.bernoulli(torch.full((n,), 0.5), generator=given.first)
+
+
+def of_two(n, seed, given):
+    a = torch.rand(n, generator=given.first)
+    b = torch.rand(n, generator=given.second)
+    return a * 2, b * 3, torch.rand(n, generator=given.first)
+
+
+def in_a_list(n, seed, given):
+    return torch.cat([torch.randn(n, generator=g) * 2 for g in [given.first, given.second]])
+
+
+def initialized(n, seed, given):
+    w = nn.init.trunc_normal_(torch.empty(n, 4), generator=given.first)
+    return w @ LAYER.weight, torch.multinomial(torch.ones(5), 3, generator=given.second)
+
+
+def by_what_is_drawn(n, seed, given):
+    x = torch.randn(n, 4, generator=given.first)
+    if x.sum() > 0:
+        x = x * 2 + torch.rand(n, 4, generator=given.first)
+    return x + torch.rand(n, 4, generator=given.first)
+
+
+def by_what_is_drawn_from_its_own(n, seed, given):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 4, generator=g)
+    if x.sum() > 0:
+        x = x * 2 + torch.rand(n, 4, generator=g)
+    return x + torch.rand(n, 4, generator=g)
+
+
+def state_read(n, seed, given):
+    before = given.first.get_state()
+    x = torch.randn(n, generator=given.first) * 2
+    return x, before, given.first.get_state()
+
+
+def with_the_default_one(n, seed, given):
+    a = torch.rand(n) + torch.rand(n, generator=given.first)
+    return a, torch.rand(n, generator=torch.default_generator), torch.rand(n)
+
+
+PROGRAMS = [
+    *(made, made_on_a_device, returned, seeded_anew_in_a_loop, two_made, as_argument, of_two),
+    *(in_a_list, initialized, by_what_is_drawn, by_what_is_drawn_from_its_own, state_read),
+    with_the_default_one,
+]
+
+
+def given(kind, seed, i):
+    """Another generator in each call, one that is kept, or one for two names in some calls."""
+    first, second = (torch.Generator().manual_seed(seed + k) for k in (10, 20))
+    if kind == "kept":
+        first, second = KEPT
+    if kind == "now and then the same":
+        second = first if i in (3, 6) else second
+    return types.SimpleNamespace(first=first, second=second)
+
+
+KEPT = []
+
+
+def seen(f, kind, sizes):
+    KEPT[:] = [torch.Generator().manual_seed(k) for k in (1, 2)]
+    torch.manual_seed(0)
+    results = []
+    for i, (n, seed) in enumerate(zip(sizes, SEEDS, strict=True)):
+        generators = given(kind, seed, i)
+        with torch.no_grad():
+            result = f(n, seed, generators)
+        states = [generators.first.get_state(), generators.second.get_state()]
+        result = [r.get_state() if isinstance(r, torch.Generator) else r for r in result]
+        results.append((result, states))
+    return results
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("sizes", [[2] * 8, [2, 3, 4, 5, 3, 6, 7, 8]], ids=["one size", "sizes"])
+@pytest.mark.parametrize("kind", ["others", "kept", "now and then the same"])
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_draws_and_states_are_eagers(f, kind, sizes, backend):
+    if kind != "others" and f in (made, made_on_a_device, returned, seeded_anew_in_a_loop):
+        pytest.skip("it is given no generator")
+    compiled = magpy.compile(f, backend=backend)
+    assert_same(seen(compiled, kind, sizes), seen(f, kind, sizes))
+    stats = magpy.stats(compiled)
+    ways = 2 if f.__name__.startswith("by_what") or kind == "now and then the same" else 1
+    assert stats.captures <= 4 * ways and stats.eager_calls == 0
+    assert stats.hits
+
+
+def test_an_attribute_is_a_generator_by_its_own():
+    class Sampler:
+        def __init__(self, seed):
+            self.generator = torch.Generator().manual_seed(seed)
+
+        def sample(self, n):
+            return torch.randn(n, generator=self.generator) * 2
+
+    sample = magpy.compile(Sampler.sample, backend="eager")
+    mine, theirs = ([Sampler(s) for s in (1, 2, 3)] for _ in range(2))
+    for i in (0, 0, 1, 2, 1, 0):
+        assert torch.equal(sample(mine[i], 3), theirs[i].sample(3))
+    assert magpy.stats(sample).captures <= 2
+
+
+@pytest.mark.parametrize("change", ["manual_seed", "set_state"])
+def test_what_seeds_a_generator_from_outside_is_refused(change):
+    def f(n, g, state):
+        g.manual_seed(3) if change == "manual_seed" else g.set_state(state)
+        return torch.rand(n, generator=g) * 2
+
+    state = torch.Generator().manual_seed(5).get_state()
+    c = magpy.compile(f, backend="eager")
+    g, e = torch.Generator(), torch.Generator()
+    for _ in range(4):
+        assert torch.equal(c(3, g, state), f(3, e, state))
+        assert torch.equal(g.get_state(), e.get_state())
+    assert change in magpy.stats(c).reasons[0]
