@@ -280,12 +280,13 @@ class _Splitter:
                 out.append(s)
                 continue
             if self._may_join(s):
-                if group and self.plan.is_apart(s):
+                apart = self.plan.is_apart(s) or _is_rest(s)
+                if group and apart:
                     close()
                 if not group:
                     before = set(bound)
                 group.append(s)
-                if self.plan.is_apart(s):
+                if apart:
                     close()
             else:
                 close()
@@ -656,6 +657,16 @@ def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
                 else a
                 for a in n.args
             ]
+
+
+def _is_rest(s: ast.stmt) -> bool:
+    """Whether a statement gives nothing and takes what was taken out of it: `log.append(.t)`.
+
+    Most do no tensor work, and go by what differs in every call.
+    """
+    return isinstance(s, ast.Expr) and any(
+        isinstance(n, ast.Name) and n.id.startswith(".t") for n in walk(s)
+    )
 
 
 def _is_private(name: str) -> bool:

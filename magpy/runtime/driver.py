@@ -130,7 +130,8 @@ class Drivers:
             if frames and frames[0].key[2] in _INNER and frames[0].key[0] == here.key[0]:
                 # Source of this function that runs in a frame of its own, and stays Python.
                 inner, *rest = frames
-                plan.alone.append(here.spot)
+                if plan.alone.count(here.spot) < _MOST_TIMES:
+                    plan.alone.append(here.spot)
                 if rest and inner.spot[2] >= 0:
                     plan.calls.append(inner.spot)
                 frames = rest

@@ -186,9 +186,14 @@ def in_order(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     own = getattr(f, "__self__", None)
     if isinstance(own, (torch.Stream, torch.Event, torch.Generator)):
         f, args = callables.unbound(f), (own, *args)
-    if f is torch.Generator.manual_seed and args and run.session.tracked(args[0]) is None:
-        run.refuse(f"{callables.name_of(f)} is called")  # the next call finds it as it leaves it
-        return ABSENT
+    if f is torch.Generator.manual_seed and args:
+        if run.session.tracked(args[0]) is None:
+            run.refuse(f"{callables.name_of(f)} is called")  # the next call finds it thus
+            return ABSENT
+        if any(recorder.is_of_data(v) for v in (*args[1:], *kwargs.values())):
+            # A loader that shuffles: its batches are computed with one by one, not as a whole.
+            run.refuse("a random generator gets a seed that was drawn")
+            return ABSENT
     if (
         f.__name__ == "__new__"
         and issubclass(args[0], torch.Stream)

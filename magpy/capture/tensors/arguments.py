@@ -141,6 +141,17 @@ class Values:
         """The variable of a number that differs from call to call, or None."""
         return self._session.tracked(value) if self.any_tracked else None
 
+    def is_of_data(self, value: Any) -> bool:
+        """Whether a number was read from a tensor, or is computed from one that was."""
+        var = self.tracked(value)
+        if var is None:
+            return False
+        found, storages = {Var(var)}, self.record.storages
+        for step in reversed(self.record.steps):
+            if isinstance(step, HostStep) and not found.isdisjoint(step.defined):
+                found |= variables((step.args, step.kwargs))
+        return not found.isdisjoint(storages)
+
     def convert(self, v: Any) -> Any:
         """An argument as a step keeps it."""
         if isinstance(v, torch.Tensor):

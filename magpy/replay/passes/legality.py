@@ -11,7 +11,7 @@ from magpy.capture.session import definition
 from magpy.errors import Refusal
 from magpy.guards.analysis import Analysis
 from magpy.ir.capture import Capture
-from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Var, Wrapped
+from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Step, Var, Wrapped
 from magpy.ir.recipes import spec_vars
 from magpy.models.torch_callables import communicates
 from magpy.objects.quiet import modes_of_the_program
@@ -64,7 +64,7 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
     Nobody can take back what autograd's engine did to a graph that was there before the call, and
     the eager call would do it again.
     """
-    what = remedy = ""
+    what = remedy = where = ""
     if modes_of_the_program():
         # They hear of each operation once, and of none that is done to check a value.
         what = "operations of which modes hear that were entered before the call"
@@ -80,11 +80,18 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
         elif isinstance(step, (Segment, OpStep, HostStep)) and step.unrepeatable:
             what = "a backward pass that went on to what was computed before the call"
             remedy = "Make the pass outside of the compiled function"
+            steps = step.steps if isinstance(step, Segment) else [step]
+            where = next((s.where for s in steps if _goes_on(s)), "")
         if isinstance(step, HostStep) and what and total.decides(step):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             read = "a gradient" if name == "grad" else "a value that depends on data"
-            return Refusal(f"{read} is read after {what}", step.where, remedy)
+            # Where Python makes the pass, all that comes after it may be compiled.
+            return Refusal(f"{read} is read after {what}", where or step.where, remedy)
     return None
+
+
+def _goes_on(step: Step) -> bool:
+    return isinstance(step, HostStep) and step.engine is not None and step.engine.goes_on
 
 
 def raises_after_change(capture: Capture) -> Refusal | None:
@@ -98,7 +105,7 @@ def raises_after_change(capture: Capture) -> Refusal | None:
     if not (effects or capture.record.mutated):
         return None
     for step in steps:
-        if isinstance(step, HostStep) and step.engine is not None and step.engine.goes_on:
+        if isinstance(step, HostStep) and _goes_on(step):
             return Refusal(
                 "a backward pass goes on to what was computed before the call, which changes "
                 "something else, too",
