@@ -67,10 +67,10 @@ _INTERNAL = (
 )
 
 
-def _frames() -> list[Site]:
+def frames_of_the_call() -> list[Site]:
     """The frames of the call that is watched, the innermost first."""
     found: list[Site] = []
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)
     while frame is not None and not _interp.is_caller(frame):
         code, line = frame.f_code, frame.f_lineno or 0
         if code.co_name == "handle_torch_function":
@@ -141,7 +141,7 @@ class Refusal(Exception):
     ) -> None:
         """Keeps the parts; `str()` joins those in words."""
         super().__init__(reason)
-        self.frames = _frames()
+        self.frames = frames_of_the_call()
         imports = any(s.key[0].startswith("<frozen importlib") for s in self.frames)
         self.first_time = imports or remedy.startswith(NEXT_CALL)
         self.raised = self.drives = False

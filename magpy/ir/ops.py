@@ -123,12 +123,14 @@ class EngineRun:
             pass.
         heard: what was made in the call and the gradients of that, which hooks were given: what
             they did comes after the step, and needs an operation that gives these gradients.
+        frames: if it goes on, the frames of the call, the innermost first (magpy/errors.py).
     """
 
     gradients: frozenset[int] | None = None
     goes_on: bool = False
     leaves: tuple[Var, ...] | None = None
     heard: tuple[tuple[Var, Var], ...] = ()
+    frames: list[Any] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -55,6 +55,23 @@ class Trainer:
         self.optimizer.step()
         return loss.detach(), norm
 
+    def on_one_line(self, x, y):
+        loss = self.loss(x, y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()  # noqa: E702
+        return loss.item()
+
+    def _update(self, loss):
+        self.optimizer.zero_grad()
+        torch.autograd.backward([loss])
+        self.optimizer.step()
+
+    def in_a_function_of_its_own(self, x, y):
+        loss = self.loss(x, y)
+        self._update(loss)
+        return loss.item()
+
     def looks_at_the_gradients(self, x, y):
         self.optimizer.zero_grad()
         loss = self.loss(x, y)
@@ -72,7 +89,14 @@ class Trainer:
         return loss.item()
 
 
-STEPS = ["plain", "clipped", "looks_at_the_gradients", "in_two_passes"]
+STEPS = [
+    "plain",
+    "clipped",
+    "on_one_line",
+    "in_a_function_of_its_own",
+    "looks_at_the_gradients",
+    "in_two_passes",
+]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -26,6 +26,7 @@ from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.opaque_calls import Whole
 from magpy.capture.tensors.operation import Done, Operation
 from magpy.capture.tensors.performer import Performer
+from magpy.errors import frames_of_the_call
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users_file, refuse, where_text
 from magpy.instrument.handlers import Catching
@@ -456,6 +457,8 @@ class Writer(DataForms):
         engine = step.engine = EngineRun(
             goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
         )
+        if engine.goes_on:
+            engine.frames = frames_of_the_call()
         if reach.functions:
             engine.gradients = frozenset([0])
             return

@@ -64,7 +64,8 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
     Nobody can take back what autograd's engine did to a graph that was there before the call, and
     the eager call would do it again.
     """
-    what = remedy = where = ""
+    what = remedy = ""
+    on: HostStep | None = None
     if modes_of_the_program():
         # They hear of each operation once, and of none that is done to check a value.
         what = "operations of which modes hear that were entered before the call"
@@ -81,13 +82,19 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
             what = "a backward pass that went on to what was computed before the call"
             remedy = "Make the pass outside of the compiled function"
             steps = step.steps if isinstance(step, Segment) else [step]
-            where = next((s.where for s in steps if _goes_on(s)), "")
+            on = next((s for s in steps if isinstance(s, HostStep) and _goes_on(s)), on)
         if isinstance(step, HostStep) and what and total.decides(step):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             read = "a gradient" if name == "grad" else "a value that depends on data"
             # Where Python makes the pass, all that comes after it may be compiled.
-            return Refusal(f"{read} is read after {what}", where or step.where, remedy)
+            return _refused_at(on or step, f"{read} is read after {what}", remedy)
     return None
+
+
+def _refused_at(step: HostStep, reason: str, remedy: str) -> Refusal:
+    refusal = Refusal(reason, step.where, remedy)
+    refusal.frames = [] if step.engine is None else list(step.engine.frames)
+    return refusal
 
 
 def _goes_on(step: Step) -> bool:
@@ -106,10 +113,10 @@ def raises_after_change(capture: Capture) -> Refusal | None:
         return None
     for step in steps:
         if isinstance(step, HostStep) and _goes_on(step):
-            return Refusal(
+            return _refused_at(
+                step,
                 "a backward pass goes on to what was computed before the call, which changes "
                 "something else, too",
-                step.where,
                 "Make the pass outside of the compiled function",
             )
     return None
