@@ -294,6 +294,11 @@ def calls_on_tensors(step: Step) -> bool:
     return isinstance(step, Call) and step.tensors
 
 
+def python_number(v: Any) -> Any:
+    """The number of Python's that is equal to one of numpy's."""
+    return v.item()
+
+
 def identity(v: Any) -> Any:
     """The value itself: what a check of a value computed earlier calls."""
     return v

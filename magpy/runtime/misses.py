@@ -11,6 +11,7 @@ import dataclasses
 import operator
 from typing import Any
 
+import numpy as np
 import torch
 
 from magpy import _tensor
@@ -108,7 +109,7 @@ class Misses:
         value = given[place.argument] if place.holder is None else None
         if isinstance(value, torch.Tensor):
             return is_unlike_any(value)
-        return not found.of_tensor and not isinstance(value, PLAIN)
+        return not found.of_tensor and not isinstance(value, (*PLAIN, np.number))
 
     def _cause(self, what: str) -> Any:
         """What one miss and another are to be counted by: of containers not the single item."""
@@ -224,15 +225,19 @@ def _is_of_few(program: Program, where: Any) -> bool:
 
 
 def _is_of_kind(program: Program, where: Any, value: Any) -> bool:
-    """Whether a number is a float and an entry needs an integer, or the other way round.
+    """Whether a number is of another class than an entry needs: int, float, or one of numpy's.
 
-    A sum begins with an integer 0 in each epoch.
+    A sum begins with an integer 0 in each epoch; what numpy draws is a `float64`.
     """
     kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
-    if type(value) not in (int, float) or kind not in ("leaf", "type", "small_int"):
+    if kind not in ("leaf", "type", "small_int"):
         return False
     needed = int if kind == "small_int" else rest[1] if kind == "type" else type(rest[1])
-    return needed in (int, float) and needed is not type(value)
+    return _is_number(needed) and _is_number(type(value)) and needed is not type(value)
+
+
+def _is_number(cls: type) -> bool:
+    return cls in (int, float) or issubclass(cls, np.number)
 
 
 def goes_by_instance(info: EntryInfo) -> bool:

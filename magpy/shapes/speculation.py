@@ -147,7 +147,7 @@ class Memory:
             given_at: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
             sized = {id(v) for i, v in given_at if self._sized(i, v)}
             for place, v in _leaves(args, kwargs):
-                if type(v) not in PLAIN:
+                if not _may_be_input(v):
                     found.append((place, v, self._dims(place, v)))
                 elif self._number(place, v):
                     (numbers if type(v) in (int, float) else texts).add(place[0])
@@ -338,10 +338,16 @@ def _mask(bits: Iterable[bool]) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
 
 
+def _may_be_input(v: Any) -> bool:
+    """Whether an argument is a number or text; a number may be one of numpy's, of 0 dimensions."""
+    return type(v) in PLAIN or isinstance(v, np.number)
+
+
 def _is_another(before: Any, now: Any) -> bool:
     """Whether a number or text is another one of its kind: a sum begins with an integer 0."""
     kinds = {type(before), type(now)}
-    return (len(kinds) == 1 or kinds == {int, float}) and before != now
+    numbers = all(k in (int, float) or issubclass(k, np.number) for k in kinds)
+    return (len(kinds) == 1 or numbers) and bool(before != now)
 
 
 def number_at(holder: Any, key: Any) -> Any:
@@ -390,7 +396,7 @@ def _has_symbols(v: Any) -> bool:
 def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
     seen: set[int] = set()
     for i, v in (*enumerate(args), *kwargs.items()):
-        if type(v) in PLAIN:
+        if _may_be_input(v):
             yield (i,), v
         else:
             yield from _tensors((i,), v, seen)

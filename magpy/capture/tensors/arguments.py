@@ -40,6 +40,7 @@ from magpy.ir.ops import (
     calls_on_tensors,
     identity,
     part,
+    python_number,
 )
 from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
@@ -108,6 +109,7 @@ class Values:
         self.any_tracked = False
         # The program's own numbers by the identity of the copies that stand for them.
         self.originals: dict[int, Any] = {}
+        self._numbers_of: dict[Var, tuple[Any, type, Var]] = {}
         self._relied: dict[Var, int] = {}  # and how many steps there were by then
         #: Arrays that are relied on with what they held then: something may write to them unseen.
         self._looked_into: list[tuple[Any, Any, str]] = []  # and where
@@ -336,8 +338,33 @@ class Values:
                 self.rely_on(v, var)
                 return v
             return Ref(var)
+        if self._takes_apart and isinstance(v, np.number) and not (op.rely or op.takes_lists):
+            number = self._number_of(v, var)
+            if number is not None:
+                return self._tracked_argument(*number)
         op.on_host = op.given_array = True
         return Ref(var)
+
+    def number_for(self, v: Any) -> Any:
+        """What an operation takes in the place of a number of numpy's, if it is one that varies."""
+        var = self.tracked(v) if isinstance(v, np.number) else None
+        known = None if var is None else self._numbers_of.get(Var(var))
+        return v if known is None else known[0]
+
+    def _number_of(self, v: np.number[Any], var: Var) -> tuple[Any, type, Var] | None:
+        """The number of Python's that arithmetic of tensors takes for one of numpy's."""
+        known = self._numbers_of.get(var)
+        if known is not None:
+            return known
+        number = v.item()
+        if type(number) not in (int, float):
+            return None
+        number, made = _interp.fresh(number), self.tensors.new()
+        given = OutsideRef(v) if id(v) in self.record.numbers else Ref(var)
+        self.note(python_number, (given,), {}, Bind, type(number), result=made)
+        self._is_tracked(number, made)
+        found = self._numbers_of[var] = number, type(number), made
+        return found
 
     def rely_on(self, v: Any, var: Var) -> None:
         """From here on the run relies on a tracked value being what it is: adds the check."""
@@ -436,7 +463,7 @@ class Values:
         Returns:
             An equal one to use instead; the same where there is no other one.
         """
-        fresh = _interp.fresh(value)
+        fresh = value.copy() if isinstance(value, np.number) else _interp.fresh(value)
         if fresh is value:
             return value
         var = self.tensors.new()

@@ -219,6 +219,8 @@ class Writer(DataForms):
 
     def _numbers_are_given(self, op: Operation, args: Any, kwargs: Any) -> None:
         """Has an operation take numbers that differ from call to call as tensors, if it can."""
+        if self._numbers_of:
+            args = tuple(self.number_for(v) for v in args)
         if not self._scalars:
             followed = self.symbols.numbers if self.symbols is not None else ()
             scalar_tensors.take(op, args, kwargs, self._scalar_tensor, followed)

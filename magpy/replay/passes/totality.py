@@ -39,6 +39,7 @@ from magpy.ir.ops import (
     identity,
     item_held,
     part_held,
+    python_number,
     slot_held,
 )
 from magpy.ir.tensor_meta import tensor_meta
@@ -106,7 +107,16 @@ _DIVISIONS = frozenset(
 _TRUE_DIVISIONS = frozenset({operator.truediv, operator.itruediv})
 # How numbers are read that are inputs.
 _READS = frozenset(
-    {operator.getitem, getattr, class_number, identity, item_held, part_held, slot_held}
+    {
+        operator.getitem,
+        getattr,
+        class_number,
+        identity,
+        item_held,
+        python_number,
+        part_held,
+        slot_held,
+    }
 )
 _ONE_OPERAND = frozenset({operator.neg, operator.pos, abs})
 
