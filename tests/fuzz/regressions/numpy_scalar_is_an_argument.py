@@ -4,7 +4,7 @@ kept = []
 level = np.float32(-0.0)
 def f(t, s, same):
     kept.append(s)
-    return t + float(s), s, level, s is same, 1 / s if s == 0 else 0
+    return t + float(s), s, level, s == same, 1 / s if s == 0 else 0
 target = f
 def steps(f):
     global level
