@@ -362,7 +362,7 @@ class Handler(Protocol):
         """The program looks at a frame that was there before the run."""
     def refuse(self, reason: str, /) -> None:
         """The session has seen what has no place in an entry."""
-    def name_replaced(self) -> None:
+    def name_replaced(self, name: str, /) -> None:
         """The program puts something else at a name by which torch tells of an operation."""
 
 @final

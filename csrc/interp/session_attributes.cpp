@@ -667,7 +667,7 @@ void attr_store(Session* s, PyObject* obj, PyObject* name, PyObject* value, bool
       return;
     }
     if (_PyType_Lookup(reinterpret_cast<PyTypeObject*>(obj), name) != nullptr)
-      refuse_replaced(s, obj);
+      refuse_replaced(s, obj, name);
     const Ref d = Ref::steal(PyObject_GetAttr(obj, g_str_dict));
     const Ref old = Ref::steal(d ? PyObject_GetItem(d.get(), name) : nullptr);
     if (!old) not_there(s, "class attribute");

@@ -424,7 +424,7 @@ void descriptor_gave(Session* s, PyObject* f, PyObject* const* args, Py_ssize_t 
 bool others_ran(Session* s);
 // Notes what the run itself puts somewhere, or deletes there when value is nullptr.
 void note_store(Session* s, PyObject* holder, PyObject* key, PyObject* value);
-void refuse_replaced(Session* s, PyObject* home);
+void refuse_replaced(Session* s, PyObject* home, PyObject* name);
 // Another thread has changed what the run reads: what it read before, and what its calls will, may
 // not go together.
 void refuse_race(Session* s, PyObject* holder);

@@ -742,8 +742,8 @@ static bool holds_key(PyObject* d, PyObject* key) {
 
 // Something else is put at the name of an operation: from then on torch would tell the run of what
 // stands there, not of what is called.
-void refuse_replaced(Session* s, PyObject* home) {
-  if (g_homes.count(home) != 0) ask(s, "name_replaced");
+void refuse_replaced(Session* s, PyObject* home, PyObject* name) {
+  if (g_homes.count(home) != 0) ask(s, "name_replaced", name);
 }
 
 // A key of an outside dict is stored or deleted.  A store of what is there already changes nothing
@@ -761,7 +761,7 @@ void dict_store(Session* s, PyObject* d, PyObject* key, PyObject* value, bool st
     PyErr_Clear();  // no key can be this: the program gets the same error
     return;
   }
-  if (now != nullptr && now != value) refuse_replaced(s, d);
+  if (now != nullptr && now != value) refuse_replaced(s, d, key);
   if (stored) note_store(s, d, key, value);
   // Stored again later, it comes last among the keys, whatever others there are.
   if (value == nullptr && now != nullptr && first_time(s, kDictDel, d, key))

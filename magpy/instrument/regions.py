@@ -280,7 +280,7 @@ class _Splitter:
                 out.append(s)
                 continue
             if self._may_join(s):
-                apart = self.plan.is_apart(s) or _is_rest(s)
+                apart = self.plan.is_apart(s) or self._is_rest(s)
                 if group and apart:
                     close()
                 if not group:
@@ -302,6 +302,14 @@ class _Splitter:
         if spot_of(s) in self.plan.left:
             return True
         return any(a <= last and b >= first for a, b in self.plan.lines)
+
+    def _is_rest(self, s: ast.stmt) -> bool:
+        """Whether a statement gives nothing and takes what was taken out: `log.append(.t)`.
+
+        Most do no tensor work, and go by what differs in every call.
+        """
+        names = (n.id for n in walk(s) if isinstance(n, ast.Name))
+        return isinstance(s, ast.Expr) and any(n in self.temporaries for n in names)
 
     def _may_join(self, s: ast.stmt) -> bool:
         opened = self.plan.is_apart(s) and any(True for _ in blocks_of(s))
@@ -657,16 +665,6 @@ def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
                 else a
                 for a in n.args
             ]
-
-
-def _is_rest(s: ast.stmt) -> bool:
-    """Whether a statement gives nothing and takes what was taken out of it: `log.append(.t)`.
-
-    Most do no tensor work, and go by what differs in every call.
-    """
-    return isinstance(s, ast.Expr) and any(
-        isinstance(n, ast.Name) and n.id.startswith(".t") for n in walk(s)
-    )
 
 
 def _is_private(name: str) -> bool:

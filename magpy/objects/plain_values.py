@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 PLAIN_TYPES = (
@@ -24,6 +25,9 @@ PLAIN_TYPES = (
     torch.layout,
     torch.memory_format,
 )
+
+#: The classes of numpy's numbers.  A class that derives from one may do otherwise.
+NUMPY_NUMBERS = frozenset(t for t in np.sctypeDict.values() if np.dtype(t).kind in "iufc")
 
 
 def is_plain(v: Any) -> bool:

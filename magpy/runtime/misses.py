@@ -11,7 +11,6 @@ import dataclasses
 import operator
 from typing import Any
 
-import numpy as np
 import torch
 
 from magpy import _tensor
@@ -23,10 +22,11 @@ from magpy.guards.program import INSTANCES
 from magpy.guards.words import Difference, Names, difference
 from magpy.ir.ops import Check
 from magpy.objects.number_lists import form_of
+from magpy.objects.plain_values import NUMPY_NUMBERS
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
-from magpy.shapes.speculation import PLAIN, number_at
+from magpy.shapes.speculation import PLAIN, is_number, number_at
 
 _MOST = 64
 #: So many captured calls, and so many checks of each, are compared.
@@ -109,7 +109,8 @@ class Misses:
         value = given[place.argument] if place.holder is None else None
         if isinstance(value, torch.Tensor):
             return is_unlike_any(value)
-        return not found.of_tensor and not isinstance(value, (*PLAIN, np.number))
+        input = isinstance(value, PLAIN) or type(value) in NUMPY_NUMBERS
+        return not found.of_tensor and not input
 
     def _cause(self, what: str) -> Any:
         """What one miss and another are to be counted by: of containers not the single item."""
@@ -233,11 +234,7 @@ def _is_of_kind(program: Program, where: Any, value: Any) -> bool:
     if kind not in ("leaf", "type", "small_int"):
         return False
     needed = int if kind == "small_int" else rest[1] if kind == "type" else type(rest[1])
-    return _is_number(needed) and _is_number(type(value)) and needed is not type(value)
-
-
-def _is_number(cls: type) -> bool:
-    return cls in (int, float) or issubclass(cls, np.number)
+    return is_number(needed) and is_number(type(value)) and needed is not type(value)
 
 
 def goes_by_instance(info: EntryInfo) -> bool:

@@ -139,7 +139,8 @@ def _refuse(capture: Capture, world: Recording) -> None:
     steps = record.steps
     reasons = {
         "sizes or numbers vary in it": record.symbols is not None or record.numbers,
-        "its modules are other ones in other calls": capture.instances_vary or capture.renewed,
+        "its modules, functions or random generators are other ones in other calls": capture.instances_vary
+        or capture.renewed,
         "its results are differentiated twice": capture.again,
         "it reads or changes gradients": record.gradients
         or any(isinstance(s, HostStep) and s.engine is not None for s in steps),

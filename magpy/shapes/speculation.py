@@ -26,6 +26,7 @@ from magpy import _interp
 from magpy.ir.capture import Dims, Varying
 from magpy.ir.ops import TUPLES, Part
 from magpy.objects.number_lists import form_of
+from magpy.objects.plain_values import NUMPY_NUMBERS
 from magpy.objects.types import isinstance
 from magpy.shapes.places import evaluated
 
@@ -340,14 +341,18 @@ def _mask(bits: Iterable[bool]) -> int:
 
 def _may_be_input(v: Any) -> bool:
     """Whether an argument is a number or text; a number may be one of numpy's, of 0 dimensions."""
-    return type(v) in PLAIN or isinstance(v, np.number)
+    return type(v) in PLAIN or type(v) in NUMPY_NUMBERS
 
 
 def _is_another(before: Any, now: Any) -> bool:
     """Whether a number or text is another one of its kind: a sum begins with an integer 0."""
     kinds = {type(before), type(now)}
-    numbers = all(k in (int, float) or issubclass(k, np.number) for k in kinds)
-    return (len(kinds) == 1 or numbers) and bool(before != now)
+    return (len(kinds) == 1 or all(map(is_number, kinds))) and bool(before != now)
+
+
+def is_number(cls: type) -> bool:
+    """Whether it is a class of numbers of which one may stand where another did."""
+    return cls in (int, float) or cls in NUMPY_NUMBERS
 
 
 def number_at(holder: Any, key: Any) -> Any:
@@ -454,4 +459,4 @@ def _items(v: Any) -> list[tuple[Any, Any]]:
     return list((_interp.own_dict(v) or {}).items())
 
 
-__all__ = ["MOST_PARTS", "PLAIN", "Memory", "number_at"]
+__all__ = ["MOST_PARTS", "PLAIN", "Memory", "is_number", "number_at"]

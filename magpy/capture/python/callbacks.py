@@ -99,9 +99,12 @@ class Handler:
         """Keeps the first refusal, at the user's current line."""
         self.run.refuse(reason, remedy)
 
-    def name_replaced(self) -> None:
+    def name_replaced(self, name: str) -> None:
         """From now on torch would tell the recorder of what stands at the name, not of what ran."""
-        self.run.refuse("another function is put at the name of one of torch's")
+        self.run.refuse(
+            f"another function is put at the name {name}, by which torch tells of an operation",
+            "Do this outside of the compiled function",
+        )
         self.recorder.leave()
 
     def handles(self, error: BaseException | None) -> None:

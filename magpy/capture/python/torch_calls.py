@@ -188,11 +188,15 @@ def in_order(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         f, args = callables.unbound(f), (own, *args)
     if f is torch.Generator.manual_seed and args:
         if run.session.tracked(args[0]) is None:
-            run.refuse(f"{callables.name_of(f)} is called")  # the next call finds it thus
+            # One from outside: the next call would find it in another state.
+            run.refuse(f"{callables.name_of(f)} is called", "Seed a generator made in the call")
             return ABSENT
         if any(recorder.is_of_data(v) for v in (*args[1:], *kwargs.values())):
             # A loader that shuffles: its batches are computed with one by one, not as a whole.
-            run.refuse("a random generator gets a seed that was drawn")
+            run.refuse(
+                "a random generator gets a seed that was read from a tensor",
+                "Draw the seed outside of the compiled function",
+            )
             return ABSENT
     if (
         f.__name__ == "__new__"

@@ -44,7 +44,7 @@ from magpy.ir.ops import (
 )
 from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
-from magpy.objects.plain_values import PLAIN_TYPES, is_plain
+from magpy.objects.plain_values import NUMPY_NUMBERS, PLAIN_TYPES, is_plain
 from magpy.objects.types import is_named_tuple, isinstance
 from magpy.shapes.data_dependent import OfData
 from magpy.shapes.propagate import Follower
@@ -295,12 +295,10 @@ class Values:
         return self.record.generators
 
     def _generator(self, v: torch.Generator) -> Any:
-        """A random generator that an operation draws from: a variable, unless it is torch's own.
+        """A random generator that an operation draws from.
 
-        The caller may give another one in each call, and each graph draws from that.
+        It is a variable: the caller may give another one in each call, torch's own among them.
         """
-        if any(v is g for g in (torch.default_generator, *torch.cuda.default_generators)):
-            return OutsideRef(v)
         if not self._is_outside(v):
             raise refuse("a random generator that the call made is used")
         generators = self.record.generators
@@ -338,7 +336,7 @@ class Values:
                 self.rely_on(v, var)
                 return v
             return Ref(var)
-        if self._takes_apart and isinstance(v, np.number) and not (op.rely or op.takes_lists):
+        if self._takes_apart and t in NUMPY_NUMBERS and not (op.rely or op.takes_lists):
             number = self._number_of(v, var)
             if number is not None:
                 return self._tracked_argument(*number)
@@ -347,7 +345,7 @@ class Values:
 
     def number_for(self, v: Any) -> Any:
         """What an operation takes in the place of a number of numpy's, if it is one that varies."""
-        var = self.tracked(v) if isinstance(v, np.number) else None
+        var = self.tracked(v) if type(v) in NUMPY_NUMBERS else None
         known = None if var is None else self._numbers_of.get(Var(var))
         return v if known is None else known[0]
 
@@ -463,7 +461,7 @@ class Values:
         Returns:
             An equal one to use instead; the same where there is no other one.
         """
-        fresh = value.copy() if isinstance(value, np.number) else _interp.fresh(value)
+        fresh = value.copy() if type(value) in NUMPY_NUMBERS else _interp.fresh(value)
         if fresh is value:
             return value
         var = self.tensors.new()

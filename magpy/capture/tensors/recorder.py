@@ -66,8 +66,6 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class Recorder(UnseenCalls, TorchFunctionMode):
     """Records the tensor operations of one run; its arguments are those of `Writer`."""
 
-    _left = False
-
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
         if self.depth or self.refusals.first is not None:
@@ -101,7 +99,7 @@ class Recorder(UnseenCalls, TorchFunctionMode):
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Is not on the thread's stack of modes meanwhile."""
-        if self._left:
+        if not self._is_on():
             yield
             return
         above = self._taken_off()
@@ -114,10 +112,14 @@ class Recorder(UnseenCalls, TorchFunctionMode):
                 _push(mode)
 
     def leave(self) -> None:
-        """Hears of no operation any more, in a run that is refused."""
-        if not self._left:
-            self._left = True
+        """Hears of no operation any more, or of none until the one is over that is being done."""
+        if self._is_on():
             self._taken_off()
+
+    def _is_on(self) -> bool:
+        """Whether this mode is on the thread's stack: torch takes it off within an operation."""
+        size = torch._C._len_torch_function_stack()
+        return any(torch._C._get_function_stack_at(i) is self for i in range(size))
 
     def _taken_off(self) -> list[Any]:
         """Takes this mode off the thread's stack; those that the program has put above it stay."""
@@ -129,8 +131,7 @@ class Recorder(UnseenCalls, TorchFunctionMode):
         return above
 
     def __exit__(self, *error: Any) -> None:
-        if not self._left:
-            super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self.leave()
 
     def hook(self, hook: Callable[[Any], Any], tensor: Any) -> Any:
         """Calls a hook of saved tensors that the caller has set, in the middle of an operation.

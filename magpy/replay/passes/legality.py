@@ -78,6 +78,7 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
                 "a collective, or a function that magpy records as one operation and that "
                 "communicated or drew random numbers"
             )
+            on = None
         elif isinstance(step, (Segment, OpStep, HostStep)) and step.unrepeatable:
             what = "a backward pass that went on to what was computed before the call"
             remedy = "Make the pass outside of the compiled function"

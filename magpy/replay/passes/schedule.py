@@ -216,8 +216,8 @@ def _draws_elsewhere(step: OpStep) -> bool:
     """Whether an operation draws from a generator that the program has given it.
 
     AOTAutograd holds it in the graph like a constant, draws from it while it traces, and what
-    TorchInductor finds in its cache draws from another one. One that is a variable is no tensor
-    (`types` in `_only_python`).
+    TorchInductor finds in its cache draws from another one. Where it is a variable, its class tells
+    (`Record.types`).
     """
     return step.random and any(True for _ in generators_of(step))
 

@@ -116,3 +116,41 @@ def test_special_numbers(value, backend):
         torch.testing.assert_close(
             compiled(x, np.float64(n)), mixed(x, np.float64(n)), equal_nan=True, rtol=0, atol=0
         )
+
+
+class Marked(np.float64):
+    def __mul__(self, other):
+        return "marked"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        Marked,
+        np.longdouble,
+        np.complex64,
+        np.float16,
+        lambda n: np.timedelta64(int(n * 4), "s"),
+        lambda n: np.timedelta64("NaT"),
+        lambda n: np.uint64(2**63 + int(n * 4)),
+        lambda n: np.bool_(n > 1),
+        lambda n: np.array(n),
+    ],
+)
+def test_other_values_of_numpys(make, backend):
+    def f(x, n):
+        return x * 2, n, type(n).__name__, getattr(n, "mark", None), str(n * 2)
+
+    def world(f):
+        found = []
+        for i, n in enumerate(FLOATS):
+            value = make(n)
+            if isinstance(value, Marked):
+                value.mark = i
+            *most, given = f(torch.ones(2), value)[0:1], *f(torch.ones(2), value)[1:]
+            found.append((most, str(given)))
+        return found
+
+    assert_same(world(magpy.compile(f, backend=backend)), world(f))

@@ -233,6 +233,50 @@ def test_the_refusal_names_the_name_and_ends_with_it():
     assert magpy.stats(f).captures == 1 and magpy.stats(f).hits == 2
 
 
+class Watched(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        former = torch.Tensor.tanh
+        torch.Tensor.tanh = lambda t: former(t) * 2
+        try:
+            return super().__torch_function__(func, types, args, kwargs or {})
+        finally:
+            del torch.Tensor.tanh
+
+
+class Counts(torch.overrides.TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_name_is_replaced_within_an_operation_and_below_a_mode():
+    def within(t):
+        return (t.as_subclass(Watched) + 1).as_subclass(torch.Tensor) * 2
+
+    def below(t):
+        former = F.relu
+        with Counts() as counts:
+            F.relu = lambda x, **given: former(x, **given) * 2
+            try:
+                result = F.relu(t) + 1
+            finally:
+                F.relu = former
+        return result, counts.seen
+
+    depth = torch._C._len_torch_function_stack()
+    for f in (within, below):
+        compiled = magpy.compile(f, backend="eager")
+        for _ in range(4):
+            assert_same(compiled(torch.ones(2)), f(torch.ones(2)))
+            assert torch._C._len_torch_function_stack() == depth
+
+
 def test_a_program_that_is_refused_handles_no_exception_of_magpys():
     def f(t):
         raise ValueError(sys.exc_info())
