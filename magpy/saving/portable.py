@@ -139,7 +139,7 @@ def _refuse(capture: Capture, world: Recording) -> None:
     steps = record.steps
     reasons = {
         "sizes or numbers vary in it": record.symbols is not None or record.numbers,
-        "its modules, functions or random generators are other ones in other calls": capture.instances_vary
+        "other calls have other modules, functions or generators": capture.instances_vary
         or capture.renewed,
         "its results are differentiated twice": capture.again,
         "it reads or changes gradients": record.gradients
