@@ -49,10 +49,16 @@ class Site:
         key: the function: file, first line, name.
         spot: the expression: line, last line, column, last column (PEP 657); columns are -1 where
             they are not known.
+        encloses: the next frame is of an expression in this function's source (`INNER`).
     """
 
     key: tuple[str, int, str]
     spot: tuple[int, int, int, int]
+    encloses: bool = False
+
+
+#: Expressions that have frames of their own.
+INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])
 
 
 #: Libraries without tensors: what is refused there is refused where they are called.
@@ -84,31 +90,44 @@ def frames_of_the_call() -> list[Site]:
         if module.startswith("magpy.") or (inner and not found):
             frame = frame.f_back  # type: ignore[assignment]
             continue
-        found.append(_site(code, line, frame.f_lasti))
+        found.append(_site(code, line, frame.f_lasti, found[-1] if found else None))
         frame = frame.f_back  # type: ignore[assignment]
     return found
 
 
-def _site(code: types.CodeType, line: int, at: int) -> Site:
+def _site(code: types.CodeType, line: int, at: int, inner: Site | None) -> Site:
     place = next(itertools.islice(code.co_positions(), max(at, 0) // 2, None), None)
     spot = (line, line, -1, -1)
     if place is not None and None not in place:
         spot = place  # type: ignore[assignment]
-    return Site((code.co_filename, code.co_firstlineno, code.co_name), spot)
+    encloses = inner is not None and inner.key[2] in INNER and _encloses(code, inner)
+    return Site((code.co_filename, code.co_firstlineno, code.co_name), spot, encloses)
+
+
+def _encloses(code: types.CodeType, inner: Site) -> bool:
+    """Whether a code object is in another, with nothing but expressions around it."""
+    return any(
+        (c.co_filename, c.co_firstlineno, c.co_name) == inner.key or _encloses(c, inner)
+        for c in code.co_consts
+        if isinstance(c, types.CodeType) and c.co_name in INNER
+    )
 
 
 def raised_in(traceback: types.TracebackType | None) -> list[Site]:
     """The frames of the program that an exception has passed, the innermost first."""
-    found: list[Site] = []
+    passed: list[types.TracebackType] = []
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__"))
-        if found and _is_inner(module):
+        if passed and _is_inner(module):
             break  # it is raised where the library is called
         if not module.startswith("magpy."):
-            code = traceback.tb_frame.f_code
-            found.append(_site(code, traceback.tb_lineno, traceback.tb_lasti))
+            passed.append(traceback)
         traceback = traceback.tb_next
-    return found[::-1]
+    found: list[Site] = []
+    for tb in reversed(passed):
+        inner = found[-1] if found else None
+        found.append(_site(tb.tb_frame.f_code, tb.tb_lineno, tb.tb_lasti, inner))
+    return found
 
 
 def _is_inner(module: str) -> bool:

@@ -36,6 +36,8 @@ class Plan:
         apart: first and last lines of statements that are regions of their own, and so are the
             calls in them.
         glue: there are no regions, and every call may find a driver.
+        closures: the function is made anew, with cells of its own: regions have no free variables,
+            and are given what they read of these.
     """
 
     alone: list[Spot] = field(default_factory=list)
@@ -46,11 +48,13 @@ class Plan:
     opaque: set[str] = field(default_factory=set)
     apart: list[tuple[int, int]] = field(default_factory=list)
     glue: bool = False
+    closures: bool = False
 
     def key(self) -> tuple[Any, ...]:
         """What tells plans apart."""
         places = (self.alone, self.calls, self.lines, self.left, self.apart)
-        return *map(repr, places), frozenset(self.varying), frozenset(self.opaque), self.glue
+        names = frozenset(self.varying), frozenset(self.opaque)
+        return *map(repr, places), *names, self.glue, self.closures
 
     def is_apart(self, s: ast.stmt) -> bool:
         """Whether a statement is a region of its own."""
@@ -115,6 +119,7 @@ class Hoist:
             if isinstance(n, ast.NamedExpr)
         }
         self.here = set(self.fixed.get(s, ())) - assigned
+        self._drive_in_lambdas(s)
         head = self._head(s)
         if head is None:
             self._whole(s, s, blocks=False)
@@ -244,6 +249,17 @@ class Hoist:
             self.driven.add(found)
             n.func = placed_at(found, n.func)
 
+    def _drive_in_lambdas(self, s: ast.stmt) -> None:
+        """Lets calls in lambdas find drivers: whoever calls the lambda is not known here."""
+        for part in _own_parts(s):
+            for f in walk(part):
+                if isinstance(f, ast.Lambda):
+                    before = len(self.driven)
+                    for n in list(walk(f)):
+                        self._drive(n)
+                    if len(self.driven) > before:
+                        self.alone.add(f)
+
     def _path(self, value: ast.expr) -> list[ast.expr] | None:
         """From an expression down to the first place in it that must be taken out."""
         for path in _paths(value):
@@ -324,7 +340,8 @@ class Hoist:
             elif not _simple(e.value):
                 self._temporary(e, "value", None, ahead, s)
         if alone:
-            self._drive(found)
+            for n in list(walk(found)):  # in a comprehension, too
+                self._drive(n)
             self.alone.add(found)
         if len(path) == 1:
             if not isinstance(s, (ast.If, ast.For, ast.With, ast.Match)) and not self._joins(s):

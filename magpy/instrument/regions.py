@@ -193,6 +193,14 @@ class _Splitter:
         self.declared = [
             s for s in own_nodes(self.node.body) if isinstance(s, (ast.Global, ast.Nonlocal))
         ]
+        #: Of the free variables, those that regions are given, and those that none of them reads,
+        #: since some function assigns them.
+        self.outside: set[str] = set()
+        self.assigned: set[str] = set()
+        if plan.closures:
+            self.outside = {*code.co_freevars} - {"__class__"}
+            every = [n for c in chain[1:] for n in walk(c) if isinstance(n, ast.Nonlocal)]
+            self.assigned = self.outside.intersection(n for s in every for n in s.names)
 
     def _sort_out(self, node: Definition) -> None:
         """Finds the variables that regions leave alone."""
@@ -421,6 +429,8 @@ class _Splitter:
         stores = found.stores & self.locals
         if (found.reads | found.stores | found.captured) & self.shared or stores & self.early:
             return None
+        if found.captured & self.outside or (found.reads | found.stores) & self.assigned:
+            return None
         try:
             end = Flow(self.locals, strict=True).block(group, set(bound))
         except Unbound:
@@ -441,7 +451,7 @@ class _Splitter:
         at_once = len(group) == 1 and _stores_last(group[0])
         if outer is not None and not at_once and self._seen_after(stores, outer, in_loop):
             return None
-        takes = sorted(reads)
+        takes = sorted(reads | (found.reads & self.outside))
         if "super" in found.reads and self.arguments:  # it looks at the first argument
             first = self.arguments[0]
             if first not in bound or first in self.shared:
@@ -615,6 +625,8 @@ class _Splitter:
             raise CannotSplit("it cannot be written in parts") from e
         made = [c for c in codes(whole) if c.co_name == self.node.name]
         found = [c for c in made if c.co_firstlineno == self.code.co_firstlineno]
+        # In a lambda there may be others, at the same line.
+        found = [c for c in found if c.co_qualname == self.code.co_qualname] or found
         if not found or not set(found[-1].co_freevars) <= {*free}:
             raise CannotSplit("its variables cannot be told apart")
         if found[-1].co_qualname != self.code.co_qualname:
@@ -791,6 +803,20 @@ def driver(
     return new
 
 
+def with_cells(run: types.FunctionType, function: types.FunctionType) -> types.FunctionType:
+    """The driver of a function like the one that was split (`Plan.closures`), with its cells."""
+    code = function.__code__
+    cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
+    cells.update(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    closure = tuple(cells[n] for n in run.__code__.co_freevars)
+    made = types.FunctionType(
+        run.__code__, run.__globals__, run.__name__, function.__defaults__, closure
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__, made.__module__ = function.__qualname__, function.__module__
+    return made
+
+
 def correct_traceback() -> None:
     """Gives the exception that a region raised the traceback of the function as it was written.
 
@@ -816,4 +842,4 @@ def correct_traceback() -> None:
     error.__traceback__ = types.TracebackType(inner.tb_next, frame, lasti, inner.tb_lineno)
 
 
-__all__ = ["CannotSplit", "Plan", "Region", "Split", "Spot", "driver", "split"]
+__all__ = ["CannotSplit", "Plan", "Region", "Split", "Spot", "driver", "split", "with_cells"]

@@ -9,6 +9,7 @@ the blocks).  Called where an entry or a driver calls a checkpoint.
 from __future__ import annotations
 
 import functools
+import linecache
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -131,18 +132,23 @@ def _modules(values: Iterable[Any]) -> list[Any]:
     return [v for v in values if isinstance(v, torch.nn.Module)]
 
 
+#: Has its source in `linecache`, so that it can be compiled in part. It is in no file of magpy's,
+#: where captures look into no function, nor of the program's, whose lines a traceback would show.
+_CALLS = """\
+def call(cells, defaults, /, *args, **kwargs):
+    for c in cells:  # so that a capture sees where the cells are from
+        c.cell_contents
+    made = FunctionType(code, space, name, defaults, cells or None)
+    return made(*args, **kwargs)
+"""
+_FILE = "<magpy block>"
+linecache.cache[_FILE] = len(_CALLS), None, _CALLS.splitlines(keepends=True), _FILE
+_CODE = next(c for c in compile(_CALLS, _FILE, "exec").co_consts if type(c) is types.CodeType)
+
+
 def _with_cells(code: types.CodeType, space: dict[str, Any]) -> Callable[..., Any]:
     """Calls a function of this code that has the given cells and defaults."""
-
-    def call(cells: tuple[Any, ...], defaults: Any, /, *args: Any, **kwargs: Any) -> Any:
-        for c in cells:  # so that a capture sees where the cells are from
-            c.cell_contents  # noqa: B018
-        made = types.FunctionType(code, space, code.co_name, defaults, cells or None)
-        return made(*args, **kwargs)
-
-    # Captures look into no function that is in a file of magpy's.
-    call.__code__ = call.__code__.replace(
-        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
-    )
+    names = {"FunctionType": types.FunctionType, "code": code, "space": space}
+    call = types.FunctionType(_CODE, {**names, "name": code.co_name})
     call.__name__, call.__qualname__ = code.co_name, code.co_qualname
     return call

@@ -926,6 +926,8 @@ class Manager:
             if not self._kept(compiled):
                 self._leave(why)
             return
+        if compiled._magpy_wrapped is operator.call:
+            return  # the members of the family go their own ways
         if self._kept(compiled):
             # Entries go on serving; only misses are left alone.
             self.warn(

@@ -40,7 +40,6 @@ _GLUE = frozenset(
 _GLUE_PACKAGES = ("torch.distributed.", "torch.nn.parallel.", "torch._functorch.")
 #: Python functions of these modules are operations, as a capture sees them.
 _OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd", "torch.nested")
-_INNER = frozenset(["<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"])
 _Key = tuple[str, int, str]
 _Compile = Callable[[Any, "Driver", regions.Region], Any]
 
@@ -127,7 +126,7 @@ class Drivers:
             here, *frames = frames
             lines = self.lines.setdefault(here.key, Lines())
             plan, before = lines.plan, _size(lines.plan)
-            if frames and frames[0].key[2] in _INNER and frames[0].key[0] == here.key[0]:
+            if frames and here.encloses:
                 # Source of this function that runs in a frame of its own, and stays Python.
                 inner, *rest = frames
                 if plan.alone.count(here.spot) < _MOST_TIMES:
@@ -162,9 +161,8 @@ class Drivers:
         place = key, id(owner) if alone else 0
         made = self._drivers.get(place)
         if made is None:
-            made = self._drivers[place] = Driver(
-                function, self.lines.setdefault(key, Lines()), self
-            )
+            lines = self.lines.setdefault(key, Lines())
+            made = self._drivers[place] = Driver(function, lines, self)
             if alone:
                 weakref.finalize(owner, self._drivers.pop, place, None).atexit = False
         return made
@@ -182,6 +180,8 @@ class Drivers:
         known = _key(function.__code__) in self.lines and not _is_nested(function)
         if not known and not _may_drive(function):
             return f
+        if owner is None and _is_made_in_calls(function):
+            self.lines.setdefault(_key(function.__code__), Lines()).plan.closures = True
         run = self.of(function, owner).run_of(function)
         return f if run is None else bound(run, owner)
 
@@ -203,6 +203,13 @@ def _may_drive(function: types.FunctionType) -> bool:
     if package in NO_TENSORS or package == "magpy" or module.startswith(_OPERATIONS):
         return False
     return not is_whole(function.__code__)
+
+
+def _is_made_in_calls(function: types.FunctionType) -> bool:
+    """Whether a function has cells, and no name by which the next call would find the same."""
+    return bool(function.__closure__) and (
+        function.__globals__.get(function.__name__) is not function
+    )
 
 
 def _same_objects(a: Any, b: Any) -> bool:
@@ -236,6 +243,7 @@ class Driver:
         self._known: dict[Any, Any] = {}
         self._before: dict[Any, Any] = {}
         self._splits = 0
+        self._without_cells = False
         self.why = ""
         #: The compiled regions, in the order of the source.
         self.compiled: list[Any] = []
@@ -377,21 +385,45 @@ class Driver:
         self._before.clear()
 
     def run_of(self, function: types.FunctionType) -> Any:
-        """`run`, for a function of the same code; None where it has other cells or defaults."""
-        run, own = self.run, self.function
-        if run is None:
+        """`run`, for a function of the same code; None where that cannot run in part."""
+        own = self.function
+        # Equal code is a function's of a driver that was made again.
+        if own.__code__ != function.__code__ or own.__globals__ is not function.__globals__:
             return None
+        alike = _same_objects(own.__closure__, function.__closure__)
+        if (self.lines.plan.closures or not alike) and not self._takes_cells(function):
+            return None
+        run = self.run
+        if run is None or self._without_cells:
+            return run and regions.with_cells(run, function)
         if function is own:
             run.__defaults__, run.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
             return run
-        same = (
-            own.__code__ is function.__code__
-            and own.__globals__ is function.__globals__
-            and _same_objects(own.__closure__, function.__closure__)
-            and _same_objects(run.__defaults__, function.__defaults__)
+        if alike and (
+            _same_objects(run.__defaults__, function.__defaults__)
             and _same_objects(run.__kwdefaults__, function.__kwdefaults__)
-        )
-        return run if same else None
+        ):
+            return run
+        return regions.with_cells(run, function)
+
+    def _takes_cells(self, function: types.FunctionType) -> bool:
+        """Whether the regions serve a function with other cells, which they do from now on."""
+        code, own = function.__code__, self.function
+        given = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        kept = dict(zip(code.co_freevars, own.__closure__ or (), strict=True))
+        if given.get("__class__") is not kept.get("__class__"):
+            return False
+        if any(c == types.CellType() for c in given.values()):
+            return False
+        if not self.lines.plan.closures:
+            self.lines.plan.closures = True
+            self.drivers.changed(self.lines)
+        if not self._without_cells:
+            # The first of these functions may hold what dies with its call.
+            cells = tuple(c if n == "__class__" else types.CellType() for n, c in kept.items())
+            self.function = types.FunctionType(code, own.__globals__, closure=cells)
+            self._without_cells, self._version = True, -1
+        return True
 
     def _region(self, region: regions.Region, function: types.FunctionType) -> Any:
         key = (region.places, region.reads, region.gives, region.code)

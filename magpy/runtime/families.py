@@ -53,10 +53,13 @@ class Family:
         return self._make(self._miss)
 
     def join(self, member: Any) -> bool:
-        """Lets the shared entries serve a compiled callable; False: it is the first."""
+        """Lets the shared entries serve a compiled callable; False: it goes its own way."""
         wrapped = member._magpy_wrapped
         if self._first is None:
             self._first = weakref.ref(member)
+            return False
+        shared = vars(self).get("shared")
+        if shared is not None and shared._magpy_options.gave_up and not shared._magpy_entries:
             return False
         first = self._first()
         if first is not None and _same(first._magpy_wrapped, wrapped):

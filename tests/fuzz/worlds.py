@@ -370,7 +370,12 @@ class Picture:
             self._add(v.__defaults__, (path, "__defaults__"))
             self._add(v.__kwdefaults__, (path, "__kwdefaults__"))
         for name, cell in zip(v.__code__.co_freevars, v.__closure__ or (), strict=True):
-            self._add(cell, (path, name))
+            if magpy.config.regions:
+                # docs/semantics.md assumes that nobody asks whether functions share the cell of
+                # a variable that is assigned once; where it matters, the contents will differ.
+                self._cell(cell, (path, name))
+            else:
+                self._add(cell, (path, name))
         if v.__dict__:
             self._attributes(v.__dict__, path)
 

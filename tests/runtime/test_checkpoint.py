@@ -236,6 +236,29 @@ def test_a_closure_whose_cell_is_assigned_again_is_computed_with_that(reentrant)
     assert magpy.stats(f).captures > 0
 
 
+def test_a_traceback_through_a_block_that_is_made_in_each_call_names_the_program_alone():
+    raises = False
+
+    def fails(k):
+        if raises:
+            raise ValueError(k)
+        return k
+
+    @magpy.compile(backend="eager")
+    def f(x, k):
+        return checkpoint(lambda t: t * magpy.disable(fails)(k), x, use_reentrant=False)
+
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(4):
+        f(x, 2.0)
+    assert magpy.stats(f).hits
+    raises = True
+    with pytest.raises(ValueError) as raised:
+        f(x, 2.0)
+    names = [e.name for e in raised.traceback if str(e.path) == __file__]
+    assert names[1:] == ["f", "<lambda>", "fails"]
+
+
 @backends
 def test_a_selective_checkpoint_is_eagers(backend):
     expected, found, f = trained(Selective, {"use_reentrant": False}, backend)

@@ -443,3 +443,30 @@ def test_members_that_are_alike_go_on_sharing_entries():
                 c(torch.ones(2, 3))
     assert sum(magpy.stats(c).captures for c in compiled[1:]) == 1
     assert sum(magpy.stats(c).hits for c in compiled[1:]) == 3 * 80 - 1
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
+def test_each_of_many_instances_with_a_refused_line_runs_in_part(kept, monkeypatch) -> None:
+    monkeypatch.setattr(magpy.config, "regions", True)
+    local = threading.local()
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            h = self.first(x).tanh()
+            local.last = h.shape
+            return self.second(h).sigmoid() + x
+
+    instances, shares = [], []
+    for i in range(2 * magpy.config.max_refusals + 2):
+        net = Net()
+        compiled = magpy.compile(net, backend="eager")
+        for _ in range(6):
+            x = torch.randn(3, 4) + i
+            assert torch.equal(compiled(x), net(x))
+        shares.append(magpy.stats(compiled).share)
+        instances += [net, compiled] if kept else []
+    assert shares == [1.0] * len(shares)
