@@ -251,7 +251,7 @@ def test_a_traceback_through_a_block_that_is_made_in_each_call_names_the_program
     x = torch.ones(2, requires_grad=True)
     for _ in range(4):
         f(x, 2.0)
-    assert magpy.stats(f).hits
+    assert magpy.stats(f).captures
     raises = True
     with pytest.raises(ValueError) as raised:
         f(x, 2.0)
