@@ -74,7 +74,7 @@ _INTERNAL = (
 
 
 def frames_of_the_call() -> list[Site]:
-    """The frames of the call that is watched, the innermost first."""
+    """The frames of the call that is watched, the innermost first; none if none is."""
     found: list[Site] = []
     frame = sys._getframe(1)
     while frame is not None and not _interp.is_caller(frame):
@@ -92,7 +92,8 @@ def frames_of_the_call() -> list[Site]:
             continue
         found.append(_site(code, line, frame.f_lasti, found[-1] if found else None))
         frame = frame.f_back  # type: ignore[assignment]
-    return found
+    # Without a caller the call is over: these are the frames around it.
+    return found if frame is not None else []
 
 
 def _site(code: types.CodeType, line: int, at: int, inner: Site | None) -> Site:

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.errors import Refusal
+from magpy.errors import Refusal, Site
 from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import Var
 from magpy.ir.recipes import Const, New, Outside, Spec, Value
@@ -137,6 +137,8 @@ class Builder:
         self._var_of = var_of
         self._memo: dict[int, Spec] = {}
         self._pins: list[Any] = []
+        #: Where objects were made that cannot be made again, with these, by their addresses.
+        self.sites: dict[int, tuple[Any, list[Site]]] = {}
         # The memory of the buffers that are made anew, and of arrays that follow from data.
         self._places: list[buffers.Range | None] = []
         self._followed: list[buffers.Range | None] = []
@@ -430,7 +432,11 @@ class Builder:
         if isinstance(v, np.dtype) and c_state.is_numpys_own(v):
             return Const(v)  # pickling it makes another
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not is_heap(t):
-            raise Refusal(f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again")
+            refusal = Refusal(
+                f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again"
+            )
+            refusal.frames = self.sites.get(id(v), (v, []))[1]
+            raise refusal
         if t.__name__ in (
             "frame",
             "traceback",

@@ -254,7 +254,15 @@ def _meet(*ways: Bound) -> Bound:
 
 
 class Unbound(Exception):
-    """A local may be read before it is assigned."""
+    """Locals may be read before they are assigned.
+
+    Args:
+        names: the locals.
+    """
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(names)
+        self.names = names
 
 
 class Flow:
@@ -280,8 +288,9 @@ class Flow:
         """Bound after expressions."""
         for n in nodes:
             if n is not None:
-                if self.strict and not (uses(n).reads & self.names) <= bound:
-                    raise Unbound
+                unbound = (uses(n).reads & self.names) - bound if self.strict else None
+                if unbound:
+                    raise Unbound(unbound)
                 bound = bound | (certain_stores(n) & self.names)
         return bound
 

@@ -119,7 +119,7 @@ class Hoist:
             if isinstance(n, ast.NamedExpr)
         }
         self.here = set(self.fixed.get(s, ())) - assigned
-        self._drive_in_lambdas(s)
+        self._drive_in_frames(s)
         head = self._head(s)
         if head is None:
             self._whole(s, s, blocks=False)
@@ -249,11 +249,11 @@ class Hoist:
             self.driven.add(found)
             n.func = placed_at(found, n.func)
 
-    def _drive_in_lambdas(self, s: ast.stmt) -> None:
-        """Lets calls in lambdas find drivers: whoever calls the lambda is not known here."""
+    def _drive_in_frames(self, s: ast.stmt) -> None:
+        """Lets calls in lambdas and generators find drivers: who runs these is not known here."""
         for part in _own_parts(s):
             for f in walk(part):
-                if isinstance(f, ast.Lambda):
+                if isinstance(f, (ast.Lambda, ast.GeneratorExp)):
                     before = len(self.driven)
                     for n in list(walk(f)):
                         self._drive(n)

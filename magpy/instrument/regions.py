@@ -206,6 +206,10 @@ class _Splitter:
         """Finds the variables that regions leave alone."""
         every = list(walk(node))
         stored = [(n, s) for s in every for n in stored_by(s)]
+        #: Where each local is assigned first.
+        self.first: dict[str, tuple[int, int]] = dict.fromkeys(self.arguments, (0, 0))
+        for n, s in stored:
+            self.first[n] = min(self.first.get(n, _END), _place(s))
         again = {
             n
             for loop in every
@@ -431,16 +435,16 @@ class _Splitter:
             return None
         if found.captured & self.outside or (found.reads | found.stores) & self.assigned:
             return None
-        try:
-            end = Flow(self.locals, strict=True).block(group, set(bound))
-        except Unbound:
+        unsure = self._unsure(group, bound, in_loop)
+        if unsure is None:
             return None
+        bound = bound | unsure
+        end = Flow(self.locals, strict=True).block(group, set(bound))
         reads = found.reads & self.locals & bound
         # A loop comes here again, and reads what it has assigned.
         live = stores & (elsewhere | (reads if in_loop else set()))
         if end is not None:
-            unsure = live - end
-            if unsure - bound:
+            if live - end - bound:
                 return None
             gives = sorted(live)
             reads |= {n for n in gives if n not in end or self._conditional(n, group, bound)}
@@ -457,7 +461,28 @@ class _Splitter:
             if first not in bound or first in self.shared:
                 return None
             takes = [first, *(n for n in takes if n != first)]
-        return self._call(group, found, takes, gives, end is not None)
+        return self._call(group, found, takes, gives, unsure, end is not None)
+
+    def _unsure(self, group: list[ast.stmt], bound: set[str], in_loop: bool) -> set[str] | None:
+        """Locals that a stretch reads, and that are bound where all went as usual.
+
+        They are assigned before it in a block that may be left early (a `with`, a loop, a branch).
+
+        Returns:
+            None where it reads what nothing before it assigns.
+        """
+        unsure: set[str] = set()
+        while True:
+            try:
+                Flow(self.locals, strict=True).block(group, bound | unsure)
+            except Unbound as e:
+                if not in_loop and any(
+                    self.first.get(n, _END) >= _place(group[0]) for n in e.names
+                ):
+                    return None
+                unsure |= e.names
+            else:
+                return unsure
 
     def _conditional(self, name: str, group: list[ast.stmt], bound: set[str]) -> bool:
         """Whether a local may keep the value that it had before."""
@@ -477,7 +502,13 @@ class _Splitter:
         return False
 
     def _call(
-        self, group: list[ast.stmt], found: Uses, takes: list[str], gives: list[str], falls: bool
+        self,
+        group: list[ast.stmt],
+        found: Uses,
+        takes: list[str],
+        gives: list[str],
+        unsure: set[str],
+        falls: bool,
     ) -> list[ast.stmt]:
         name = f".region{len(self.regions)}"
         last = group[-1]
@@ -535,7 +566,8 @@ class _Splitter:
             taken = [ast.Assign([one], way)]
         if falls:
             taken.append(_cleared(_WAY))
-        return [placed_at(s, at) for s in _served_or_run(call, taken, group)]
+        checked = sorted(unsure.intersection(takes))
+        return [placed_at(s, at) for s in _served_or_run(call, checked, taken, group)]
 
     def _display(
         self, group: list[ast.stmt], takes: list[str]
@@ -684,6 +716,9 @@ def _is_private(name: str) -> bool:
     return name[:1] == "_" and "__" in name.strip("_")
 
 
+_END = (sys.maxsize, 0)
+
+
 def _place(node: Any) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
@@ -744,17 +779,28 @@ def _cleared(name: str) -> ast.stmt:
 
 
 def _served_or_run(
-    call: ast.expr, taken: list[ast.stmt], group: list[ast.stmt]
+    call: ast.expr, checked: list[str], taken: list[ast.stmt], group: list[ast.stmt]
 ) -> Iterator[ast.stmt]:
     """Calls a region; what it gave is taken, or its statements run in the driver.
 
-    The bare `raise` adds nothing to the traceback, which was corrected.
+    They also do where a local of `checked` is unbound, so that they raise where they read it. The
+    bare `raise` adds nothing to the traceback, which was corrected.
     """
     correct = ast.Expr(ast.Call(ast.Name(_CORRECT, ast.Load()), [], []))
     handler = ast.ExceptHandler(None, None, [correct, ast.Raise(None, None)])
-    yield ast.Try([ast.Assign([ast.Name(_WAY, ast.Store())], call)], [handler], [], [])
+    way = ast.Name(_WAY, ast.Store())
+    served = ast.Try([ast.Assign([way], call)], [handler], [], [])
+    if checked:
+        miss = ast.Assign([way], ast.Name(_MISS, ast.Load()))
+        reads: list[ast.stmt] = [ast.Expr(ast.Name(n, ast.Load())) for n in checked]
+        yield ast.Try(reads, [ast.ExceptHandler(None, None, [miss])], [served], [])
+    else:
+        yield served
     missed = ast.Compare(ast.Name(_WAY, ast.Load()), [ast.Is()], [ast.Name(_MISS, ast.Load())])
-    yield ast.If(missed, [_cleared(_WAY), *_copied(group)], taken)
+    # An instruction that stores would be joined with the one that loads (CPython 3.11), which then
+    # raises at the place of the first.
+    cleared = [] if checked else [_cleared(_WAY)]
+    yield ast.If(missed, [*cleared, *_copied(group)], taken)
 
 
 _Make = Callable[[Region, types.FunctionType], Any]

@@ -71,12 +71,14 @@ class Lines:
 
     Attributes:
         plan: its places.
-        version: how often something was added.
+        version: how often something was added that may make other regions.
+        left: how often a region was left to Python, which leaves the others as they are.
         reasons: why, by the first line of the place.
     """
 
     plan: regions.Plan = field(default_factory=regions.Plan)
     version: int = 0
+    left: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
 
 
@@ -94,7 +96,7 @@ class Drivers:
         self, compile_region: _Compile, changed: Callable[[], None], blocks: Blocks
     ) -> None:
         """Nothing is known yet."""
-        self.compile, self._changed, self.blocks = compile_region, changed, blocks
+        self.compile, self.refresh, self.blocks = compile_region, changed, blocks
         self.hooks = Hooks(blocks)
         #: All regions that were ever compiled.
         self.made: list[Any] = []
@@ -147,12 +149,12 @@ class Drivers:
             if not frames:
                 lines.reasons.setdefault(here.spot[0], reason)
             lines.version += _size(plan) != before
-        self._changed()
+        self.refresh()
 
     def changed(self, lines: Lines) -> None:
         """Something was added to the lines of a function."""
         lines.version += 1
-        self._changed()
+        self.refresh()
 
     def of(self, function: types.FunctionType, owner: Any) -> Driver:
         """The driver of a function; modules have drivers of their own for their methods."""
@@ -239,7 +241,7 @@ class Driver:
         self.function = function
         self.lines = lines
         self.drivers = drivers
-        self._version, self._code = -1, function.__code__
+        self._version, self._left, self._code = -1, 0, function.__code__
         self._known: dict[Any, Any] = {}
         self._before: dict[Any, Any] = {}
         self._splits = 0
@@ -308,7 +310,8 @@ class Driver:
             return frames
         file, _, rest = refusal.where.rpartition(":")
         number, _, name = rest.partition(" (")
-        if file == key[0] and name == f"{key[2]})" and number.isdigit():
+        # The first line is that of a function which is refused for what its end has shown.
+        if file == key[0] and name == f"{key[2]})" and number.isdigit() and int(number) != key[1]:
             return [Site(key, (int(number), int(number), -1, -1))]
         return []
 
@@ -352,18 +355,20 @@ class Driver:
             plan.left += region.places
         if reason:
             self.lines.reasons.setdefault(region.lines[0], reason)
-        self.drivers.changed(self.lines)
+        self.lines.left += 1
+        self.drivers.refresh()
 
     @property
     def is_stale(self) -> bool:
-        """Whether the code that runs now was split before the last line was learnt."""
+        """Whether the regions of the code that runs now are no longer those of the plan."""
         return self._version != self.lines.version
 
     @property
     def run(self) -> Any:
         """A function like this one that runs it in part; None where that cannot be made."""
-        if self.is_stale or self._code is not self.function.__code__:
-            self._version, self._code = self.lines.version, self.function.__code__
+        left, code = self.lines.left, self.function.__code__
+        if self.is_stale or self._left != left or self._code is not code:
+            self._version, self._left, self._code = self.lines.version, left, code
             self._splits += 1
             if self._splits <= _MOST_SPLITS:
                 self._split()

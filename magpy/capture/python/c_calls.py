@@ -29,7 +29,7 @@ import torch.utils.checkpoint
 from magpy import _interp
 from magpy.capture.python import draws, effects, memos, profiler_marks, torch_calls
 from magpy.capture.python.run import Run
-from magpy.errors import NEXT_CALL
+from magpy.errors import NEXT_CALL, frames_of_the_call
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code
 from magpy.ir.ops import EffectStep, OpStep
@@ -275,7 +275,10 @@ def context(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if any(var is v for v in c_state.NUMPY_CONTEXT):
         # What numpy computes is computed under it again.
         return run.recorder.settings.of_context(var, lambda: f(*args, **kwargs))
-    return ABSENT
+    token = f(*args, **kwargs)
+    for obj in (var, token):
+        run.sites[id(obj)] = obj, frames_of_the_call()
+    return token
 
 
 class _Registered:

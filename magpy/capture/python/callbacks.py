@@ -234,7 +234,9 @@ class Handler:
             if now is before:
                 continue
             if now is ABSENT:
-                raise Refusal(f"the call takes the value of {var!r} away")
+                refusal = Refusal(f"the call takes the value of {var!r} away")
+                refusal.frames = self.run.sites[id(var)][1]
+                raise refusal
             step = EffectStep(
                 contextvars.ContextVar.set, [builder.build(var), builder.build(now)], {}, []
             )

@@ -23,7 +23,7 @@ from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
-from magpy.errors import hide_frames
+from magpy.errors import Site, hide_frames
 from magpy.ir.ops import TUPLES, EffectStep, Var
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
@@ -98,6 +98,8 @@ class Run:
         self.parts: dict[tuple[int, Any], tuple[Any, Any, Any, Var]] = {}
         #: Context variables that were set, with their values before.
         self.contexts: dict[int, tuple[contextvars.ContextVar[Any], Any]] = {}
+        #: Where something was made or changed that an entry may not leave behind, by its address.
+        self.sites: dict[int, tuple[Any, list[Site]]] = {}
         #: What guards ask of abstract base classes, by the two classes' addresses.
         self.registered: dict[tuple[int, int], Any] = {}
         #: Calls of lru_caches that found a result: the cache, how it is found, and the result.
@@ -168,7 +170,9 @@ class Run:
     def builder(self) -> Builder:
         """A fresh builder of specs for values as they are now."""
         session = self.session
-        return Builder(session.is_outside, session.made, self.value_var, self._has_outside_memory)
+        made = Builder(session.is_outside, session.made, self.value_var, self._has_outside_memory)
+        made.sites = self.sites
+        return made
 
     def _has_outside_memory(self, array: Any) -> bool:
         place = memory.of_buffer(array)
