@@ -127,6 +127,7 @@ class Hoist:
         owner, name = head
         if isinstance(s, ast.For) and self._is_opened(s):
             self.alone.add(s)  # its body is compiled for itself
+            self._drive_in(s.iter, any_call=True)
         for _ in range(20):
             value = getattr(owner, name)
             path = self._path(value)
@@ -237,6 +238,10 @@ class Hoist:
                         n, any_call=True
                     )  # the statement is no region: what it calls may be
 
+    def _drive_in(self, part: ast.AST, *, any_call: bool = False) -> None:
+        for n in list(walk(part)):
+            self._drive(n, any_call=any_call)
+
     def _drive(self, n: ast.AST, *, any_call: bool = False) -> None:
         """Lets a call find the driver of what it calls: `f(x)` becomes `.call(f)(x)`."""
         if not isinstance(n, ast.Call) or n in self.driven:
@@ -247,6 +252,7 @@ class Hoist:
             self.driven.add(n)
             found = ast.Call(ast.Name(".call", ast.Load()), [n.func], [])
             self.driven.add(found)
+            self.alone.add(found)
             n.func = placed_at(found, n.func)
 
     def _drive_in_frames(self, s: ast.stmt) -> None:
@@ -255,8 +261,7 @@ class Hoist:
             for f in walk(part):
                 if isinstance(f, (ast.Lambda, ast.GeneratorExp)):
                     before = len(self.driven)
-                    for n in list(walk(f)):
-                        self._drive(n)
+                    self._drive_in(f)
                     if len(self.driven) > before:
                         self.alone.add(f)
 
@@ -268,6 +273,8 @@ class Hoist:
                 continue
             spot = spot_of(n)
             if spot in self.plan.alone or (spot in self.plan.calls and isinstance(n, ast.Call)):
+                return path
+            if isinstance(n, _SUSPENDS) and _computed_parts(n):
                 return path
             if self.plan.varying and self._computes_with(path):
                 return path
@@ -326,7 +333,9 @@ class Hoist:
         if self._only_its_truth(found, path, s):
             return self._assign(found, ahead, s), ahead
         spot = spot_of(found)
-        stays = alone and (spot in self.plan.alone or spot in self.plan.calls)
+        stays = alone and (
+            spot in self.plan.alone or spot in self.plan.calls or isinstance(found, _SUSPENDS)
+        )
         parts = _computed_parts(found) if stays else []
         if any(map(_unpacks, parts[:-1])):
             return None, []
@@ -339,9 +348,10 @@ class Hoist:
                 self._temporary(*part, ahead, s)
             elif not _simple(e.value):
                 self._temporary(e, "value", None, ahead, s)
+        if parts:
+            _given_away(found, ahead)
         if alone:
-            for n in list(walk(found)):  # in a comprehension, too
-                self._drive(n)
+            self._drive_in(found)  # of a comprehension, too
             self.alone.add(found)
         if len(path) == 1:
             if not isinstance(s, (ast.If, ast.For, ast.With, ast.Match)) and not self._joins(s):
@@ -408,6 +418,9 @@ _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
 
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+_SUSPENDS = (ast.Yield, ast.Await)
 
 
 _COMPUTES = (ast.Call, ast.BinOp, ast.Subscript, ast.Compare, ast.JoinedStr, ast.Attribute)
@@ -494,6 +507,10 @@ def _parts(e: ast.expr) -> list[_Part] | None:
         return [(e, "left", None), (e, "right", None)]
     if isinstance(e, ast.UnaryOp):
         return [(e, "operand", None)]
+    if isinstance(e, ast.Yield):
+        return [(e, "value", None)] if e.value is not None else []
+    if isinstance(e, ast.Await):
+        return _parts(e.value) if isinstance(e.value, ast.Call) else [(e, "value", None)]
     if isinstance(e, ast.Attribute):
         return [(e, "value", None)]
     if isinstance(e, ast.Subscript) and not isinstance(e.slice, (ast.Slice, ast.Tuple)):
@@ -512,6 +529,17 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     if isinstance(e, ast.Compare) and len(e.ops) == 1:
         return [(e, "left", None), (e, "comparators", 0)]
     return None
+
+
+def _given_away(e: ast.expr, ahead: list[ast.stmt]) -> None:
+    """Has a generator keep nothing of what it yields, which its caller may let die."""
+    kept, made = e.value if isinstance(e, ast.Yield) else None, ahead[-1] if ahead else None
+    if not isinstance(kept, ast.Name) or not isinstance(made, ast.Assign):
+        return
+    if cast(ast.Name, made.targets[0]).id == kept.id:
+        made.value = placed_at(ast.List([made.value], ast.Load()), made.value)
+        taken = ast.Call(ast.Attribute(kept, "pop", ast.Load()), [], [])
+        cast(ast.Yield, e).value = placed_at(taken, kept)
 
 
 def _computed_parts(e: ast.expr) -> list[_Part]:

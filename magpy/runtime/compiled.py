@@ -502,7 +502,7 @@ class Manager:
         Where there are statements within its statements, another call may go another way.
         """
         assert self.region is not None
-        return not self.region.compound or (self.captures >= _STORM and not self.computes)
+        return not self.region.compound or (self.captures > _STORM and not self.computes)
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of

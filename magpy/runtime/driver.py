@@ -175,6 +175,9 @@ class Drivers:
             return self.blocks.checkpoint
         if makes_pass(f):
             return functools.partial(self.hooks.run_pass, f)
+        if type(f) is functools.partial:
+            inner = self.call(f.func)
+            return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
         found = unwrapped(f)
         if found is None:
             return f

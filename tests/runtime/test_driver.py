@@ -423,12 +423,17 @@ def test_what_a_region_reads_is_guarded():
 
 
 def test_a_refusal_is_made_while_a_frame_has_not_begun(monkeypatch):
+    caller = object()
     begun = types.SimpleNamespace(
-        f_code=inputs.__code__, f_lineno=1, f_globals={}, f_lasti=-1, f_back=None
+        f_code=inputs.__code__, f_lineno=1, f_globals={}, f_lasti=-1, f_back=caller
     )
     monkeypatch.setattr(errors.sys, "_getframe", lambda depth: begun)
-    monkeypatch.setattr(errors._interp, "is_caller", lambda frame: False)
+    monkeypatch.setattr(errors._interp, "is_caller", lambda frame: frame is caller)
     assert [s.key[2] for s in errors.Refusal("why").frames] == ["inputs"]
+
+
+def test_a_refusal_after_the_call_is_in_none_of_the_frames_around_it():
+    assert errors.Refusal("why").frames == []
 
 
 def test_a_line_that_fills_a_cache_with_several_things_does_not_split_the_call():
