@@ -123,7 +123,8 @@ class EngineRun:
             pass.
         heard: what was made in the call and the gradients of that, which hooks were given: what
             they did comes after the step, and needs an operation that gives these gradients.
-        frames: if it goes on, the frames of the call, the innermost first (magpy/errors.py).
+        frames: if it goes on, or must run once, the frames of the call, the innermost first
+            (magpy/errors.py).
     """
 
     gradients: frozenset[int] | None = None

@@ -114,19 +114,6 @@ def build(
     Raises:
         Refusal: the capture cannot be an entry.
     """
-    try:
-        return _build(capture, backend, recover, analysis)
-    except Refusal as r:
-        r.frames = []  # the run is over: those of its callers are not to blame
-        raise
-
-
-def _build(
-    capture: Capture,
-    backend: Backend,
-    recover: Callable[[Any, BaseException, Any, bool], Any],
-    analysis: Analysis | None,
-) -> tuple[Any, EntryInfo]:
     if modes_of_the_program():
         # Such modes would hear what a compiler does, and not what the program does.
         backend = eager

@@ -459,7 +459,7 @@ class Writer(DataForms):
         engine = step.engine = EngineRun(
             goes_on=any(autograd.goes_on(reach.nodes, t) for t in given),
         )
-        if engine.goes_on:
+        if engine.goes_on or once:
             engine.frames = frames_of_the_call()
         if reach.functions:
             engine.gradients = frozenset([0])

@@ -83,7 +83,7 @@ def check_after_unrepeatable(plan: segments.Plan, total: Totality) -> Refusal | 
             what = "a backward pass that went on to what was computed before the call"
             remedy = "Make the pass outside of the compiled function"
             steps = step.steps if isinstance(step, Segment) else [step]
-            on = next((s for s in steps if isinstance(s, HostStep) and _goes_on(s)), on)
+            on = next((s for s in steps if isinstance(s, HostStep) and s.engine is not None), on)
         if isinstance(step, HostStep) and what and total.decides(step):
             name = step.args[1] if step.func is getattr else getattr(step.func, "__name__", "")
             read = "a gradient" if name == "grad" else "a value that depends on data"
