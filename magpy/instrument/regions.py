@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import collections
 import dataclasses
+import functools
 import itertools
 import sys
 import types
@@ -57,7 +58,7 @@ from magpy.instrument.source import (
 from magpy.objects.types import isinstance
 
 #: Names that ask for the frame they are in, or for its locals.
-_ASKS_FRAME = frozenset(["locals", "exec", "eval", "_getframe", "currentframe"])
+_ASKS_FRAME = frozenset(["exec", "eval", "_getframe", "currentframe"])
 
 
 #: These ask for the frame only where they are given nothing.
@@ -72,9 +73,9 @@ _CONSUMERS = frozenset(
 _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x100, 0x200  # flags of code objects
 
 # No names of a program's: what a region gave, what it gives where its statements are to run in the
-# driver, what corrects the traceback of an exception that it raised, and what finds the driver of a
-# function that is called.
-_WAY, _MISS, _CORRECT, _CALL = ".magpy", ".miss", ".correct", ".call"
+# driver, what corrects the traceback of an exception that it raised, what finds the driver of a
+# function that is called, and what `locals()` gives without such names.
+_WAY, _MISS, _CORRECT, _CALL, _LOCALS = ".magpy", ".miss", ".correct", ".call", ".locals"
 
 
 #: What was split, by code and plan: the same functions run in many drivers.
@@ -142,7 +143,11 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
 
 def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
     chain, defined = find(code)
-    for n in walk(chain[-1]):
+    every = list(walk(chain[-1]))
+    body = cast(Definition, chain[-1]).body
+    if sum(map(_asks_locals, every)) != sum(map(_asks_locals, own_nodes(body))):
+        raise CannotSplit("its locals are asked for within an expression (locals)")
+    for n in every:
         f = n.func if isinstance(n, ast.Call) else None
         name = f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else ""
         asks = name in ("_getframe", "currentframe") or (
@@ -179,6 +184,13 @@ class _Splitter:
         bound = _BoundAt(self.locals - self.shared)
         bound.block(node.body, set(self.arguments) - self.shared)
         hoist = Hoist(plan, plain, bound.at)
+        shown = [cast(ast.Call, n) for n in own_nodes(node.body) if _asks_locals(n)]
+        #: Some line asks for all locals.
+        self.shows = bool(shown)
+        for n in shown:
+            n.args = [placed_at(ast.Call(n.func, [], []), n)]
+            n.func = placed_at(ast.Name(_LOCALS, ast.Load()), n)
+            hoist.alone.add(n)
         self.node = hoist.function(node)
         self.alone = hoist.alone
         self.driven = bool(hoist.driven)
@@ -245,7 +257,7 @@ class _Splitter:
         if not self.regions and not self.driven:
             raise CannotSplit("no statement is left to compile")
         self._let_go(new, self.temporaries)
-        outer = [*self.code.co_freevars, *self.regions, _MISS, _CORRECT, _CALL]
+        outer = [*self.code.co_freevars, *self.regions, _MISS, _CORRECT, _CALL, _LOCALS]
         code = self._compiled(start + new, self.node.args, outer, driver=True)
         return Split(code, self.regions)
 
@@ -443,6 +455,7 @@ class _Splitter:
         reads = found.reads & self.locals & bound
         # A loop comes here again, and reads what it has assigned.
         live = stores & (elsewhere | (reads if in_loop else set()))
+        live = stores if self.shows else live
         if end is not None:
             if live - end - bound:
                 return None
@@ -699,6 +712,17 @@ class _BoundAt(Flow):
         return super().statement(s, bound)
 
 
+def _asks_locals(n: ast.AST) -> bool:
+    """Whether a node is `locals()`."""
+    return isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "locals"
+
+
+def _locals_of(code: types.CodeType, found: dict[str, Any]) -> dict[str, Any]:
+    """What `locals()` gives in a function: the driver's are others, and in another order."""
+    names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    return {n: found[n] for n in names if n in found}
+
+
 def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:
     """Marks the generator expressions that are over when the call is that they are given to."""
     for n in walk(node):
@@ -839,6 +863,7 @@ def driver(
     cells[_MISS] = types.CellType(_interp.MISS)
     cells[_CORRECT] = types.CellType(correct_traceback)
     cells[_CALL] = types.CellType(call)
+    cells[_LOCALS] = types.CellType(functools.partial(_locals_of, code))
     new = types.FunctionType(
         made.code, function.__globals__, function.__name__, None, closure(made.code.co_freevars)
     )

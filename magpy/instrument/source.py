@@ -137,6 +137,8 @@ def _same(a: types.CodeType, b: types.CodeType) -> bool:
 def _same_constant(a: Any, b: Any) -> bool:
     if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
         return _same(a, b)
+    if type(a) is type(b) is frozenset:  # in an order of its own: one may be from a file
+        return sorted(map(repr, a)) == sorted(map(repr, b))
     return type(a) is type(b) and repr(a) == repr(b)
 
 

@@ -434,7 +434,31 @@ def kinds():
         z = len([odd(x)])
         return z, y + m
 
+    def asks_for_its_locals(x):
+        unread = x * 5  # noqa: F841 - it is among the locals
+        h = odd(x) + 1
+        if x > 1:
+            some = odd(h)  # noqa: F841 - it is among the locals where it was assigned
+        late = None
+        found = {name: value for name, value in locals().items() if name != "x"}
+        late = list(found.items())
+        odd(h)
+        return late, list(locals())
+
+    def left_unassigned(x):
+        with contextlib.suppress(ZeroDivisionError):
+            part = odd(x) / (x - 1)
+        for i in range(x - 1):
+            last = odd(i)
+        if x > 2:
+            branch = odd(x)
+        y = x * 2
+        odd(y)
+        return part + y + last + branch
+
     return [
+        (asks_for_its_locals, [(1,), (2,)]),
+        (left_unassigned, [(1,), (2,), (3,)]),
         (a_local_is_read_when_its_loop_comes_back_after_an_exception, [([1, 2, 3],)]),
         (an_unpacking_stores_before_it_fails, [([],), ([1],)]),
         (an_inner_function_is_made_before_what_it_reads, [(1,)]),
@@ -675,12 +699,17 @@ def test_functions_that_a_driver_makes_have_the_code_of_those_of_its_function():
 
 def asks(x):
     y = x + 1
-    return locals(), y
+    return eval("x"), y
 
 
-def test_what_asks_for_its_locals_is_left_alone():
-    with pytest.raises(CannotSplit, match="locals"):
-        regions.split(asks, Plan())
+def asks_in_an_expression(x):
+    return [sorted(locals()) for _ in range(x)]
+
+
+@pytest.mark.parametrize("function", [asks, asks_in_an_expression])
+def test_what_asks_for_its_frame_is_left_alone(function):
+    with pytest.raises(CannotSplit, match="eval|locals"):
+        regions.split(function, Plan())
 
 
 def test_a_function_without_source_is_left_alone():
