@@ -67,6 +67,8 @@ class Dynamic:
             one, or that itself if it is the same in every call; the key, or None; the number;
             whether it was an input, and the run relied on it.
         wholes: expressions for lists that the call read as a whole.
+        lists: those of which it made a tensor: the expression, or None and the list itself if that
+            is the same in every call; what it held.
         pinned: the call relied on a size or an integer that follows from data.
         of_lists: the call made a tensor of a list of numbers, which was compared.
     """
@@ -77,6 +79,7 @@ class Dynamic:
     places: list[tuple[str, Any]] = field(default_factory=list)
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = field(default_factory=list)
     wholes: frozenset[str] = frozenset()
+    lists: list[tuple[str | None, Any, list[Any]]] = field(default_factory=list)
     pinned: bool = False
     of_lists: bool = False
 

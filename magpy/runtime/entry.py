@@ -7,7 +7,7 @@ decision to capture or to give up (magpy/runtime/compiled.py).
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from magpy import _interp, config, faults
@@ -19,6 +19,7 @@ from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.capture import Capture
 from magpy.ir.ops import TUPLES, Binding, Check, EffectStep, HostStep, OpStep, Part, Record
+from magpy.objects.number_lists import form_of
 from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 from magpy.replay import pipeline
@@ -189,6 +190,7 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
             for kind, holder, *_ in capture.log
             if kind == "snap" and (found := analysis.relative.get(id(holder))) is not None
         ),
+        lists=list(_made_of(capture, analysis)),
         pinned=record.pinned,
         of_lists=bool(record.of_lists),
     )
@@ -203,6 +205,18 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     info.leaves = _leaves(low)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info
+
+
+def _made_of(capture: Capture, analysis: Analysis) -> Iterator[tuple[str | None, Any, list[Any]]]:
+    """The lists of which a capture made tensors; see `Dynamic.lists`."""
+    for kind, holder, _, held in capture.log:
+        if kind != "snap" or id(holder) not in capture.record.of_lists:
+            continue
+        found = analysis.relative.get(id(holder))
+        if found is not None:
+            yield found.expr, None, list(held)
+        elif len(form_of(list(held)) or ()) > 1:  # of one row each number is an input (`_numbers`)
+            yield None, holder, list(held)
 
 
 def _leaves(low: Lowering) -> HostStep | None:

@@ -76,6 +76,9 @@ class Memory:
         self._arrays_sized: set[int | str] = set()
         # Expressions for lists that calls read as a whole.
         self._wholes: set[str] = set()
+        # By expressions or addresses, lists that calls reached and made tensors of: what the
+        # expressions name, and the list where there is none.
+        self._made_of: dict[str | int, tuple[dict[str, Any], Any]] = {}
         # What small arrays hold that are reached: whether it is an input; None: nothing tells yet.
         self._contents: bool | None = None
 
@@ -162,6 +165,7 @@ class Memory:
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
             lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
+            lists += self._reached_lists(given, infos)
             resized = {id(v) for v, how in lists if how == RESIZED}
             places = self._read(given, infos, resized)
             tuples = {i: at for i, v in given_at if (at := self._parts(i, v))}
@@ -277,6 +281,21 @@ class Memory:
         for expr, v in seen.items():
             if _has_symbols(v):
                 yield (expr,), v, self._varies.get((expr,), Dims())
+
+    def _reached_lists(
+        self, given: dict[str, Any], infos: Iterable[Any]
+    ) -> Iterator[tuple[list[Any], int]]:
+        """Lists of numbers that calls reached through objects and made tensors of, as `_list`."""
+        for info in infos:
+            for expr, holder, before in info.dynamic.lists:
+                at = id(holder) if expr is None else expr
+                if at not in given and at not in self._made_of:
+                    self._made_of[at] = info.mock.__globals__, holder
+                    self._list((at,), before)
+        for at, (space, holder) in self._made_of.items():
+            v = evaluated(at, space, given) if isinstance(at, str) else holder
+            if type(v) is list and form_of(v):
+                yield v, self._list((at,), v)
 
     def _sized(self, at: int | str, v: Any) -> bool:
         """Whether an argument is an array that has other sizes in other calls."""

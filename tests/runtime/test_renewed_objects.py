@@ -6,6 +6,7 @@ like.
 
 import dataclasses
 import gc
+import types
 import weakref
 
 import pytest
@@ -218,3 +219,33 @@ def test_models_whose_tensors_were_replaced_die():
         compiled(x)
     gc.collect()
     assert [r() is None for r in seen[2:4]] == [True, True], "tensors of later calls are not kept"
+
+
+ROWS = {
+    "numbers": lambda i: [0.5 * i, 1.0, 2.0 - i],
+    "integers": lambda i: [i, 2, 3],
+    "rows": lambda i: [[0.5 * i, 1.0], [2.0, 3.0 + i]],
+    "lengths": lambda i: [float(j) for j in range(2 + i % 3)],
+}
+
+
+@pytest.mark.parametrize("changed", ["replaced", "in place"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_a_list_of_which_a_tensor_is_made_is_an_input(rows, changed):
+    holder = types.SimpleNamespace(state=ROWS[rows](0))
+
+    def f(x):
+        t = torch.tensor(holder.state)
+        return t * x, t.sum()
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(14):
+        if changed == "replaced":
+            holder.state = ROWS[rows](i)
+        else:
+            holder.state[:] = ROWS[rows](i)
+        x = torch.full((), 0.5 + i)
+        for result, expected in zip(compiled(x), f(x), strict=True):
+            assert torch.equal(result, expected)
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 4 and stats.hits >= 10
