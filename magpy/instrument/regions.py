@@ -61,6 +61,9 @@ from magpy.objects.types import isinstance
 _ASKS_FRAME = frozenset(["exec", "eval", "_getframe", "currentframe"])
 
 
+#: What these give differs with the frame that calls them.
+_OF_THE_FRAME = frozenset(["exec", "eval", "locals", "super"])
+
 #: These ask for the frame only where they are given nothing.
 _MAY_ASK_FRAME = frozenset(["vars", "dir"])
 
@@ -147,6 +150,10 @@ def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split
     body = cast(Definition, chain[-1]).body
     if sum(map(_asks_locals, every)) != sum(map(_asks_locals, own_nodes(body))):
         raise CannotSplit("its locals are asked for within an expression (locals)")
+    called = {n.func for n in every if isinstance(n, ast.Call)}
+    passed = [n.id for n in every if isinstance(n, ast.Name) and n not in called]
+    for name in _OF_THE_FRAME.intersection(passed):
+        raise CannotSplit(f"{name} looks at the frame that calls it, and is called elsewhere")
     for n in every:
         f = n.func if isinstance(n, ast.Call) else None
         name = f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else ""

@@ -82,10 +82,9 @@ class _Places(ast.NodeVisitor):
                 if isinstance(x, ast.expr) and isinstance(
                     getattr(x, "ctx", None) or ast.Load(), ast.Load
                 ):
-                    # `super` looks at the frame that calls it, and nobody calls it by other names.
                     if not isinstance(
                         x, (ast.Starred, ast.Slice, ast.JoinedStr, ast.FormattedValue)
-                    ) and not (isinstance(x, ast.Name) and x.id == "super"):
+                    ):
                         self.found.append((node, name, i if isinstance(value, list) else None))
                 self.visit(x)
 

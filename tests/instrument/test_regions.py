@@ -706,9 +706,20 @@ def asks_in_an_expression(x):
     return [sorted(locals()) for _ in range(x)]
 
 
-@pytest.mark.parametrize("function", [asks, asks_in_an_expression])
+def asks_under_another_name(x):
+    asking = locals
+    return asking(), x + 1
+
+
+def passes_super_on(self, x):
+    return id(super), x + 1
+
+
+@pytest.mark.parametrize(
+    "function", [asks, asks_in_an_expression, asks_under_another_name, passes_super_on]
+)
 def test_what_asks_for_its_frame_is_left_alone(function):
-    with pytest.raises(CannotSplit, match="eval|locals"):
+    with pytest.raises(CannotSplit, match="eval|locals|super"):
         regions.split(function, Plan())
 
 
