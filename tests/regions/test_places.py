@@ -520,3 +520,18 @@ def test_a_coroutine_and_an_asynchronous_generator():
             assert torch.equal(asyncio.run(compiled(x, logs[1])), expected)
             assert logs[0] == logs[1]
     assert magpy.stats(compiled).regions > 0
+
+
+def test_what_locals_gives_is_a_dict_of_its_own():
+    def f(x, buffer=io.BytesIO):
+        first = locals()
+        h = x * 2 + len(buffer(b"ab").read())
+        second = locals()
+        return h, list(first), list(second), first is second
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(4):
+        h, *names, same = compiled(torch.ones(2) * i)
+        assert torch.equal(h, f(torch.ones(2) * i)[0])
+    assert magpy.stats(compiled).regions and not same
+    assert names == [["x", "buffer"], ["x", "buffer", "first", "h"]]
