@@ -149,7 +149,21 @@ class Hoist:
             self._taken_apart(s.value, before, s)
             self.alone.add(s)
         self._whole(s, s, blocks=False)
+        self._give_away([*before, *_own_parts(s)])
         return [*before, s]
+
+    def _give_away(self, parts: list[ast.AST]) -> None:
+        """Has what was taken out of `yield x` and `await f(x)` die as soon as it did there."""
+        made = {_temporary_of(a): cast(ast.Assign, a) for a in parts if _temporary_of(a)}
+        for part in parts if made else ():
+            for n in list(walk(part)):
+                for holder, name, index in _given_away(n):
+                    e = _get(holder, name, index)
+                    if isinstance(e, ast.Name) and e.id in made:
+                        s = made.pop(e.id)
+                        s.value = placed_at(ast.List([s.value], ast.Load()), s.value)
+                        taken = ast.Call(ast.Attribute(e, "pop", ast.Load()), [], [])
+                        _set(holder, name, index, placed_at(taken, e))
 
     def _goes_by(self, s: ast.stmt, path: list[ast.expr]) -> bool:
         """Whether the driver goes by what was taken out of the head of a statement.
@@ -348,8 +362,6 @@ class Hoist:
                 self._temporary(*part, ahead, s)
             elif not _simple(e.value):
                 self._temporary(e, "value", None, ahead, s)
-        if parts:
-            _given_away(found, ahead)
         if alone:
             self._drive_in(found)  # of a comprehension, too
             self.alone.add(found)
@@ -531,15 +543,19 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     return None
 
 
-def _given_away(e: ast.expr, ahead: list[ast.stmt]) -> None:
-    """Has a generator keep nothing of what it yields, which its caller may let die."""
-    kept, made = e.value if isinstance(e, ast.Yield) else None, ahead[-1] if ahead else None
-    if not isinstance(kept, ast.Name) or not isinstance(made, ast.Assign):
-        return
-    if cast(ast.Name, made.targets[0]).id == kept.id:
-        made.value = placed_at(ast.List([made.value], ast.Load()), made.value)
-        taken = ast.Call(ast.Attribute(kept, "pop", ast.Load()), [], [])
-        cast(ast.Yield, e).value = placed_at(taken, kept)
+def _temporary_of(s: ast.AST) -> str:
+    """The variable to which a statement assigns what was taken out of another, or ""."""
+    target = s.targets[0] if isinstance(s, ast.Assign) else None
+    return target.id if isinstance(target, ast.Name) and target.id.startswith(".t") else ""
+
+
+def _given_away(e: ast.AST) -> list[_Part]:
+    """What a frame hands out while it waits: it keeps nothing of that, which may die meanwhile."""
+    if isinstance(e, ast.Yield):
+        return _parts(e) or []
+    if isinstance(e, ast.Await) and isinstance(e.value, ast.Call):
+        return (_parts(e.value) or [])[1:]
+    return []
 
 
 def _computed_parts(e: ast.expr) -> list[_Part]:

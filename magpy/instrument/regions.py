@@ -134,25 +134,28 @@ def split(function: types.FunctionType, plan: Plan) -> Split:
         CannotSplit: it has no source, asks for its frame, or no region is left.
     """
     code = function.__code__
-    consumers = _CONSUMERS.difference(function.__globals__)
+    # The names that nothing of the module hides.
+    builtins = _CONSUMERS.union(["locals"]).difference(function.__globals__)
     # Code is equal to that of another file and class, too.
-    key = code, code.co_filename, code.co_qualname, plan.key(), consumers
+    key = code, code.co_filename, code.co_qualname, plan.key(), builtins
     if key not in _splits:
         if len(_splits) >= _MOST_KEPT:
             _splits.clear()
-        _splits[key] = _split(code, plan, consumers)
+        _splits[key] = _split(code, plan, builtins)
     return _splits[key]
 
 
-def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split:
+def _split(code: types.CodeType, plan: Plan, builtins: frozenset[str]) -> Split:
     chain, defined = find(code)
     every = list(walk(chain[-1]))
     body = cast(Definition, chain[-1]).body
-    if sum(map(_asks_locals, every)) != sum(map(_asks_locals, own_nodes(body))):
+    other = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    shadowed = {"locals"}.intersection(other) or "locals" not in builtins
+    if not shadowed and sum(map(_asks_locals, every)) != sum(map(_asks_locals, own_nodes(body))):
         raise CannotSplit("its locals are asked for within an expression (locals)")
     called = {n.func for n in every if isinstance(n, ast.Call)}
     passed = [n.id for n in every if isinstance(n, ast.Name) and n not in called]
-    for name in _OF_THE_FRAME.intersection(passed):
+    for name in _OF_THE_FRAME.intersection(passed) - other:
         raise CannotSplit(f"{name} looks at the frame that calls it, and is called elsewhere")
     for n in every:
         f = n.func if isinstance(n, ast.Call) else None
@@ -164,7 +167,7 @@ def _split(code: types.CodeType, plan: Plan, consumers: frozenset[str]) -> Split
             raise CannotSplit(f"it asks for its frame or its locals ({name})")
     if any(_is_private(n) for n in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
         raise CannotSplit("a local's name is private to a class")
-    made = _Splitter(chain, defined, plan, consumers).split()
+    made = _Splitter(chain, defined, plan, builtins).split()
     if defined is code:
         return made
     parts = {k: dataclasses.replace(r, code=renamed(r.code, code)) for k, r in made.regions.items()}
@@ -175,7 +178,7 @@ class _Splitter:
     """Splits one function."""
 
     def __init__(
-        self, chain: Chain, code: types.CodeType, plan: Plan, consumers: frozenset[str]
+        self, chain: Chain, code: types.CodeType, plan: Plan, builtins: frozenset[str]
     ) -> None:
         self.chain = chain
         self.code = code
@@ -185,13 +188,15 @@ class _Splitter:
         # Since 3.12 the code has the variables of comprehensions, too.
         own = {n for s in own_nodes(node.body) for n in stored_by(s)} | deleted_in(node)
         plain = own.union(self.arguments).intersection(code.co_varnames + code.co_cellvars)
-        _consumed(node, consumers - plain)
+        _consumed(node, builtins - plain)
         self.locals = frozenset(plain)
         self._sort_out(node)
         bound = _BoundAt(self.locals - self.shared)
         bound.block(node.body, set(self.arguments) - self.shared)
         hoist = Hoist(plan, plain, bound.at)
-        shown = [cast(ast.Call, n) for n in own_nodes(node.body) if _asks_locals(n)]
+        known = "locals" in builtins - plain - {*code.co_freevars}
+        asking = filter(_asks_locals, own_nodes(node.body)) if known else ()
+        shown = [cast(ast.Call, n) for n in asking]
         #: Some line asks for all locals.
         self.shows = bool(shown)
         for n in shown:
@@ -475,6 +480,7 @@ class _Splitter:
         at_once = len(group) == 1 and _stores_last(group[0])
         if outer is not None and not at_once and self._seen_after(stores, outer, in_loop):
             return None
+        unsure |= found.reads & self.outside  # a cell may be emptied
         takes = sorted(reads | (found.reads & self.outside))
         if "super" in found.reads and self.arguments:  # it looks at the first argument
             first = self.arguments[0]
@@ -725,9 +731,18 @@ def _asks_locals(n: ast.AST) -> bool:
 
 
 def _locals_of(code: types.CodeType, found: dict[str, Any]) -> dict[str, Any]:
-    """What `locals()` gives in a function: the driver's are others, and in another order."""
-    names = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
-    return {n: found[n] for n in names if n in found}
+    """What `locals()` gives in a function: the driver's are more, and in another order.
+
+    Up to CPython 3.12 it is one dict for a frame, which keeps what the program puts there: it stands
+    in that of the driver's frame.
+    """
+    own = found.setdefault(".own", {}) if sys.version_info < (3, 13) else {}
+    for n in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        if n in found:
+            own[n] = found[n]
+        else:
+            own.pop(n, None)
+    return cast("dict[str, Any]", own)
 
 
 def _consumed(node: ast.AST, consumers: frozenset[str]) -> None:

@@ -146,6 +146,27 @@ class Program:
         late = x + 1
         return heun(rhs, x, 1), message
 
+    def emptied_while_it_waits(self, x, k):
+        def parts(asks):
+            yield self.net(x)
+            odd(x)
+            yield self.net(x) + 1
+            self.seen.append(asks)
+            if asks:
+                yield scale * self.net(x)  # noqa: F821 - it may be bound
+
+        found, scale = [], 2
+        for asks in (False, True):
+            scale = 2
+            steps = parts(asks)
+            found.append(next(steps))
+            del scale
+            try:
+                found += steps
+            except NameError as e:
+                found.append(str(e))
+        return found
+
     def loop(self, x, k):
         made = []
         for j in range(3):
