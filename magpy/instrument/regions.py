@@ -733,8 +733,8 @@ def _asks_locals(n: ast.AST) -> bool:
 def _locals_of(code: types.CodeType, found: dict[str, Any]) -> dict[str, Any]:
     """What `locals()` gives in a function: the driver's are more, and in another order.
 
-    Up to CPython 3.12 it is one dict for a frame, which keeps what the program puts there: it stands
-    in that of the driver's frame.
+    Up to CPython 3.12 it is one dict for a frame, which keeps what the program puts there: it is
+    kept in the dict of the driver's frame.
     """
     own = found.setdefault(".own", {}) if sys.version_info < (3, 13) else {}
     for n in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
