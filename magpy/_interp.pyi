@@ -195,6 +195,7 @@ class Compiled(Generic[_P, _R]):
     _magpy_plain: bool
     _magpy_part: bool
     _magpy_driven: Any
+    _magpy_whole: int
     _magpy_driver: Callable[_P, _R] | None
     _magpy_contest: Any
     _magpy_options: Any

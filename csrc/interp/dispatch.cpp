@@ -46,11 +46,12 @@ struct CompiledObject {
   PyObject* entries;  // list of Entry
   PyObject* options;
   PyObject* owner;
-  PyObject* driver;  // called in place of `wrapped` and of the entries, unless None
+  PyObject* driver;  // called in place of `wrapped` where no entry answers, unless None
   PyObject* driven;  // the code that the driver was made of, if `wrapped` is a Python function
   PyObject* contest;  // times calls that are served and eager ones, unless None
   PyObject* weakrefs;
   long long hits, misses, calls;
+  long long whole;   // so many calls that no entry answers may be captured whole before the driver
   long long mixed;   // calls that a driver ran, in part by entries
   long long sample;  // the call to be sampled; 0: none
   char plain;
@@ -375,6 +376,15 @@ bool is_driven(CompiledObject* self) {
 PyObject* called(CompiledObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   if (is_driven(self)) {
     DynamoOff off;
+    // What entries served before a call of another kind was refused they go on to serve whole.
+    PyObject* result = nullptr;
+    if (answered(self, args, nargsf, kwnames, &result)) return returned_or_raised(result);
+    if (self->whole > 0) {
+      self->whole--;
+      result = call_on_miss(self, args, PyVectorcall_NARGS(nargsf), kwnames);
+      if (result != miss) return returned_or_raised(result);
+      Py_DECREF(result);
+    }
     const DrivenCall counted(self);
     const Ref driver = Ref::borrow(self->driver);
     return PyObject_Vectorcall(driver.get(), args, nargsf, kwnames);
@@ -606,6 +616,8 @@ PyMemberDef compiled_members[] = {
     {"_magpy_calls", T_LONGLONG, offsetof(CompiledObject, calls), 0, "all calls"},
     {"_magpy_mixed", T_LONGLONG, offsetof(CompiledObject, mixed), 0,
      "calls of a driver that entries answered in part"},
+    {"_magpy_whole", T_LONGLONG, offsetof(CompiledObject, whole), 0,
+     "so many calls that no entry answers are asked to be captured whole before the driver"},
     {"_magpy_sample", T_LONGLONG, offsetof(CompiledObject, sample), 0,
      "the number of the call to be sampled next; 0: none is"},
     {"_magpy_plain", T_BOOL, offsetof(CompiledObject, plain), 0,

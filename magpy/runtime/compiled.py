@@ -73,6 +73,8 @@ _MOST_PASSING = 8
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 _STORM = 2
 _MOST_OF_FEW = 8
+#: So many calls of a callable that a driver runs may still be captured whole.
+_MOST_WHOLE = 8
 #: Of these it is not followed which item differs.
 _SEQUENCES = (list, tuple, set, collections.deque)
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
@@ -123,6 +125,10 @@ class Manager:
         self.part_of = part_of
         self.region = region
         self.drivers: Drivers | None = None
+        #: Whether one of them runs the callable where no entry answers.
+        self.driven = False
+        #: The causes of misses after which a call was refused.
+        self.refused_for: set[Any] = set()
         self.backend = backends.resolve(options.backend, options.mode, options.options)
         self.name = attribute(wrapped, "__qualname__") or type(wrapped).__name__
         self.background: Inductor | None = None
@@ -161,6 +167,7 @@ class Manager:
         self.pending: list[Pending] = []
         self.trials: list[Trial] = []
         self.drivers = None
+        self.driven = False
         self.family: Family | None = None
         #: Entries of the family that were captured in calls of this callable.
         self.shared_captures = 0
@@ -296,23 +303,18 @@ class Manager:
         self.instances_vary |= self.missed.of_instance
         if self.missed.of_contents:
             self.varying.contents_vary()
-        if (
-            self._kept(compiled) >= config.max_entries
-            or self.captures + self.refused + self.declined >= config.max_captures
-        ):
+        full = self._is_full(compiled)
+        if self.driven and (full or self._is_the_drivers(compiled, why)):
+            return _interp.MISS
+        if full:
             if not self.gave_up:
                 self._give_up(compiled, self._limit_text(why))
             return _interp.MISS
         differing = None
         if why is not None:
             self._happened(compiled, "miss", f"no entry holds: {why}")
-            if compiled._magpy_wrapped is operator.call and self._serves_few(compiled, _STORM):
-                return _interp.MISS  # what one of a family differs in is its own affair
-            if self._is_storm(compiled, why):
-                differing = self._differing(compiled, why, args, kwargs)
-                if differing is None:
-                    return _interp.MISS
-            if self._declines(compiled, why, differing):
+            wanted, differing = self._is_wanted(compiled, why, args, kwargs)
+            if not wanted:
                 return _interp.MISS
         if self.part_of is not None and (
             self._does_no_work(compiled, args, kwargs) or self._left_alone(compiled, args, kwargs)
@@ -351,6 +353,19 @@ class Manager:
             if collecting:
                 gc.enable()
         return value if exception is None else _interp.Raise(hide_frames(exception))
+
+    def _is_wanted(
+        self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bool, Differing | None]:
+        """Whether another entry is of use, and what its capture must not go by."""
+        if compiled._magpy_wrapped is operator.call and self._serves_few(compiled, _STORM):
+            return False, None  # what one of a family differs in is its own affair
+        differing = None
+        if self._is_storm(compiled, why):
+            differing = self._differing(compiled, why, args, kwargs)
+            if differing is None:
+                return False, None
+        return not self._declines(compiled, why, differing), differing
 
     def _served_on_trial(
         self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -656,6 +671,7 @@ class Manager:
         self.note(text)
         self.row += 1
         self.refused += 1
+        self.refused_for.add(self.missed.cause)
         self.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
         # What a package does when it is first used (it looks for what is installed) is done then.
@@ -718,6 +734,11 @@ class Manager:
         _refresh(weakref.ref(compiled))
         if driver.run is None:
             self.note(f"it is not compiled in part: {driver.why}")
+        elif not self.driven:
+            # The driver is asked where no entry answers: those that serve few calls only cost.
+            self.driven = True
+            kept = [e for e in compiled._magpy_entries if e.hits > 2 * _STORM]
+            compiled._magpy_entries, compiled._magpy_whole = kept, _MOST_WHOLE if kept else 0
         return driver.run is not None
 
     def _cut_at_yields(self, compiled: Any) -> bool:
@@ -748,10 +769,26 @@ class Manager:
         times = _MOST_OF_FEW if self.missed.of_few else _STORM + condition
         return self._serves_few(compiled, 1 if given else times)
 
+    def _is_the_drivers(self, compiled: Any, why: Difference | None) -> bool:
+        """Whether a call is not to be captured whole, which has entries and a driver.
+
+        It is where it differs from what is served in another thing than calls that were refused:
+        the last and smaller batch of a training step that logs in every hundredth.
+        """
+        if why is None or self.missed.cause in self.refused_for:
+            return True
+        return self._is_storm(compiled, why)
+
+    def _is_full(self, compiled: Any) -> bool:
+        """Whether there are as many entries, or attempts at one, as may be."""
+        made = self.captures + self.refused + self.declined
+        return self._kept(compiled) >= config.max_entries or made >= config.max_captures
+
     def _serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""
-        hits = compiled._magpy_hits - self.base_hits
-        self.stormy = self.missed.times >= times and hits <= 2 * self.captures
+        cause = self.missed.cause
+        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
+        self.stormy = self.missed.times >= times and sum(hits) <= 2 * len(hits)
         return self.stormy
 
     def _declines(self, compiled: Any, why: Difference, differing: Differing | None) -> bool:
