@@ -361,6 +361,8 @@ class Handler(Protocol):
         """The program asks which exception is being handled: this one."""
     def caller_read(self, frame: Any, /) -> None:
         """The program looks at a frame that was there before the run."""
+    def given_up(self) -> bool | None:
+        """Whether nothing that follows is watched, or None: soon; asked in some thousand events."""
     def refuse(self, reason: str, /) -> None:
         """The session has seen what has no place in an entry."""
     def name_replaced(self, name: str, /) -> None:

@@ -21,6 +21,9 @@ thread_local bool tls_below = false;
 
 namespace {
 
+// Events from one question whether the run is given up to the next, and where the answer is: soon.
+constexpr unsigned long long kEventsBetween = 1 << 12, kEventsSoon = 1 << 4;
+
 PyTypeObject* g_session_type = nullptr;
 
 // The guards own the sentinel and add it to the module after this part was initialised.
@@ -89,6 +92,7 @@ PyObject* session_run(Session* s, PyObject* args) {
     return nullptr;
   }
   s->switches = thread_switches();
+  s->ask_at = kEventsBetween;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pos); ++i) reach(s, PyTuple_GET_ITEM(pos, i));
   PyObject *k, *v;
   Py_ssize_t p = 0;
@@ -543,6 +547,16 @@ PyMethodDef functions[] = {
 };
 
 }  // namespace
+
+void ask_whether_given_up(Session* s) {
+  ErrorGuard error;
+  const Ref answer = ask(s, "given_up");
+  s->ask_at = s->events + (answer.get() == Py_None ? kEventsSoon : kEventsBetween);
+  if (answer.get() != Py_True) return;
+  ++tls_pause;  // session_run sets it back
+  if (s->collecting) PyGC_Enable();
+  s->collecting = 0;
+}
 
 int init_session(PyObject* module) {
   g_str_dict = PyUnicode_InternFromString("__dict__");

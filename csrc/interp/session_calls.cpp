@@ -457,7 +457,7 @@ std::vector<PyObject*> with_receiver(PyObject* method, PyObject* const* args, Py
 
 Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (PyFunction_Check(f) && g_leaf_code.empty()) return {};
   if (Py_TYPE(f)->tp_call == nullptr) {
     // The interpreter says that it cannot be called, as its class stands.

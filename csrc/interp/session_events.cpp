@@ -25,7 +25,7 @@ bool is_sequence(PyObject* v) { return PyTuple_Check(v) || PyList_Check(v); }
 // Two operands are about to be combined or, which looks into them, compared.
 void operands_pre(PyObject* a, PyObject* b, bool deep) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (is_leaf(a) && is_leaf(b)) return;
   ErrorGuard error;
   for (PyObject* v : {a, b})
@@ -89,7 +89,7 @@ static bool works_as_descriptor(PyFunctionObject* func, PyObject* object) {
 
 void on_frame_enter(PyFunctionObject* func, PyObject* first_arg) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   ErrorGuard error;
   static PyObject* const str_del = PyUnicode_InternFromString("__del__");
   if (first_arg != nullptr &&
@@ -232,7 +232,7 @@ bool is_looked_up_by_c(PyObject* obj) {
 }
 
 PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject* getter) {
-  ++tls_session->events;
+  count_event(tls_session);
   ErrorGuard error;
   AfterGuard after(tls_session);
   tls_session->getter = getter;
@@ -250,14 +250,14 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
 }
 
 void on_attr_store(PyObject* obj, PyObject* name, PyObject* value) {
-  ++tls_session->events;
+  count_event(tls_session);
   ErrorGuard error;
   attr_store(tls_session, obj, name, value);
 }
 
 PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, PyObject* value) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   ErrorGuard error;
   const bool own = made_space(s, globals);
   if (!own) s->outside.add(globals);
@@ -279,7 +279,7 @@ void on_global_access(PyObject* globals, PyObject* builtins, PyObject* name) {
   ErrorGuard error;
   if (!PyDict_CheckExact(globals) || !PyDict_Check(builtins)) return;
   if (item_or_null(globals, name) != nullptr || item_or_null(builtins, name) != nullptr) return;
-  ++s->events;
+  count_event(s);
   for (PyObject* d : {globals, builtins}) {
     if (made_space(s, d)) continue;
     s->outside.add(d);
@@ -293,13 +293,13 @@ void on_import_access(PyObject* module, PyObject* name) {
   ErrorGuard error;
   PyObject* d = PyModule_GetDict(module);
   if (item_or_null(d, name) != nullptr) return;
-  ++s->events;
+  count_event(s);
   attr_load(s, module, name, nullptr);
 }
 
 void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (made_space(s, globals)) return;
   ErrorGuard error;
   s->outside.add(globals);
@@ -308,7 +308,7 @@ void on_global_store(PyObject* globals, PyObject* name, PyObject* value) {
 
 void on_name_access(PyObject* locals, PyObject* name) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   ErrorGuard error;
   (void)name;
   if (known_outside(s, locals)) {
@@ -318,7 +318,7 @@ void on_name_access(PyObject* locals, PyObject* name) {
 
 void on_cell_load(PyObject* cell, PyObject* value) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   auto it = s->cells.find(cell);
   if (it == s->cells.end() || s->written_cells.count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
@@ -336,7 +336,7 @@ void on_cell_load(PyObject* cell, PyObject* value) {
 
 void on_cell_store(PyObject* cell, PyObject* value) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   auto it = s->cells.find(cell);
   if (it == s->cells.end()) return;
   note_store(s, cell, nullptr, value);
@@ -540,7 +540,7 @@ static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
 
 ToC on_item_load_pre(PyObject* obj, PyObject* key) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   const ToC use = computes(obj) && !PyDict_Check(obj) ? kComputed : kPassedOn;
   item_load_pre(s, obj, key);
   return use;
@@ -587,7 +587,7 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result, bool made
 
 void on_handled() {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   const Ref error = Ref::steal(PyErr_GetHandledException());
   ask(s, "handles", error ? error.get() : Py_None);
 }
@@ -665,7 +665,7 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
 
 ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   const ToC use = computes(obj) ? kComputed : kPassedOn;
   item_store_pre(s, obj, key, value);
   return use;
@@ -687,7 +687,7 @@ static bool asks_set(Session* s, PyObject* c, PyObject* item) {
 
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (asks_table(s, c, item)) return;
   if (!is_tensor(c)) {
     ErrorGuard error;
@@ -739,7 +739,7 @@ void on_contains(PyObject* c, PyObject* item, int outcome) {
 
 void on_touch(PyObject* obj, Touch how) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   ErrorGuard error;
   if (how == Touch::kFormat && tracked(s, obj)) return;
   if (how == Touch::kMatch && is_heap(Py_TYPE(obj)) && !made_class(s, Py_TYPE(obj))) {
@@ -762,7 +762,7 @@ void on_touch(PyObject* obj, Touch how) {
 
 void on_truth(PyObject* obj) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (PyDict_CheckExact(obj) && known_outside(s, obj)) {
     ErrorGuard error;
     if (read_keys(s, obj)) return;
@@ -805,7 +805,7 @@ static bool formats(Session* s, PyObject* text, PyObject* given) {
 Before on_binary_pre(int op, PyObject* a, PyObject* b) {
   constexpr int kRemainder = 6;  // NB_REMAINDER
   if (Session* s = tls_session; op == kRemainder && formats(s, a, b)) {
-    ++s->events;
+    count_event(s);
     PauseGuard pause;
     const Before before{PyObject_CallMethod(s->handler.get(), "percent", "OO", a, b), true,
                         kPassedOn};
@@ -829,7 +829,7 @@ Before on_compare_pre(int op, PyObject* a, PyObject* b) {
       (has_tracked(s, a) || has_tracked(s, b))) {
     ErrorGuard error;
     if (ask(s, "compare_items", a, b).get() == Py_True) {
-      ++s->events;
+      count_event(s);
       touch_kept(s, a, true);
       touch_kept(s, b, true);
       return {};
@@ -853,7 +853,7 @@ PyObject* on_compare(int op, PyObject* a, PyObject* b, PyObject* result) {
 
 bool on_identity(PyObject* a, PyObject* b) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (!tracked(s, a) && !tracked(s, b)) return false;
   ErrorGuard error;
   rely_on(s, a);
@@ -884,7 +884,7 @@ void on_raised(PyObject* a, PyObject* b) {
 
 PyObject* on_unary(int op, PyObject* a, PyObject* result) {
   Session* s = tls_session;
-  ++s->events;
+  count_event(s);
   if (!is_leaf(a)) {
     ErrorGuard error;
     AfterGuard after(s);

@@ -213,6 +213,7 @@ struct Held {
 // allocator gives, all zero.
 struct Session : PyObject, Held {
   unsigned long long events;
+  unsigned long long ask_at;  // so many events from which on it is asked whether the run is given up
   bool after;        // whether what is told of is over
   PyObject* getter;  // of the property that is loaded, if a probe has called it; borrowed
   PyObject* advanced;  // the iterator that was looked into last (address only), and when
@@ -310,6 +311,12 @@ template <class... Args>
 Ref ask(Session* s, const char* method, Args... args) {
   PyObject* all[] = {args...};
   return ask_all(s, method, all, sizeof...(args));
+}
+// Now and then the handler is asked whether the run is given up; then nothing is watched from here
+// on, and the rest of the call costs what it costs eagerly.
+void ask_whether_given_up(Session* s);
+inline void count_event(Session* s) {
+  if (++s->events >= s->ask_at) ask_whether_given_up(s);
 }
 // The tracked values in an argument, where a C function would find them; looks as far as C
 // functions do.  With out == nullptr it only tells whether there is one.

@@ -53,6 +53,10 @@ from magpy.unwatched.changes import foreign
 ABSENT = _interp.ABSENT
 #: So many bytes of an array from outside are not compared in any call.
 LARGE = 1 << 16
+#: Modules of torch's that take modes off its stack and put them back.
+_OF_MODES = ("torch.overrides", "torch.utils._device")
+#: So often it is asked whether a refused run is given up before it is.
+_MOST_ASKED = 4
 
 
 class Handler:
@@ -71,6 +75,7 @@ class Handler:
         # What a call for its effect has put into globals: by their address and the key.
         self.redone: dict[tuple[int, str], Any] = {}
         self.modules: list[tuple[types.ModuleType, str]] = []
+        self._asked = 0
         self.buffers = OutsideBuffers(self.run)
         self.recorder.is_rewritten = self.buffers.is_rewritten
         self.recorder.buffers_read = self.buffers.looked_into
@@ -110,6 +115,19 @@ class Handler:
     def handles(self, error: BaseException | None) -> None:
         """The program asks which exception is being handled: one of its own, or its caller's."""
         self.run.handles(error)
+
+    def given_up(self) -> bool | None:
+        """Whether the run was refused some time ago: nothing that follows is watched then.
+
+        Not at once, since the lines that would be refused next are known for the next call. None
+        where torch is about to ask the recorder, which it has found on its stack of modes.
+        """
+        if self.run.refusals.first is None and self.session.failure is None:
+            return False
+        self._asked += 1
+        if self._asked <= _MOST_ASKED:
+            return False
+        return (not _asks_modes(sys._getframe(1)) and self.recorder.give_up()) or None
 
     def classify(self, f: Any) -> int:
         """The verdict on a C callable."""
@@ -405,3 +423,13 @@ class Handler:
 
 
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+def _asks_modes(frame: types.FrameType | None) -> bool:
+    """Whether a frame, or one that called it, may be about to ask the recorder's mode."""
+    while frame is not None:
+        home = frame.f_globals.get("__name__")
+        if home in _OF_MODES or "handle_torch_function" in frame.f_code.co_names:
+            return True
+        frame = frame.f_back
+    return False

@@ -116,6 +116,14 @@ class Recorder(UnseenCalls, TorchFunctionMode):
         if self._is_on():
             self._taken_off()
 
+    def give_up(self) -> bool:
+        """Hears of no operation any more; False within one, where it cannot be left."""
+        if self.depth or not self._is_on():
+            return False
+        self.leave()
+        self.observer.stop()
+        return True
+
     def _is_on(self) -> bool:
         """Whether this mode is on the thread's stack: torch takes it off within an operation."""
         size = torch._C._len_torch_function_stack()
