@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -71,6 +72,15 @@ _INTERNAL = (
     *("torch._prims", "torch._refs", "torch._decomp", "torch._ops", "torch._library"),
     "torch.nested",
 )
+
+
+#: How names begin that are spoken with a vowel: "int", "ndarray", but not "one" and "union".
+_VOWEL = re.compile("[ai]|e(?!u)|o(?!ne)|un(?!i)|nd", re.IGNORECASE)
+
+
+def an(name: str) -> str:
+    """A name in a message after the article that it needs: "a list", "an int"."""
+    return f"{'an' if _VOWEL.match(name) else 'a'} {name}"
 
 
 def frames_of_the_call() -> list[Site]:

@@ -41,6 +41,8 @@ class Explanation:
         events: what the program was seen to do.
         reference_graph: networkx graph of the outside objects that were read.
         report: what `save` writes.
+        regions: of a compiled callable that runs in part, how many stretches are compiled; else 0.
+        in_python: the lines that are left to Python there, each with the reason.
     """
 
     captured: bool
@@ -56,9 +58,15 @@ class Explanation:
     reference_graph: Any = None
     modules: list[Any] = field(default_factory=list)
     report: Any = None
+    regions: int = 0
+    in_python: list[tuple[str, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
         """A page of text."""
+        if not self.captured and self.regions:
+            left = "; ".join(f"{where}, {why}" for where, why in self.in_python)
+            parts = "1 region" if self.regions == 1 else f"{self.regions} regions"
+            return f"runs in part: {parts}; left to Python: {left or 'nothing'}"
         if not self.captured:
             return f"runs eagerly: {self.reason}"
         lines = [
@@ -146,6 +154,9 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
     if outcome.exception is not None:
         raise outcome.exception
     made, info = _explained(f, outcome)
+    if compiled is not None and compiled._magpy_driver is not None:
+        stats = compiled._magpy_options.stats(compiled)
+        made.regions, made.in_python = stats.regions, stats.in_python
     if compiled is not None and compiled._magpy_options.history:
         made.report = report.of_compiled(compiled)
     else:

@@ -675,6 +675,26 @@ def test_explain_says_why_not():
     assert "test_api.py" in str(magpy.explain(f, X))
 
 
+def test_explain_says_what_of_a_compiled_callable_is_left_to_python(monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+    def f(x):
+        h = (x * 2).relu()
+        n = len(open(__file__).read())
+        return h.softmax(-1) + n
+
+    compiled = magpy.compile(f, backend="eager")
+    for _ in range(8):
+        compiled(X)
+    line = f.__code__.co_firstlineno + 2
+    parts = magpy.stats(compiled).regions
+    assert parts > 1
+    assert str(magpy.explain(compiled, X)) == (
+        f"runs in part: {parts} regions; left to Python: {__file__}:{line} (f), open is called"
+    )
+    assert str(magpy.explain(f, X)).startswith("runs eagerly: ")
+
+
 def test_disable_as_decorator_runs_the_function_eagerly():
     calls = []
 

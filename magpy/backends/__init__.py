@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from magpy.backends.inductor import Inductor
-from magpy.errors import OptionError
+from magpy.errors import OptionError, an
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "auto")
@@ -66,8 +66,8 @@ def check_options(backend: Any, mode: Any, options: Any) -> None:
             default, given = getattr(config, name.replace("-", "_"), None), options[name]
             if isinstance(default, (bool, int, str)) and type(given) is not type(default):
                 raise OptionError(
-                    f"option {name!r} of inductor is a {type(default).__name__}, "
-                    f"not a {type(given).__name__}"
+                    f"option {name!r} of inductor is {an(type(default).__name__)}, "
+                    f"not {an(type(given).__name__)}"
                 )
 
 

@@ -29,6 +29,7 @@ from typing import Any
 from magpy import _tensor, config
 from magpy.backends.inductor import STATIC_INPUTS, Inductor
 from magpy.backends.worker import OWN, TARGET, receive, send
+from magpy.errors import an
 
 _SLICE = 0.001
 """Seconds for which loading holds the interpreter before it lets go of it."""
@@ -118,7 +119,7 @@ def job(backend: Inductor, graph: Any, inputs: list[Any]) -> Job:
     for x in inputs:
         if isinstance(x, torch.Tensor):
             if type(x) not in (torch.Tensor, torch.nn.Parameter):
-                raise Unable(f"an input is a {type(x).__name__}")
+                raise Unable(f"an input is {an(type(x).__name__)}")
             if _tensor.gradient(x) is not None:  # it would go, too, and torch cannot send it
                 x = x.detach().requires_grad_(x.requires_grad)
             fakes.append(mode.from_tensor(x, static_shapes=True))

@@ -28,6 +28,7 @@ from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.output_aliasing import looked_at
 from magpy.backends.random_ops import told_apart
 from magpy.backends.symbolic_inputs import giving_sizes, with_sizes
+from magpy.errors import an
 from magpy.frames.signals import raised_by_handler
 from magpy.guards.names import Names, Program
 from magpy.ir.ops import HostStep
@@ -496,7 +497,7 @@ class Runner:
         wanted = len(self.segment.outputs)
         if not isinstance(results, (tuple, list)):
             error = BackendError(
-                f"what it compiled gave a {type(results).__name__}, not a tuple or a list of "
+                f"what it compiled gave {an(type(results).__name__)}, not a tuple or a list of "
                 f"{wanted} results"
             )
         elif len(results) != wanted:

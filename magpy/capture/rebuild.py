@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.errors import Refusal, Site
+from magpy.errors import Refusal, Site, an
 from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import Var
 from magpy.ir.recipes import Const, New, Outside, Spec, Value
@@ -336,7 +336,7 @@ class Builder:
                 spec.parts.append(Const(v.maxlen))
         elif issubclass(base, BaseException):
             if base not in _PLAIN_ERRORS:
-                raise Refusal(f"a {base.__name__} is kept, which has state of its own")
+                raise Refusal(f"{an(base.__name__)} is kept, which has state of its own")
             spec = New("exception", (t, base), [self.build(v.args)])
         else:
             return self._reduced(v, t)
@@ -433,7 +433,7 @@ class Builder:
             return Const(v)  # pickling it makes another
         if module_of_type(t).partition(".")[0] not in _REDUCIBLE and not is_heap(t):
             refusal = Refusal(
-                f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again"
+                f"{an(t.__module__)}.{t.__name__} is kept, which magpy cannot make again"
             )
             refusal.frames = self.sites.get(id(v), (v, []))[1]
             raise refusal
@@ -448,7 +448,7 @@ class Builder:
             "UntypedStorage",  # the memory of a tensor
             "TypedStorage",
         ) or t.__name__.endswith(_NOT_MADE):
-            raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
+            raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
         try:
             cls: Any = t
             if cls.__reduce__ is frozenset.__reduce__ and cls.__reduce_ex__ is object.__reduce_ex__:
@@ -458,17 +458,18 @@ class Builder:
                 reduced = v.__reduce_ex__(4)
         except Exception as e:
             raise Refusal(
-                f"a {t.__module__}.{t.__name__} is kept, which magpy cannot make again"
+                f"{an(t.__module__)}.{t.__name__} is kept, which magpy cannot make again"
             ) from e
         if isinstance(reduced, str):
             if not _is_global(v, reduced):
-                raise Refusal(f"a {t.__name__} of the call is kept, which magpy cannot make again")
+                kind = an(t.__name__)
+                raise Refusal(f"{kind} of the call is kept, which magpy cannot make again")
             return Const(v)
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if t is itertools.chain and state is None:
             raise Refusal("an itertools.chain is kept that is at its end")
         if make is copyreg.__newobj__ and not all(isinstance(a, type) for a in args[:1]):  # type: ignore[attr-defined]
-            raise Refusal(f"a {t.__name__} is kept, which magpy cannot make again")
+            raise Refusal(f"{an(t.__name__)} is kept, which magpy cannot make again")
         base, own = _interp.c_base(t), isinstance(t.__new__, types.FunctionType)
         if own and base in _VALUES and make in (copyreg.__newobj__, t):  # type: ignore[attr-defined]
             # What the program does there is done already.

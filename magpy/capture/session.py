@@ -20,7 +20,7 @@ from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.callbacks import Handler
 from magpy.capture.python.memos import shown
 from magpy.capture.python.native import find_dynamo, prepare
-from magpy.errors import Refusal, raised_in
+from magpy.errors import Refusal, an, raised_in
 from magpy.frames import signals
 from magpy.ir.capture import Capture, Differing, Outcome, Varying
 from magpy.ir.ops import Part, Record
@@ -255,7 +255,7 @@ def _end(
             raise Refusal("an attribute is set of a gradient that the call makes")
     for obj, before in handler.buffers.opaque:
         if not opaque.same(opaque.picture(obj), before):
-            raise Refusal(f"the call changes a {type(obj).__name__} from outside")
+            raise Refusal(f"the call changes {an(type(obj).__name__)} from outside")
     reads: list[tuple[str, Any, Any, Any]] = []
     effects = end_state(session, log, builder, handler.redone, reads, handler.tables.stores())
     _check_tracebacks(log)
@@ -317,9 +317,9 @@ def _check_tracebacks(log: list[tuple[str, Any, Any, Any]]) -> None:
             continue
         traceback_before, context = value
         if obj.__traceback__ is not traceback_before:
-            raise Refusal(f"a {type(obj).__name__} from outside is raised and handled")
+            raise Refusal(f"{an(type(obj).__name__)} from outside is raised and handled")
         if obj.__context__ is not context and (id(obj), "__context__") not in written:
-            raise Refusal(f"a {type(obj).__name__} from outside is raised where one is handled")
+            raise Refusal(f"{an(type(obj).__name__)} from outside is raised where one is handled")
 
 
 def _raise_site(e: BaseException) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from magpy import _tensor
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.guards.checks import (
     ABSENT,
     attribute_equals,
@@ -201,7 +201,7 @@ class InstanceDict(
         # Modules and functions have theirs for good.
         if not isinstance(obj, (types.ModuleType, types.FunctionType)):
             if program.world.instance_dict(obj) is not d:
-                raise Refusal(f"the __dict__ of a {type(obj).__name__} is replaced")
+                raise Refusal(f"the __dict__ of {an(type(obj).__name__)} is replaced")
             program.record("inst_dicts", obj, d)
         program.anchor(d)
 

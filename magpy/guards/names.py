@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from magpy import _interp
+from magpy.errors import an
 from magpy.frames.locations import is_users_code
 from magpy.guards.checks import c_leaf
 from magpy.objects.types import isinstance, module_name
@@ -306,7 +307,7 @@ def own_name(v: Any) -> str | None:
 def thing(v: Any) -> str:
     """What an object is, where no path leads to it: "a Linear", "a dict"."""
     name = own_name(v)
-    return f"a {class_name(type(v))}" if name is None else name.replace("<locals>.", "")
+    return an(class_name(type(v))) if name is None else name.replace("<locals>.", "")
 
 
 def class_name(cls: type) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from magpy.errors import an
 from magpy.guards.checks import c_leaf
 from magpy.guards.names import (
     MODULE_TABLES,
@@ -292,7 +293,7 @@ def _asked(names: Names, check: tuple[Any, ...]) -> tuple[str, str]:
             return path, f"{path} is the same object ({value_text(value)})"
         case ("type", operand, cls):
             path = names.operand(operand)
-            return path, f"{path} is a {class_name(cls)}"
+            return path, f"{path} is {an(class_name(cls))}"
         case ("small_int", operand):
             path = names.operand(operand)
             return path, f"{path} is an integer"

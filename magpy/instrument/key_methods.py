@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from magpy import _interp
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.instrument.code_accesses import Touches, accesses
 from magpy.objects.types import isinstance
 
@@ -28,9 +28,10 @@ def refuse_if_it_shows(keys: Iterable[Any]) -> None:
     for key in keys:
         name = shows(key)
         if name is not None:
+            kind = an(type(key).__name__)
             raise Refusal(
-                f"a dict or a set is made or changed whose key is a {type(key).__name__}, and its "
-                f"{name} may do more than compute",
+                f"a dict or a set is made or changed whose key is {kind}, and its {name} may do "
+                "more than compute",
                 "",
                 "Let it only compare and hash what the object holds",
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from magpy.errors import an
 from magpy.frames.locations import refuse
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
@@ -39,4 +40,4 @@ def tensor_meta(result: Any) -> Any:
         return [tensor_meta(x) for x in result.values()]
     if is_plain(result):
         return result
-    raise refuse(f"a {type(result).__name__} is returned beside tensors")
+    raise refuse(f"{an(type(result).__name__)} is returned beside tensors")

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from magpy.errors import an
 from magpy.objects.plain_values import is_immutable
 from magpy.objects.types import isinstance
 
@@ -130,7 +131,7 @@ def _told(v: Any) -> Any:
     if isinstance(v, dict):
         return "dict", *((_told(k), _told(x)) for k, x in v.items())
     if not is_immutable(v):
-        raise TypeError(f"a TorchScript module holds a {type(v).__name__}")
+        raise TypeError(f"a TorchScript module holds {an(type(v).__name__)}")
     return v
 
 

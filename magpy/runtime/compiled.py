@@ -52,7 +52,7 @@ from magpy.runtime.contest import LEAST, Contest, is_comparable
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
-from magpy.runtime.figures import FIRST, Share, Stats, sums
+from magpy.runtime.figures import FIRST, NO_OPERATION, Share, Stats, sums
 from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance, is_unlike_any
 from magpy.shapes.speculation import Memory
 from magpy.shapes.symbols import CannotFollowError
@@ -508,7 +508,7 @@ class Manager:
         assert self.region is not None
         code = compiled._magpy_wrapped.__code__
         place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
-        self.left.setdefault(place, "no tensor operation")
+        self.left.setdefault(place, NO_OPERATION)
         self._leave("")
 
     def _has_no_operations(self) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from magpy.errors import hide_frames
+from magpy.errors import an, hide_frames
 from magpy.ir.ops import EffectStep, HostStep, OpStep, Step
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
@@ -134,7 +134,7 @@ class _Trial:
         """
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
         if not plain or tensor.layout is not torch.strided or tensor.is_nested:
-            raise TypeError(f"a {type(tensor).__name__} is not copied")
+            raise TypeError(f"{an(type(tensor).__name__)} is not copied")
         if tensor.is_conj() or tensor.is_neg():
             raise TypeError("a view that computes is not copied")
         storage = tensor.untyped_storage()

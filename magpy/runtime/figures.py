@@ -22,6 +22,8 @@ from magpy.backends.runner import EntryInfo
 
 #: The first call that is counted: the one before is watched.
 FIRST = 2
+#: Why a stretch of the program is left to Python in which nothing was refused.
+NO_OPERATION = "no tensor operation"
 
 
 @dataclass(slots=True)
@@ -153,7 +155,9 @@ def sums(parts: Sequence[Any], kept: Sequence[Any]) -> dict[str, Any]:
     left: dict[str, str] = {}
     for m in managers:
         misses.update(m.missed.counts)
-        left |= m.left
+        for place, why in m.left.items():
+            if place not in left or why != NO_OPERATION:  # a refusal there says more
+                left[place] = why
     return {
         "captures": sum(m.captures for m in managers),
         "regions": sum(bool(c._magpy_entries) for c in kept),
@@ -170,4 +174,4 @@ def sums(parts: Sequence[Any], kept: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-__all__ = ["FIRST", "Share", "Stats", "sums"]
+__all__ = ["FIRST", "NO_OPERATION", "Share", "Stats", "sums"]

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 
 from magpy import _interp
+from magpy.errors import an
 from magpy.guards.checks import ABSENT, c_leaf
 from magpy.guards.names import thing
 from magpy.objects.types import is_heap, isinstance
@@ -474,7 +475,7 @@ def _difference(kind: str, v: Any, expected: list[Any], objects: list[Any]) -> s
 
     match kind, expected:
         case "type", [wanted]:
-            return None if is_type(type(v), wanted) else f"is a {type(v).__qualname__} now"
+            return None if is_type(type(v), wanted) else f"is {an(type(v).__qualname__)} now"
         case "class", [mro, body]:
             if len(v.__mro__) != len(mro) or not all(map(is_type, v.__mro__, mro)):
                 return "has other bases"

@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from magpy import _interp, _tensor
+from magpy.errors import an
 from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var, identity
@@ -577,7 +578,7 @@ class Symbols:
                 self.given[x.var] = fake
                 return fake
             if isinstance(x, OutsideRef) or type(x).__module__ == "numpy":
-                raise CannotFollowError(f"a {type(x).__name__} is given to the operation")
+                raise CannotFollowError(f"{an(type(x).__name__)} is given to the operation")
             return x
 
         return rebuilt(v, value)
@@ -588,7 +589,7 @@ class Symbols:
         if not isinstance(tensor, torch.Tensor) or wrapped(tensor):
             raise CannotFollowError("a value is given that is not followed")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_nested:
-            raise CannotFollowError(f"a {type(tensor).__name__} is not followed")
+            raise CannotFollowError(f"{an(type(tensor).__name__)} is not followed")
         return self._made(tensor.shape, tensor.stride(), tensor)
 
     def compute(self, func: Any, args: tuple[Any, ...]) -> Any:

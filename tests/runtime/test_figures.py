@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import magpy
+from magpy.runtime.figures import NO_OPERATION, sums
 
 X = torch.ones(2, 2)
 
@@ -84,6 +85,15 @@ def test_the_lines_in_python_with_their_reasons(in_part):
     assert stats.in_python == [(f"{__file__}:{line} (f)", "opaque is called")]
     assert stats.share == 3 / 5
     assert stats.regions == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_refusal_is_the_reason_of_its_line_whatever_came_of_the_rest(order):
+    found = [magpy.compile(lambda x: x), magpy.compile(lambda x: x)]
+    found[0]._magpy_options.left = {"m.py:3 (f)": "open is called"}
+    found[1]._magpy_options.left = {"m.py:3 (f)": NO_OPERATION, "m.py:5 (f)": NO_OPERATION}
+    told = dict(sums([found[i] for i in order], [])["in_python"])
+    assert told == {"m.py:3 (f)": "open is called", "m.py:5 (f)": NO_OPERATION}
 
 
 def test_checks_that_python_computes_ahead_of_the_graph_are_not_in_it():

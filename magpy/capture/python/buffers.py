@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from magpy.capture.python.run import Run
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.frames.locations import where_text
 from magpy.ir.aliasing import of_arrays, written
 from magpy.ir.ops import HostStep, OpStep, Record, Var
@@ -133,21 +133,21 @@ class OutsideBuffers:
             place = memory.of_buffer(obj)
             shown = any(memory.meet(place, memory.of_tensor(t)) for t in record.inputs.values())
             if shown and changed():
-                reason = f"a {type(obj).__name__} from outside is changed whose memory a tensor has"
+                kind = an(type(obj).__name__)
+                reason = f"{kind} from outside is changed whose memory a tensor has"
                 refusals.keep(Refusal(reason, self._sites.get(id(obj), where)))
                 return
             if any(memory.meet(place, w) for w in written):
                 reason = (
-                    f"memory that is read as a {type(obj).__name__} from outside is changed "
+                    f"memory that is read as {an(type(obj).__name__)} from outside is changed "
                     "through a tensor"
                 )
                 refusals.keep(Refusal(reason, self._sites.get(id(obj), where)))
                 return
             for own, site in self._run.recorder.views:
                 if memory.meet(place, own):
-                    reason = (
-                        f"a tensor has the memory of a view of a {type(obj).__name__} from outside"
-                    )
+                    kind = an(type(obj).__name__)
+                    reason = f"a tensor has the memory of a view of {kind} from outside"
                     remedy = "Give the operation the object itself, and take a view of the tensor"
                     refusals.keep(Refusal(reason, site, remedy))
                     return

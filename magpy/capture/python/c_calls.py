@@ -29,7 +29,7 @@ import torch.utils.checkpoint
 from magpy import _interp
 from magpy.capture.python import draws, effects, memos, profiler_marks, torch_calls
 from magpy.capture.python.run import Run
-from magpy.errors import NEXT_CALL, frames_of_the_call
+from magpy.errors import NEXT_CALL, an, frames_of_the_call
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code
 from magpy.ir.ops import EffectStep, OpStep
@@ -187,11 +187,11 @@ def remade(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     obj = f.__self__ if bound else args[0] if args else None
     if run.session.is_outside(obj) or isinstance(obj, types.ModuleType):
         run.refuse(
-            f"{callables.name_of(f)} gives a {type(obj).__name__} from outside another state"
+            f"{callables.name_of(f)} gives {an(type(obj).__name__)} from outside another state"
         )
     elif run.session.tracked(obj) is not None:
         run.refuse(
-            f"{callables.name_of(f)} gives a {type(obj).__name__} that follows from data another"
+            f"{callables.name_of(f)} gives {an(type(obj).__name__)} that follows from data another"
         )
     for a in (*args, *kwargs.values()):
         run.session.touch(a)
@@ -415,7 +415,7 @@ def partial(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """A functools.partial: what it holds is read, then its function is called directly."""
     if any(_interp.type_lookup(type(f), n) is not vars(functools.partial)[n] for n in _PARTS):
         # What C code calls is not what the program, or a guard, finds there.
-        run.refuse(f"a {type(f).__name__}, whose class hides what a partial calls, is called")
+        run.refuse(f"{an(type(f).__name__)}, whose class hides what a partial calls, is called")
         return ABSENT
     if run.session.is_outside(f):
         for name in _PARTS:

@@ -34,7 +34,7 @@ from magpy.capture.races import race
 from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.recorder import Recorder
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.frames import call_sites, signals
 from magpy.frames.locations import where_text
 from magpy.ir.ops import (
@@ -192,7 +192,7 @@ class Handler:
             before = c_state.picture(obj)
             if before is None:
                 self.run.refuse(
-                    f"a {t.__name__} from outside is read, whose state cannot be compared"
+                    f"{an(t.__name__)} from outside is read, whose state cannot be compared"
                 )
             self.buffers.opaque_read(obj, before)
 

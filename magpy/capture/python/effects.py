@@ -24,7 +24,7 @@ import torch
 
 from magpy import _interp, _tensor
 from magpy.capture.python.run import Run
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.frames import call_sites
 from magpy.frames.locations import is_own
 from magpy.ir import aliasing
@@ -83,7 +83,7 @@ def result_of(run: Run, f: Any, text: str | bytes | None, result: Any) -> Any:
         return run.tracked.derive(len, (text,), {}, result)
     if result is not None:
         run.refuse(
-            f"{callables.name_of(f)} returns a {type(result).__name__}, and is called for its "
+            f"{callables.name_of(f)} returns {an(type(result).__name__)}, and is called for its "
             "effect",
             "Let it return None",
         )
@@ -144,7 +144,7 @@ def _effect_step(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     altered = _altered(run)
     for v in listeners.hearers(*_heard(f, kwargs)).objects:
         if any(map(altered, (v, *_state_of(v), *contents.held_by_library(v)))):
-            raise Refusal(f"a {type(v).__name__} hears of it that the call has changed before")
+            raise Refusal(f"{an(type(v).__name__)} hears of it that the call has changed before")
     if getattr(f, "__module__", None) == "logging":
         if f.__name__ == "exception" or kwargs.get("exc_info"):
             raise Refusal("it tells of an exception with its traceback")
@@ -233,7 +233,7 @@ def _looked_at(run: Run, values: Any) -> list[Any]:
             continue
         seen[id(v)] = v
         if altered(v):
-            raise Refusal(f"it is given a {type(v).__name__} that the call has changed before")
+            raise Refusal(f"it is given {an(type(v).__name__)} that the call has changed before")
         if len(seen) > _REACH:
             raise Refusal("it is given too many objects to tell which of them the call changes")
         if isinstance(v, torch.Tensor):

@@ -23,7 +23,7 @@ from magpy.capture.rebuild import Builder
 from magpy.capture.refusals import RefusalBox
 from magpy.capture.tensors.arguments import QUEUED
 from magpy.capture.tensors.recorder import Recorder
-from magpy.errors import Site, hide_frames
+from magpy.errors import Site, an, hide_frames
 from magpy.ir.ops import TUPLES, EffectStep, Var
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
@@ -135,7 +135,8 @@ class Run:
 
     def differs(self, holder: Any, key: Any) -> None:
         """What is read was another value in every call so far."""
-        name = f"{key!r} of a {type(holder).__name__}" if key is not None else type(holder).__name__
+        kind = type(holder).__name__
+        name = f"{key!r} of {an(kind)}" if key is not None else kind
         self.refuse(f"what is read here ({name}) differs in every call")
 
     def fixes(self) -> None:
@@ -191,7 +192,7 @@ class Run:
         elif self.recorder.any_tracked:
             number = self.session.tracked(v)
             if number is not None and isinstance(v, QUEUED) and _interp.own_dict(v):
-                self.refuse(f"attributes are given to a {type(v).__name__} that the call makes")
+                self.refuse(f"attributes are given to {an(type(v).__name__)} that the call makes")
             return Var(number) if number is not None else None
         return None
 

@@ -20,7 +20,7 @@ from magpy import _interp
 from magpy.capture.python import native
 from magpy.capture.python.run import Run
 from magpy.capture.tensors import functorch
-from magpy.errors import FILLED
+from magpy.errors import FILLED, an
 from magpy.frames import call_sites
 from magpy.frames.locations import refuse
 from magpy.ir.ops import Call, EffectStep, OutsideRef, Ref, Var
@@ -272,7 +272,7 @@ def script_read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     elif is_immutable(result):
         run.again(f, args)
     elif not isinstance(result, (torch.Tensor, torch._C.ScriptModule, torch._C.ScriptMethod)):
-        run.refuse(f"a {type(result).__name__} is read that a TorchScript module holds")
+        run.refuse(f"{an(type(result).__name__)} is read that a TorchScript module holds")
     return ABSENT
 
 

@@ -20,7 +20,7 @@ from magpy.capture.python.arithmetic import element, noted
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.tensors.arguments import QUEUED
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.ir.ops import CheckValue, Ref, Var
 from magpy.ir.trees import has_ref
 from magpy.models import numpy_calls
@@ -212,7 +212,7 @@ class TrackedValues:
         elif isinstance(obj, QUEUED):
             if name in _HANDLES:
                 self._run.refuse(
-                    f"the {name} of a {type(obj).__name__} is read that the call makes"
+                    f"the {name} of {an(type(obj).__name__)} is read that the call makes"
                 )
         elif name in _ADDRESSES and any(obj is array for array, _ in self._buffers.inputs):
             self._session.touch(obj)  # what is there is compared

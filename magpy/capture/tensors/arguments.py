@@ -23,7 +23,7 @@ from magpy.capture.tensors.identity import Identity
 from magpy.capture.tensors.lists import InputLists, number_of
 from magpy.capture.tensors.opaque_calls import Whole
 from magpy.capture.tensors.operation import Operation
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.frames.locations import refuse, where_text
 from magpy.ir.ops import (
     Bind,
@@ -221,12 +221,12 @@ class Values:
             return v
         if self.depth == 0 and hasattr(t, "__next__"):
             raise refuse(
-                f"a {t.__name__} is given to a tensor operation, which takes from it",
+                f"{an(t.__name__)} is given to a tensor operation, which takes from it",
                 "Make a list of it first",
             )
         if self.depth == 0 and not self._direct_python(v, t):
             raise refuse(
-                f"a {t.__name__} is given to a tensor operation, which asks it for numbers",
+                f"{an(t.__name__)} is given to a tensor operation, which asks it for numbers",
                 "Convert it first, with int(), float() or list()",
             )
         return v
@@ -437,7 +437,7 @@ class Values:
             return result
         else:
             raise refuse(
-                f"{getattr(func, '__name__', func)} returns a {t.__name__} that differs from "
+                f"{getattr(func, '__name__', func)} returns {an(t.__name__)} that differs from "
                 "call to call"
             )
         var = self.tensors.new()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from magpy.capture.tensors.identity import Identity
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.frames.locations import refuse, where_text
 from magpy.ir.ops import Fresh, OutsideRef, Record
 from magpy.ir.trees import rebuilt, tensors, variables
@@ -91,7 +91,7 @@ class Shared:
                     self.taken.append(place)
                     places[id(copy)] = OutsideRef(v)
                 elif copy is v:
-                    raise refuse(f"a tensor shares memory with a {type(v).__name__} of the call")
+                    raise refuse(f"a tensor shares memory with {an(type(v).__name__)} of the call")
                 else:
                     self._becomes_own(v, place)
                     places[id(copy)] = Fresh(copy)

@@ -191,9 +191,10 @@ class Identity:
             return var
         if not self._is_outside(tensor):
             raise refuse(
-                "a tensor is used that came from a call which magpy did not see",
-                "Register the function that returns it with magpy.allow_in_graph, or keep the "
-                "tensor where the program can be seen to read it",
+                "a tensor is used of which magpy did not see where it came from: C code that magpy "
+                "does not know made it or held it",
+                "Register the function that returns it with magpy.allow_in_graph, or keep it in an "
+                "attribute, a list or a dict instead of a container that is written in C",
             )
         var = self.new(tensor)
         self._record.inputs[var] = tensor

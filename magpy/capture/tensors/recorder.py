@@ -26,7 +26,7 @@ from magpy.capture.tensors.operation import Operation
 from magpy.capture.tensors.pass_hooks import cannot_wait
 from magpy.capture.tensors.torch_function import by_class, dispatched, hears, not_taken
 from magpy.capture.tensors.unseen_calls import UnseenCalls
-from magpy.errors import Refusal, hide_frames
+from magpy.errors import Refusal, an, hide_frames
 from magpy.frames.locations import refuse
 from magpy.frames.signals import raised_by_handler
 from magpy.ir import aliasing
@@ -330,7 +330,7 @@ class Recorder(UnseenCalls, TorchFunctionMode):
         elif isinstance(error, Warning):
             self.refusals.refuse("the filters make an error of an operation's warning")
         else:
-            self.refusals.refuse(f"{op.name or 'an operation'} raises a {type(error).__name__}")
+            self.refusals.refuse(f"{op.name or 'an operation'} raises {an(type(error).__name__)}")
 
     def _views(self, func: Any, args: tuple[Any, ...]) -> tuple[Any] | None:
         """What indexing with a number that varies gives, done as the views that it stands for."""

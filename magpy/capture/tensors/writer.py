@@ -26,7 +26,7 @@ from magpy.capture.tensors.gradients import Gradients
 from magpy.capture.tensors.opaque_calls import Whole
 from magpy.capture.tensors.operation import Done, Operation
 from magpy.capture.tensors.performer import Performer
-from magpy.errors import frames_of_the_call
+from magpy.errors import an, frames_of_the_call
 from magpy.frames import call_sites
 from magpy.frames.locations import is_users_file, refuse, where_text
 from magpy.instrument.handlers import Catching
@@ -655,7 +655,7 @@ class Writer(DataForms):
             raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
         else:
             raise refuse(
-                f"{name} returns a {type(result).__name__}, which magpy cannot compare", ""
+                f"{name} returns {an(type(result).__name__)}, which magpy cannot compare", ""
             )
         if self._follower is not None:
             looks = loose or (kind is CheckValue and not mutates)

@@ -8,7 +8,7 @@ Owns the refusals of these.  Does not own those of entries that could not take b
 from __future__ import annotations
 
 from magpy.capture.session import definition
-from magpy.errors import Refusal
+from magpy.errors import Refusal, an
 from magpy.guards.analysis import Analysis
 from magpy.ir.capture import Capture
 from magpy.ir.ops import EffectStep, HostStep, OpStep, Record, Step, Var, Wrapped
@@ -26,8 +26,8 @@ def gives_away_an_object(capture: Capture, analysis: Analysis) -> Refusal | None
     for obj, where in capture.record.kept.values():
         if id(obj) in analysis.relative:
             return Refusal(
-                f"a {type(obj).__name__} that is another one in every call is given to a function "
-                "that magpy records as one operation",
+                f"{an(type(obj).__name__)} that is another one in every call is given to a "
+                "function that magpy records as one operation",
                 where,
                 "Give it what it needs of the object",
             )

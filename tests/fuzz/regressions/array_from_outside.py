@@ -1,4 +1,4 @@
-# eager: the call changes a array from outside
+# eager: the call changes an array from outside
 import array, operator
 numbers = array.array('d', [1.0, 2.0])
 def f(): 

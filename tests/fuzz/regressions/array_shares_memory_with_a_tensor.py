@@ -1,4 +1,4 @@
-# eager: memory that is read as a ndarray from outside is changed through a tensor
+# eager: memory that is read as an ndarray from outside is changed through a tensor
 import numpy as np
 import torch
 gn = np.array([1.0, 3.0, 2.0], dtype=np.float32)

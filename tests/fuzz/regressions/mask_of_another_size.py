@@ -1,4 +1,4 @@
-# eager: __setitem__ raises a IndexError
+# eager: __setitem__ raises an IndexError
 import torch
 gdt = {'a': torch.tensor([2.0, 0.5])}
 def f(p0, p1):

@@ -1,4 +1,4 @@
-# eager: __getitem__ raises a IndexError
+# eager: __getitem__ raises an IndexError
 import torch
 a0 = torch.arange(3.0)
 

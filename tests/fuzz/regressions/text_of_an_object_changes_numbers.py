@@ -1,4 +1,4 @@
-# eager: the call changes a array from outside
+# eager: the call changes an array from outside
 import array
 import torch
 a = array.array("i", [1])
