@@ -233,7 +233,7 @@ class Handler(Protocol):
 
     # Calls of C functions.
     def classify(self, f: Any, /) -> int:
-        """The verdict on a C callable (`magpy.models.callables.Leaf`); asked once for each."""
+        """The verdict on a C callable, asked once for each (`Leaf` in c_function_tables.py)."""
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
         """Performs a call whose verdict is HANDLER.
 

@@ -17,7 +17,7 @@ from magpy import _interp, backends
 from magpy.capture.python import native
 from magpy.errors import MagpyWarning, OptionError
 from magpy.models import callables
-from magpy.models.callables import Effect, Leaf
+from magpy.models.c_function_tables import Effect, Leaf
 from magpy.runtime import compiled as runtime
 from magpy.runtime import module as modules
 from magpy.runtime import saved

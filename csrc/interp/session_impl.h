@@ -48,7 +48,7 @@ inline const char* const kKindNames[] = {
     "list_length"};
 
 // What the session does around a call of something that is not a Python frame
-// (magpy/models/callables.py mirrors the values).
+// (magpy/models/c_function_tables.py mirrors the values).
 enum Leaf : uint8_t {
   kLeafFrame = 0,
   kLeafTouch = 1,

@@ -20,7 +20,7 @@ import torch
 
 from magpy import _interp
 from magpy.ir.ops import Unwatched, class_number
-from magpy.models.callables import memory_of
+from magpy.models.lru_caches import memory_of
 from magpy.objects.buffers import (
     Range,
     dense_form_of,

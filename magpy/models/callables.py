@@ -1,304 +1,49 @@
-"""What builtins and C functions do: the table of leaves, which no frame hook can look into.
+"""What builtins and C functions do, which no frame hook can look into.
 
 Owns the verdict on every callable that is not a Python frame (`classify`) and on the few Python
-functions that are called as a whole.  Does not own what the session does with a verdict
-(csrc/interp/session_events.cpp) nor how an effect is redone (magpy/replay).  Called by the session,
-once per C function of the process.
+functions that are called as a whole.  Does not own the tables that are read
+(magpy/models/c_function_tables.py, magpy/models/torch_callables.py), what the session does with a
+verdict (csrc/interp/session_events.cpp) nor how an effect is redone (magpy/replay).  Called by
+the session, once per C function of the process.
 """
 
 from __future__ import annotations
 
 import bisect
-import builtins
 import collections
 import functools
-import gc
 import importlib
 import logging
 import operator
 import random
-import time
 import types
 import warnings
 import weakref
 from collections.abc import Callable
-from enum import Enum, IntEnum, auto
 from typing import Any, TypeVar
 
 import numpy as np
 
 from magpy import _interp
 from magpy.models import torch_callables, torch_state
+from magpy.models.c_function_tables import (
+    AMBIENT,
+    BY_HOME,
+    BY_METHOD,
+    COMPUTE_MODULES,
+    COMPUTES,
+    EFFECTS,
+    NO_OWNERS,
+    NOT_COMPUTING,
+    VERDICTS,
+    Effect,
+    Leaf,
+)
 from magpy.models.torch_callables import Does
 from magpy.objects.hashing import hashes_quietly
 from magpy.objects.types import answers_itself, is_heap, isinstance, module_name
 
 T = TypeVar("T")
-
-
-class Leaf(IntEnum):
-    """Verdicts; the values are those of csrc/interp/session_impl.h."""
-
-    FRAME = 0  # Python frames do the work, and those are watched
-    TOUCH = 1  # reads its arguments, containers among them deeply; may change them; nothing else
-    PURE = 2  # reads nothing that could change
-    GETATTR = 3
-    SETATTR = 4
-    DELATTR = 5
-    DICT_GET = 6
-    BLIND = 7  # changes its receiver without looking at it
-    DICT_SET = 8
-    HANDLER = 9  # magpy.capture.python.c_calls performs the call
-    TORCH = 10  # like TOUCH, and may return tensors that no mode saw
-    DICT_DEFAULT = 11
-
-
-class Effect(Enum):
-    """How a leaf that goes to the handler is treated there."""
-
-    UNKNOWN = auto()  # may do anything
-    EFFECT = auto()  # redone in order when the entry is used
-    RANDOM = auto()  # redone in order; its value is an input
-    WHOLE = auto()  # called as a whole and recorded as one operation
-    REFUSE = auto()
-    INSIDE = auto()  # refused, but for what is below a call that is done as a whole
-    REDUCE = auto()  # reads the state of its receiver
-    REMADE = auto()  # gives its receiver, an object of a class written in C, another state
-    TORCH_STATE = auto()  # switches a setting of torch's (magpy/models/torch_state.py)
-    QUESTION = auto()  # asks torch for a state that the guard asks for again
-    IN_ORDER = auto()  # has to do with a device's queue of work: done again at its place
-    VARS = auto()
-    MEMO = auto()  # functools.lru_cache: remembers results
-    CLOCK = auto()  # its value differs in every call and nothing else happens
-    PARTIAL = auto()
-    WEAKREF = auto()
-    HOLDERS = auto()  # asks who has weak references to an object, which the recorder may have
-    NUMBER = auto()  # float() and int(): they may take a tensor's value
-    SEED = auto()  # seeds torch's generators: redone at its place among the operations
-    FORMAT = auto()  # str.format: may read attributes of what it is given
-    LOCK = auto()  # takes a lock or gives it back, which an entry need not redo
-    READ = auto()  # reads the world and leaves it alone: read again before an entry is used
-    COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
-    CONTEXT = auto()  # reads or sets a context variable
-    REGISTRY = auto()  # asks an abstract base class about its virtual subclasses
-    HANDLED = auto()  # asks which exception is being handled, which may be the caller's
-    IDENTITY = auto()  # tells which object it is given
-    CALLABLE = auto()  # asks whether an object's class has a `__call__`
-    SCRIPT_READ = auto()  # reads an attribute that TorchScript holds
-    SCRIPT = auto()  # compiled by TorchScript
-    OVERRIDES = auto()  # asks whether a __torch_function__ wants to hear of an operation
-    TRANSFORM = auto()  # what torch's transforms of functions consist of: an operation
-    TRANSFORM_READ = auto()  # asks which transforms are active
-    CHECKPOINT = auto()  # torch.utils.checkpoint: a block that is computed again in a backward pass
-    SAVED = auto()  # sets hooks of saved tensors
-    NODE_HOOK = auto()  # gives a node of autograd's graph a hook
-    DYNAMO = auto()  # what torch.compile has made, which looks at the modes and the hook of a run
-    MARK = auto()  # marks of torch's profiler
-    ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
-    IMPORT = auto()  # loads a module, whose code is not watched
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Modules whose C functions and types compute from their arguments and the state of their objects,
-# and keep nothing of their own.  An object's state that no other guard covers is seen to when the
-# object is touched (magpy/objects/c_state.py).
-_COMPUTE_MODULES = _names(
-    """
-    builtins math cmath operator _operator itertools functools _functools collections
-    _collections _collections_abc _sre re _struct struct _json _string string _abc abc _weakref
-    weakref typing _typing types enum _bisect _heapq numbers fractions copy copyreg _copyreg
-    inspect _ast ast _opcode marshal zlib _hashlib hashlib _blake2 _sha1 _sha2 _sha256 _sha512
-    _sha3 _md5 binascii unicodedata errno _stat _codecs codecs dataclasses contextlib array
-    _datetime datetime uuid _statistics _queue opt_einsum einops
-    """
-)
-# Of what is written in C there: what keeps something of its own, or reads and writes files.
-_NOT_COMPUTING = _names(
-    """
-    register unregister register_error lookup_error tofile fromfile dump from_file set_result
-    set_exception add_done_callback then done value wait
-    """
-)
-# What torch's functions, and those of pybind11, are bound to.
-_NO_OWNERS = ("_VariableFunctionsClass", "PyCapsule", "pybind11_")
-# C functions that read the world outside the program's objects and change nothing.
-_READS = {
-    "sys": _names(
-        """
-        getrecursionlimit getswitchinterval getdefaultencoding getfilesystemencoding
-        getfilesystemencodeerrors getdlopenflags gettrace getprofile is_finalizing
-        get_int_max_str_digits
-        """
-    ),
-    "gc": _names("get_threshold get_debug get_freeze_count"),
-    "_thread": _names("get_ident get_native_id"),
-    "_signal": _names("getsignal"),
-    "_tracemalloc": _names("is_tracing get_traceback_limit"),
-    "_locale": _names("nl_langinfo getencoding"),
-    "_abc": _names("get_cache_token"),
-    "torch._C": _names("initial_seed"),
-    "decimal": _names("getcontext"),
-    "posix": _names(
-        """
-        access cpu_count getcwd getcwdb getegid geteuid getgid getlogin getpgid getpid getppid
-        getpriority getuid isatty lstat stat
-        """
-    ),
-    "_io": _names("fileno getvalue isatty readable seekable tell writable"),
-    "functools": _names("cache_info"),
-}
-_EFFECTS_OF = {
-    "posix": _names("putenv unsetenv"),
-    "_warnings": _names("_filters_mutated _filters_mutated_lock_held"),
-    "functools": _names("cache_clear"),
-}
-_LOCK = {
-    "_thread": _names(
-        """
-        allocate_lock lock RLock acquire acquire_lock release release_lock __enter__ __exit__ locked
-        locked_lock _is_owned _release_save _acquire_restore
-        """
-    ),
-}
-_HANDLED = {"sys": _names("exc_info exception")}
-_COMPUTES = {
-    "posix": _names("fspath _path_normpath _path_splitroot _path_splitroot_ex"),
-    "sys": _names("_getframe getrefcount getsizeof intern _current_frames"),
-    "_locale": _names("strcoll strxfrm"),
-    "_imp": _names(
-        """
-        acquire_lock extension_suffixes find_frozen is_builtin is_frozen is_frozen_package lock_held
-        release_lock
-        """
-    ),
-}
-# The clock, also as text, and what else the operating system tells differently every time.
-_CLOCKS = {
-    "time": _names(
-        """
-        asctime ctime gmtime localtime monotonic monotonic_ns perf_counter perf_counter_ns
-        process_time process_time_ns strftime thread_time thread_time_ns time time_ns
-        """
-    ),
-    "datetime": _names("now today utcnow"),
-    "_datetime": _names("now today utcnow"),
-    "_uuid": _names("generate_time_safe UuidCreate"),
-    "posix": _names("getloadavg getrandom times urandom"),
-}
-_COLLECTOR = {"gc": _names("collect disable enable freeze isenabled set_threshold unfreeze")}
-_REGISTRY = {"_abc": _names("_abc_instancecheck _abc_subclasscheck")}
-_REFUSED = {"_thread": _names("start_new_thread start_new start_joinable_thread")}
-_CONTEXT = {"_contextvars": _names("get set reset")}
-_AMBIENT = ("decimal", "_decimal")
-_ZONED = {
-    "time": _names("mktime"),
-    "datetime": _names("fromtimestamp timestamp astimezone"),
-    "_datetime": _names("fromtimestamp timestamp astimezone"),
-}
-_EFFECTS: dict[object, Effect] = {callable: Effect.CALLABLE}
-_VERDICTS: dict[object, Leaf] = {}
-_BY_METHOD: dict[tuple[type, str], Leaf] = {}
-
-
-def _method_verdicts() -> None:
-    cls: type
-    for name in ("append", "extend"):
-        for cls in (list, collections.deque):
-            _BY_METHOD[cls, name] = Leaf.BLIND
-    for name in ("add", "update"):
-        _BY_METHOD[set, name] = Leaf.BLIND
-    for cls in (dict, collections.OrderedDict, collections.defaultdict):
-        for name in ("get", "__getitem__", "__contains__"):
-            _BY_METHOD[cls, name] = Leaf.DICT_GET
-        _BY_METHOD[cls, "__setitem__"] = Leaf.DICT_SET
-        _BY_METHOD[cls, "setdefault"] = Leaf.DICT_DEFAULT
-        _BY_METHOD[cls, "update"] = Leaf.BLIND
-    for cls in (object, type, types.ModuleType):
-        _BY_METHOD[cls, "__setattr__"] = Leaf.SETATTR
-        _BY_METHOD[cls, "__delattr__"] = Leaf.DELATTR
-        _BY_METHOD[cls, "__getattribute__"] = Leaf.GETATTR
-    for name in (
-        "__init__",
-        "__new__",
-        "__init_subclass__",
-        "__subclasshook__",
-        "__class__",
-        "__sizeof__",
-        "__hash__",
-    ):
-        _BY_METHOD[object, name] = Leaf.PURE
-    for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__dir__"):
-        _BY_METHOD[object, name] = Leaf.HANDLER
-    for name in (
-        "__call__",
-        "__new__",
-        "mro",
-        "__instancecheck__",
-        "__subclasscheck__",
-        "__prepare__",
-    ):
-        _BY_METHOD[type, name] = Leaf.PURE
-    _BY_METHOD[type, "__subclasses__"] = Leaf.HANDLER
-
-
-_method_verdicts()
-
-_VERDICTS.update(
-    {
-        getattr: Leaf.GETATTR,
-        hasattr: Leaf.GETATTR,
-        setattr: Leaf.SETATTR,
-        delattr: Leaf.DELATTR,
-        type: Leaf.PURE,
-        super: Leaf.PURE,
-        property: Leaf.PURE,
-        staticmethod: Leaf.PURE,
-        classmethod: Leaf.PURE,
-        object: Leaf.PURE,
-        types.MethodType: Leaf.PURE,
-        types.FunctionType: Leaf.PURE,
-        types.SimpleNamespace: Leaf.TOUCH,
-        functools.partial: Leaf.PURE,
-    }
-)
-for _name in [
-    "isinstance",
-    "issubclass",
-    "globals",
-    "locals",
-    "eval",
-    "exec",
-    "compile",
-    "__import__",
-    "__build_class__",
-    "breakpoint",
-]:
-    _VERDICTS[getattr(builtins, _name)] = Leaf.PURE
-
-
-def _effects() -> None:
-    _EFFECTS[time.sleep] = Effect.EFFECT
-    _EFFECTS[float] = Effect.NUMBER
-    _EFFECTS[int] = Effect.NUMBER
-    _EFFECTS[builtins.print] = Effect.EFFECT
-    _EFFECTS[builtins.input] = Effect.REFUSE
-    _EFFECTS[builtins.open] = Effect.REFUSE
-    _EFFECTS[builtins.vars] = Effect.VARS
-    _EFFECTS[builtins.dir] = Effect.VARS
-    _EFFECTS[builtins.id] = Effect.IDENTITY
-    _EFFECTS[builtins.hash] = Effect.IDENTITY
-    _EFFECTS[operator.length_hint] = Effect.REFUSE
-    _EFFECTS[weakref.proxy] = Effect.REFUSE  # what is done with it is done with another object
-    _EFFECTS[weakref.getweakrefs] = Effect.HOLDERS
-    _EFFECTS[weakref.getweakrefcount] = Effect.HOLDERS
-    _EFFECTS[warnings.warn] = Effect.EFFECT
-    _EFFECTS[warnings.warn_explicit] = Effect.EFFECT
-
-
-_effects()
 
 # Functions of numbers, strings and arrays: their result follows from their arguments' values.
 SCALAR_FUNCTIONS = frozenset(
@@ -309,52 +54,6 @@ SCALAR_FUNCTIONS = frozenset(
 
 # Tensor methods whose number is one of many: the program may do arithmetic with it or pass it on.
 NUMBER_METHODS = frozenset(["item", "data_ptr"])
-
-
-def memory_of(memo: Any) -> dict[Any, Any]:
-    """The dict in which an lru_cache keeps its results; clearing the cache empties it."""
-    return next((x for x in gc.get_referents(memo) if type(x) is dict and x is not vars(memo)), {})
-
-
-@functools.cache
-def _keyword_mark() -> Any:
-    """What stands before the names in the keys of lru_caches, all of which have the same one."""
-
-    def probe(**names: Any) -> None: ...
-
-    cached = functools.lru_cache(maxsize=None)(probe)
-    cached(name=None)
-    return next(iter(memory_of(cached)))[0]
-
-
-def _memo_key(memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an lru_cache makes of the arguments of a call (`lru_cache_make_key` in CPython)."""
-    typed = memo.cache_parameters()["typed"]
-    if not typed and not kwargs:
-        return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
-    key = args
-    if kwargs:
-        key += (_keyword_mark(), *(part for item in kwargs.items() for part in item))
-    if typed:
-        key += (*map(type, args), *map(type, kwargs.values()))
-    return key
-
-
-def remembered(memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-    """The key and what an lru_cache keeps under it for a call, or None if that is not known.
-
-    A cache with a size keeps links that hold the results; a result that is forgotten and found
-    again has another link.
-    """
-    memory, key = memory_of(memo), _memo_key(memo, args, kwargs)
-    if hashes_quietly((*args, *kwargs.values())):
-        return (key, memory[key]) if key in memory else None
-    # No code of the program runs to find it: only one whose parts are these very objects is known.
-    parts = key if type(key) is tuple else (key,)
-    for k, v in memory.items():
-        if type(k) is tuple and len(k) == len(parts) and all(map(operator.is_, k, parts)):
-            return k, v
-    return None
 
 
 _IN_PLACE = [
@@ -506,7 +205,7 @@ def classify(f: Any) -> Leaf:
     if isinstance(f, _COMPILED):
         # During a capture a compiled callable is what it wraps.
         return Leaf.FRAME
-    verdict = _registered(_VERDICTS, f)
+    verdict = _registered(VERDICTS, f)
     if verdict is not None:
         return verdict
     if _answers_anything(f):
@@ -514,7 +213,7 @@ def classify(f: Any) -> Leaf:
     if effect_of(f) is not Effect.UNKNOWN:
         return Leaf.HANDLER
     name = getattr(f, "__name__", "")
-    if name in _NOT_COMPUTING and _keeps_or_reads(f):
+    if name in NOT_COMPUTING and _keeps_or_reads(f):
         return Leaf.HANDLER
     if name in ("__instancecheck__", "__subclasscheck__") and isinstance(f, _DESCRIPTORS):
         return Leaf.PURE
@@ -528,7 +227,7 @@ def classify(f: Any) -> Leaf:
     root = module.partition(".")[0]
     if root == "torch":
         return Leaf.TORCH  # what it does otherwise, `effect_of` knows
-    if _computes(module) or name in _COMPUTES.get(module, ()):
+    if _computes(module) or name in COMPUTES.get(module, ()):
         return Leaf.TOUCH
     if not isinstance(f, _DESCRIPTORS) and type(f).__flags__ & (1 << 9):
         # An instance of a Python class: its __call__ is a frame, unless it was inherited from C.
@@ -576,9 +275,9 @@ def _registered(table: dict[object, T], f: Any) -> T | None:
 
 
 def _keeps_or_reads(f: Any) -> bool:
-    """Whether a function with a name of `_NOT_COMPUTING` is one that is meant there."""
+    """Whether a function with a name of `NOT_COMPUTING` is one that is meant there."""
     owner = _owner_of(f)
-    bound = owner is not None and not owner.__name__.startswith(_NO_OWNERS)
+    bound = owner is not None and not owner.__name__.startswith(NO_OWNERS)
     if owner is not None and bound:
         return any(c.__name__ in ("ndarray", "Future", "StorageBase") for c in owner.__mro__)
     root = (getattr(f, "__module__", None) or "").partition(".")[0]
@@ -592,13 +291,13 @@ def _classify_method(f: Any, name: str) -> Leaf | None:
         return None
     own = False  # a class on the way has a C method of its own, which may look at more
     for cls in owner.__mro__:
-        verdict = _BY_METHOD.get((cls, name))
+        verdict = BY_METHOD.get((cls, name))
         if verdict is not None and not (own and verdict is Leaf.PURE):
             return verdict
         own = own or (name in cls.__dict__ and not cls.__flags__ & (1 << 9))
     # A method that a Python class inherited from C is what the C class says.
     definer = _definer(owner, name)
-    if _pure_type(definer) or name in _COMPUTES.get(definer.__module__, ()):
+    if _pure_type(definer) or name in COMPUTES.get(definer.__module__, ()):
         return Leaf.TOUCH
     if module_of_type(definer).partition(".")[0] == "torch":
         return Leaf.TORCH
@@ -623,8 +322,8 @@ def _pure_type(t: type) -> bool:
 
 def _computes(module: str) -> bool:
     return (
-        module in _COMPUTE_MODULES
-        or module.partition(".")[0] in _COMPUTE_MODULES
+        module in COMPUTE_MODULES
+        or module.partition(".")[0] in COMPUTE_MODULES
         or _numpy_pure(module)
     )
 
@@ -678,7 +377,7 @@ def effect_of(f: Any) -> Effect:
     code = _code_of(f)
     if code is not None and code in _WHOLE_PYTHON:
         return _WHOLE_PYTHON[code]
-    effect = _registered(_EFFECTS, f)
+    effect = _registered(EFFECTS, f)
     if effect is not None:
         return effect
     if isinstance(getattr(f, "__func__", None), functools._lru_cache_wrapper):
@@ -785,7 +484,7 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
         return Effect.REFUSE  # how much of an iterator is left is compared as far as it is used
     if origin in ("_random", "random") or origin.startswith("numpy.random"):
         return Effect.RANDOM
-    if _BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
+    if BY_METHOD.get((object, name)) is Leaf.HANDLER and isinstance(f, _DESCRIPTORS):
         return Effect.REDUCE
     if name in ("__init__", "__setstate__") and isinstance(f, _DESCRIPTORS):
         return Effect.UNKNOWN if _definer(owner, name) in _FOLLOWED else Effect.REMADE
@@ -803,24 +502,10 @@ def _effect_of_method(f: Any, owner: type, name: str) -> Effect:
 
 def _by_home(home: str, name: str) -> Effect:
     """The effect of a C function by the module that it comes from."""
-    for table, effect in _BY_HOME:
+    for table, effect in BY_HOME:
         if name in table.get(home, ()):
             return effect
-    return Effect.REFUSE if home in _AMBIENT else Effect.UNKNOWN
-
-
-_BY_HOME = (
-    (_READS, Effect.READ),
-    (_EFFECTS_OF, Effect.EFFECT),
-    (_LOCK, Effect.LOCK),
-    (_CLOCKS, Effect.CLOCK),
-    (_COLLECTOR, Effect.COLLECTOR),
-    (_REGISTRY, Effect.REGISTRY),
-    (_REFUSED, Effect.REFUSE),
-    (_CONTEXT, Effect.CONTEXT),
-    (_ZONED, Effect.REFUSE),
-    (_HANDLED, Effect.HANDLED),
-)
+    return Effect.REFUSE if home in AMBIENT else Effect.UNKNOWN
 
 
 def _definer(owner: type, name: str) -> type:
@@ -839,20 +524,20 @@ def unbound(f: Any) -> Any:
 
 def set_effect(f: Any, effect: Effect) -> None:
     """Registers a user's verdict on `f`."""
-    _VERDICTS.pop(f, None)
-    _EFFECTS[f] = effect
+    VERDICTS.pop(f, None)
+    EFFECTS[f] = effect
 
 
 def set_pure(f: Any) -> None:
     """Registers `f` as pure."""
-    _EFFECTS.pop(f, None)
-    _VERDICTS[f] = Leaf.TOUCH
+    EFFECTS.pop(f, None)
+    VERDICTS[f] = Leaf.TOUCH
 
 
 def forget(f: Any) -> None:
     """Takes back what a user registered about the C function `f`."""
-    _EFFECTS.pop(f, None)
-    _VERDICTS.pop(f, None)
+    EFFECTS.pop(f, None)
+    VERDICTS.pop(f, None)
     _interp.forget_leaves()
 
 

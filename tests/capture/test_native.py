@@ -7,6 +7,7 @@ import torch
 import magpy
 from magpy.capture.python import native
 from magpy.models import callables
+from magpy.models.c_function_tables import Leaf
 
 
 def test_code_is_instrumented_when_its_counters_cannot_be_told(monkeypatch):
@@ -28,7 +29,7 @@ def test_a_tensor_method_is_torchs_whichever_class_inherits_it():
 
     t = torch.ones(2).as_subclass(Tagged)
     for f in (t.add_, Tagged.add_, torch.Tensor.add_, torch.ones(2).add_):
-        assert callables.classify(f) is callables.Leaf.TORCH
+        assert callables.classify(f) is Leaf.TORCH
 
 
 def test_what_torch_makes_at_the_first_call_is_no_reason_for_a_second_capture():

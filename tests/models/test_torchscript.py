@@ -8,6 +8,7 @@ from torch import nn
 
 import magpy
 from magpy.models import callables, torchscript
+from magpy.models.c_function_tables import Effect
 
 
 class Inner(nn.Module):
@@ -134,6 +135,6 @@ def test_containers_that_scripts_change_are_changed_in_each_call():
 
 def test_methods_are_called_by_their_class(module):
     assert callables.name_of(module._c.setattr) == "ScriptObject.setattr"
-    assert callables.effect_of(module._c.setattr) is callables.Effect.REFUSE
-    assert callables.effect_of(module._c.getattr) is callables.Effect.SCRIPT_READ
-    assert callables.effect_of(torch.jit.script([1]).append) is callables.Effect.REFUSE
+    assert callables.effect_of(module._c.setattr) is Effect.REFUSE
+    assert callables.effect_of(module._c.getattr) is Effect.SCRIPT_READ
+    assert callables.effect_of(torch.jit.script([1]).append) is Effect.REFUSE

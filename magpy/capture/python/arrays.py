@@ -28,7 +28,7 @@ from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import TrackedValues, recomputable
 from magpy.errors import Refusal
 from magpy.models import callables, numpy_calls, numpy_warnings
-from magpy.models.callables import Effect, Leaf
+from magpy.models.c_function_tables import Effect, Leaf
 from magpy.objects.plain_values import is_plain
 from magpy.objects.types import isinstance
 

@@ -34,7 +34,7 @@ from magpy.frames import call_sites
 from magpy.frames.locations import is_users, is_users_code
 from magpy.ir.ops import EffectStep, OpStep
 from magpy.models import callables
-from magpy.models.callables import Effect
+from magpy.models.c_function_tables import Effect
 from magpy.objects import c_state
 from magpy.objects.plain_values import is_plain
 from magpy.objects.snapshots import (

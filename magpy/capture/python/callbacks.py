@@ -41,7 +41,7 @@ from magpy.ir.ops import (
     EffectStep,
 )
 from magpy.models import callables
-from magpy.models.callables import Leaf
+from magpy.models.c_function_tables import Leaf
 from magpy.models.torch_ops import makes_tensor_of_numbers
 from magpy.objects import c_state
 from magpy.objects.snapshots import CONTAINERS

@@ -26,6 +26,7 @@ from magpy.frames import call_sites
 from magpy.frames.locations import in_package, is_users
 from magpy.ir.ops import Bind, Call, Check, Var
 from magpy.models import callables
+from magpy.models.lru_caches import remembered
 from magpy.objects.plain_values import PLAIN_TYPES, is_immutable, is_plain
 from magpy.objects.types import isinstance
 
@@ -94,7 +95,7 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     if not run.session.is_outside(result):
         run.session.reach(result)
     if run.refusals.first is None and not recorder.depth:
-        kept = callables.remembered(memo, (*of_object, *args), kwargs)
+        kept = remembered(memo, (*of_object, *args), kwargs)
         if kept is None:
             run.refuse(
                 f"{callables.name_of(memo)} is called, an lru_cache that keeps nothing, or "

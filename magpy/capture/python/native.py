@@ -25,7 +25,7 @@ from magpy.capture.tensors import functorch
 from magpy.instrument import rewrite
 from magpy.instrument.counters import counters
 from magpy.models import callables, patched_names
-from magpy.models.callables import Effect, Leaf
+from magpy.models.c_function_tables import Effect, Leaf
 from magpy.objects.types import isinstance
 
 

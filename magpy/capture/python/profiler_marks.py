@@ -16,7 +16,7 @@ from magpy import _interp
 from magpy.capture.python.run import Run
 from magpy.ir.ops import Bind, Call, Ref
 from magpy.models import callables, profiler_marks
-from magpy.models.callables import Effect
+from magpy.models.c_function_tables import Effect
 
 ABSENT = _interp.ABSENT
 

@@ -26,7 +26,7 @@ from torch.autograd import forward_ad
 from magpy import _tensor
 from magpy.ir.ops import Var
 from magpy.models import callables
-from magpy.models.callables import Effect
+from magpy.models.c_function_tables import Effect
 from magpy.objects.types import isinstance
 
 _functorch: Any = torch._C._functorch
