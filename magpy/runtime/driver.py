@@ -3,8 +3,8 @@
 Owns which lines of a refused callable stay Python, the compiled regions between them, and the
 drivers of the functions that such lines call: a region that refuses is split at its line again, one
 without tensor operations is left to Python.  Does not own how code is split
-(magpy/instrument/regions.py) nor how a region is compiled (magpy/runtime/compiled.py, which calls
-this).
+(magpy/instrument/regions.py) and written (magpy/instrument/driver_code.py) nor how a region is
+compiled (magpy/runtime/compiled.py, which calls this).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch.utils.checkpoint
 
 from magpy import _interp
 from magpy.errors import NO_TENSORS, Refusal, Site
-from magpy.instrument import regions
+from magpy.instrument import driver_code, regions
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
 from magpy.runtime.blocks import Blocks
@@ -386,7 +386,7 @@ class Driver:
         except regions.CannotSplit as e:
             self._run, self.why = None, str(e)
             return
-        self._run = regions.driver(self.function, made, self._region, self.drivers.call)
+        self._run = driver_code.driver(self.function, made, self._region, self.drivers.call)
         for old in self._before.values():
             # A driver that runs now may still call it; only its figures are kept.
             old._magpy_plain, old._magpy_entries = True, []
@@ -403,7 +403,7 @@ class Driver:
             return None
         run = self.run
         if run is None or self._without_cells:
-            return run and regions.with_cells(run, function)
+            return run and driver_code.with_cells(run, function)
         if function is own:
             run.__defaults__, run.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
             return run
@@ -412,7 +412,7 @@ class Driver:
             and _same_objects(run.__kwdefaults__, function.__kwdefaults__)
         ):
             return run
-        return regions.with_cells(run, function)
+        return driver_code.with_cells(run, function)
 
     def _takes_cells(self, function: types.FunctionType) -> bool:
         """Whether the regions serve a function with other cells, which they do from now on."""

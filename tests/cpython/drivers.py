@@ -21,7 +21,7 @@ from collections import Counter
 from typing import Any
 
 from magpy import _interp
-from magpy.instrument import regions, source
+from magpy.instrument import driver_code, regions, source
 from magpy.instrument.assignment import own_nodes
 from magpy.instrument.hoisting import placed_at, spot_of
 
@@ -75,21 +75,21 @@ class Drivers:
         self._files: dict[str, tuple[ast.Module, types.CodeType]] = {}
         self._ran = itertools.count()
         self._parsed = source._parsed
-        self._compiled = regions._Splitter._compiled
+        self._compiled = driver_code.Writer.compiled
 
     def install(self) -> None:
         """From now on, what `compiled` gives defines drivers."""
         setattr(builtins, DECORATOR, self.drive)
         setattr(builtins, RAN, self._ran.__next__)
         source._parsed = self._of_file  # type: ignore[assignment]
-        regions._Splitter._compiled = _counted(self._compiled)  # type: ignore[method-assign]
+        driver_code.Writer.compiled = _counted(self._compiled)  # type: ignore[method-assign]
 
     def remove(self) -> None:
         """Undoes `install`."""
         delattr(builtins, DECORATOR)
         delattr(builtins, RAN)
         source._parsed = self._parsed
-        regions._Splitter._compiled = self._compiled  # type: ignore[method-assign]
+        driver_code.Writer.compiled = self._compiled  # type: ignore[method-assign]
         self.counts["regions run"] = next(self._ran)
 
     def _of_file(self, file: str, text: str) -> tuple[ast.Module, types.CodeType]:
@@ -120,7 +120,7 @@ class Drivers:
         made = self._split(function)
         if made is None:
             return function
-        driver = regions.driver(function, made, self._region, _as_it_is)
+        driver = driver_code.driver(function, made, self._region, _as_it_is)
         driver.__dict__.update(function.__dict__)
         driver.__doc__ = function.__doc__
         driver.__annotations__ = function.__annotations__

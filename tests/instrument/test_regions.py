@@ -10,7 +10,7 @@ import types
 import pytest
 
 from magpy import _interp
-from magpy.instrument import regions
+from magpy.instrument import driver_code, regions
 from magpy.instrument.hoisting import Plan
 from magpy.instrument.source import CannotSplit
 
@@ -584,7 +584,7 @@ def test_a_driver_does_what_its_function_does(name, args, plan, served):
         return function if served else missed
 
     made = regions.split(function, plan(function))
-    driver = regions.driver(function, made, make, as_it_is)
+    driver = driver_code.driver(function, made, make, as_it_is)
     assert outcome(driver, args) == expected
     for region in made.regions.values():
         assert "odd" not in region.code.co_names + region.code.co_freevars
@@ -595,7 +595,7 @@ def test_regions_are_called():
     function, _ = closure()[0]
     called = []
     made = regions.split(function, lines(function))
-    driver = regions.driver(
+    driver = driver_code.driver(
         function, made, lambda r, f: lambda *a: (called.append(r), f(*a))[1], as_it_is
     )
     assert driver(1) == (4, 3)
@@ -622,7 +622,7 @@ def test_a_method_with_another_super():
     except CannotSplit:  # since 3.13 the compiler asks for the class where there is none
         assert sys.version_info >= (3, 13)
         return
-    driver = regions.driver(function, made, lambda region, f: f, lambda called: called)
+    driver = driver_code.driver(function, made, lambda region, f: f, lambda called: called)
     assert driver(inner()) == function(inner()) == 4
 
 
@@ -630,7 +630,7 @@ def test_a_lambda_is_found_among_others_of_its_line():
     a, b = lambda x: (odd(x) + 1) * 2, lambda x: (odd(x) + 2) * 3  # fmt: skip
     for f in (a, b):
         made = regions.split(f, expressions(f))
-        driver = regions.driver(f, made, lambda region, g: g, as_it_is)
+        driver = driver_code.driver(f, made, lambda region, g: g, as_it_is)
         assert made.regions
         assert driver(3) == f(3)
         assert driver.__code__.co_name == "<lambda>"
@@ -647,7 +647,7 @@ def generator(n):
 
 def test_a_generator_is_cut_at_its_yields():
     made = regions.split(generator, Plan())
-    driver = regions.driver(generator, made, lambda region, f: f, as_it_is)
+    driver = driver_code.driver(generator, made, lambda region, f: f, as_it_is)
 
     def run(f):
         LOG.clear()
@@ -670,7 +670,7 @@ def test_what_is_deleted_in_the_end_is_an_argument_before():
 
     made = regions.split(f, lines(f))
     assert [r.reads for r in made.regions.values()] == [("x",), ("total", "y")]
-    assert regions.driver(f, made, lambda region, g: g, lambda called: called)([1, 2]) == 6
+    assert driver_code.driver(f, made, lambda region, g: g, lambda called: called)([1, 2]) == 6
 
 
 def test_names_that_only_flow_are_no_arguments():
@@ -681,7 +681,7 @@ def test_names_that_only_flow_are_no_arguments():
     made = regions.split(f, Plan())
     (region,) = made.regions.values()
     assert region.reads == ("x",)
-    driver = regions.driver(f, made, lambda region, g: g, as_it_is)
+    driver = driver_code.driver(f, made, lambda region, g: g, as_it_is)
     assert driver(1, "a") == {"y": 2, "of": ["a", 1]}
 
 
@@ -693,7 +693,7 @@ def makes(x):
 
 def test_functions_that_a_driver_makes_have_the_code_of_those_of_its_function():
     made = regions.split(makes, lines(makes))
-    driver = regions.driver(makes, made, lambda region, function: function, as_it_is)
+    driver = driver_code.driver(makes, made, lambda region, function: function, as_it_is)
     assert driver(1)[1].__code__ == makes(1)[1].__code__
 
 
@@ -741,7 +741,7 @@ def test_code_under_another_name_is_found_where_it_was_written():
     code = renamed_case.__code__.replace(co_name="C.forward", co_qualname="C.forward")
     f = types.FunctionType(code, globals(), "forward")
     made = regions.split(f, expressions(renamed_case))
-    driver = regions.driver(f, made, lambda region, part: part, as_it_is)
+    driver = driver_code.driver(f, made, lambda region, part: part, as_it_is)
     assert {r.code.co_qualname for r in made.regions.values()} == {"C.forward"}
     assert driver.__code__.co_name == "C.forward"
     LOG.clear()
@@ -769,5 +769,5 @@ def test_a_loop_over_what_varies_stays_and_its_body_is_a_region():
         {"n"},
         {"x", "y", "total"},
     ]
-    driver = regions.driver(f, made, lambda region, part: part, as_it_is)
+    driver = driver_code.driver(f, made, lambda region, part: part, as_it_is)
     assert driver([1, 2], [3, 4], 5) == f([1, 2], [3, 4], 5) == 17
