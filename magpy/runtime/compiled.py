@@ -54,8 +54,8 @@ from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, NO_OPERATION, Share, Stats, sums
 from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance, is_unlike_any
+from magpy.shapes.fake_ops import CannotFollowError
 from magpy.shapes.speculation import Memory
-from magpy.shapes.symbols import CannotFollowError
 from magpy.unwatched.reachability import is_torchs_hook
 
 _HEARD = "hooks of saved tensors are set that are Python of the program"

@@ -23,16 +23,9 @@ from magpy.ir.trees import has_function, leaves, variables
 from magpy.models.torch_ops import resizable
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
-from magpy.shapes.symbols import (
-    CannotFollowError,
-    SizedByDataError,
-    Symbols,
-    hides_a_number,
-    hint,
-    is_open,
-    plain,
-    symbolic_form,
-)
+from magpy.shapes.arithmetic import hint, is_open, plain, symbolic_form
+from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, hides_a_number
+from magpy.shapes.symbols import Symbols
 
 # What tells of one dimension what a read of metadata tells of all.
 _DIMENSIONS = {"shape": torch.Tensor.size, "size": torch.Tensor.size, "stride": torch.Tensor.stride}

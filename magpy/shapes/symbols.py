@@ -2,9 +2,10 @@
 
 Owns the shape environment of a run, the fake tensors on which operations are done a second time to
 learn how sizes depend on those of the arguments, the symbols of numbers, and the conditions that
-all this put on them.  Does not own which sizes and numbers vary (magpy/shapes/speculation.py), nor
-what is done when (magpy/shapes/propagate.py), nor the compiler that works on the fake tensors
-afterwards (magpy/runtime/entry.py) and may add conditions.
+all this put on them.  Does not own what is computed with numbers (magpy/shapes/arithmetic.py), what
+an operation with fake tensors needs around it (magpy/shapes/fake_ops.py), which sizes and numbers
+vary (magpy/shapes/speculation.py), nor what is done when (magpy/shapes/propagate.py), nor the
+compiler that works on the fake tensors afterwards (magpy/runtime/entry.py) and may add conditions.
 
 A symbol stands for a size or a stride of two or more, or for an integer; what the program or a
 compiler finds out about it becomes a condition of the entry.  Where something cannot be followed,
@@ -15,14 +16,9 @@ https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import dataclasses
 import functools
-import logging
-import math
-import operator
-import traceback
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
@@ -38,147 +34,28 @@ from magpy.ir.trees import rebuilt, variables
 from magpy.models.torch_ops import ARITHMETIC, goes_by_data, operation_name
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
+from magpy.shapes.arithmetic import computed, has_form, hint, plain
 from magpy.shapes.conditions import Checked, Computed, Conditions, Read, Source
+from magpy.shapes.fake_ops import (
+    CannotFollowError,
+    SizedByDataError,
+    inference_of,
+    is_generator,
+    keys_kept,
+    masks_fit,
+    sizes_of,
+    uncached,
+    unlogged,
+    wrapped,
+)
 from magpy.shapes.repeated import Repeated, in_transform, requiring
-
-
-def total(values: Iterable[Any]) -> Any:
-    """The sum of numbers, which may be symbols."""
-    return functools.reduce(operator.add, values, 0)
-
-
-def largest(*values: Any) -> Any:
-    """The largest of numbers, given one by one or in a list, which may be symbols."""
-    return functools.reduce(torch.sym_max, values[0] if len(values) == 1 else values)
-
-
-def smallest(*values: Any) -> Any:
-    """The smallest of numbers, given one by one or in a list, which may be symbols."""
-    return functools.reduce(torch.sym_min, values[0] if len(values) == 1 else values)
-
-
-def product(values: Iterable[Any]) -> Any:
-    """The product of numbers, which may be symbols."""
-    return functools.reduce(operator.mul, values, 1)
-
-
-# What computes with symbols as with numbers; some builtins would ask for the plain value.
-_SYMBOLIC: dict[Any, Any] = {
-    f: f
-    for f in (
-        *(
-            getattr(operator, name)
-            for name in [
-                "add",
-                "sub",
-                "mul",
-                "truediv",
-                "floordiv",
-                "mod",
-                "neg",
-                "pos",
-                "pow",
-                "iadd",
-                "isub",
-                "imul",
-                "itruediv",
-                "ifloordiv",
-                "imod",
-                "ipow",
-                "eq",
-                "ne",
-                "lt",
-                "le",
-                "gt",
-                "ge",
-            ]
-        ),
-        abs,
-        bool,
-        math.floor,
-        math.ceil,
-    )
-} | {
-    builtins.float: torch.sym_float,
-    builtins.int: torch.sym_int,
-    builtins.max: largest,
-    builtins.min: smallest,
-    builtins.sum: total,
-    math.prod: product,
-}
-_POWERS = (operator.pow, operator.ipow)
-_FOLDS = (builtins.sum, math.prod)
-_CHOICES = (builtins.max, builtins.min)
-_DIVISIONS = tuple(
-    getattr(operator, name)
-    for name in ["truediv", "floordiv", "mod", "itruediv", "ifloordiv", "imod"]
-)
-_COMPARISONS = tuple(getattr(operator, n) for n in ["eq", "ne", "lt", "le", "gt", "ge"])
-_SUMS = tuple(
-    getattr(operator, n) for n in ["add", "sub", "mul", "iadd", "isub", "imul", "neg", "pos"]
-)
-_MOST_BITS = 8  # of factors: a few of them and a size have a product that a float holds
-
-
-def _exact(func: Any, values: list[Any]) -> bool:
-    """Whether floats give what the symbols' real numbers give, whatever the symbols are.
-
-    torch computes with reals: `n * 0.1 * 3` is `n * 0.3` there, and `n * 0.0` is 0, of whatever
-    sign `n` is. So only what a float holds exactly is followed: integers, and those times or plus
-    a small number of halves.
-    """
-    given = [v for v in values if isinstance(v, (float, torch.SymFloat))]
-    if func in (operator.truediv, operator.itruediv):
-        return _of_integers(values[0]) and _is_small(values[1]) and _is_power(values[1])
-    if not given or func in (abs, bool, *_COMPARISONS):
-        return True
-    if func in _SUMS:
-        return all(_of_integers(v) and (type(v) is not float or _is_small(v)) for v in values)
-    if func in (math.floor, math.ceil):
-        return _of_integers(values[0])
-    # What is below zero it rounds up.
-    return func is builtins.int and _of_integers(values[0]) and bool(values[0] >= 0)
-
-
-def _of_integers(v: Any) -> bool:
-    """Whether no symbol in it stands for a float."""
-    return not isinstance(v, _SYMBOLS) or all(s.is_integer for s in v.node.expr.free_symbols)
-
-
-def _is_small(v: Any) -> bool:
-    if type(v) not in (int, float) or v == 0 or not math.isfinite(v):
-        return False
-    return all(abs(part).bit_length() <= _MOST_BITS for part in float(v).as_integer_ratio())
-
-
-def _is_power(v: Any) -> bool:
-    up, down = abs(float(v)).as_integer_ratio()
-    return up & (up - 1) == 0 and down & (down - 1) == 0
-
 
 # Operations treat sizes of 0 and 1 differently.
 _LEAST = 2
 # Larger numbers could leave the 64 bits that compilers compute with.
 _LARGEST = 1 << 20
-_LOGGERS = (
-    "torch._subclasses.fake_tensor",
-    "torch.fx.experimental.symbolic_shapes",
-    "torch.fx.experimental.sym_node",
-)
 # What has no memory has no address: to ask a fake tensor for one warns.
 _ADDRESSES = frozenset(["data_ptr"])
-_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_functorch: Any = torch._C._functorch
-#: Whether something is a tensor of a transform of torch.func.
-wrapped: Callable[[Any], bool] = _functorch.is_functorch_wrapped_tensor
-
-
-class CannotFollowError(Exception):
-    """An operation cannot be done with fake tensors."""
-
-
-class SizedByDataError(CannotFollowError):
-    """An operation gives what depends on data; what it asks of sizes is a condition by now."""
 
 
 class _Located(list[Any]):
@@ -407,7 +284,7 @@ class Symbols:
             raise CannotFollowError("a tensor has a form that is not followed")
         like: dict[str, Any] = {"dtype": tensor.dtype, "device": tensor.device}
         # No transform of torch.func that is active is to wrap it.
-        with apart(), torch._C._DisableFuncTorch(), self.mode, _inference_of(tensor):
+        with apart(), torch._C._DisableFuncTorch(), self.mode, inference_of(tensor):
             if strides is None:
                 fake = torch.empty(sizes, **like)
             else:
@@ -464,7 +341,7 @@ class Symbols:
     def note(self, var: Var, fake: Any) -> None:
         """`fake` stands for a variable."""
         self.fakes[var] = fake
-        if _sizes(fake):
+        if sizes_of(fake):
             self.symbolic.add(var)
 
     def requires_grad(self, var: Var, required: bool) -> None:
@@ -525,14 +402,14 @@ class Symbols:
 
         self.given = {}
         # Whatever is drawn, and from which generator, the sizes are the same.
-        kwargs = {k: v for k, v in kwargs.items() if not _is_generator(v, static)}
+        kwargs = {k: v for k, v in kwargs.items() if not is_generator(v, static)}
         key = self._repeated.key(func, args, kwargs, functools.partial(self._stands_for, static))
         found = self._repeated.find(key)
         if found is not None:
             return found
         transformed = in_transform()
-        keys = _keys_kept(transformed)
-        with keys, apart(), _unlogged(), _uncached(), enable_python_dispatcher(), self.mode:
+        keys = keys_kept(transformed)
+        with keys, apart(), unlogged(), uncached(), enable_python_dispatcher(), self.mode:
             if key is None:
                 for var in variables((args, kwargs)) & self.fakes.keys():
                     self.fakes[var] = self._repeated.own(self.fakes[var])
@@ -541,7 +418,7 @@ class Symbols:
             plain_numbers = transformed and operation_name(func) in _COMPUTES
             given = tuple(self._substitute(v, static, plain_numbers) for v in (args, kwargs))
             if getattr(func, "__name__", "") in _STORES:
-                _masks_fit(*given[0][:2])
+                masks_fit(*given[0][:2])
             result = func(*given[0], **given[1])
         self._repeated.keep(key, result, list(self.given.values()))
         return result
@@ -597,33 +474,10 @@ class Symbols:
 
         None says that the function cannot be followed; nothing is known of its result then.
         """
-        try:
-            symbolic = _SYMBOLIC.get(func)
-        except TypeError:
+        if not has_form(func) or not all(self._is_number(a) for a in args):
             return None
-        if symbolic is None or not all(self._is_number(a) for a in args):
-            return None
-        values = [self._value(a) for a in args]
-        if func in _POWERS and isinstance(values[-1], _SYMBOLS):
-            return None
-        if func in _CHOICES:
-            choices = values[0] if isinstance(values[0], list) else values
-            if any(type(hint(v)) is not int for v in choices):
-                return None
-        if func in _FOLDS and (len(values) > 1 or not isinstance(values[0], (tuple, list))):
-            return None
-        try:
-            if func in _DIVISIONS and values[-1] == 0:
-                return None
-            with _unlogged():
-                if not _exact(func, values):
-                    return None
-                result = symbolic(*values)
-                if isinstance(result, torch.SymFloat) and result.node.expr.is_number:
-                    return None  # the sign of a zero may not be so
-                return bool(result) if isinstance(result, torch.SymBool) else result
-        except Exception:  # noqa: BLE001 - torch cannot do this with symbols: the caller fixes them
-            return None
+        with unlogged():
+            return computed(func, [self._value(a) for a in args])
 
     def _value(self, v: Any) -> Any:
         if isinstance(v, (tuple, list)):
@@ -668,7 +522,7 @@ class Symbols:
                         plain(self.numbers.pop(var))
                     if var in self.symbolic:
                         self.symbolic.remove(var)
-                        for number in _sizes(self.fakes[var]):
+                        for number in sizes_of(self.fakes[var]):
                             plain(number)
         except Exception:  # noqa: BLE001 - whatever torch finds out about symbols
             self.fix_all()
@@ -680,7 +534,7 @@ class Symbols:
             for number in self.numbers.values():
                 plain(number)
             for var in self.symbolic:
-                for number in _sizes(self.fakes[var]):
+                for number in sizes_of(self.fakes[var]):
                     plain(number)
         self.numbers.clear()
         self.symbolic.clear()
@@ -701,7 +555,7 @@ class Symbols:
         """
         if self.fixed:
             return set()
-        found = {v: _sizes(self.fakes[v]) for v in self.symbolic}
+        found = {v: sizes_of(self.fakes[v]) for v in self.symbolic}
         found.update((v, [n]) for v, n in self.numbers.items())
         if not data:
             return set(found)
@@ -796,63 +650,6 @@ def _expr(v: Any) -> Any:
     return v.node.expr if isinstance(v, torch.SymInt) else v
 
 
-def _strides(fake: Any) -> tuple[Any, ...]:
-    return tuple(fake.stride()) if fake.layout is torch.strided else ()
-
-
-@contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keeps torch from logging what fails for fake tensors.
-
-    The program's own operation says what there is to say.
-    """
-    enabled = [x for x in map(logging.getLogger, _LOGGERS) if not x.disabled]
-    try:
-        for logger in enabled:
-            logger.disabled = True
-        yield
-    finally:
-        for logger in enabled:
-            logger.disabled = False
-
-
-@contextlib.contextmanager
-def _keys_kept(transformed: bool) -> Iterator[None]:
-    """Keeps the dispatch keys of the thread, which an operation that fails in a transform spoils.
-
-    What puts them back at its end lives in frames that the exception holds: these end here.
-    """
-    if not transformed:
-        yield
-        return
-    c: Any = torch._C
-    include, exclude = c._dispatch_tls_local_include_set(), c._dispatch_tls_local_exclude_set()
-    with c._ForceDispatchKeyGuard(include, exclude):
-        try:
-            yield
-        except Exception as e:
-            error: BaseException | None = e
-            while error is not None:
-                traceback.clear_frames(error.__traceback__)
-                error = error.__cause__ or error.__context__
-            raise
-
-
-@contextlib.contextmanager
-def _uncached() -> Iterator[None]:
-    """Keeps torch from remembering what autocast makes of fake weights.
-
-    All threads have one memory, locked while a tensor in it is made or dies: a fake tensor needs
-    the interpreter for that, which a thread that waits for the memory may hold.
-    """
-    cached = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(cached)
-
-
 def _depth(inner: tuple[int, ...], dim: int) -> int:
     """How many dimensions one follows from."""
     depth = 0
@@ -865,89 +662,6 @@ def _depth(inner: tuple[int, ...], dim: int) -> int:
 _COMPUTES = ARITHMETIC - {"__setitem__"}
 # What stores at an index, of which fake tensors do not ask that its masks fit.
 _STORES = frozenset(["__setitem__", "index_put", "index_put_"])
-_MASKS = (torch.bool, torch.uint8)
 
 
-def _masks_fit(tensor: Any, index: Any) -> None:
-    """Makes it a condition that the masks in an index have the sizes of what they are for."""
-    items = index if isinstance(index, (tuple, list)) else (index,)
-    spans = [
-        i.dim() if isinstance(i, torch.Tensor) and i.dtype in _MASKS else int(i is not None)
-        for i in items
-    ]
-    dim = 0
-    for item, span in zip(items, spans, strict=True):
-        if item is Ellipsis:
-            dim += tensor.dim() - sum(spans) + 1
-            continue
-        if isinstance(item, torch.Tensor) and item.dtype in _MASKS:
-            for i in range(span):
-                if item.shape[i] != tensor.shape[dim + i]:
-                    raise CannotFollowError("a mask does not fit")
-        dim += span
-
-
-def _sizes(fake: Any) -> list[Any]:
-    """The symbols in a fake tensor's sizes, those included that `vmap` hides."""
-    while wrapped(fake):
-        fake = _functorch.get_unwrapped(fake)
-    return [n for n in (*fake.shape, *_strides(fake)) if isinstance(n, torch.SymInt)]
-
-
-def hides_a_number(fake: Any) -> bool:
-    """Whether `vmap` hides a size of a fake tensor's that is no symbol."""
-    while wrapped(fake):
-        inner = _functorch.get_unwrapped(fake)
-        if (
-            _functorch.is_batchedtensor(fake)
-            and type(inner.shape[_functorch.maybe_get_bdim(fake)]) is int
-        ):
-            return True
-        fake = inner
-    return False
-
-
-def _inference_of(tensor: Any) -> Any:
-    return torch.inference_mode(tensor.is_inference())
-
-
-def _is_generator(v: Any, static: Callable[[Var], Any]) -> bool:
-    given = static(v.var) if isinstance(v, Ref) else v.obj if isinstance(v, OutsideRef) else v
-    return isinstance(given, torch.Generator)
-
-
-def plain(v: Any) -> Any:
-    """The value that a symbol has in this run, on which the run relies from here on."""
-    if isinstance(v, torch.SymInt):
-        return v.node.guard_int("", 0)
-    if isinstance(v, torch.SymFloat):
-        return v.node.guard_float("", 0)
-    return bool(v) if isinstance(v, torch.SymBool) else v
-
-
-def is_open(v: Any) -> bool:
-    """Whether something is a symbol that may still have several values."""
-    return isinstance(v, _SYMBOLS) and not v.node.expr.is_number
-
-
-def symbolic_form(func: Any) -> Any:
-    """The function that a graph calls for a function of numbers."""
-    return _SYMBOLIC.get(func, func)
-
-
-def hint(v: Any) -> Any:
-    """The value that a symbol has in this run, without relying on it."""
-    return v.node.hint if isinstance(v, _SYMBOLS) else v
-
-
-__all__ = [
-    "CannotFollowError",
-    "SizedByDataError",
-    "Symbols",
-    "hides_a_number",
-    "hint",
-    "is_open",
-    "plain",
-    "symbolic_form",
-    "wrapped",
-]
+__all__ = ["Symbols"]

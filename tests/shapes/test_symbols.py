@@ -9,9 +9,11 @@ from magpy import _interp
 from magpy.backends.symbolic_inputs import giving_sizes, with_sizes
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var
+from magpy.shapes.arithmetic import hint, is_open, plain
 from magpy.shapes.conditions import Conditions
+from magpy.shapes.fake_ops import CannotFollowError
 from magpy.shapes.speculation import Memory
-from magpy.shapes.symbols import CannotFollowError, Symbols, hint, is_open, plain
+from magpy.shapes.symbols import Symbols
 
 
 def unknown(var):

@@ -46,9 +46,10 @@ from magpy.ir.trees import Sizes, variables
 from magpy.models.callables import module_of_type
 from magpy.objects.plain_values import NUMPY_NUMBERS, PLAIN_TYPES, is_plain
 from magpy.objects.types import is_named_tuple, isinstance
+from magpy.shapes.arithmetic import is_open, plain
 from magpy.shapes.data_dependent import OfData
 from magpy.shapes.propagate import Follower
-from magpy.shapes.symbols import Symbols, is_open, plain
+from magpy.shapes.symbols import Symbols
 
 # Values for which an operation may return its argument, or nothing but zeros.
 _SPECIAL = (0.0, 1.0)

@@ -53,8 +53,8 @@ from magpy.models.torch_ops import (
 from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
+from magpy.shapes.arithmetic import is_open
 from magpy.shapes.indexing import taken_apart
-from magpy.shapes.symbols import is_open
 from magpy.unwatched.reachability import is_torchs_hook
 
 _push: Any = torch.overrides._push_mode
