@@ -2,7 +2,7 @@
 
 Owns the description of each change (`ContainerEffect`, `AttrEffect`) and finding them at the end
 of a watched run. Does not own the snapshots (csrc/interp/session_state.cpp) nor the code that makes
-the changes again (magpy/replay/codegen.py). Called by magpy/capture/session.py.
+the changes again (magpy/replay/object_code.py). Called by magpy/capture/session.py.
 """
 
 from __future__ import annotations

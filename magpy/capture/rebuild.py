@@ -2,7 +2,7 @@
 
 Owns the walk from a live object to a tree of specs, at the moment when the object is as it must be
 (the end of the run, or the moment of an effect).  Does not own the code made of the specs
-(magpy/replay/codegen.py).  Called by magpy/capture/session.py.
+(magpy/replay/object_code.py).  Called by magpy/capture/session.py.
 
 A value is a constant, an outside object, a value of the graph, or an object that the program made.
 The last is rebuilt from its class and state, as copy.copy does

@@ -1,8 +1,8 @@
 """Recipes: how a value of the run is made again, and what an outside object must become.
 
 Owns the data types only.  Does not own the walk from a live object to its recipe
-(magpy/capture/rebuild.py) nor the code made of one (magpy/replay/codegen.py).  Called by both, and
-by every pass that asks which variables are needed.
+(magpy/capture/rebuild.py) nor the code made of one (magpy/replay/object_code.py).  Called by both,
+and by every pass that asks which variables are needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class New:
     """An object that the program made.
 
     Attributes:
-        kind: which statement makes it (see magpy/replay/codegen.py).
+        kind: which statement makes it (see magpy/replay/object_code.py).
         cls: its class or another fixed object that the statement needs.
         parts: specs that must exist before it.
         fill: specs put into it afterwards, which may refer to it.

@@ -1,8 +1,9 @@
 """Mock code: a readable Python function that redoes a captured call.
 
-Owns the text of the function and its table of constants.  Does not own the segments
-(magpy/replay/segments.py), the specs (magpy/capture/rebuild.py) or when the function may be called
-(guards).  Called by magpy/runtime/entry.py.
+Owns the text of the function: the order of graphs, host steps, checks, effects, and what is done
+where one raises.  Does not own the statements that make and change objects
+(magpy/replay/object_code.py), the segments (magpy/replay/segments.py) or when the function may be
+called (guards).  Called by magpy/runtime/entry.py.
 
 Order inside: segments and host steps with their checks; then every new object is made; then the
 effects, which nothing can interrupt any more; then the result.
@@ -10,15 +11,10 @@ effects, which nothing can interrupt any more; then the result.
 
 from __future__ import annotations
 
-import collections
-import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-import torch
-
-from magpy import _interp, faults
+from magpy import faults
 from magpy.frames.synthetic import operation
 from magpy.guards.analysis import Analysis
 from magpy.ir import aliasing
@@ -34,29 +30,24 @@ from magpy.ir.ops import (
     CheckSizes,
     CheckValue,
     EffectStep,
-    Fresh,
     HostStep,
     ModeStep,
     OpStep,
-    OutsideRef,
     Ref,
     Step,
     Var,
     calls_on_tensors,
     identity,
 )
-from magpy.ir.recipes import AttrEffect, Const, ContainerEffect, New, Outside, Spec, Value
-from magpy.ir.trees import Sizes, generators_of
-from magpy.models.callables import unbound
+from magpy.ir.trees import generators_of
 from magpy.models.numpy_warnings import strict
 from magpy.objects.types import isinstance
 from magpy.replay import support
+from magpy.replay.object_code import ObjectCode
 from magpy.replay.passes.schedule import reads_gradient
 from magpy.replay.passes.totality import Totality
 from magpy.replay.passes.undo import Undo
 from magpy.replay.segments import Plan, Segment, assigns_gradient, swaps_data, switches_gradients
-
-_LITERALS = (int, str, bool, type(None), bytes)
 
 
 class Runs(Protocol):
@@ -79,387 +70,14 @@ def _may_run_engine(step: HostStep) -> bool:
     return calls_on_tensors(step)
 
 
-class Code:
+class Code(ObjectCode):
     """The mock function of one entry while it is being written."""
 
     def __init__(self, capture: Capture, analysis: Analysis, plan: Plan, total: Totality) -> None:
         """Writes nothing yet."""
-        self._unmade = 0  # objects whose parts are being made, before them
-        self._empty: list[tuple[New, str]] = []  # cells that are filled when all of these are there
-        self.capture = capture
-        self.analysis = analysis
+        super().__init__(capture, analysis)
         self.plan = plan
         self.total = total
-        self.globals: dict[str, Any] = {
-            "__name__": "magpy.replay.generated",
-            "__builtins__": {
-                "getattr": getattr,
-                "setattr": setattr,
-                "dict": dict,
-                "tuple": tuple,
-                "list": list,
-                "set": set,
-                "object": object,
-                "type": type,
-                "Exception": Exception,
-                "BaseException": BaseException,
-            },
-            "MISS": _interp.MISS,
-        }
-        self.lines: list[str] = []
-        self._names: dict[int, str] = {}
-        self._pins: list[Any] = []
-        self._memo: dict[int, str] = {}
-        self._made: set[Var] = set()
-        # What is read of the arguments, and the guard's registers that have it.
-        self._read: dict[str, int] = {}
-        self._dicts: dict[str, str] = {}
-        self.globals.update(analysis.constants)
-        self._counter = 0
-
-    # ------------------------------------------------------------- names
-
-    def constant(self, obj: Any, prefix: str = "K") -> str:
-        """A global name for an object."""
-        name = self._names.get(id(obj))
-        if name is None:
-            self._counter += 1
-            name = f"{prefix}{self._counter}"
-            self._names[id(obj)] = name
-            self._pins.append(obj)
-            self.globals[name] = obj
-        return name
-
-    def literal(self, v: Any) -> str:
-        """Text for an immutable value."""
-        # Python does not write down, nor read, integers of thousands of digits.
-        if type(v) in _LITERALS and not (type(v) is int and v.bit_length() > 64):
-            return repr(v)
-        return self.constant(v)
-
-    def temp(self) -> str:
-        """A fresh local name."""
-        self._counter += 1
-        return f"n{self._counter}"
-
-    def outside(self, obj: Any) -> str:
-        """The expression of an outside object."""
-        rel = self.analysis.relative.get(id(obj))
-        if rel is None:
-            return self.constant(obj, "A")
-        if rel.expr.isidentifier():
-            return rel.expr
-        # As the guard found it, before any effect can change what lies on the way.
-        name = f"r{rel.register}"
-        if rel.expr.endswith(".__dict__"):
-            # The guard gives no dict to an object that has none yet.
-            self._dicts[name] = f"{name} = {rel.expr}"
-        else:
-            self._read[name] = rel.register
-        return name
-
-    def var(self, var: Var) -> str:
-        """The expression of a variable."""
-        if var in self._made:
-            return f"v{var}"
-        return self.outside(self.capture.record.inputs[var])
-
-    def tree(self, v: Any) -> str:
-        """The expression of an argument tree of a step."""
-        if isinstance(v, Ref):
-            return self.var(v.var)
-        if isinstance(v, OutsideRef):
-            return self.outside(v.obj)
-        if isinstance(v, Fresh):
-            layout = '"K"' if isinstance(v.obj, np.ndarray) else ""
-            return f"{self.constant(v.obj)}.copy({layout})"
-        t = type(v)
-        if t is Sizes:
-            return f"{self.constant(torch.Size)}({self.tree(tuple(v))})"
-        if t in (tuple, torch.Size):
-            return "(" + "".join(self.tree(x) + ", " for x in v) + ")"
-        if t is list:
-            return "[" + ", ".join(self.tree(x) for x in v) + "]"
-        if t is dict:
-            return "{" + ", ".join(f"{self.literal(k)}: {self.tree(x)}" for k, x in v.items()) + "}"
-        if t is slice:
-            return (
-                f"{self.constant(slice)}({self.tree(v.start)}, {self.tree(v.stop)}, "
-                f"{self.tree(v.step)})"
-            )
-        return self.literal(v)
-
-    # ------------------------------------------------------------- specs
-
-    def spec(self, s: Spec) -> str:
-        """The expression of a spec; statements that it needs are added."""
-        if isinstance(s, Const):
-            return self.literal(s.value)
-        if isinstance(s, Outside):
-            return self.outside(s.obj)
-        if isinstance(s, Value):
-            return self.var(s.var)
-        name = self._memo.get(id(s))
-        if name is None:
-            name = self._new(s)
-        return name
-
-    def _parts(self, s: New) -> list[str]:
-        return [self.spec(p) for p in s.parts]
-
-    def _new(self, s: New) -> str:
-        maker = getattr(self, f"_make_{s.kind}", None)
-        name = self.temp()
-        if maker is None:
-            raise ValueError(f"no code for a new {s.kind}")
-        self._unmade += 1
-        if s.kind in (
-            "tuple",
-            "call",
-            "attr",
-            "method_call",
-            "tuple_subclass",
-            "exception",
-            "reduce",
-        ):
-            parts = self._parts(s)
-            if id(s) in self._memo:  # a part of it holds it, and has it made by now
-                self._unmade -= 1
-                return self._memo[id(s)]
-            self._memo[id(s)] = name
-            self.lines.append(f"{name} = {maker(s, parts)}")
-        else:
-            self._memo[id(s)] = name
-            self.lines.append(f"{name} = {maker(s, self._parts(s))}")
-        self._unmade -= 1
-        if s.kind == "cell" and self._unmade:
-            # It may hold what it is a part of (a function that its own body names).
-            self._empty.append((s, name))
-            return name
-        self._fill(s, name)
-        while self._empty and not self._unmade:
-            self._fill(*self._empty.pop(0))
-        return name
-
-    def _make_tuple(self, s: New, parts: list[str]) -> str:
-        return "(" + "".join(p + ", " for p in parts) + ")"
-
-    def _make_call(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(s.cls)}({', '.join(parts)})"
-
-    def _make_attr(self, s: New, parts: list[str]) -> str:
-        return f"{parts[0]}.{s.cls}"
-
-    def _make_tensor(self, s: New, parts: list[str]) -> str:
-        return parts[0]
-
-    def _make_copy(self, s: New, parts: list[str]) -> str:
-        return f'{self.constant(s.cls)}.copy("K")'
-
-    def _make_array(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(support.new_array)}({self.constant(s.cls)})"
-
-    def _make_tuple_subclass(self, s: New, parts: list[str]) -> str:
-        return f"tuple.__new__({self.constant(s.cls)}, {self._make_tuple(s, parts)})"
-
-    def _make_exception(self, s: New, parts: list[str]) -> str:
-        t, base = s.cls  # what the class's own __new__ did is among the effects
-        return f"{self.constant(base)}.__new__({self.constant(t)}, *{parts[0]})"
-
-    def _make_reduce(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(s.cls)}({', '.join(parts)})"
-
-    def _make_cell(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(types.CellType)}()"
-
-    def _make_function(self, s: New, parts: list[str]) -> str:
-        code, global_vars, name, *_ = s.cls
-        return (
-            f"{self.constant(types.FunctionType)}({self.constant(code)}, "
-            f"{self.constant(global_vars)}, {name!r}, None, {parts[0]})"
-        )
-
-    def _make_instance(self, s: New, parts: list[str]) -> str:
-        if s.cls is types.SimpleNamespace:
-            return f"{self.constant(s.cls)}()"
-        return f"object.__new__({self.constant(s.cls)})"
-
-    def _make_dict(self, s: New, parts: list[str]) -> str:
-        t, base = s.cls
-        return "{}" if t is dict else f"{self.constant(base)}.__new__({self.constant(t)})"
-
-    def _make_defaultdict(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(support.new_defaultdict)}({self.constant(s.cls)}, {parts[0]})"
-
-    def _make_list(self, s: New, parts: list[str]) -> str:
-        return "[]" if s.cls is list else f"list.__new__({self.constant(s.cls)})"
-
-    def _make_set(self, s: New, parts: list[str]) -> str:
-        return f"set.__new__({self.constant(s.cls)})"
-
-    def _make_deque(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(support.new_deque)}({self.constant(s.cls)}, {parts[0]})"
-
-    def _make_bytearray(self, s: New, parts: list[str]) -> str:
-        return f"{self.constant(bytearray)}.__new__({self.constant(s.cls)})"
-
-    def _fill(self, s: New, name: str) -> None:
-        add = self.lines.append
-        if s.kind == "function":
-            add(f"{name}.__qualname__ = {s.cls[3]!r}")
-            add(f"{name}.__doc__ = {self.literal(s.cls[4])}")
-            add(f"{name}.__module__ = {self.literal(s.cls[5])}")
-            for attr, x in s.fill:
-                add(f"setattr({name}, {attr!r}, {self.spec(x)})")
-            return
-        if s.kind == "cell":
-            for x in s.fill:
-                value = self.spec(x)
-                add(f"{name}.cell_contents = {value}")
-            return
-        if s.kind == "reduce":
-            state, items, pairs = s.fill
-            state_text = self.spec(state) if state is not None else "None"
-            items_text = (
-                "[" + ", ".join([self.spec(x) for x in items]) + "]"
-                if items is not None
-                else "None"
-            )
-            pairs_text = (
-                "[" + ", ".join([f"({self.spec(k)}, {self.spec(x)})" for k, x in pairs]) + "]"
-                if pairs is not None
-                else "None"
-            )
-            add(
-                f"{self.constant(support.restore)}({name}, {state_text}, {items_text}, "
-                f"{pairs_text})"
-            )
-            return
-        for what, content in s.fill:
-            self._fill_part(s, name, what, content)
-
-    def _fill_part(self, s: New, name: str, what: str, content: Any) -> None:
-        add = self.lines.append
-        if what == "items":
-            exact = s.kind == "dict" and s.cls[0] is dict
-            base = collections.defaultdict if s.kind == "defaultdict" else s.cls[1]
-            for k, x in content:
-                key, value = self.spec(k), self.spec(x)
-                add(
-                    f"{name}[{key}] = {value}"
-                    if exact
-                    else f"{self.constant(base)}.__setitem__({name}, {key}, {value})"
-                )
-        elif what == "elements" and content:
-            values = "".join(self.spec(x) + ", " for x in content)
-            base = {"list": "list", "set": "set"}.get(s.kind) or self.constant(collections.deque)
-            add(f"{base}.{'update' if s.kind == 'set' else 'extend'}({name}, ({values}))")
-        elif what == "bytes":
-            add(f"{name}.extend({self.spec(content)})")
-        elif what == "dict":
-            d = self.temp()
-            add(f"{d} = {name}.__dict__")
-            for k, x in content:
-                value = self.spec(x)
-                add(f"{d}[{k!r}] = {value}")
-        elif what == "own_dict":
-            add(f"{self.constant(support.set_own_dict)}({name}, {self.spec(content)})")
-        elif what == "slots":
-            for k, x in content:
-                value = self.spec(x)
-                add(f"object.__setattr__({name}, {k!r}, {value})")
-
-    # ------------------------------------------------------------- effects
-
-    def effect(self, e: ContainerEffect | AttrEffect) -> list[str]:
-        """The statements of an effect; the values are made before."""
-        target = self.outside(e.obj)
-        if isinstance(e, AttrEffect):
-            value = self.spec(e.spec) if e.spec is not None else None
-            if e.name is None:
-                return [
-                    f"{target}.cell_contents = {value}"
-                    if value is not None
-                    else f"del {target}.cell_contents"
-                ]
-            # What a Python class does is done; the C type below it may have a way of its own.
-            definer: Any = _interp.c_base(type(e.obj))
-            own = definer.__setattr__
-            setter = "object.__setattr__" if own is object.__setattr__ else self.constant(own)
-            if value is None:
-                discard = self.constant(support.discard_attribute)
-                return [f"{discard}({self.constant(definer.__delattr__)}, {target}, {e.name!r})"]
-            return [f"{setter}({target}, {e.name!r}, {value})"]
-        if e.kind == "dict":
-            return self._dict_effect(e, target)
-        values = "(" + "".join(self.spec(x) + ", " for x in e.content or ()) + ")"
-        base = {"list": "list", "set": "set"}.get(e.kind) or self.constant(
-            {"deque": collections.deque, "bytearray": bytearray}[e.kind]
-        )
-        if not e.rebuild:
-            lines = [f"set.discard({target}, {self.spec(x)})" for x in e.deletes]
-            for place, v in e.stores:
-                at, value = self.spec(place), self.spec(v)
-                lines.append(
-                    f"{target}[{at}] = {value}"
-                    if type(e.obj) is list
-                    else f"list.__setitem__({target}, {at}, {value})"
-                )
-            if not e.content and e.kind == "list":
-                return lines
-            put = "update" if e.kind == "set" else "extend"
-            return [*lines, f"{base}.{put}({target}, {values})"]
-        if e.kind == "list":
-            return [f"list.__setitem__({target}, {self.constant(slice(None))}, {values})"]
-        if e.kind == "bytearray":
-            return [f"{target}[:] = {values}[0]"]
-        return [
-            f"{base}.clear({target})",
-            f"{base}.{'update' if e.kind == 'set' else 'extend'}({target}, {values})",
-        ]
-
-    def _dict_effect(self, e: ContainerEffect, target: str) -> list[str]:
-        base = collections.OrderedDict if isinstance(e.obj, collections.OrderedDict) else dict
-        exact = type(e.obj) is dict
-        b = self.constant(base)
-        lines = []
-        pairs = e.stores
-        if e.rebuild:
-            lines.append(f"{b}.clear({target})")
-            pairs = e.content or []
-        for k in e.deletes:
-            lines.append(f"{b}.__delitem__({target}, {self.spec(k)})")
-        for k, v in pairs:
-            key, value = self.spec(k), self.spec(v)
-            lines.append(
-                f"{target}[{key}] = {value}"
-                if exact
-                else f"{b}.__setitem__({target}, {key}, {value})"
-            )
-        if e.orders:
-            orders = ["(" + "".join(f"{self.spec(k)}, " for k in keys) + ")" for keys in e.orders]
-            lines.append(f"{self.constant(support.reorder)}({target}, {', '.join(orders)})")
-        return lines
-
-    def call_effect(self, step: EffectStep) -> list[str]:
-        """A call that is redone for its effect."""
-        given = [self.spec(a) for a in step.args]
-        kwargs = "{" + ", ".join(f"{k!r}: {self.spec(v)}" for k, v in step.kwargs.items()) + "}"
-        f = step.func
-        owner = getattr(f, "__self__", None)
-        if owner is not None and id(owner) in self.analysis.relative:
-            # It is the method of another object in every call.
-            given.insert(0, self.outside(owner))
-            f = unbound(f)
-        func = self.constant(f) if isinstance(f, types.MethodType) else self.outside(f)
-        args = "(" + "".join(f"{a}, " for a in given) + ")"
-        call = support.call_at(step.sites)
-        if step.modes is not None and step.modes != self.capture.start_modes:
-            call = support.under(step.modes, call)
-        site = self.constant(call)
-        return [f"{site}({func}, {args}, {kwargs})"]
-
-    # ------------------------------------------------------------- the function
 
     def segment(self, segment: Segment, runner: Runs) -> None:
         """The call of a segment.  Inputs that never change stand first, and are bound to it."""

@@ -1,6 +1,7 @@
 """What mock code calls: small helpers that would be unreadable inline.
 
-Owns nothing but these functions.  Called only by generated code (magpy/replay/codegen.py).
+Owns nothing but these functions.  Called only by generated code
+(magpy/replay/codegen.py, magpy/replay/object_code.py).
 """
 
 from __future__ import annotations
