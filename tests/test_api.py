@@ -19,6 +19,7 @@ import magpy
 from magpy import api
 from magpy.errors import OptionError
 from magpy.runtime import compiled
+from magpy.runtime.repeated_misses import RepeatedMisses
 from tests.comparison import assert_same
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -628,10 +629,8 @@ def test_limits_are_explained_once(monkeypatch):
     monkeypatch.setattr(magpy.config, "max_entries", 1)
     c = compile_eager(lambda x, k: x * k, dynamic=False)
     asked = []
-    why = compiled.Manager._why_missed
-    monkeypatch.setattr(
-        compiled.Manager, "_why_missed", lambda *args: asked.append(1) or why(*args)
-    )
+    why = RepeatedMisses.why_missed
+    monkeypatch.setattr(RepeatedMisses, "why_missed", lambda *args: asked.append(1) or why(*args))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for k in (1, "a", "b", "c"):

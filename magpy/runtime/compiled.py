@@ -1,9 +1,9 @@
 """What stands behind a compiled callable: captures, entries, limits, statistics, warnings.
 
-Owns the policy (when to capture, when to give up).  Does not own the figures of `magpy.stats`
-(magpy/runtime/figures.py), dispatch (csrc/interp/dispatch.cpp), nor how a capture is done
-(magpy/capture) or made into an entry (magpy/runtime/entry.py).  Called by the dispatcher on a miss
-and by magpy/api.py.
+Owns the policy (when to capture, when to give up).  Does not own what is done about misses that
+repeat (magpy/runtime/repeated_misses.py), the figures of `magpy.stats` (magpy/runtime/figures.py),
+dispatch (csrc/interp/dispatch.cpp), nor how a capture is done (magpy/capture) or made into an entry
+(magpy/runtime/entry.py).  Called by the dispatcher on a miss and by magpy/api.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from magpy.frames.locations import in_package
 from magpy.guards.words import Difference
 from magpy.instrument.code_accesses import loop_names, may_compute
 from magpy.instrument.regions import Region
-from magpy.ir.capture import Capture, Differing, Outcome
+from magpy.ir.capture import Capture, Outcome
 from magpy.ir.ops import Check, HostStep
 from magpy.objects import saved_tensors
 from magpy.objects.quiet import unheard
@@ -53,7 +53,8 @@ from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, NO_OPERATION, Share, Stats, sums
-from magpy.runtime.misses import OF_DATA, Misses, Ways, goes_by_instance, is_unlike_any
+from magpy.runtime.misses import Misses, goes_by_instance, is_unlike_any
+from magpy.runtime.repeated_misses import STORM, RepeatedMisses, argument_names, with_what_varies
 from magpy.shapes.fake_ops import CannotFollowError
 from magpy.shapes.speculation import Memory
 from magpy.unwatched.reachability import is_torchs_hook
@@ -70,13 +71,8 @@ _MOST_HISTORY = 500
 _MOST_REASONS = 50
 #: Captures in a row that come to nothing for what should pass, after which it is refused.
 _MOST_PASSING = 8
-#: Misses for one reason after which what differs is left to Python, where entries serve few calls.
-_STORM = 2
-_MOST_OF_FEW = 8
 #: So many calls of a callable that a driver runs may still be captured whole.
 _MOST_WHOLE = 8
-#: Of these it is not followed which item differs.
-_SEQUENCES = (list, tuple, set, collections.deque)
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
 #: So many calls that raise at one line are watched before that runs in Python.
@@ -141,8 +137,6 @@ class Manager:
         """Forgets what happened so far."""
         self.captures = 0
         self.refused = 0
-        #: Calls that were not captured since entries for the same reason serve too few.
-        self.declined = 0
         self.uncompiled = 0
         self.row = 0
         #: Captures in a row that came to nothing.
@@ -177,16 +171,10 @@ class Manager:
             if self.part_of is None
             else self.part_of.drivers.blocks
         )
-        #: The values that the captured runs relied on, by line.
-        self.checked: dict[str, set[Any]] = {}
-        self.ways = Ways()
         #: Whether a captured call had tensor operations, and sizes that follow from data.
         self.computes = self.sized_by_data = False
-        self.in_vain = 0
-        self.stormy = False
-        #: Where calls found other values: the addresses of holders, with keys.
-        self.differed: set[tuple[int, Any]] = (
-            set() if self.part_of is None else self.part_of.drivers.differed
+        self.repeated = RepeatedMisses(
+            self.missed, set() if self.part_of is None else self.part_of.drivers.differed
         )
         #: What was refused that need not be refused again, and how often it was all the same:
         #: one line may fill a cache with several things.
@@ -286,7 +274,8 @@ class Manager:
             return result
         why = None
         if not self.gave_up and (compiled._magpy_entries or self.pending):
-            why = self._why_missed(compiled, args, kwargs)
+            waiting = [w.entry for w in self.pending]
+            why = self.repeated.why_missed(compiled, waiting, args, kwargs)
         try:
             return self._watch(compiled, args, kwargs, why)
         finally:
@@ -304,7 +293,7 @@ class Manager:
         if self.missed.of_contents:
             self.varying.contents_vary()
         full = self._is_full(compiled)
-        if self.driven and (full or self._is_the_drivers(compiled, why)):
+        if self.driven and (full or self.repeated.is_the_drivers(self, compiled, why)):
             return _interp.MISS
         if full:
             if not self.gave_up:
@@ -313,7 +302,7 @@ class Manager:
         differing = None
         if why is not None:
             self._happened(compiled, "miss", f"no entry holds: {why}")
-            wanted, differing = self._is_wanted(compiled, why, args, kwargs)
+            wanted, differing = self.repeated.wanted(self, compiled, why, args, kwargs)
             if not wanted:
                 return _interp.MISS
         if self.part_of is not None and (
@@ -325,7 +314,7 @@ class Manager:
             self.note(other)
             return _interp.MISS
         if self.part_of is not None:
-            differing = self._with_what_varies(compiled, args, kwargs, differing)
+            differing = with_what_varies(self.part_of, compiled, args, kwargs, differing)
         start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
         wrapped = compiled._magpy_wrapped
@@ -353,19 +342,6 @@ class Manager:
             if collecting:
                 gc.enable()
         return value if exception is None else _interp.Raise(hide_frames(exception))
-
-    def _is_wanted(
-        self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[bool, Differing | None]:
-        """Whether another entry is of use, and what its capture must not go by."""
-        if compiled._magpy_wrapped is operator.call and self._serves_few(compiled, _STORM):
-            return False, None  # what one of a family differs in is its own affair
-        differing = None
-        if self._is_storm(compiled, why):
-            differing = self._differing(compiled, why, args, kwargs)
-            if differing is None:
-                return False, None
-        return not self._declines(compiled, why, differing), differing
 
     def _served_on_trial(
         self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -489,10 +465,7 @@ class Manager:
             compiled._magpy_entries = [
                 e for e in compiled._magpy_entries if not goes_by_instance(e.tag)
             ]
-        checks = [step for step in capture.record.steps if isinstance(step, Check)]
-        for step in checks:
-            self.checked.setdefault(step.where, set()).add(step.told_apart())
-        self.ways.add(checks)
+        self.repeated.captured([s for s in capture.record.steps if isinstance(s, Check)])
         self.computes = self.computes or bool(info.nodes)
         self.sized_by_data = self.sized_by_data or capture.record.pinned
         if self.region is not None and not info.nodes and self._has_no_operations():
@@ -517,7 +490,7 @@ class Manager:
         Where there are statements within its statements, another call may go another way.
         """
         assert self.region is not None
-        return not self.region.compound or (self.captures > _STORM and not self.computes)
+        return not self.region.compound or (self.captures > STORM and not self.computes)
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -704,7 +677,7 @@ class Manager:
         """Lets what is around a refused line run compiled; whether it can."""
         if self.part_of is not None:
             return self.part_of.learn(refusal, self.region)
-        return self._drive(compiled, lambda driver: driver.learn(refusal))
+        return self.drive(compiled, lambda driver: driver.learn(refusal))
 
     def _leave(self, why: str) -> None:
         """Leaves the whole region to Python."""
@@ -712,13 +685,13 @@ class Manager:
         assert self.region is not None
         self.part_of.leave(self.region, why)
 
-    def _separate(self, compiled: Any, why: str) -> bool:
+    def separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""
         if self.part_of is not None:
             return self.part_of.separate(self.region, why)
-        return self._drive(compiled, lambda driver: driver.separate(None, why))
+        return self.drive(compiled, lambda driver: driver.separate(None, why))
 
-    def _drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
+    def drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
         """Lets a driver run the callable from now on, if one can be made; whether it does."""
         found = unwrapped(compiled._magpy_wrapped)
         if not config.regions or self.options.fullgraph or found is None:
@@ -726,7 +699,7 @@ class Manager:
         if self.drivers is None:
             refresh = functools.partial(_refresh, weakref.ref(compiled))
             self.drivers = Drivers(self._region, refresh, self.blocks)
-            self.drivers.differed = self.differed
+            self.drivers.differed = self.repeated.differed
             self.drivers.warned = self.warned
         driver = self.drivers.of(*found)
         if not teach(driver):
@@ -737,7 +710,7 @@ class Manager:
         elif not self.driven:
             # The driver is asked where no entry answers: those that serve few calls only cost.
             self.driven = True
-            kept = [e for e in compiled._magpy_entries if e.hits > 2 * _STORM]
+            kept = [e for e in compiled._magpy_entries if e.hits > 2 * STORM]
             compiled._magpy_entries, compiled._magpy_whole = kept, _MOST_WHOLE if kept else 0
         return driver.run is not None
 
@@ -749,129 +722,12 @@ class Manager:
         if found is None or not found[0].__code__.co_flags & _SUSPENDS:
             return False
         self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
-        return self._drive(compiled, lambda driver: True)
-
-    def _is_storm(self, compiled: Any, why: Difference) -> bool:
-        """Whether entries are made again and again for one reason, and serve few calls.
-
-        The first time that something differs it becomes an input if it can, or another way.  Where
-        a condition on a number leads another way (`i % 4 == 3`), the first call that goes that way
-        may make what later ones find (the state of an optimizer).
-        """
-        if not config.regions or self.options.fullgraph:
-            return False
-        # What Python gives a region can as well be computed with there.
-        place = self.missed.place
-        known = place is not None and (id(place.holder), place.key) in self.differed
-        given = self.part_of is not None and (self.missed.of_argument or known)
-        condition = bool(why.where) and not why.was and why.what != OF_DATA.what
-        # What a flag leads to differs in other things, too, by which there are several of each.
-        times = _MOST_OF_FEW if self.missed.of_few else _STORM + condition
-        return self._serves_few(compiled, 1 if given else times)
-
-    def _is_the_drivers(self, compiled: Any, why: Difference | None) -> bool:
-        """Whether a call is not to be captured whole, which has entries and a driver.
-
-        It is where it differs from what is served in another thing than calls that were refused:
-        the last and smaller batch of a training step that logs in every hundredth.
-        """
-        if why is None or self.missed.cause in self.refused_for:
-            return True
-        return self._is_storm(compiled, why)
+        return self.drive(compiled, lambda driver: True)
 
     def _is_full(self, compiled: Any) -> bool:
         """Whether there are as many entries, or attempts at one, as may be."""
-        made = self.captures + self.refused + self.declined
+        made = self.captures + self.refused + self.repeated.declined
         return self._kept(compiled) >= config.max_entries or made >= config.max_captures
-
-    def _serves_few(self, compiled: Any, times: int) -> bool:
-        """Whether one reason has made so many calls miss, of which entries serve few."""
-        cause = self.missed.cause
-        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
-        self.stormy = self.missed.times >= times and sum(hits) <= 2 * len(hits)
-        return self.stormy
-
-    def _declines(self, compiled: Any, why: Difference, differing: Differing | None) -> bool:
-        """Whether a call runs eagerly, since the entries made for what it differs in serve few.
-
-        What else is called may be served: it stays in one piece. Sizes that are not followed are
-        captured one by one, as a server that warms up for each of them expects.
-        """
-        known = why.where if differing is None else not why.of_tensor
-        if not known or differing not in (None, Differing()):
-            return False
-        cause = self.missed.cause
-        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
-        if self.missed.times <= 2 * _STORM or sum(hits) > 2 * len(hits):
-            return False
-        self.declined += 1
-        at = f"; {why.where} fixes it" if why.where else ""
-        self.note(f"calls that fit no entry for this run eagerly: {why.what}{at}")
-        return True
-
-    def _differing(
-        self, compiled: Any, why: Difference, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Differing | None:
-        """What the next capture must not go by; None if it is known without one."""
-        place, names = self.missed.place, self._argument_names(compiled, args, kwargs)
-        at = names.index(why.what) if why.what in names else None
-        given = [*args, *kwargs.values()]
-        if self.missed.of_instance:
-            return Differing()
-        self.in_vain += 1
-        if self.in_vain > _STORM:
-            return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
-        if why is OF_DATA:
-            return Differing(checked=self.checked | {line: set() for line in self.ways.multiply})
-        if why.where and self.in_vain <= _STORM:
-            return Differing(fixed={why.where})
-        if at is None and place is not None:
-            at, whole = place.argument, isinstance(place.holder, _SEQUENCES)
-            passed = at is None or isinstance(given[at], (list, tuple, set))
-            if at is None or (place.holder is not None and not (whole and passed)):
-                key = None if whole else place.key
-                self.differed.add((id(place.holder), key))
-                return Differing(places=[(place.holder, key)])
-        tensor = at is not None and isinstance(given[at], torch.Tensor)
-        if (why.of_tensor or tensor) and not self.missed.of_argument:
-            return Differing()
-        if at is not None and names[at]:
-            varying = {names[at]}
-            if self.part_of is None:
-                known = self._drive(compiled, lambda driver: driver.vary(varying, tensor))
-            else:
-                known = self.part_of.vary(varying, tensor)
-            if known:
-                self.left[session.definition(compiled._magpy_wrapped)] = (
-                    f"what follows from a value that differs in every call ({names[at]})"
-                )
-                return None
-        if at is not None and isinstance(given[at], (list, set, dict)):
-            # It is handed on: what reads it is Python's, wherever that is.
-            return Differing(places=[(given[at], None)])
-        return None if self._separate(compiled, f"no entry fits ({why})") else Differing()
-
-    def _with_what_varies(
-        self,
-        compiled: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        differing: Differing | None,
-    ) -> Differing | None:
-        """What a capture of a region must not go by, with the containers that are known to vary."""
-        assert self.part_of is not None
-        known = self.part_of.lines.plan.varying
-        if known:
-            names = self._argument_names(compiled, args, kwargs)
-            found = [
-                (v, None)
-                for n, v in zip(names, (*args, *kwargs.values()), strict=True)
-                if n in known and isinstance(v, (list, set, dict))
-            ]
-            if found:
-                differing = differing or Differing()
-                differing.places += found
-        return differing
 
     def _does_no_work(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a region surely computes with no tensor: it is Python's, without a capture."""
@@ -885,27 +741,17 @@ class Manager:
     def _left_alone(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a region is given what no guard can compare, which is Python's from here on."""
         assert self.part_of is not None
-        names = self._argument_names(compiled, args, kwargs)
+        names = argument_names(compiled, args, kwargs)
         given = zip(names, (*args, *kwargs.values()), strict=True)
         found = {n for n, v in given if n and isinstance(v, torch.Tensor) and is_unlike_any(v)}
         if not found:
             return False
         why = f"no guard can compare the tensors that are asked here ({', '.join(sorted(found))})"
         # Where they are asked in the middle of an expression it takes a smaller region.
-        if not self.part_of.vary(found, opaque=True) and not self._separate(compiled, why):
+        if not self.part_of.vary(found, opaque=True) and not self.separate(compiled, why):
             return False
         self.left[session.definition(compiled._magpy_wrapped)] = why
         return True
-
-    @staticmethod
-    def _argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """The parameters that the arguments of a call are bound to; "" for those of `*args`."""
-        found = unwrapped(compiled._magpy_wrapped)
-        if found is None:
-            return [""] * (len(args) + len(kwargs))
-        code, bound = found[0].__code__, found[1] is not None
-        names = code.co_varnames[bound : code.co_argcount]
-        return [*(names[i] if i < len(names) else "" for i in range(len(args))), *kwargs]
 
     def _region(self, function: Any, driver: Driver, region: Region) -> Any:
         made = make(function, self.options, driver, region)
@@ -981,19 +827,6 @@ class Manager:
             text += f"; {self.refused} calls could not be captured"
         self.note(text)
         return text
-
-    def _why_missed(
-        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Difference | None:
-        """What the call differs in from the closest entry; None if that is not known."""
-        made = [*compiled._magpy_entries, *(w.entry for w in self.pending)]
-        try:
-            with signals.held():
-                return self.missed.note(compiled._magpy_wrapped, made, args, kwargs)
-        except Exception as e:
-            if signals.raised_by_handler(e):
-                raise
-            return None  # the words are nothing that a call may fail for
 
     # ------------------------------------------------------------- statistics
 

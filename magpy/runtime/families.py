@@ -109,7 +109,7 @@ class Family:
             member = found() if found is not None else None
             if member is not None:
                 member._magpy_options.shared_captures += 1
-        left = result is _interp.MISS and (manager.gave_up or manager.stormy)
+        left = result is _interp.MISS and (manager.gave_up or manager.repeated.stormy)
         if manager.refused == refused and not left:
             return result
         member = self.leave(args[0])

@@ -1,0 +1,247 @@
+"""What is done where calls miss again and again for one reason.
+
+Owns when another entry is of no use, and what the next capture must not go by then: a value that
+differs in every call, a branch on data.  Does not own why a call missed (magpy/runtime/misses.py),
+what becomes an input (magpy/shapes/speculation.py), nor how a callable runs in part
+(magpy/runtime/driver.py).  Called by magpy/runtime/compiled.py ahead of each capture.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from magpy import config
+from magpy.capture import session
+from magpy.frames import signals
+from magpy.guards.words import Difference
+from magpy.ir.capture import Differing
+from magpy.ir.ops import Check
+from magpy.objects.types import isinstance
+from magpy.runtime.driver import Driver, unwrapped
+from magpy.runtime.misses import OF_DATA, Misses, Ways
+
+#: Misses for one reason after which what differs is left to Python, where entries serve few calls.
+STORM = 2
+_MOST_OF_FEW = 8
+#: Of these it is not followed which item differs.
+_SEQUENCES = (list, tuple, set, collections.deque)
+
+
+class Owner(Protocol):
+    """What of a callable's manager is asked and told."""
+
+    options: Any
+    part_of: Driver | None
+    left: dict[str, str]
+    refused_for: set[Any]
+
+    def note(self, reason: str) -> None:
+        """Keeps a reason for `magpy.stats`."""
+
+    def separate(self, compiled: Any, why: str) -> bool:
+        """Makes regions of single statements; whether anything changes by that."""
+
+    def drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
+        """Lets a driver run the callable from now on; whether it does."""
+
+
+class RepeatedMisses:
+    """The misses of one compiled callable, and what was learnt of them.
+
+    Args:
+        missed: its misses.
+        differed: where calls found other values, the addresses of holders, with keys: those of a
+            region are its driver's.
+    """
+
+    def __init__(self, missed: Misses, differed: set[tuple[int, Any]]) -> None:
+        """None yet."""
+        self.missed = missed
+        self.differed = differed
+        #: The values that the captured runs relied on, by line.
+        self.checked: dict[str, set[Any]] = {}
+        self.ways = Ways()
+        #: Calls that were not captured since entries for the same reason serve too few.
+        self.declined = 0
+        #: Whether the last miss was one of many for one reason.
+        self.stormy = False
+        self._in_vain = 0
+
+    def captured(self, checks: list[Check]) -> None:
+        """Keeps which checks a captured call has, and with what values."""
+        for step in checks:
+            self.checked.setdefault(step.where, set()).add(step.told_apart())
+        self.ways.add(checks)
+
+    def why_missed(
+        self, compiled: Any, waiting: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Difference | None:
+        """What the call differs in from the closest entry; None if that is not known."""
+        made = [*compiled._magpy_entries, *waiting]
+        try:
+            with signals.held():
+                return self.missed.note(compiled._magpy_wrapped, made, args, kwargs)
+        except Exception as e:
+            if signals.raised_by_handler(e):
+                raise
+            return None  # the words are nothing that a call may fail for
+
+    def wanted(
+        self,
+        owner: Owner,
+        compiled: Any,
+        why: Difference,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[bool, Differing | None]:
+        """Whether another entry is of use, and what its capture must not go by."""
+        if compiled._magpy_wrapped is operator.call and self.serves_few(compiled, STORM):
+            return False, None  # what one of a family differs in is its own affair
+        differing = None
+        if self.is_storm(owner, compiled, why):
+            differing = self._differing(owner, compiled, why, args, kwargs)
+            if differing is None:
+                return False, None
+        return not self._declines(owner, compiled, why, differing), differing
+
+    def is_the_drivers(self, owner: Owner, compiled: Any, why: Difference | None) -> bool:
+        """Whether a call is not to be captured whole, which has entries and a driver.
+
+        It is where it differs from what is served in another thing than calls that were refused:
+        the last and smaller batch of a training step that logs in every hundredth.
+        """
+        if why is None or self.missed.cause in owner.refused_for:
+            return True
+        return self.is_storm(owner, compiled, why)
+
+    def is_storm(self, owner: Owner, compiled: Any, why: Difference) -> bool:
+        """Whether entries are made again and again for one reason, and serve few calls.
+
+        The first time that something differs it becomes an input if it can, or another way.  Where
+        a condition on a number leads another way (`i % 4 == 3`), the first call that goes that way
+        may make what later ones find (the state of an optimizer).
+        """
+        if not config.regions or owner.options.fullgraph:
+            return False
+        # What Python gives a region can as well be computed with there.
+        place = self.missed.place
+        known = place is not None and (id(place.holder), place.key) in self.differed
+        given = owner.part_of is not None and (self.missed.of_argument or known)
+        condition = bool(why.where) and not why.was and why.what != OF_DATA.what
+        # What a flag leads to differs in other things, too, by which there are several of each.
+        times = _MOST_OF_FEW if self.missed.of_few else STORM + condition
+        return self.serves_few(compiled, 1 if given else times)
+
+    def serves_few(self, compiled: Any, times: int) -> bool:
+        """Whether one reason has made so many calls miss, of which entries serve few."""
+        cause = self.missed.cause
+        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
+        self.stormy = self.missed.times >= times and sum(hits) <= 2 * len(hits)
+        return self.stormy
+
+    def _declines(
+        self, owner: Owner, compiled: Any, why: Difference, differing: Differing | None
+    ) -> bool:
+        """Whether a call runs eagerly, since the entries made for what it differs in serve few.
+
+        What else is called may be served: it stays in one piece. Sizes that are not followed are
+        captured one by one, as a server that warms up for each of them expects.
+        """
+        known = why.where if differing is None else not why.of_tensor
+        if not known or differing not in (None, Differing()):
+            return False
+        cause = self.missed.cause
+        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
+        if self.missed.times <= 2 * STORM or sum(hits) > 2 * len(hits):
+            return False
+        self.declined += 1
+        at = f"; {why.where} fixes it" if why.where else ""
+        owner.note(f"calls that fit no entry for this run eagerly: {why.what}{at}")
+        return True
+
+    def _differing(
+        self,
+        owner: Owner,
+        compiled: Any,
+        why: Difference,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Differing | None:
+        """What the next capture must not go by; None if it is known without one."""
+        place, names = self.missed.place, argument_names(compiled, args, kwargs)
+        at = names.index(why.what) if why.what in names else None
+        given = [*args, *kwargs.values()]
+        if self.missed.of_instance:
+            return Differing()
+        self._in_vain += 1
+        if self._in_vain > STORM:
+            return None if owner.separate(compiled, f"no entry fits ({why})") else Differing()
+        if why is OF_DATA:
+            return Differing(checked=self.checked | {line: set() for line in self.ways.multiply})
+        if why.where and self._in_vain <= STORM:
+            return Differing(fixed={why.where})
+        if at is None and place is not None:
+            at, whole = place.argument, isinstance(place.holder, _SEQUENCES)
+            passed = at is None or isinstance(given[at], (list, tuple, set))
+            if at is None or (place.holder is not None and not (whole and passed)):
+                key = None if whole else place.key
+                self.differed.add((id(place.holder), key))
+                return Differing(places=[(place.holder, key)])
+        tensor = at is not None and isinstance(given[at], torch.Tensor)
+        if (why.of_tensor or tensor) and not self.missed.of_argument:
+            return Differing()
+        if at is not None and names[at]:
+            varying = {names[at]}
+            if owner.part_of is None:
+                known = owner.drive(compiled, lambda driver: driver.vary(varying, tensor))
+            else:
+                known = owner.part_of.vary(varying, tensor)
+            if known:
+                owner.left[session.definition(compiled._magpy_wrapped)] = (
+                    f"what follows from a value that differs in every call ({names[at]})"
+                )
+                return None
+        if at is not None and isinstance(given[at], (list, set, dict)):
+            # It is handed on: what reads it is Python's, wherever that is.
+            return Differing(places=[(given[at], None)])
+        return None if owner.separate(compiled, f"no entry fits ({why})") else Differing()
+
+
+def with_what_varies(
+    part_of: Driver,
+    compiled: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    differing: Differing | None,
+) -> Differing | None:
+    """What a capture of a region must not go by, with the containers that are known to vary."""
+    known = part_of.lines.plan.varying
+    if known:
+        names = argument_names(compiled, args, kwargs)
+        found = [
+            (v, None)
+            for n, v in zip(names, (*args, *kwargs.values()), strict=True)
+            if n in known and isinstance(v, (list, set, dict))
+        ]
+        if found:
+            differing = differing or Differing()
+            differing.places += found
+    return differing
+
+
+def argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """The parameters that the arguments of a call are bound to; "" for those of `*args`."""
+    found = unwrapped(compiled._magpy_wrapped)
+    if found is None:
+        return [""] * (len(args) + len(kwargs))
+    code, bound = found[0].__code__, found[1] is not None
+    names = code.co_varnames[bound : code.co_argcount]
+    return [*(names[i] if i < len(names) else "" for i in range(len(args))), *kwargs]
+
+
+__all__ = ["STORM", "RepeatedMisses", "argument_names", "with_what_varies"]
