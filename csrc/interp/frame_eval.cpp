@@ -96,13 +96,15 @@ void free_info(void* p) {
 }
 
 bool matches_skip(PyCodeObject* code) {
-  const char* name = PyUnicode_AsUTF8(code->co_filename);
-  if (name == nullptr) {
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const char* function = file == nullptr ? nullptr : PyUnicode_AsUTF8(code->co_qualname);
+  if (function == nullptr) {
     PyErr_Clear();
     return false;
   }
+  const std::string name = std::string(file) + ':' + function;
   for (const std::string& prefix : skip_prefixes) {
-    if (strncmp(name, prefix.c_str(), prefix.size()) == 0) return true;
+    if (name.compare(0, prefix.size(), prefix) == 0) return true;
   }
   return false;
 }
@@ -604,7 +606,7 @@ PyMethodDef methods[] = {
     {"set_shows_warnings", py_set_shows_warnings, METH_O,
      "set_shows_warnings(code): the interpreter calls it to show a warning."},
     {"set_skip_prefixes", py_set_skip_prefixes, METH_O,
-     "set_skip_prefixes(prefixes): frames whose file starts with one of them run as they are."},
+     "set_skip_prefixes(prefixes): frames run as they are whose \"file:function\" starts with one."},
     {"skip_prefixes", py_skip_prefixes, METH_NOARGS,
      "The prefixes of the files that run as they are."},
     {"instrument_all", py_instrument_all, METH_O,

@@ -425,6 +425,12 @@ static bool read_from_class(Session* s, PyObject* obj, PyObject* name) {
   return d == nullptr || item_or_null(d, name) == nullptr;
 }
 
+// Whether the object's own dict gives the attribute.
+static bool has_itself(PyObject* obj, PyObject* name, PyObject* value) {
+  const Ref d = value != nullptr ? dict_as_it_is(obj) : Ref();
+  return d && PyDict_Check(d.get()) && item_or_null(d.get(), name) == value;
+}
+
 static void super_read(Session* s, PyObject* super, PyObject* name, PyObject* value) {
   PauseGuard pause;
   const Ref holds_self = Ref::steal(PyObject_GetAttrString(super, "__self_class__"));
@@ -593,9 +599,11 @@ void attr_load(Session* s, PyObject* obj, PyObject* name, PyObject* value) {
     reach(s, value);
     return;
   }
-  // Torch's own methods are not looked for in a tensor's dict; what a subclass says may be there
-  // too.
-  if (is_tensor(obj) && descr != nullptr && descr == _PyType_Lookup(g_tensor_type, name)) return;
+  // Torch's own methods are not looked for in a tensor's dict, unless it was that which gave the
+  // value (`_values` of a nested tensor); what a subclass says may be there too.
+  if (is_tensor(obj) && descr != nullptr && descr == _PyType_Lookup(g_tensor_type, name) &&
+      !has_itself(obj, name, value))
+    return;
   PyTypeObject* base = c_base(t);
   const bool module = PyModule_Check(obj);
   if (base->tp_getattro != PyObject_GenericGetAttr && base->tp_getattro != nullptr &&

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -23,6 +24,7 @@ from magpy.guards.checks import (
     c_leaf,
     class_holds,
     item_is_number,
+    knows,
     lie_as_before,
     mode_of,
     placed_as,
@@ -41,6 +43,7 @@ from magpy.ir.ops import (
     ModeStep,
     OpStep,
     OutsideRef,
+    Record,
     Ref,
     class_number,
     item_held,
@@ -52,7 +55,7 @@ from magpy.ir.recipes import Const, ContainerEffect
 from magpy.ir.trees import leaves
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
-from magpy.objects import c_state
+from magpy.objects import c_state, jagged
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.conditions import Conditions
 from magpy.shapes.speculation import PLAIN
@@ -109,7 +112,7 @@ def run_of(capture: Capture) -> Run:
         metas=capture.metas,
         noted=None
         if any(isinstance(s, OpStep) and s.whole for s in record.steps)
-        else frozenset(map(id, record.inputs.values())),
+        else frozenset(map(id, _known_tensors(record))),
         numbers=frozenset(record.numbers),
         gradients=tuple(record.gradients),
         overwritten=frozenset(
@@ -132,6 +135,13 @@ def run_of(capture: Capture) -> Run:
         ),
         instances_vary=capture.instances_vary,
     )
+
+
+def _known_tensors(record: Record) -> Iterator[Any]:
+    """The tensors that operations took, and what these consist of."""
+    for tensor in record.inputs.values():
+        yield tensor
+        yield from (part for _, part, _ in jagged.parts(tensor))
 
 
 def _is_of_part(step: Any) -> TypeGuard[CheckValue]:
@@ -363,6 +373,8 @@ class Analyzer:
                 self.graph.record("tensors", tensor, c.metas[id(tensor)])
             elif (spec := self.world.placement(tensor)) is not None:
                 self.python_check(placed_as(spec), tensor)
+        for v, cached in c.record.cached.items():
+            self.python_check(knows(cached), c.record.inputs[v])
         self._identities(anchored)
         self._overlaps(anchored)
         self._buffers()

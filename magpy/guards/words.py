@@ -56,6 +56,7 @@ _PYTHON_CHECKS = {
     "lie_as_before": "which of {} share memory",
     "maxlen_equal": "the maxlen of {}",
     "placed_as": "the mesh and placements of {}",
+    "knows": "what is known of the lengths of the sequences in {}",
     "runs_below": "the hooks and callbacks that run below operations",
     "scalar_equal": "{}",
     "still_remembers": "what the lru_cache {} remembers",

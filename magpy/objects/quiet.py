@@ -44,14 +44,14 @@ def _itself(tensor: Any) -> Any:
     return tensor
 
 
-def modes_of_the_program() -> bool:
+def modes_of_the_program(own: Any = None) -> bool:
     """Whether a mode on this thread's stacks hears of operations that is none of torch's own.
 
-    `torch.device(...)` as a context only says where new tensors are.
+    `torch.device(...)` as a context only says where new tensors are, and `own` is magpy's.
     """
     stack = torch._C
     return stack._len_torch_dispatch_stack() > 0 or any(
-        type(stack._get_function_stack_at(i)) is not DeviceContext
+        type(mode := stack._get_function_stack_at(i)) is not DeviceContext and mode is not own
         for i in range(stack._len_torch_function_stack())
     )
 

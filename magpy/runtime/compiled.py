@@ -162,6 +162,7 @@ class Manager:
         self.trials: list[Trial] = []
         self.drivers = None
         self.driven = False
+        self.refused_for = set()
         self.family: Family | None = None
         #: Entries of the family that were captured in calls of this callable.
         self.shared_captures = 0

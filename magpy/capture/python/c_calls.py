@@ -486,4 +486,5 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
     Effect.IMPORT: loads,
+    Effect.OPERATION: torch_calls.operation,
 }

@@ -32,6 +32,7 @@ from magpy.models.torch_ops import (
     SPLITS,
     resizable,
 )
+from magpy.objects.jagged import NestedTensor, is_jagged, laid_out
 from magpy.objects.number_lists import form_of
 from magpy.objects.types import isinstance
 from magpy.shapes.symbols import Symbols
@@ -58,10 +59,10 @@ class DataForms(Values):
         symbols: Symbols | None,
     ) -> None:
         """No operation was performed yet."""
-        super().__init__(is_outside, session, symbols)
+        super().__init__(is_outside, session, symbols, scalars)
         self._scalars = scalars
-        self._loose: set[Var] = set()
-        self._ever_loose: set[Var] = set()
+        self._loose = self.tensors.unsized
+        self._ever_loose = self.tensors.ever_unsized
         # Of the step that is about to be added: see `OpStep.writes`.
         self._writes: frozenset[Var] = frozenset()
 
@@ -72,6 +73,8 @@ class DataForms(Values):
     def _pin_shapes(self, args: Any) -> None:
         """Shapes that follow from data are looked at: from here on they must be what they are."""
         for a in args:
+            if is_jagged(a):
+                continue  # what is read of its sizes is asked again
             if isinstance(a, torch.Tensor):
                 var = self.tensors.known(a)
                 if var is not None and var in self._loose:
@@ -92,8 +95,12 @@ class DataForms(Values):
         if not self._loose or flags & _MUTATES:
             return
         given = variables(op.plan)
-        if self.is_loose(given) and any(self.tensors.known(t) in given for t in tensors(result)):
-            self._pin_shapes([t for t in tensors(result) if self.tensors.known(t) in given])
+        if self.is_loose(given):
+            back = [t for t in tensors(result) if self.tensors.known(t) in given]
+            self._pin_shapes(back)
+            for t in filter(is_jagged, back):
+                form = Ref(self.tensors.var_of(t))
+                self.note(laid_out, (form,), {}, CheckValue, laid_out(t))
 
     def _compare_sizes(self, op: Operation) -> None:
         """Data has decided the sizes of what the operation wrote to: they must be what they are."""
@@ -150,9 +157,22 @@ class DataForms(Values):
         if not found or not (by_data or self.is_loose(variables(plan))):
             return False
         if self._scalars:
-            self._loose.update(found)
-            self._ever_loose.update(found)
+            self.tensors.sized_by_data(found)
         return True
+
+    def _counted(self, name: str, plan: Any) -> bool:
+        """Whether an operation gives a tensor for each sequence of a jagged one."""
+        types = self.record.types
+        return name == "unbind" and any(types.get(v) is NestedTensor for v in variables(plan))
+
+    def _count_sequences(self, name: str, plan: Any, result: Any) -> None:
+        """The run relies on how many sequences a jagged tensor has, which is taken apart."""
+        if self._counted(name, plan):
+            (tensor,) = variables(plan)
+            number = self.track(torch.Tensor.size, (Ref(tensor), 0), {}, len(result))
+            var = self.tracked(number)
+            if var is not None:
+                self.rely_on(number, var)
 
     def _loosen(
         self, name: str, plan: Any, result: Any, outs: list[tuple[Any, Var]], by_data: bool
@@ -169,10 +189,10 @@ class DataForms(Values):
         if not by_data and not self.is_loose(variables(plan)):
             return False
         # Only what takes a tensor apart gives as many tensors as its shape says.
-        if outs and name in SPLITS and not isinstance(result, torch.Tensor):
+        many = outs and name in SPLITS and not isinstance(result, torch.Tensor)
+        if many and not self._counted(name, plan):
             return True
-        self._loose.update(v for _, v in outs)
-        self._ever_loose.update(v for _, v in outs)
+        self.tensors.sized_by_data(v for _, v in outs)
         if name in MAY_SHARE:
             # Of other sizes the results may share memory with the arguments, or not.
             self.tensors.may_share(outs, plan)

@@ -15,11 +15,14 @@ from typing import Any
 import torch
 
 from magpy import _interp
+from magpy.objects.jagged import NestedTensor
 from magpy.objects.types import isinstance
 
 torch.overrides.get_default_nowrap_functions()  # Tensor.__torch_function__ fills a cache with it
 
+# Whose operations are torch's own: one that a jagged tensor takes over is one operation.
 _QUIET: tuple[Any, ...] = (
+    vars(NestedTensor)["__torch_function__"].__func__,
     vars(torch.Tensor)["__torch_function__"].__func__,
     torch._C._disabled_torch_function_impl,
 )

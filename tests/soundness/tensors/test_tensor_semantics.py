@@ -689,3 +689,15 @@ def test_what_is_set_is_looked_at_before_an_index_hears_of_it(value):
                 outcomes.append(repr(e))
         assert outcomes[0] == outcomes[1]
     assert (magpy.stats(f).hits == 2) == isinstance(value, torch.Tensor)
+
+
+def test_an_attribute_with_the_name_of_a_torch_method_is_read_in_each_call():
+    def program(x):
+        return x + x.values + x.indices[0]
+
+    compiled = magpy.compile(program, backend="eager")
+    for i in range(4):
+        x = torch.ones(3)
+        x.values, x.indices = i // 2, [i // 2]
+        assert torch.equal(compiled(x), program(x))
+    assert magpy.stats(compiled).hits >= 1
