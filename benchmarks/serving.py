@@ -1,10 +1,11 @@
 """Requests with a line that no graph holds: `python -m benchmarks.serving`.
 
-Six handlers as people write them around a small transformer, each with such a line in the middle:
-a digest per layer, a queue, state of the thread, an iterator from outside, a file, an exception
-that is logged. Eager, torch.compile and magpy are timed in turn in one process, at their default
-settings, after as many calls as settle them. `--cost` gives what a call costs beyond its graphs
-instead: of a function that is captured whole, and of the same with one line for Python.
+Six handlers as people write them around a small transformer, each with a line in it that graph
+compilers find hard: a digest per layer, a queue, state of the thread, an iterator from outside, a
+file, an exception that is logged. Eager, torch.compile and magpy are timed in turn in one process,
+at their default settings, after as many calls as settle them. `--cost` gives what a call costs
+beyond its graphs instead: of a function that is captured whole, and of the same with one line for
+Python.
 """
 
 from __future__ import annotations

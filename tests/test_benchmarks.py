@@ -15,12 +15,14 @@ from benchmarks import (
     gpu_code,
     measure,
     report,
+    serving,
     steps,
     suite,
     systems,
     warm_start,
 )
 from benchmarks.models import SUITE
+from tests.comparison import assert_same
 
 
 def record(name, batch, **seconds):
@@ -189,6 +191,30 @@ def test_generating_serves_requests_of_other_sizes(monkeypatch):
     name, captures, hits, eager, share, *_ = generating.measured("GPT-2", "eager", 4)
     assert (name, captures, hits, eager) == ("GPT-2", "3", "17", "0")
     assert float(share) > 0.9
+
+
+@pytest.mark.parametrize("make", serving.HANDLERS, ids=lambda m: m.__name__)
+def test_what_surrounds_a_line_for_python_runs_in_graphs(make, monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+    torch.manual_seed(0)
+    handler = make(16)
+    c = magpy.compile(handler, backend="eager")
+    x = torch.randn(2, 3, 16)
+    with torch.no_grad():
+        for _ in range(10):
+            found = c(x)
+        if make is not serving.next_of_iterator:
+            assert_same(found, handler(x))
+    stats = magpy.stats(c)
+    assert stats.share > 0.9, stats
+
+
+def test_a_line_for_python_costs_regions_and_not_the_call(monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+    whole, one, two = serving.cost(2, 0.01)
+    assert (whole[0], one[0], two[0]) == ("whole", "one_region", "two_regions")
+    assert 0 < float(one[2]) < 100
+    assert 0 < float(two[2]) < 100
 
 
 def test_a_whole_step_is_one_graph():
