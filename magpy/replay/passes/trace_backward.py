@@ -104,6 +104,8 @@ class TraceBackward:
         self._first = dict(self._now)
         #: The first assignment to the gradient with which the call begins, if it is given up there.
         self._let_go: dict[Var, HostStep] = {}
+        #: Where it is given up later on.
+        self._freed_at: dict[Var, HostStep] = {}
         #: What has assigned it last.
         self._assigned: dict[Var, HostStep] = {}
         self._kept: list[Step] = []
@@ -160,6 +162,7 @@ class TraceBackward:
             elif not self._compiled:
                 # It frees memory here; what comes before may raise, and find the gradient.
                 self._kept.append(step)
+                self._freed_at[of] = step
         self._now[of] = None if given is None else given.var
         self._assigned[of] = step
 
@@ -314,20 +317,28 @@ class TraceBackward:
             *(variables((s.args, s.kwargs)) for s in self._kept if isinstance(s, Operation))
         )
         start, end = [], []
+        put_back: list[HostStep | None] = []
         for leaf, step in self._assigned.items():
             now, first = self._now[leaf], self._first[leaf]
+            if now == first:  # given up, and put back: there is nothing to free meanwhile
+                put_back.append(self._freed_at.get(leaf))
+                continue
             # Whoever frees memory by `zero_grad` has it free while the model runs.
             early = leaf in self._let_go and first not in used
             if early:
                 start.append(self._let_go[leaf])
             own = leaf in self._own.values()  # nobody has it when the call is over
-            if now != first and not (early and now is None) and not own:
+            if not (early and now is None) and not own:
                 args: tuple[Any, ...] = (Ref(leaf), None if now is None else Ref(now))
                 new = _is_pass(step) and (early or first is None)
                 func, args = (give_gradient, args) if new else (setattr, (args[0], "grad", args[1]))
                 end.append(Call(func, args, {}, mutates=True, where=step.where))
         effects = [s for s in self._kept if isinstance(s, EffectStep)]
-        rest = [s for s in self._kept if not isinstance(s, EffectStep)]
+        rest = [
+            s
+            for s in self._kept
+            if not isinstance(s, EffectStep) and not any(s is p for p in put_back)
+        ]
         return [*start, *rest, *end, *effects]
 
 

@@ -5,6 +5,7 @@ import copy
 import functools
 import itertools
 import operator
+import sys
 import threading
 import time
 import types
@@ -142,14 +143,16 @@ def meanwhile(change, state, call):
             rounds += 1
             time.sleep(1e-4)
 
-    thread = threading.Thread(target=other)
+    thread, interval = threading.Thread(target=other), sys.getswitchinterval()
     thread.start()
     begun.wait()
     before = rounds
+    sys.setswitchinterval(1e-5)  # else a short call may be over before the other thread has a turn
     try:
         call()
         return rounds - before
     finally:
+        sys.setswitchinterval(interval)
         stop.set()
         thread.join()
 
