@@ -1,5 +1,6 @@
 """The documents: pages made from the product are current, links lead somewhere, snippets run."""
 
+import ast
 import linecache
 import pathlib
 import re
@@ -131,3 +132,29 @@ def test_snippets_run_and_give_what_they_say(blocks, monkeypatch):
         exec(compile(code, file, "exec"), names)
     assert any("magpy." in block for block in blocks)
     magpy.reset()
+
+
+def _large():
+    """Files with more lines than a reader takes in, and the classes and functions in them."""
+    for path in (*ROOT.glob("magpy/**/*.py"), *ROOT.glob("csrc/**/*.cpp")):
+        text = path.read_text()
+        if text.count("\n") > 700:
+            yield path.name, path.stem
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(text)):
+            most = {ast.ClassDef: 400, ast.FunctionDef: 60, ast.AsyncFunctionDef: 60}.get(
+                type(node)
+            )
+            if most is not None and node.end_lineno - node.lineno >= most:
+                yield path.name, node.name
+
+
+def test_what_is_large_is_named_with_its_reason():
+    table = (ROOT / "docs/internals/special-cases.md").read_text().partition("## Large modules")[2]
+    large = list(_large())
+    assert large
+    for file, name in large:
+        rows = [row for row in table.splitlines() if file in row]
+        assert rows, f"{file} ({name}) is in no row"
+        assert file.startswith(name) or any(name in r for r in rows), (file, name)

@@ -293,12 +293,11 @@ class Manager:
         self.instances_vary |= self.missed.of_instance
         if self.missed.of_contents:
             self.varying.contents_vary()
-        full = self._is_full(compiled)
-        if self.driven and (full or self.repeated.is_the_drivers(self, compiled, why)):
-            return _interp.MISS
-        if full:
-            if not self.gave_up:
+        if self._is_full(compiled):
+            if not (self.driven or self.gave_up):
                 self._give_up(compiled, self._limit_text(why))
+            return _interp.MISS
+        if self.driven and self.repeated.is_the_drivers(self, compiled, why):
             return _interp.MISS
         differing = None
         if why is not None:
