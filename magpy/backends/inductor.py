@@ -156,10 +156,16 @@ def compile_graph(
     if patches.get("triton.cudagraphs", settings.triton.cudagraphs):
         _mark_static(gm)
     mode = mode or FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _training_is_seen():
-        compiled = compile_fx(
-            gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
-        )
+    # It raises the limit, which the program may have asked for (`inspect.signature` does): the next
+    # call would fit no entry.
+    limit = sys.getrecursionlimit()
+    try:
+        with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _training_is_seen():
+            compiled = compile_fx(
+                gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
+            )
+    finally:
+        sys.setrecursionlimit(limit)
     return cast(Callable[..., Any], compiled)
 
 

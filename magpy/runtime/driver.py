@@ -39,7 +39,13 @@ _GLUE = frozenset(
 )
 _GLUE_PACKAGES = ("torch.distributed.", "torch.nn.parallel.", "torch._functorch.")
 #: Python functions of these modules are operations, as a capture sees them.
-_OPERATIONS = ("torch._tensor", "torch.overrides", "torch.autograd", "torch.nested")
+_OPERATIONS = (
+    "torch._tensor",
+    "torch.overrides",
+    "torch.autograd",
+    "torch.nested",
+    "torch.utils._device",  # takes modes off torch's stack, a region's among them
+)
 _Key = tuple[str, int, str]
 _Compile = Callable[[Any, "Driver", regions.Region], Any]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -167,3 +169,23 @@ def test_what_follows_from_a_backward_pass_is_no_part_of_the_forward_pass():
         "e": "backward",
     }
     assert found == {n: _pass_of(scheduler, v) for n, v in nodes.items()}
+
+
+def test_the_recursion_limit_that_a_compilation_raises_is_put_back():
+    """`inspect.signature` asks for it, as models do that are run in chunks."""
+
+    def f(x):
+        return torch.sin(x) * len(inspect.signature(torch.nn.Linear.forward).parameters)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1234)
+    try:
+        compiled = magpy.compile(f)
+        for _ in range(3):
+            x = torch.randn(3)
+            torch.testing.assert_close(compiled(x), f(x))
+        assert sys.getrecursionlimit() == 1234
+    finally:
+        sys.setrecursionlimit(limit)
+    stats = magpy.stats(compiled)
+    assert (stats.captures, stats.hits) == (1, 2)

@@ -207,3 +207,34 @@ def test_the_next_call_runs_in_part(monkeypatch):
     assert s.regions >= 1, s
     assert s.share > 0.9, s
     assert s.eager_calls <= 2, s
+
+
+def test_tracebacks_after_it_have_the_programs_frames():
+    def f(x):
+        odd()
+        x = x + 1
+        return x @ torch.ones(3)
+
+    def frames(call):
+        with pytest.raises(RuntimeError) as caught:
+            call(torch.randn(2, 4))
+        return [entry.name for entry in caught.traceback][1:]
+
+    assert frames(magpy.compile(f, backend="eager")) == frames(f) == ["f"]
+
+
+def test_the_default_device_is_switched_around_what_is_computed(monkeypatch):
+    """torch takes all modes off its stack meanwhile, and puts them back."""
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+    def f(x):
+        torch.set_default_device("cpu")
+        y = x.sin() + torch.zeros(2)
+        torch.set_default_device(None)
+        return y
+
+    c = magpy.compile(f, backend="eager")
+    for _ in range(12):
+        x = torch.randn(2)
+        assert_same(c(x), f(x))
+        assert modes() == 0

@@ -82,6 +82,10 @@ class Recorder(UnseenCalls, TorchFunctionMode):
             _interp.pause()
             try:
                 result = self.performer.unrecorded(func, args, kwargs or {})
+            except BaseException as e:
+                hide_frames(e)
+                del args, kwargs  # as below
+                raise
             finally:
                 _interp.resume()
             if result is NotImplemented:
