@@ -211,9 +211,9 @@ def _container_effect(
         session.compare(obj)
         return ContainerEffect(obj, "deque", content=[builder.build(x) for x in now], rebuild=True)
     if isinstance(obj, set):
-        if content_of(obj) == content_of(pre):
+        if content_of(now) == content_of(pre):
             return None
-        now_set, before = list(set.__iter__(obj)), set(map(id, pre))
+        now_set, before = list(set.__iter__(now)), set(map(id, pre))
         added = [x for x in now_set if id(x) not in before]
         refuse_if_it_shows((*now_set, *pre))
         here = set(map(id, now_set))
@@ -229,9 +229,9 @@ def _container_effect(
             deletes=[builder.build(x) for x in gone],
         )
     if isinstance(obj, bytearray):
-        if bytes(obj) == pre:
+        if bytes(now) == pre:
             return None
-        return ContainerEffect(obj, "bytearray", content=[builder.build(bytes(obj))], rebuild=True)
+        return ContainerEffect(obj, "bytearray", content=[builder.build(bytes(now))], rebuild=True)
     return None
 
 

@@ -51,10 +51,18 @@ class OwnChanges:
     """
 
     def __init__(self, session: Any) -> None:
-        self._others = session.others_ran
+        self._session = session
         self._stores: dict[int, list[tuple[Any, Any, int]]] = {}
         for holder, key, value, address in session.stores():
             self._stores.setdefault(id(holder), []).append((key, value, address))
+
+    def _others(self) -> bool:
+        """Whether another thread may have changed what was read before this question.
+
+        It may run while the changes are gathered, too: whoever asks has read the content first.
+        """
+        others_ran: bool = self._session.others_ran
+        return others_ran
 
     def content(self, obj: Any, pre: Any, unknown: bool) -> Any:
         """What an outside container holds, or would if no other thread had changed it.
@@ -66,20 +74,22 @@ class OwnChanges:
                 a whole, or given to C code.
 
         Returns:
-            The pairs of a dict; the elements of a list or a deque; else the container.
+            The pairs of a dict; the elements of a list, a deque or a set; the bytes.
 
         Raises:
             Refusal: passing, where that is not known.
         """
+        now: Any
         if isinstance(obj, dict):
-            now: Any = pairs_of(obj)
+            now = pairs_of(obj)
         elif isinstance(obj, _SEQUENCES):
             now = _elements(obj)
         else:
-            if self._others and content_of(obj) != content_of(pre):
+            now = obj.copy() if isinstance(obj, bytearray) else set.copy(obj)
+            if content_of(now) != content_of(pre) and self._others():
                 raise race(obj)
-            return obj
-        if not self._others:
+            return now
+        if not self._others():
             return now
         own = self._own_pairs(obj, pre, now) if isinstance(obj, dict) else self._own(obj, pre)
         if unknown and not _alike(now, own):
@@ -93,7 +103,7 @@ class OwnChanges:
 
     def at(self, holder: Any, name: Any, now: Any) -> Any:
         """What the run has put into a cell (name: None) or an attribute, in which `now` is."""
-        if not self._others:
+        if not self._others():
             return now
         stores = [s for s in self._stores.get(id(holder), ()) if name is None or s[0] == name]
         if not stores:

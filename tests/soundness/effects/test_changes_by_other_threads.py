@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import magpy
+from magpy.capture import races
 
 
 class State:
@@ -186,6 +187,37 @@ def test_what_another_thread_changes_is_not_redone(change):
         if change is not counter:  # C code counts in it: all of it is compared
             assert magpy.stats(compiled).hits > 0
     assert raced > 0
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_what_another_thread_changes_while_the_changes_are_gathered(monkeypatch, change):
+    gather, turns = races.OwnChanges.__init__, []
+
+    def gather_and_give_way(own, session):
+        gather(own, session)
+        if not turns:
+            turns.append(threading.Thread(target=change, args=(state, "other")))
+            turns[0].start()
+            turns[0].join()
+
+    def step(state, x, who):
+        change(state, who)
+        return torch.relu(x)
+
+    monkeypatch.setattr(races.OwnChanges, "__init__", gather_and_give_way)
+    state, x = State(), torch.eye(4)
+    change(state, "other")  # the last value may be the one from before the call
+    compiled = magpy.compile(step, backend="eager")
+    compiled(state, x, "main")
+    assert turns
+    expected = State()
+    vars(expected).update(copy.deepcopy(vars(state)))
+    for _ in range(4):
+        compiled(state, x, "main")
+        step(expected, x, "main")
+        assert content(state) == content(expected)
+    if change is not counter:  # C code counts in it: all of it is compared
+        assert magpy.stats(compiled).hits > 0
 
 
 def test_attributes_of_classes_slots_and_cells():
