@@ -284,6 +284,8 @@ class Handler(Protocol):
         """The truth of a tracked value decides a jump."""
     def same_number(self, a: Any, b: Any, /) -> bool:
         """Whether two numbers, one of them tracked, are one object to the program (`is`)."""
+    def is_outside_value(self, value: int | str, /) -> bool:
+        """Whether a tracked value is an argument, or was read of what holds it, and no more."""
     def counter(self, holder: Any, key: Any, value: Any, /) -> Any:
         """A number that is an input is read; `key` is None in a cell.
 

@@ -254,6 +254,7 @@ bool Guard_fills(GuardObject* guard, const std::vector<int>& registers) {
       case Code::kAttr:
       case Code::kGradient:
       case Code::kItem:
+      case Code::kItemAt:
       case Code::kCell: filled[op.dst] = true; break;
       case Code::kMethod: filled[op.dst] = filled[op.dst2] = true; break;
       case Code::kDeque: std::fill_n(filled.begin() + op.dst, op.n, true); break;

@@ -132,7 +132,7 @@ bool run_deque(const Op& op, Frame& frame, PyObject* object) {
   return true;
 }
 
-bool run_item(const Op& op, Frame& frame, PyObject* object) {
+bool run_item(const Op& op, Frame& frame, PyObject* object, Py_ssize_t place) {
   PyObject** items;
   if (PyList_Check(object)) {
     items = ((PyListObject*)object)->ob_item;
@@ -141,10 +141,28 @@ bool run_item(const Op& op, Frame& frame, PyObject* object) {
   } else {
     return false;
   }
-  Py_ssize_t index = op.n < 0 ? op.n + Py_SIZE(object) : op.n;
+  const Py_ssize_t index = place < 0 ? place + Py_SIZE(object) : place;
   if (index < 0 || index >= Py_SIZE(object)) return false;
   frame.set_borrowed(op.dst, items[index]);
   return true;
+}
+
+// The value in a list or dict at a number or text that is itself the content of a register.
+bool run_item_at(const Op& op, Frame& frame, PyObject* object) {
+  PyObject* place = frame.get(op.second);
+  if (PyDict_Check(object)) {
+    if (!PyUnicode_CheckExact(place) && !PyLong_CheckExact(place)) return false;
+    PyObject* value = raw_dict_get(object, place, key_hash(place));
+    if (value) frame.set_borrowed(op.dst, value);
+    return value != nullptr;
+  }
+  if (!PyLong_CheckExact(place)) return false;
+  const Py_ssize_t index = PyLong_AsSsize_t(place);
+  if (index == -1 && PyErr_Occurred()) {
+    PyErr_Clear();  // it is larger than any list
+    return false;
+  }
+  return run_item(op, frame, object, index);
 }
 
 bool run_attr_absent(const Op& op, PyObject* object) {
@@ -179,7 +197,8 @@ bool run(const Op& op, Frame& frame) {
     case Code::kAttrAbsent: return run_attr_absent(op, object);
     case Code::kGradient: return load(frame, op.dst, Ref::steal(tensor_api()->gradient(object)));
     case Code::kLen: return raw_length(object) == op.n;
-    case Code::kItem: return run_item(op, frame, object);
+    case Code::kItem: return run_item(op, frame, object, op.n);
+    case Code::kItemAt: return run_item_at(op, frame, object);
     case Code::kSet: return PyAnySet_Check(object) && set_gives(object, op.x);
     case Code::kDeque: return run_deque(op, frame, object);
     case Code::kCell: {
@@ -243,6 +262,10 @@ Ref described(const Op& op, const Frame& frame) {
     case Code::kAttrAbsent: return format_text("attribute %U is now there", op.x);
     case Code::kLen: return format_text("length %zd instead of %zd", raw_length(object), op.n);
     case Code::kItem: return format_text("no item %zd", op.n);
+    case Code::kItemAt: {
+      const Ref place = safe_text(frame.get(op.second));
+      return place ? format_text("no item %U", place.get()) : Ref();
+    }
     case Code::kSet: return format_text("other elements in the set");
     case Code::kDeque: return format_text("length %zd instead of %zd", raw_length(object), op.n);
     case Code::kCell: return format_text("the closure variable is empty");

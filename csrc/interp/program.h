@@ -34,6 +34,7 @@ enum class Code : uint8_t {
   kAttrAbsent,
   kLen,
   kItem,
+  kItemAt,
   kSet,
   kDeque,
   kCell,
@@ -51,7 +52,7 @@ enum class Code : uint8_t {
 struct Op {
   Code code;
   int operand = 0;
-  int second = 0;  // `same`
+  int second = 0;  // `same`, `item_at`
   int dst = 0, dst2 = 0;
   Py_ssize_t n = 0;
   Py_hash_t hash = 0;

@@ -32,6 +32,7 @@ constexpr OpName kOps[] = {
     {"attr_absent", Code::kAttrAbsent, 3},
     {"len", Code::kLen, 3},
     {"item", Code::kItem, 4},
+    {"item_at", Code::kItemAt, 4},
     {"set", Code::kSet, 3},
     {"deque", Code::kDeque, 4},
     {"cell", Code::kCell, 3},
@@ -216,6 +217,9 @@ int Builder::fill(Op& op, PyObject* const* args) {
     case Code::kLen: return operand(args[0], &op.operand) < 0 ? -1 : size(args[1], &op.n);
     case Code::kItem:
       if (operand(args[1], &op.operand) < 0 || size(args[2], &op.n) < 0) return -1;
+      return destination(args[0], &op.dst);
+    case Code::kItemAt:
+      if (operand(args[1], &op.operand) < 0 || operand(args[2], &op.second) < 0) return -1;
       return destination(args[0], &op.dst);
     case Code::kDeque:
       program_.owns = true;

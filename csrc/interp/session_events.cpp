@@ -400,6 +400,40 @@ static bool read_item(Session* s, PyObject* list, PyObject* key) {
   return true;
 }
 
+// The value at a key in a list or dict, or null: where that is not told without code of the
+// program's, or the guard compares plain values anyway.
+static PyObject* object_at(Session* s, PyObject* obj, PyObject* key) {
+  PyObject* value = nullptr;
+  if (PyList_CheckExact(obj) && PyLong_CheckExact(key)) {
+    int overflow = 0;
+    const Py_ssize_t index = PyLong_AsLongAndOverflow(key, &overflow), size = PyList_GET_SIZE(obj);
+    if (overflow != 0 || index < -size || index >= size) return nullptr;
+    value = PyList_GET_ITEM(obj, index < 0 ? index + size : index);
+  } else if (PyDict_CheckExact(obj) && (PyUnicode_CheckExact(key) || PyLong_CheckExact(key)) &&
+             look_for_key(s, obj, key)) {
+    value = item_or_null(obj, key);
+  }
+  return value == nullptr || is_leaf(value) || tracked(s, value) ? nullptr : value;
+}
+
+// obj[key] with a number or text from outside that is an input: whether the guard can read the
+// value there again.  What the run has changed of `obj` by then has others at other keys.
+static bool reads_value_at(Session* s, PyObject* obj, PyObject* key) {
+  if (!PyList_CheckExact(obj) && !PyDict_CheckExact(obj)) return false;
+  if (!tracked(s, key) || !known_outside(s, obj) || s->numbered.count(obj) != 0) return false;
+  const auto known = s->containers.find(obj);
+  if (known != s->containers.end() &&
+      (known->second.pre || known->second.whole || known->second.table))
+    return false;
+  ErrorGuard error;
+  PyObject* value = object_at(s, obj, key);
+  if (value == nullptr || ask(s, "is_outside_value", key).get() != Py_True) return false;
+  if (!first_time(s, kValueAt, obj, key)) return true;
+  emit(s, kValueAt, obj, key, value);
+  reach(s, value);
+  return true;
+}
+
 // list[a:b:c]: whether no more than these elements and the length are looked at.
 static bool read_slice(Session* s, PyObject* list, PyObject* key) {
   if (!PyList_CheckExact(list) || !PySlice_Check(key)) return false;
@@ -480,6 +514,7 @@ static bool logs_what_is_made(Session* s, PyObject* dict, PyObject* key) {
 static void item_load_pre(Session* s, PyObject* obj, PyObject* key) {
   if (loads_from_table(s, obj, key)) return;
   const bool choice = chooses(s, obj, key);
+  if (!choice && !s->tracked.empty() && reads_value_at(s, obj, key)) return;
   if (!choice && !s->tracked.empty() && !is_tensor(obj) && !tracked(s, obj) &&
       has_tracked(s, key)) {
     // A tracked key chooses an element: the choice must be the same again.
@@ -564,6 +599,7 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result, bool made
     ask(s, "table_has", obj, key, Py_False);
     return result;
   }
+  if (!s->tracked.empty() && seen(s, kValueAt, obj, key)) return result;
   // The key is the same again, and what the dict has under it is read none the less.
   const bool keyed = !is_tensor(obj) && !tracked(s, obj) && has_tracked(s, key);
   if (result != nullptr && !is_tensor(obj) && (tracked(s, obj) || keyed)) {

@@ -41,11 +41,12 @@ enum Kind : uint8_t {
   kProtocols,  // type, -, ((name, value or ABSENT), ..): its special methods
   kKeys,       // dict, -, its keys before the program wrote to it
   kListLength,  // list, -, how many elements it has
+  kValueAt,  // list or dict, a number or text from outside that is an input, the value there
 };
 inline const char* const kKindNames[] = {
     "dict_key",   "link_dict",  "type_attr", "super", "attr_c",    "cell",     "func",     "snap",
     "write_attr", "write_type", "object",    "type",  "list_item", "dict_del", "protocols", "keys",
-    "list_length"};
+    "list_length", "value_at"};
 
 // What the session does around a call of something that is not a Python frame
 // (magpy/models/c_function_tables.py mirrors the values).

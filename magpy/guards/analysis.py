@@ -31,7 +31,7 @@ from magpy.guards.checks import (
     runs_below,
     still_remembers,
 )
-from magpy.guards.edges import Attribute, Cell, ClassAttribute, DictKey, Item, Load
+from magpy.guards.edges import ClassAttribute, DictKey, Item, Load, number_of
 from magpy.guards.graph import ReferenceGraph, build
 from magpy.guards.program import Check, Operand, Relative
 from magpy.guards.world import Run, World
@@ -49,7 +49,6 @@ from magpy.ir.ops import (
     item_held,
     part,
     part_held,
-    slot_held,
 )
 from magpy.ir.recipes import Const, ContainerEffect
 from magpy.ir.trees import leaves
@@ -114,6 +113,7 @@ def run_of(capture: Capture) -> Run:
         if any(isinstance(s, OpStep) and s.whole for s in record.steps)
         else frozenset(map(id, _known_tensors(record))),
         numbers=frozenset(record.numbers),
+        held_numbers=record.held_numbers,
         gradients=tuple(record.gradients),
         overwritten=frozenset(
             (id(e.obj), k.value)
@@ -147,17 +147,6 @@ def _known_tensors(record: Record) -> Iterator[Any]:
 def _is_of_part(step: Any) -> TypeGuard[CheckValue]:
     """Whether a step compares an item of a tuple of which others are inputs."""
     return isinstance(step, CheckValue) and step.func in (part, part_held)
-
-
-def _holds_numbers(holder: Any, step: HostStep) -> type[Load] | None:
-    """How a number is read of what holds it."""
-    if type(holder) is types.CellType:
-        return Cell
-    if isinstance(holder, list):
-        return Item
-    if isinstance(holder, dict):
-        return DictKey
-    return Attribute if step.func is slot_held else None
 
 
 class Analyzer:
@@ -331,7 +320,7 @@ class Analyzer:
             graph.check(("type", source, cls))
             graph.check(("len", source, length))
             read: Load = Item(tuple, index, step.expected)
-        elif (kind := _holds_numbers(holder, step)) is not None:
+        elif (kind := number_of(holder, step.func)) is not None:
             read, source = kind(holder, key, step.expected), graph.operand(holder)
         else:
             return

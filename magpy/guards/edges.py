@@ -28,6 +28,7 @@ from magpy.guards.checks import (
 )
 from magpy.guards.program import CLASSES, Check, Edge, Name, Operand, Program, Relative
 from magpy.guards.world import Run
+from magpy.ir.ops import slot_held
 from magpy.objects import c_state
 from magpy.objects.types import isinstance
 
@@ -385,6 +386,63 @@ class Item(Load, label="[{key}]", words="item {key} of a {kind}", load="item"):
         base = tuple if isinstance(self.source, tuple) else list
         exact = type(self.source) is base
         return _subscript(base.__name__, exact, source, str(self.key))
+
+
+class ValueAt(
+    Edge,
+    events=("value_at",),
+    gives_object=True,
+    label="[an input]",
+    words="what a {kind} has at a number or text that is an input",
+):
+    """The object in a list or dict at a number or text that is an input: `caches[self.index]`.
+
+    Which one it is differs from call to call; the guard reads the number, then what is there.
+    """
+
+    def lower(self, program: Program) -> None:
+        """The number is read first, unless it is an argument."""
+        if id(self.key) not in program.relative:
+            self._read_key(program)
+        place = program.relative[id(self.key)]
+        holder, dst = self.source, program.register()
+        found = program.relative.get(id(holder))
+        program.check(("item_at", dst, program.operand(holder), place.register))
+        expr = program.name(holder) if found is None else found.expr
+        program.bind(self.value, dst, f"{expr}[{place.expr}]")
+
+    def _read_key(self, program: Program) -> None:
+        held = program.run.held_numbers.get(id(self.key))
+        kind = None if held is None else number_of(held[2], held[1])
+        if held is None or kind is None:
+            raise Refusal(f"an item of {an(type(self.source).__name__)} is read at an input")
+        _, _, holder, key = held
+        read, dst = kind(holder, key, self.key), program.register()
+        program.check(read.load(dst, program.operand(holder)))
+        t = type(self.key)
+        program.check(("small_int", dst) if t is int else ("type", dst, t))
+        found = program.relative.get(id(holder))
+        expr = program.name(holder) if found is None else found.expr
+        program.reach(self.key, dst, read.expression(expr, program.name))
+
+
+def number_of(holder: Any, read: Any) -> type[Load] | None:
+    """How a number is read of what holds it.
+
+    Args:
+        holder: a cell, container or object with slots.
+        read: the function that reads it in mock code.
+
+    Returns:
+        The class of the read; None where no guard does it by itself.
+    """
+    if type(holder) is types.CellType:
+        return Cell
+    if isinstance(holder, list):
+        return Item
+    if isinstance(holder, dict):
+        return DictKey
+    return Attribute if read is slot_held else None
 
 
 class ListItem(Item, events=("list_item",)):

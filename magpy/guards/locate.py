@@ -40,7 +40,7 @@ _OF_ONE = frozenset(
     ["type", "len", "leaf", "is", "small_int", "dict_keys", "set", "func", "tensor"]
 )
 _CONTAINERS = (list, dict, set, collections.deque)
-_LOADS = frozenset(["dict_get", "inst_dict", "attr", "item", "cell", "gradient"])
+_LOADS = frozenset(["dict_get", "inst_dict", "attr", "item", "item_at", "cell", "gradient"])
 
 
 class _Unknown(Exception):
@@ -68,7 +68,7 @@ def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Pl
     try:
         if check[0] in _LOADS or check[0] in ("dict_absent", "attr_absent"):
             absent = check[0] in ("dict_absent", "attr_absent")
-            operand, key = check[1:3] if absent else (check[2], (*check, None)[3])
+            operand, key = check[1:3] if absent else (check[2], way.key(check))
             return Place(way.value(operand), key, way.origin(operand))
         if check[0] == "py" and check[2]:
             origin = way.origin(check[2][0])
@@ -85,7 +85,7 @@ def place_of(program: Program, failure: tuple[Any, str], given: list[Any]) -> Pl
         load = loads.get(operand)
         if load is None or load[0] == "inst_dict":
             return None
-        return Place(way.value(load[2]), (*load, None)[3], way.origin(load[2]))
+        return Place(way.value(load[2]), way.key(load), way.origin(load[2]))
     except (_Unknown, LookupError, AttributeError, ValueError, TypeError):
         return None
 
@@ -113,8 +113,15 @@ class _Way:
             return self.given[operand]
         if operand not in self.loads:
             raise _Unknown
-        _, _, holder, *_ = load = self.loads[operand]
+        kind, dst, holder, *_ = load = self.loads[operand]
+        if kind == "item_at":
+            load = ("item", dst, holder, self.key(load))
         return _loaded(load, self.value(holder))
+
+    def key(self, load: tuple[Any, ...]) -> Any:
+        """Where a load reads in what holds the value; None of a cell."""
+        kind, _, _, *key = load
+        return self.value(key[0]) if kind == "item_at" else (*key, None)[0]
 
     def origin(self, operand: Any) -> int | None:
         """The argument that an operand is reached from."""

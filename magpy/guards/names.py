@@ -216,6 +216,8 @@ class Names:
                 self.registers[dst] = self._variables[i]
             case ("item", dst, operand, i):
                 self.registers[dst] = f"{self.operand(operand)}[{i}]"
+            case ("item_at", dst, operand, place):
+                self.registers[dst] = f"{self.operand(operand)}[{self.operand(place)}]"
             case ("deque", first, operand, n):
                 for i in range(n):
                     self.registers[first + i] = f"{self.operand(operand)}[{i}]"

@@ -459,6 +459,9 @@ def _of_check(names: Names, check: tuple[Any, ...], text: str) -> Difference:
             return Difference(f"{names.operand(operand)}.{name}", "", "was missing, is there")
         case ("item", _, operand, i):
             return Difference(f"{names.operand(operand)}[{i}]", "", "is missing")
+        case ("item_at", _, operand, place):
+            at = f"{names.operand(operand)}[{names.operand(place)}]"
+            return Difference(at, "", "is missing")
         case ("same", one, other):
             return Difference(names.operand(one), "", f"is no longer {names.operand(other)}")
         case ("distinct", *_):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import types
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ class Run:
         overwritten: identities of dicts, with keys, under which the run stored something, or the
             program does between calls, and of such closure cells: reads were of its own state.
         rearranged: identities of lists and deques into which the run put something.
+        held_numbers: numbers from outside that are inputs and no arguments, by identity: each with
+            the function that reads it, what holds it, and the key.
         numbered: identities of lists and deques, with places of numbers that are inputs.
         parts: identities of dicts, with keys of tuples of which numbers are inputs.
         instances_vary: modules and functions that are reached through the arguments are other ones
@@ -50,6 +52,7 @@ class Run:
     metas: dict[int, Any] = field(default_factory=dict)
     noted: frozenset[int] | None = None
     numbers: frozenset[int] = frozenset()
+    held_numbers: Mapping[int, tuple[Any, Any, Any, Any]] = field(default_factory=dict)
     gradients: tuple[tuple[Any, Any], ...] = ()
     overwritten: frozenset[tuple[int, Any]] = frozenset()
     rearranged: frozenset[int] = frozenset()

@@ -277,7 +277,7 @@ class Below:
                 yield from ((c, name) for c in contents.mro(v))
             elif kind == "protocols":
                 yield from ((c, special) for c in contents.mro(v) for special, _ in value)
-            elif kind in ("list_item", "list_length", "cell"):
+            elif kind in ("list_item", "value_at", "list_length", "cell"):
                 yield v, None
             elif kind in ("dict_key", "attr_c", "write_attr"):
                 yield v, name

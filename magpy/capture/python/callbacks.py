@@ -88,6 +88,7 @@ class Handler:
         # Answers of the others.
         self.counter, self.inherits = self.varying.counter, self.varying.inherits
         self.same_number = self.varying.same_number
+        self.is_outside_value = self.varying.is_outside_value
         self.differs = self.run.differs
         self.rely_on, self.truth = tracked.rely_on, tracked.truth
         self.contains, self.compare_items = tracked.contains, tracked.compare_items

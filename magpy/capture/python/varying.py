@@ -69,7 +69,16 @@ class VaryingNumbers:
         recorder.originals[id(own)] = value  # the session holds what is tracked
         if not isinstance(holder, type):
             recorder.counted(holder, key, own, value, (id(holder), key) in self._followed)
+            recorder.record.held_numbers[id(own)] = own, read, holder, where
         return own
+
+    def is_outside_value(self, value: Any) -> bool:
+        """Whether a tracked integer or text is one from outside, which the guard can read, too."""
+        recorder = self._run.recorder
+        record = recorder.record
+        if recorder.depth or self._run.refusals.first is not None:
+            return False
+        return id(value) in record.numbers or id(value) in record.held_numbers
 
     def vary(self, holder: Any, key: Any, follow: bool = False) -> None:
         """A number in a container, class or cell is an input where the run reads it.

@@ -282,10 +282,14 @@ class Hoist:
         if i in found.changes:
             moved = [v for v in taken if v not in self.maker]
         for v in moved:
-            if not self._copies.takes(v):
+            own = self.storages.get(v)
+            # What is written through another tensor, whose memory may be the same, is no change of
+            # the copy.
+            shared = {m for m in self.writers if aliasing.meet({m}, self.found.get(v, set()))}
+            if not self._copies.takes(v) or shared != {own}:
                 return False
             found.copied.add(v)
-            found.changes |= {j for j in self.writers[self.storages[v]] if j < i}
+            found.changes |= {j for j in self.writers[own] if j < i}
         return True
 
     def _modes_matter(self, i: int, among: set[int]) -> bool:
