@@ -423,7 +423,7 @@ static bool reads_value_at(Session* s, PyObject* obj, PyObject* key) {
   if (!tracked(s, key) || !known_outside(s, obj) || s->numbered.count(obj) != 0) return false;
   const auto known = s->containers.find(obj);
   if (known != s->containers.end() &&
-      (known->second.pre || known->second.whole || known->second.table))
+      (known->second.pre || known->second.whole || known->second.table || known->second.unlogged))
     return false;
   ErrorGuard error;
   PyObject* value = object_at(s, obj, key);

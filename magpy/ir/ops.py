@@ -411,8 +411,8 @@ class Record:
         symbols: the sizes and numbers that were followed (magpy/shapes/symbols.py), or None.
         kept: objects, by identity, that a call done as a whole may keep, and where it is made.
         counters: numbers from outside that are inputs: what holds one, the key, the number.
-        held_numbers: those that are no arguments, by the identity of what stands for them: that, the
-            function that reads one again, what holds it, the key.
+        held_numbers: those that are no arguments, by the identity of what stands for them: that
+            itself, the function that reads the number again, what holds it, the key.
         relied: whether the run relies on what one of its integers is.
         swapped: for tensors from outside whose `data` was assigned, what it was before.
         again: what was computed before the call is differentiated so that the derivatives can be.

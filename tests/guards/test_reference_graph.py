@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import operator
 import re
 import types
 import weakref
@@ -325,6 +326,42 @@ def test_one_element_of_a_list_counts_unless_the_list_is_looked_at_as_a_whole():
     assert graph.relative[id(items[1])].expr == "_a0[-1]"
     whole = graph_of([element, ("snap", items, None, tuple(items))], items)
     assert names(whole)[1:] == ["len", "item", "type", "item", "type"]
+
+
+def test_an_element_at_a_number_that_is_an_argument():
+    items, number = [[], [1]], 1
+    graph = graph_of(
+        [("value_at", items, number, items[1])], items, number, numbers=frozenset([id(number)])
+    )
+    assert graph.checks == [
+        ("type", 0, list),
+        ("small_int", 1),
+        ("item_at", 2, 0, 1),
+        ("type", 2, list),
+    ]
+    assert graph.relative[id(items[1])].expr == "_a0[_a1]"
+    assert guard_of(graph).check((items, 0))
+    assert not guard_of(graph).check((items, 2))
+    assert not guard_of(graph).check(([1, 2], 0))
+
+
+def test_an_element_at_a_number_that_is_read_of_something_else():
+    holder, items, number = {"i": 1}, {"a": [], 1: [1]}, _interp.fresh(1)
+    held = {id(number): (number, operator.getitem, holder, "i")}
+    graph = graph_of([("value_at", items, number, items[1])], holder, items, held_numbers=held)
+    assert graph.checks == [
+        ("type", 0, dict),
+        ("type", 1, dict),
+        ("dict_get", 2, 0, "i"),
+        ("small_int", 2),
+        ("item_at", 3, 1, 2),
+        ("type", 3, list),
+    ]
+    assert graph.relative[id(items[1])].expr == "_a1[_a0['i']]"
+    twice = [("value_at", items, number, items[1])] * 2
+    assert names(graph_of(twice, holder, items, held_numbers=held))[-2:] == ["item_at", "same"]
+    with pytest.raises(Refusal, match="an item of a dict is read at an input"):
+        graph_of([("value_at", items, number, items[1])], holder, items)
 
 
 def test_a_set_keeps_its_elements():

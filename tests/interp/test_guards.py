@@ -258,6 +258,35 @@ def test_registers_chain_loads() -> None:
     assert g.explain(({"list": [Plain(x=8)]},)) == (5, "8 instead of 7")
 
 
+@pytest.mark.parametrize(
+    ("holder", "key", "found"),
+    [
+        ([7, 8, 9], 1, 8),
+        ([7, 8, 9], -1, 9),
+        ((7, 8), 0, 7),
+        ([7], 1, None),
+        ([7], -2, None),
+        ([7], 1 << 80, None),
+        ([7], -(1 << 80), None),
+        ([7, 8], True, None),
+        ([7], "a", None),
+        ({"a": 7}, "a", 7),
+        ({1: 7, 1 << 80: 8}, 1 << 80, 8),
+        ({"a": 7}, "b", None),
+        ({True: 7}, True, None),
+        ({1.0: 7}, 1, 7),
+        ({7}, 7, None),
+    ],
+)
+def test_an_item_at_what_a_register_holds(holder: Any, key: Any, found: Any) -> None:
+    checks = [("item_at", 2, 0, 1), ("leaf", 2, 7 if found is None else found)]
+    g = _interp.Guard(2, (), 3, checks, {})
+    assert g.check((holder, key)) is (found is not None)
+    if found is None:
+        where, text = g.explain((holder, key))
+        assert where == 0 and text == f"no item {key!r}"
+
+
 def test_deque_items_land_in_registers() -> None:
     g = guard(("deque", 1, 0, 2), ("leaf", 1, "a"), ("leaf", 2, "b"))
     assert g.check((collections.deque("ab"),))

@@ -286,10 +286,10 @@ class Hoist:
             # What is written through another tensor, whose memory may be the same, is no change of
             # the copy.
             shared = {m for m in self.writers if aliasing.meet({m}, self.found.get(v, set()))}
-            if not self._copies.takes(v) or shared != {own}:
+            if not self._copies.takes(v) or own is None or shared - {own}:
                 return False
             found.copied.add(v)
-            found.changes |= {j for j in self.writers[own] if j < i}
+            found.changes |= {j for j in self.writers.get(own, ()) if j < i}
         return True
 
     def _modes_matter(self, i: int, among: set[int]) -> bool:
