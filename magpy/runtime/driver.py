@@ -400,9 +400,11 @@ class Driver:
 
     def run_of(self, function: types.FunctionType) -> Any:
         """`run`, for a function of the same code; None where that cannot run in part."""
-        own = self.function
-        # Equal code is a function's of a driver that was made again.
-        if own.__code__ != function.__code__ or own.__globals__ is not function.__globals__:
+        own, code = self.function, function.__code__
+        # Equal code is a function's of a driver that was made again; to compare it takes long.
+        if own.__code__ is not code and own.__code__ != code:
+            return None
+        if own.__globals__ is not function.__globals__:
             return None
         alike = _same_objects(own.__closure__, function.__closure__)
         if (self.lines.plan.closures or not alike) and not self._takes_cells(function):
