@@ -148,9 +148,20 @@ class Hoist:
         if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
             self._taken_apart(s.value, before, s)
             self.alone.add(s)
+        self._value_of_store(s, before)
         self._whole(s, s, blocks=False)
         self._give_away([*before, *_own_parts(s)])
         return [*before, s]
+
+    def _value_of_store(self, s: ast.stmt, before: list[ast.stmt]) -> None:
+        """Takes the value out of a store that is refused: it is computed first.
+
+        `buffer[i] = h.mean(0).numpy()` becomes `t = h.mean(0).numpy(); buffer[i] = t`.
+        """
+        if not isinstance(s, ast.Assign) or not isinstance(s.value, _COMPUTES):
+            return
+        if any(spot_of(target) in self.plan.alone for target in s.targets):
+            s.value = self._assign(s.value, before, s)
 
     def _give_away(self, parts: list[ast.AST]) -> None:
         """Has what was taken out of `yield x` and `await f(x)` die as soon as it did there."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from magpy.capture.python.run import Run
-from magpy.errors import Refusal, an
+from magpy.errors import Refusal, Site, an, frames_of_the_call
 from magpy.frames.locations import where_text
 from magpy.ir.aliasing import of_arrays, written
 from magpy.ir.ops import HostStep, OpStep, Record, Var
@@ -46,7 +46,7 @@ class OutsideBuffers:
         #: The memory that was written as that of an array.
         self.written: list[memory.Range | None] = []
         # Where the program looked first, by the object's address.
-        self._sites: dict[int, str] = {}
+        self._sites: dict[int, tuple[str, list[Site]]] = {}
 
     def looked_into(self) -> bool:
         """Whether there are any."""
@@ -55,14 +55,14 @@ class OutsideBuffers:
     def opaque_read(self, obj: Any, picture: Any) -> None:
         """An object with a state of C's is looked into, of which this is the picture."""
         self.opaque.append((obj, picture))
-        self._sites.setdefault(id(obj), where_text())
+        self._seen_at(obj)
 
     def array_read(self, array: Any) -> None:
         """An outside array, or one of a subclass, is looked into."""
         if np.asarray(array).dtype.hasobject:
             self._run.refuse("an array of objects from outside is read", "Use a list instead")
         self.arrays.append((array, memory.form_of(array)))
-        self._sites.setdefault(id(array), where_text())
+        self._seen_at(array)
 
     def written_tensors(self, record: Record) -> frozenset[Var]:
         """The outside tensors whose memory was written as that of an array."""
@@ -79,9 +79,20 @@ class OutsideBuffers:
             sized: its sizes are inputs, too.
         """
         self.arrays.append((array, memory.form_of(array)))
-        self._sites.setdefault(id(array), "")
+        self._sites.setdefault(id(array), ("", []))
         self._first_looks.add(len(self.arrays) - 1)
         self.inputs.append((array, sized))
+
+    def _seen_at(self, obj: Any) -> None:
+        if id(obj) not in self._sites:
+            self._sites[id(obj)] = where_text(), frames_of_the_call()
+
+    def _refusal(self, obj: Any, reason: str, where: str, remedy: str = "") -> Refusal:
+        """A refusal at the place at which the run first came to an array or a buffer."""
+        site, frames = self._sites.get(id(obj), (where, []))
+        refusal = Refusal(reason, site, remedy)
+        refusal.frames = frames
+        return refusal
 
     def compared(self) -> list[tuple[Any, Any]]:
         """The arrays whose contents the run has gone by: other calls must have the same."""
@@ -111,8 +122,7 @@ class OutsideBuffers:
         for array, before in self.arrays:
             if memory.form_of(array) != before:
                 reason = "a numpy array from outside is changed"
-                site = self._sites[id(array)]
-                self._run.refusals.keep(Refusal(reason, site, "Return a new array"))
+                self._run.refusals.keep(self._refusal(array, reason, "", "Return a new array"))
 
     def check_shared(self, where: str) -> None:
         """Refuses where a buffer from outside and a tensor share memory, and one is changed.
@@ -135,14 +145,14 @@ class OutsideBuffers:
             if shown and changed():
                 kind = an(type(obj).__name__)
                 reason = f"{kind} from outside is changed whose memory a tensor has"
-                refusals.keep(Refusal(reason, self._sites.get(id(obj), where)))
+                refusals.keep(self._refusal(obj, reason, where))
                 return
             if any(memory.meet(place, w) for w in written):
                 reason = (
                     f"memory that is read as {an(type(obj).__name__)} from outside is changed "
                     "through a tensor"
                 )
-                refusals.keep(Refusal(reason, self._sites.get(id(obj), where)))
+                refusals.keep(self._refusal(obj, reason, where))
                 return
             for own, site in self._run.recorder.views:
                 if memory.meet(place, own):
