@@ -31,6 +31,7 @@ from magpy.guards.names import (
     own_name,
     value_text,
 )
+from magpy.objects import c_state
 from magpy.objects.types import isinstance
 from magpy.shapes.conditions import Conditions
 
@@ -203,8 +204,9 @@ class _Summary:
                 self.counts[self.heading(names.of(obj))]["objects: of the same class"] += 1
         for tensor, _ in anchors.get("tensors", ()):
             self.tensor(names.of(tensor))
-        for function, _, expected, _ in anchors.get("redo", ()):
-            self.lines["further checks"].append(f"{_name(function)} gives {value_text(expected)}")
+        for function, args, expected, _ in anchors.get("redo", ()):
+            asked = _name(_asked_function(function, args)[0])
+            self.lines["further checks"].append(f"{asked} gives {value_text(expected)}")
         if anchors.get("state") is not None:
             self.lines["torch"].append(
                 "grad mode, autocast, default dtype, determinism and the like: as they were"
@@ -319,6 +321,13 @@ def _name(function: Any) -> str:
     return name.removeprefix("builtins.")
 
 
+def _asked_function(function: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """What a question asks for the user: magpy may ask by way of a function of its own."""
+    if function is c_state.outcome and args:
+        return args[0], args[1:]
+    return function, args
+
+
 def _subject(check: Any, paths: list[str]) -> str:
     """What a check that is a Python function looks at."""
     maker = getattr(check, "__qualname__", type(check).__qualname__).partition(".")[0]
@@ -415,7 +424,9 @@ def _of_anchor(names: Names, section: str, record: tuple[Any, ...], j: int) -> s
         case "attrs":
             return f"{path}.{record[1]}"
         case "redo":
-            return f"what {_name(holder)} gives"
+            function, args = _asked_function(holder, record[1])
+            given = ", ".join(map(value_text, args))
+            return f"what {_name(function)}({given}) gives"
     return path
 
 
