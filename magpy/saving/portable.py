@@ -138,7 +138,9 @@ def _refuse(capture: Capture, world: Recording) -> None:
     asked = {name for name, answer in world.answers if answer is not None}
     steps = record.steps
     reasons = {
-        "sizes or numbers vary in it": record.symbols is not None or record.numbers,
+        "sizes or numbers vary in it": record.symbols is not None
+        or record.numbers
+        or any(kind == "value_at" for kind, *_ in capture.log),
         "other calls have other modules, functions or generators": capture.instances_vary
         or capture.renewed,
         "its results are differentiated twice": capture.again,

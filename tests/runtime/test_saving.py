@@ -161,6 +161,29 @@ def test_a_kernel_that_cannot_be_loaded_is_compiled(tmp_path, monkeypatch, savin
 # ------------------------------------------------------------- another program, in one process
 
 
+class First:
+    value = 1.0
+
+
+class Second:
+    value = 2.0
+
+
+class Third:
+    value = 3.0
+
+
+class Chosen:
+    i = 0
+
+
+KINDS, CHOSEN = [First, Second, Third], Chosen()
+
+
+def chosen_kind(x):
+    return x + KINDS[CHOSEN.i].value
+
+
 class Scaled(torch.nn.Module):
     slope = 0.5
 
@@ -478,6 +501,14 @@ class TestOneProcess:
         with pytest.warns(magpy.MagpyWarning, match="argument"):
             found = magpy.save(c, tmp_path / "e")
         assert (found.entries, len(found.left)) == (1, 1)
+
+    def test_what_is_read_at_a_number_that_varies(self, tmp_path):
+        c = magpy.compile(chosen_kind, backend="eager")
+        for i in (0, 1, 2, 0, 1):
+            CHOSEN.i = i
+            assert torch.equal(c(torch.zeros(2)), torch.ones(2) * KINDS[i].value)
+        with pytest.warns(magpy.MagpyWarning, match="sizes or numbers vary in it"):
+            assert magpy.save(c, tmp_path / "e").entries < magpy.stats(c).entries
 
 
 # ------------------------------------------------------------- the file
