@@ -539,10 +539,9 @@ def _parts(e: ast.expr) -> list[_Part] | None:
         return _parts(e.value) if isinstance(e.value, ast.Call) else [(e, "value", None)]
     if isinstance(e, ast.Attribute):
         return [(e, "value", None)]
-    if isinstance(e, ast.Subscript) and not isinstance(e.slice, (ast.Slice, ast.Tuple)):
-        return [(e, "value", None), (e, "slice", None)]
     if isinstance(e, ast.Subscript):
-        return [(e, "value", None)]
+        plain = not isinstance(e.slice, (ast.Slice, ast.Tuple))
+        return [(e, "value", None), *([(e, "slice", None)] if plain else [])]
     if isinstance(e, (ast.Tuple, ast.List, ast.Set)):
         # A set of more than 30 is made of its elements one by one.
         if any(isinstance(x, ast.Starred) for x in e.elts) or len(e.elts) > 30:
