@@ -426,6 +426,14 @@ def kinds():
             odd(s)
         return y + last  # noqa: F821 - it may be bound
 
+    def iterates_what_is_odd(x):
+        a = x + 1
+        return (
+            a * 2 + sum(k * a for k in odd([1, 2, x])),
+            [k // x for k in odd(range(x + 1))],
+            {k: v for k, v in zip(odd("ab", 1), [a, x], strict=True) for _ in odd([1])},
+        )
+
     def deleted_before_it_is_read(x):
         y = x + 1
         if odd(x) > 1:
@@ -482,6 +490,7 @@ def kinds():
         (another_super, [(1,)]),
         (deletes_in_the_end, [(1,), (2,)]),
         (deletes_in_a_loop, [([1],), ([2],), ([2, 1],)]),
+        (iterates_what_is_odd, [(1,), (2,), (0,)]),
         (deleted_before_it_is_read, [(1,), (2,)]),
     ]
 
