@@ -72,9 +72,10 @@ class Hooks:
 
     def _look(self, roots: Any) -> None:
         """Finds the leaves that a pass comes to and that have hooks."""
-        for leaf in autograd.reach(roots).leaves:
-            if any(_dicts(leaf)) and id(leaf) not in self._leaves:
-                self._leaves[id(leaf)] = weakref.ref(leaf)
+        with torch._C.DisableTorchFunction():  # no class or mode hears of that
+            for leaf in autograd.reach(roots).leaves:
+                if any(_dicts(leaf)) and id(leaf) not in self._leaves:
+                    self._leaves[id(leaf)] = weakref.ref(leaf)
 
     @contextlib.contextmanager
     def _compiled(self) -> Iterator[None]:
@@ -119,7 +120,8 @@ class Hooks:
 
 def _dicts(leaf: torch.Tensor) -> Iterable[dict[int, Any]]:
     """The dicts in which a leaf's hooks are, where there are any."""
-    return [d for d in (leaf._backward_hooks, leaf._post_accumulate_grad_hooks) if d]
+    with torch._C.DisableTorchFunction():
+        return [d for d in (leaf._backward_hooks, leaf._post_accumulate_grad_hooks) if d]
 
 
 __all__ = ["Hooks", "makes_pass"]

@@ -163,3 +163,42 @@ def test_the_step_of_a_loop_over_what_python_gives_is_one_region(source, epoch):
     lines = {int(line.split(":")[1].split(" ")[0]) for line, _ in stats.in_python}
     assert first in lines and not lines & set(range(first + 1, first + 6)), lines
     assert stats.captures <= 5 and stats.share > 0.6, stats
+
+
+class Heard(torch.Tensor):
+    """A class that hears of each operation on its tensors."""
+
+    names: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.names.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Decides(torch.autograd.Function):
+    """Its backward pass looks at data, and is refused for that."""
+
+    @staticmethod
+    def forward(ctx, t):
+        return t * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * (2 if g.sum() > 0 else 3)
+
+
+def test_a_class_of_tensors_hears_of_nothing_but_the_programs_operations():
+    def step(x):
+        loss = Decides.apply(x.as_subclass(Heard)).sum()
+        loss.backward()
+        return x.grad
+
+    compiled = magpy.compile(step, backend="eager")
+    for _ in range(5):
+        heard = []
+        for f in (step, compiled):
+            Heard.names.clear()
+            f(torch.ones(3, requires_grad=True))
+            heard.append(list(Heard.names))
+        assert heard[0] == heard[1]
