@@ -215,14 +215,15 @@ const c10::TensorImpl* owner_of(const at::Tensor& tensor) {
 }
 
 // Whether a gradient lies as that of a leaf does ("Gradient Layout Contract",
-// torch/csrc/autograd/functions/accumulate_grad.h).
+// torch/csrc/autograd/functions/accumulate_grad.h, and utils/grad_layout_contract.h).
 bool lies_as(const at::Tensor& gradient, const at::Tensor& leaf) {
   if (gradient.layout() != c10::kStrided || leaf.layout() != c10::kStrided) return false;
-  if (leaf.is_contiguous() || !leaf.is_non_overlapping_and_dense())
-    return gradient.is_contiguous();
+  if (!leaf.is_non_overlapping_and_dense()) return gradient.is_contiguous();
   if (gradient.sizes() != leaf.sizes()) return false;
-  for (int64_t i = 0; i < leaf.dim(); i++)
-    if (leaf.size(i) != 1 && gradient.stride(i) != leaf.stride(i)) return false;
+  for (int64_t i = 0; i < leaf.dim(); i++) {
+    const int64_t stride = gradient.stride(i);
+    if (leaf.size(i) == 1 ? stride == 0 : stride != leaf.stride(i)) return false;
+  }
   return true;
 }
 

@@ -162,6 +162,8 @@ def _owner(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _lies_as(gradient: torch.Tensor, leaf: torch.Tensor) -> bool:
+    if leaf.numel() < 2:
+        return False  # a stride of 0 is that of a view, and fake tensors do not tell those here
     if leaf.is_contiguous() or not is_dense(leaf):
         return gradient.is_contiguous()
     return all(

@@ -376,3 +376,25 @@ def steps(f):
     report = fuzz.report_on(program, 0)
     assert report.finding is None
     assert report.hits
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (1, 1), (3, 1), (1, 3), (2, 0)])
+def test_a_gradient_that_is_expanded_lies_as_its_leaf(shape, backend):
+    def made(compile):
+        w = torch.zeros(shape, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.1)
+
+        def step():
+            optimizer.zero_grad()
+            w.sum().backward()
+
+        return w, compile(step)
+
+    w, step = made(lambda f: magpy.compile(f, backend=backend))
+    expected, eager = made(lambda f: f)
+    for _ in range(5):
+        step()
+        eager()
+        assert torch.equal(w.grad, expected.grad)
+        assert w.grad.stride() == expected.grad.stride()
