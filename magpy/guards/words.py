@@ -205,7 +205,7 @@ class _Summary:
         for tensor, _ in anchors.get("tensors", ()):
             self.tensor(names.of(tensor))
         for function, args, expected, _ in anchors.get("redo", ()):
-            asked = _name(_asked_function(function, args)[0])
+            asked = _name(_asked_function(function, args))
             self.lines["further checks"].append(f"{asked} gives {value_text(expected)}")
         if anchors.get("state") is not None:
             self.lines["torch"].append(
@@ -321,11 +321,9 @@ def _name(function: Any) -> str:
     return name.removeprefix("builtins.")
 
 
-def _asked_function(function: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _asked_function(function: Any, args: tuple[Any, ...]) -> Any:
     """What a question asks for the user: magpy may ask by way of a function of its own."""
-    if function is c_state.outcome and args:
-        return args[0], args[1:]
-    return function, args
+    return args[0] if function is c_state.outcome and args else function
 
 
 def _subject(check: Any, paths: list[str]) -> str:
@@ -424,9 +422,8 @@ def _of_anchor(names: Names, section: str, record: tuple[Any, ...], j: int) -> s
         case "attrs":
             return f"{path}.{record[1]}"
         case "redo":
-            function, args = _asked_function(holder, record[1])
-            given = ", ".join(map(value_text, args))
-            return f"what {_name(function)}({given}) gives"
+            # Not what it was given: misses are counted by these words.
+            return f"what {_name(_asked_function(holder, record[1]))} gives"
     return path
 
 

@@ -446,9 +446,6 @@ _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _SUSPENDS = (ast.Yield, ast.Await)
 
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
 _COMPUTES = (ast.Call, ast.BinOp, ast.Subscript, ast.Compare, ast.JoinedStr, ast.Attribute)
 
 
@@ -553,8 +550,6 @@ def _parts(e: ast.expr) -> list[_Part] | None:
         return [(e, "values", i) for i in range(len(e.values))]
     if isinstance(e, ast.Compare) and len(e.ops) == 1:
         return [(e, "left", None), (e, "comparators", 0)]
-    if isinstance(e, _COMPREHENSIONS) and not e.generators[0].is_async:
-        return [(e.generators[0], "iter", None)]  # the rest is evaluated in a frame of its own
     return None
 
 
