@@ -88,6 +88,12 @@ def appended_after(x, held, layer):
     return y
 
 
+def swapped_after(x, held, layer):
+    y, other = used(held[layer.i], x), held
+    other[0], other[1] = other[1], other[0]
+    return y
+
+
 def counted_after(x, held, layer):
     y = used(held[layer.i], x)
     layer.i += 1
@@ -138,6 +144,7 @@ PROGRAMS = {
     and_the_length: lambda i: ((layer(i),), {}),
     two_numbers: lambda i: ((i, (i + 1) % 5), {}),
     appended_after: lambda i: ((layer(i),), {}),
+    swapped_after: lambda i: ((layer(i),), {}),
     counted_after: lambda i: ((layer(i),), {}),
     counted_before: lambda i: ((layer(i),), {}),
     stored_before: lambda i: ((layer(i),), {}),
