@@ -80,7 +80,7 @@ def _run(
             raise Refusal(f"another function has been put at {name}")
         symbols = None
         if varying is not None and varying.follow:
-            symbols = Symbols(varying.sizes, varying.data)
+            symbols = Symbols(varying.sizes, varying.data, varying.alike)
         handler = Handler(scalars, symbols)
         state = _tensor.TorchState()
         metas = {

@@ -38,6 +38,8 @@ class Varying:
             whether what follows from the number is followed.
         data: whether sizes and integers that follow from data are followed.
         contents: what small numpy arrays hold that are reached otherwise is an input, too.
+        alike: by the identity of a tensor, its place without the index in a row, if the tensors of
+            that row were equally large in each call that was captured: they are taken to be so.
     """
 
     sizes: dict[int, Dims]
@@ -50,6 +52,7 @@ class Varying:
     tuples: dict[int | str, frozenset[int]] = field(default_factory=dict)
     sized: set[int] = field(default_factory=set)
     contents: bool = False
+    alike: dict[int, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def follow(self) -> bool:

@@ -15,6 +15,7 @@ Source: https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 from __future__ import annotations
 
 import collections
+import re
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -46,6 +47,8 @@ PLAIN = (int, float, str, bytes)
 #: The numbers of longer tuples are compared with the whole.
 MOST_PARTS = 8
 
+# An index in an expression for what a call reached.
+_INDEX = re.compile(r"\[\d+\]")
 # The kinds of numbers of which arrays are inputs.
 _NUMBERS = "biufc"
 
@@ -71,6 +74,8 @@ class Memory:
         self._tuples: dict[Any, frozenset[int]] = {}
         self._followed: set[Place] = set()
         self._sizes_vary = False
+        # Rows of tensors that were not equally large in a call that was captured.
+        self._uneven: set[Place] = set()
         self._listed: dict[Place, int] = {}
         self._outside: dict[Place, tuple[str | None, dict[str, Any], Any, Any]] = {}
         self._arrays_sized: set[int | str] = set()
@@ -141,6 +146,8 @@ class Memory:
         if self._dynamic is False:
             return None
         sizes: dict[int, Dims] = {}
+        alike: dict[int, Place] = {}
+        rows: dict[Place, torch.Size] = {}
         numbers: set[int | str] = set()
         texts: set[int | str] = set()
         given = {f"_a{i}": v for i, v in enumerate(args)}
@@ -164,6 +171,10 @@ class Memory:
                 self._sizes_vary = True
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
+                if (row := _row(place)) != place:
+                    alike.setdefault(id(v), row)
+                    if rows.setdefault(row, v.shape) != v.shape:
+                        self._uneven.add(row)
             lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
             lists += self._reached_lists(given, infos)
             resized = {id(v) for v, how in lists if how == RESIZED}
@@ -178,10 +189,12 @@ class Memory:
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts or sized) or any(info.dynamic.pinned for info in infos)
         data, contents = data or bool(differing), bool(self._contents)
+        alike = {at: row for at, row in alike.items() if row not in self._uneven}
         if not any((*(sizes, numbers, places, texts, arrays, differing, tuples), data, contents)):
             return None
         return Varying(
-            sizes, numbers, places, data, texts, arrays, differing, tuples, sized, contents
+            *(sizes, numbers, places, data, texts, arrays, differing, tuples, sized, contents),
+            alike=alike,
         )
 
     def _parts(self, at: int | str, v: Any) -> frozenset[int]:
@@ -348,6 +361,14 @@ def _add(found: dict[int, Dims], v: Any, dims: Dims) -> None:
     if any(dims):
         before = found.get(id(v), Dims())
         found[id(v)] = Dims(dims.sizes | before.sizes, dims.strides | before.strides)
+
+
+def _row(place: Place) -> Place:
+    """What is the same of the places of a row's tensors, such as the caches of all layers."""
+    first, *keys = place
+    if isinstance(first, str):
+        first = _INDEX.sub("[]", first)
+    return first, *(None if type(k) is int else k for k in keys)
 
 
 def _form(v: Any) -> Form:

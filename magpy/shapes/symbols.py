@@ -87,11 +87,24 @@ class Symbols:
     Args:
         sizes: for tensors, by identity: what varies of them.
         data: whether sizes and integers that follow from data are followed, too.
+        alike: by identity, the rows that tensors stand in (`Varying.alike`). What varies of a row
+            is one symbol where it is equal, so that what each layer does is done once
+            (magpy/shapes/repeated.py).
     """
 
-    def __init__(self, sizes: dict[int, Dims], data: bool = False) -> None:
+    def __init__(
+        self,
+        sizes: dict[int, Dims],
+        data: bool = False,
+        alike: dict[int, tuple[Any, ...]] | None = None,
+    ) -> None:
         """No symbol yet."""
         self.sizes = sizes
+        self._alike = alike or {}
+        # By row, read, dimension and value: the symbol, as the environment's and as an integer.
+        self._in_row: dict[Any, tuple[Any, Any]] = {}
+        # By symbols that stand only for a source: the environment's that they are equal to.
+        self._equal: dict[Any, Any] = {}
         self._data = data
         #: The conditions that are checked where something follows from data (`Checked`).
         self.checks: list[Conditions] = []
@@ -264,15 +277,26 @@ class Symbols:
     def _symbol(
         self, value: int, name: str, var: Var, outside: Any, read: Read | None = None, dim: int = 0
     ) -> Any:
-        """A new symbol, which stands for a number or for what is read of a tensor."""
+        """A symbol, which stands for a number or for what is read of a tensor."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
+        row = self._alike.get(id(outside)) if read is not None else None
+        key = row, read, dim, value
+        if row is not None and key in self._in_row:
+            symbol, number = self._in_row[key]
+            own = type(symbol)(name, integer=True)
+            self._equal[own] = symbol
+            self.sources.append(Source(own, var, outside, read, dim))
+            return number
         source = ConstantSource(name)
         create = self.env.create_unspecified_symbol if read is None else self.env.create_symbol
         symbol = create(value, source, DimDynamic.DYNAMIC)
         self.sources.append(Source(symbol, var, outside, read, dim))
-        return self.env.create_symintnode(symbol, hint=value, source=source)
+        number = self.env.create_symintnode(symbol, hint=value, source=source)
+        if row is not None:
+            self._in_row[key] = symbol, number
+        return number
 
     def _made(self, sizes: Any, strides: Any, tensor: Any) -> Any:
         """A fake tensor like a tensor, but of these sizes.
@@ -545,7 +569,8 @@ class Symbols:
         """Whether a symbol is left that may have several values."""
         if self.fixed:
             return False
-        return any(not self.env.simplify(s).is_number for s, *_ in self.sources)
+        found = {s.symbol for s in self.sources} - self._equal.keys()
+        return any(not self.env.simplify(s).is_number for s in found)
 
     def varying(self, data: bool) -> set[Var]:
         """The tensors whose sizes vary and the numbers that do.
@@ -621,6 +646,9 @@ class Symbols:
         known: list[tuple[set[Any], str, Place | None]] = []
         for s in self.sources:
             name, most = names[s.symbol], _LARGEST
+            if (equal := self._equal.get(s.symbol)) is not None:
+                known.append(({s.symbol, equal}, f"{name} == {names[equal]}", None))
+                continue
             own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {_LEAST}"
             known.append(({s.symbol}, own, None))
         for guard, place in zip(self.env.guards, self.env.guards.places, strict=True):

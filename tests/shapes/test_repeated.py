@@ -1,5 +1,6 @@
 """Operations done again on tensors of the same forms: what they give is remembered."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -64,15 +65,21 @@ def test_what_changes_a_tensor_leaves_others_of_its_form_alone():
     assert not done(found, torch.neg, Ref(Var(0))).requires_grad
 
 
-def test_layers_that_are_alike_are_done_once(monkeypatch):
-    calls = []
+@pytest.fixture
+def calls(monkeypatch):
+    """The arguments of the operations that were done with fake tensors."""
+    found = []
     operated = symbols.Symbols._substitute
 
-    def counted(self, v, static):
-        calls.append(v)
-        return operated(self, v, static)
+    def counted(self, v, *others):
+        found.append(v)
+        return operated(self, v, *others)
 
     monkeypatch.setattr(symbols.Symbols, "_substitute", counted)
+    return found
+
+
+def test_layers_that_are_alike_are_done_once(calls):
     counts = []
     for n in (1, 8):
         net = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(n)))
@@ -84,3 +91,59 @@ def test_layers_that_are_alike_are_done_once(monkeypatch):
         counts.append(len(calls))
         calls.clear()
     assert counts[1] <= counts[0] + 4  # the first layer's input requires no grad
+
+
+class Cache:
+    """What a layer has kept of earlier calls."""
+
+    def __init__(self):
+        self.keys = torch.ones(2, 3, 4)
+
+
+@pytest.mark.parametrize("kind", ["object", "list", "dict"])
+def test_layers_with_a_cache_each_are_done_once(calls, kind):
+    def f(x, caches):
+        for i in range(len(caches)):
+            kept = caches[i].keys if kind == "object" else caches[i]
+            kept = torch.cat([kept, x], 1)
+            if kind == "object":
+                caches[i].keys = kept
+            else:
+                caches[i] = kept
+            x = torch.softmax(x @ kept.mT, -1) @ kept
+        return x
+
+    def made(n):
+        if kind == "object":
+            return [Cache() for _ in range(n)]
+        tensors = [torch.ones(2, 3, 4) for _ in range(n)]
+        return dict(enumerate(tensors)) if kind == "dict" else tensors
+
+    counts = []
+    for n in (1, 8):
+        c, ours, theirs = magpy.compile(f, backend="eager"), made(n), made(n)
+        for i in range(6):
+            x = torch.full((2, 1, 4), i / 8)
+            assert_same(c(x, ours), f(x, theirs))
+        assert (magpy.stats(c).captures, magpy.stats(c).hits) == (2, 4)
+        counts.append(len(calls))
+        calls.clear()
+    # The first layer asks what the others know by then.
+    assert counts[1] <= 2 * counts[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "order", [((3, 3), (5, 5), (6, 6), (4, 7), (7, 4)), ((3, 4), (5, 5), (6, 6), (7, 4), (2, 2))]
+)
+def test_rows_that_are_equally_large_by_chance(backend, order):
+    def f(tensors):
+        return [t.sum(0) / t.shape[0] for t in tensors], torch.cat(tensors).view(-1, 2).shape
+
+    c = magpy.compile(f, backend=backend)
+    for sizes in (*order, (8, 9), (9, 9), (1, 3), (3, 1)):
+        tensors = [torch.arange(4.0 * n).view(n, 4) for n in sizes]
+        assert_same(c(tensors), f(tensors), tol=0 if backend == "eager" else 1e-6)
+    # One for the sizes of the first call, one for equal ones, one for all; two for a size of 1.
+    assert magpy.stats(c).captures <= 5
+    assert magpy.stats(c).eager_calls == 0

@@ -213,6 +213,42 @@ def test_a_place_is_one_in_containers_too():
     assert masks(found, *tensors) == [1, 3]
 
 
+def test_a_row_of_tensors_is_alike_until_they_differ():
+    memory = Memory(None)
+    for n in (3, 4):
+        tensors = torch.zeros(n, 2), torch.zeros(n, 2), torch.zeros(n, 2)
+        found = memory.look(([tensors[0], tensors[1]], tensors[2]), {})
+    assert found.alike[id(tensors[0])] == found.alike[id(tensors[1])]
+    assert id(tensors[2]) not in found.alike  # two arguments are two things
+    tensors = torch.zeros(5, 2), torch.zeros(6, 2), torch.zeros(6, 2)
+    assert memory.look(([tensors[0], tensors[1]], tensors[2]), {}).alike == {}
+    tensors = torch.zeros(5, 2), torch.zeros(5, 2), torch.zeros(5, 2)
+    assert memory.look(([tensors[0], tensors[1]], tensors[2]), {}).alike == {}
+
+
+def test_tensors_of_a_row_share_a_symbol_where_they_are_equally_large():
+    tensors = torch.zeros(5, 4), torch.zeros(5, 4), torch.zeros(6, 4), torch.zeros(5, 4)
+    row = ("row",)
+    symbols = Symbols({id(t): Dims(1) for t in tensors}, alike={id(t): row for t in tensors[:3]})
+    for i, t in enumerate(tensors):
+        symbols.tensor(Var(i), t)
+    found = [symbols.fakes[i].shape[0].node.expr for i in range(4)]
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+    assert holds(symbols, *map(torch.zeros, (7, 7, 8, 9), (4,) * 4))
+    assert not holds(symbols, *map(torch.zeros, (7, 8, 8, 9), (4,) * 4))
+    assert symbols.free()
+    # What follows from a shared size is read from the first tensor that has it.
+    assert symbols.read(symbols.fakes[1].shape[0]) == (torch.Tensor.size, (Ref(Var(0)), 0))
+    assert plain(symbols.fakes[1].shape[0]) == 5
+    assert not holds(symbols, *map(torch.zeros, (7, 7, 8, 9), (4,) * 4))
+    assert plain(symbols.fakes[2].shape[0]) == 6
+    assert plain(symbols.fakes[3].shape[0]) == 5
+    assert not symbols.free()
+    assert holds(symbols, *map(torch.zeros, (5, 5, 6, 5), (4,) * 4))
+    assert not holds(symbols, *map(torch.zeros, (5, 6, 6, 5), (4,) * 4))
+
+
 @pytest.mark.parametrize(
     "tensor",
     [torch.zeros(5, 4).to_sparse(), torch.zeros(()), torch.zeros(1, 4), torch.zeros(2, 2, 2)],
