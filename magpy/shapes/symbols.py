@@ -48,6 +48,7 @@ from magpy.shapes.fake_ops import (
     unlogged,
     wrapped,
 )
+from magpy.shapes.recurrent import is_recurrent, recurrent
 from magpy.shapes.repeated import Repeated, in_transform, requiring
 
 # Operations treat sizes of 0 and 1 differently.
@@ -443,7 +444,10 @@ class Symbols:
             given = tuple(self._substitute(v, static, plain_numbers) for v in (args, kwargs))
             if getattr(func, "__name__", "") in _STORES:
                 masks_fit(*given[0][:2])
-            result = func(*given[0], **given[1])
+            if not transformed and is_recurrent(func, given[0]):
+                result = recurrent(func, given[0])
+            else:
+                result = func(*given[0], **given[1])
         self._repeated.keep(key, result, list(self.given.values()))
         return result
 
