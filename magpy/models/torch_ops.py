@@ -7,6 +7,7 @@ magpy/runtime/entry.py), nor functions that are no operations (magpy/models/call
 
 from __future__ import annotations
 
+import contextlib
 import types
 from typing import Any
 
@@ -300,17 +301,21 @@ def accessor_call(accessor: tuple[str, str], args: Any) -> tuple[Any, Any]:
     return delattr, (args[0], name)
 
 
-def scalar_tensor(value: float) -> torch.Tensor:
-    """A number as a tensor of no dimensions, float64 or int64, that operations may take and keep.
+_NOTHING = contextlib.nullcontext()
+
+
+def scalar_tensor(value: float, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A number as a tensor of no dimensions that operations may take and keep.
 
     No mode of the program hears of it.
+
+    Args:
+        value: the number.
+        dtype: what it is rounded to; float64 or int64 if None.
     """
-    dtype = torch.int64 if type(value) is int else torch.float64
-    with unheard():
-        if not torch.is_inference_mode_enabled():
-            return torch.scalar_tensor(value, dtype=dtype, device="cpu")
-        with torch.inference_mode(False):
-            return torch.scalar_tensor(value, dtype=dtype, device="cpu")
+    own = torch.int64 if type(value) is int else torch.float64
+    with unheard(), torch.inference_mode(False) if torch.is_inference_mode_enabled() else _NOTHING:
+        return torch.scalar_tensor(value, dtype=own, device="cpu").to(dtype or own)
 
 
 def addcdiv_(

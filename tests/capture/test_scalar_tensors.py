@@ -8,6 +8,7 @@ from torch import nn
 
 import magpy
 from tests.comparison import assert_same
+from tests.soundness.worlds import attempt
 
 CALLS = 6
 
@@ -178,3 +179,69 @@ def test_tensors_that_another_one_would_promote_are_left_alone(shapes, dtype):
     for i in range(4):
         values = torch.arange(len(shapes), dtype=torch.float64) + i + 0.5
         assert_same(compiled(tensors, values), f(tensors, values))
+
+
+OPERATORS = {
+    "add": lambda t, v: (t + v, v + t, t.add(v), torch.add(t, v)),
+    "sub": lambda t, v: (t - v, v - t, torch.rsub(t, v)),
+    "mul": lambda t, v: (t * v, v * t),
+    "div": lambda t, v: (t / v, v / t, torch.true_divide(t, v)),
+    "remainder": lambda t, v: (t % v, torch.fmod(t, v), t // v),
+    "compare": lambda t, v: (t < v, t >= v, t == v, v > t, torch.ne(t, v)),
+    "in place": lambda t, v: (t.clone().add_(v), t.clone().mul_(v).sub_(v)),
+}
+# Numbers that float32 and half precision cannot hold, and ones at which comparisons turn.
+FLOATS = [0.1, 0.30000001, 1e300, float("inf"), float("nan"), -0.0, 2.0**-140, 3.0]
+INTEGERS = [3, 7, 2**24 + 1, 2**53 + 1, -5, 1, 2, 11]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("values", [FLOATS, INTEGERS], ids=["floats", "integers"])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64]
+)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_tensor_of_no_dimensions_and_a_number_that_differs(name, dtype, values, backend):
+    def f(t, v):
+        return OPERATORS[name](t, v)
+
+    c = magpy.compile(f, backend=backend)
+    for i, v in enumerate(values):
+        t = torch.tensor(0.1 if i % 3 == 0 else 3 + i, dtype=torch.float64).to(dtype)
+        assert_same(attempt(c, t, v), attempt(f, t, v))
+
+
+WEIGHTED = {
+    "annealed": lambda a, b, w: a + w * b,
+    "mixed": lambda a, b, w: w * a + (1 - w) * b,
+    "divided": lambda a, b, w: (a + b) / (w + 1.0),
+    "counted": lambda a, b, w: (a + b) / int(10 * w + 2),
+    "temperature": lambda a, b, w: a - b * (1.0 - w) ** 2,
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_a_loss_that_is_weighted_by_a_schedule_stays_in_the_graph(name):
+    def run(compile):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+        def step(x, weight):
+            y = model(x)
+            loss = WEIGHTED[name](nn.functional.mse_loss(y, x), y.abs().mean(), weight)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        f, found = compile(step), []
+        for i in range(8):
+            found.append(f(torch.full((4, 6), i / 8), min(1.0, i / 7)))
+        return f, found, [p.detach() for p in model.parameters()]
+
+    f, *got = run(lambda f: magpy.compile(f, backend=lambda graph, inputs: graph.forward))
+    _, *want = run(lambda f: f)
+    assert_same(got, want)
+    stats = magpy.stats(f)
+    assert (stats.captures, stats.share, stats.segments) == (2, 1.0, [1, 1])

@@ -27,8 +27,8 @@ from magpy.models.torch_ops import (
 )
 from magpy.objects.types import isinstance
 
-Made = Callable[[Var, float], Var]
-"""Gives the variable of the tensor that is made of a number."""
+Made = Callable[..., Var]
+"""Gives the variable of the tensor that is made of a number, given its own, it and a dtype."""
 
 
 def take(
@@ -120,7 +120,11 @@ def _operand(
             and (_takes(other) or (of_integers and _takes_integer(other)))
         ):
             new = Ref(made(ref.var, v))
-            return (new, plan[1]) if i == 0 else (plan[0], new)
+        elif (_differs(v, ref) or (integer and abs(v) < _LARGE)) and _rounds(other):
+            new = Ref(made(ref.var, v, other.dtype))
+        else:
+            continue
+        return (new, plan[1]) if i == 0 else (plan[0], new)
     return plan
 
 
@@ -179,6 +183,20 @@ def _takes(t: Any) -> bool:
         and t.is_floating_point()
         and t.layout is torch.strided
         and t.dim() > 0
+    )
+
+
+def _rounds(t: Any) -> bool:
+    """Whether a tensor of no dimensions (a loss) has an operation round a number to its dtype.
+
+    In half precision kernels compute with the number itself. Unlike a number, another tensor of no
+    dimensions would decide the dtype of the result: it has to have the same.
+    """
+    return (
+        type(t) in (torch.Tensor, torch.nn.Parameter)
+        and t.dtype in (torch.float32, torch.float64)
+        and t.layout is torch.strided
+        and t.dim() == 0
     )
 
 

@@ -118,7 +118,7 @@ class Writer(DataForms):
         #: What of the run something has got that may look at it later.
         self.given = Given(self.tensors)
         # Tensors of no dimensions by the numbers that they hold.
-        self._scalar_tensors: dict[Var, Var] = {}
+        self._scalar_tensors: dict[tuple[Var, torch.dtype | None], Var] = {}
         self._engine_was_run = False
         reach = bool if session is None else session.reach
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
@@ -252,13 +252,14 @@ class Writer(DataForms):
             if var not in self.record.swapped:
                 self.record.swapped[var] = tensor.data
 
-    def _scalar_tensor(self, var: Var, value: float) -> Var:
-        made = self._scalar_tensors.get(var)
+    def _scalar_tensor(self, var: Var, value: float, dtype: torch.dtype | None = None) -> Var:
+        made = self._scalar_tensors.get((var, dtype))
         if made is None:
             with torch._C._DisableFuncTorch():  # it is made ahead of a transform
-                tensor = scalar_tensor(value)
-            made = self._scalar_tensors[var] = self.tensors.new(tensor)
-            self.add(Bind(scalar_tensor, (Ref(var),), {}, expected=torch.Tensor, result=made))
+                tensor = scalar_tensor(value, dtype)
+            made = self._scalar_tensors[var, dtype] = self.tensors.new(tensor)
+            given = (Ref(var),) if dtype is None else (Ref(var), dtype)
+            self.add(Bind(scalar_tensor, given, {}, expected=torch.Tensor, result=made))
             if self.symbols is not None:
                 self.symbols.still(made, tensor)
         return made

@@ -51,13 +51,15 @@ def keep_differentiable(plan: segments.Plan, carry: AbstractSet[Var], again: boo
             twice = i if step.native and step.keeps_graph else twice
         elif isinstance(step, HostStep) and step.func in autograd.RUNS:
             twice = i if autograd.keeps_graph(step.func, step.args, step.kwargs) else twice
-            reached = history(done, variables(step.args[:1]))
+            reached = history(done, variables(step.args[:1]), carry)
             freed = reached
             if step.func is torch.autograd.grad:
                 freed = reached & followers(done, variables(step.args[1:2]))
             for segment in before:
                 given = carry & set(segment.outputs)
                 segment.native |= not given.isdisjoint(reached) and not given <= freed
+        elif isinstance(step, HostStep):
+            done.append(step)
     for item in plan.items if again else plan.items[:twice]:
         if isinstance(item, segments.Segment) and not carry.isdisjoint(item.outputs):
             item.native = True
@@ -144,8 +146,10 @@ def _differentiated_after_an_assignment(plan: segments.Plan, carry: AbstractSet[
         elif segments.swaps_data(step):
             found.update(i for i, left in waiting.items() if left)
         elif isinstance(step, HostStep) and autograd.frees_all(step.func, step.args, step.kwargs):
-            freed = history(done, variables(step.args[:1]))
+            freed = history(done, variables(step.args[:1]), carry)
             waiting = {i: left - freed for i, left in waiting.items()}
+        elif isinstance(step, HostStep):
+            done.append(step)
     return found
 
 

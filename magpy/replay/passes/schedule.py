@@ -386,7 +386,7 @@ def schedule(
                 (
                     step.func in PASSES
                     and not plan.holds(
-                        step, kind, history(steps[:i], variables(step.args[:1])) & carry
+                        step, kind, history(steps[:i], variables(step.args[:1]), carry) & carry
                     )
                 )
                 or step.func is differentiated

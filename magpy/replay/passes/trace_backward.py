@@ -24,6 +24,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -220,7 +221,7 @@ class TraceBackward:
 
     def _frees(self, roots: set[Var], ends: set[Var] | None) -> None:
         """A pass frees the graph of what it comes through, on its way to `ends` or to all."""
-        found = history(self._kept, roots)
+        found = history(self._kept, roots, carrying(self._kept, self._record, self._start))
         if ends is not None:
             found &= followers(self._kept, ends)
         self.freed |= found
@@ -386,11 +387,19 @@ def carrying(steps: list[Step], record: Record, start: TorchModes) -> set[Var]:
     return found - leaves
 
 
-def history(steps: list[Step], of: set[Var]) -> set[Var]:
-    """Variables, and all that they are computed from by these steps."""
+def history(steps: list[Step], of: set[Var], carry: AbstractSet[Var]) -> set[Var]:
+    """Variables, and all that autograd comes to from them.
+
+    Args:
+        steps: the steps, those included that Python does between two graphs.
+        of: the variables.
+        carry: the variables that carry autograd's graph (`carrying`).
+    """
     found = set(of)
     for step in reversed(steps):
-        if isinstance(step, OpStep) and not found.isdisjoint({*step.defined, *step.writes}):
+        if isinstance(step, Operation) and not (found & carry).isdisjoint(
+            {*step.defined, *step.writes}
+        ):
             found |= variables((step.args, step.kwargs))
     return found
 
@@ -513,7 +522,9 @@ def followers(steps: list[Step], of: set[Var]) -> set[Var]:
     """Variables, and all that is computed from them by these steps."""
     found = set(of)
     for step in steps:
-        if isinstance(step, OpStep) and not found.isdisjoint(variables((step.args, step.kwargs))):
+        if isinstance(step, Operation) and not found.isdisjoint(
+            variables((step.args, step.kwargs))
+        ):
             found |= {*step.defined, *step.writes}
     return found
 

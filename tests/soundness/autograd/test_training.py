@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import magpy
+from tests.comparison import assert_same
 from tests.soundness.worlds import assert_served, case, check_all
 
 CASES = []
@@ -573,3 +574,75 @@ def test_a_pass_that_raises_on_its_way_is_made_once(make, backend):
     (a, ours), (b, theirs) = make(), make()
     for _ in range(4):
         assert outcome(f, b, theirs) == outcome(program, a, ours)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", lambda graph, inputs: graph.forward])
+@pytest.mark.parametrize("apart", ["detach", "data", "no_grad", "item"])
+def test_a_pass_frees_nothing_of_what_it_was_cut_off_from(apart, backend):
+    """A probe trains on features that the loss outside is computed of, too."""
+
+    def world(compile):
+        net, probe = nn.Linear(4, 4), nn.Linear(4, 1)
+        for i, p in enumerate((*net.parameters(), *probe.parameters())):
+            p.data.copy_(torch.arange(float(p.numel())).view_as(p) / (7 + i) - 0.3)
+
+        def features(x):
+            y = net(x).relu()
+            if apart == "detach":
+                given = y.detach()
+            elif apart == "data":
+                given = y.data
+            elif apart == "item":
+                given = torch.full((3, 4), y.sum().item())
+            else:
+                with torch.no_grad():
+                    given = y * 1
+            probe(given).square().mean().backward()
+            return y
+
+        f, found = compile(features), []
+        for i in range(4):
+            y = f(torch.full((3, 4), i / 4))
+            y.sum().backward()
+            found.append((y, [p.grad.clone() for p in (*net.parameters(), *probe.parameters())]))
+            with pytest.raises(RuntimeError, match="a second time"):
+                y.sum().backward()
+        return found
+
+    got, want = world(lambda f: magpy.compile(f, backend=backend)), world(lambda f: f)
+    assert_same(got, want, tol=0 if backend == "eager" else 1e-6)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda t, w: t.clamp(min=w),
+        lambda t, w: torch.nn.functional.threshold(t, w, 0.5),
+        lambda t, w: torch.nn.functional.hardtanh(t, -1 - w, w),
+    ],
+)
+def test_an_operation_that_python_does_leaves_what_comes_before_it_compiled(line):
+    def world(compile):
+        net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+        for i, p in enumerate(net.parameters()):
+            p.data.copy_(torch.arange(float(p.numel())).view_as(p) / (31 + i) - 0.3)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+        def step(x, weight):
+            y = net(x)
+            loss = (y - x).square().mean() + line(y.abs().mean(), weight)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        f, found = compile(step), []
+        for i in range(6):
+            found.append(f(torch.full((3, 4), i / 4), i / 12))
+        return f, found, [p.detach() for p in net.parameters()]
+
+    f, *got = world(lambda f: magpy.compile(f, backend=lambda graph, inputs: graph.forward))
+    _, *want = world(lambda f: f)
+    assert_same(got, want)
+    assert magpy.stats(f).captures == 2
+    assert magpy.stats(f).share >= 0.9
