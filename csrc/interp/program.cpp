@@ -147,13 +147,16 @@ bool run_item(const Op& op, Frame& frame, PyObject* object, Py_ssize_t place) {
   return true;
 }
 
-// The value in a list or dict at a number or text that is itself the content of a register.
+// The value in a list or dict at a number, a text or a key by identity (a parameter in the state of
+// an optimizer) that is itself the content of a register.
 bool run_item_at(const Op& op, Frame& frame, PyObject* object) {
   PyObject* place = frame.get(op.second);
   if (PyDict_Check(object)) {
-    if (!PyUnicode_CheckExact(place) && !PyLong_CheckExact(place)) return false;
-    PyObject* value = raw_dict_get(object, place, key_hash(place));
+    if (!PyUnicode_CheckExact(place) && !PyLong_CheckExact(place) && !by_identity(place))
+      return false;
+    PyObject* value = dict_item(object, place);
     if (value) frame.set_borrowed(op.dst, value);
+    if (PyErr_Occurred()) PyErr_Clear();
     return value != nullptr;
   }
   if (!PyLong_CheckExact(place)) return false;

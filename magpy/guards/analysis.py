@@ -58,6 +58,7 @@ from magpy.objects import c_state, jagged
 from magpy.objects.types import attribute, isinstance
 from magpy.shapes.conditions import Conditions
 from magpy.shapes.speculation import PLAIN
+from magpy.unwatched import listeners
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -65,6 +66,10 @@ def _same(a: Any, b: Any) -> bool:
     if type(a) is type(b) is tuple:
         return len(a) == len(b) and all(map(_same, a, b))
     return a is b or (c_leaf(a) and c_leaf(b) and _interp.leaf_equal(a, b))
+
+
+# What is asked of the tensors that a backward pass comes to: of others in other calls.
+_OF_TENSORS = (listeners.hooks, listeners.native_hooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +231,7 @@ class Analyzer:
     def _instances(self) -> None:
         """No step may hold a module or function that is another one in other calls."""
         record, relative = self.capture.record, self.graph.relative
-        if record.unwatched:
+        if any(u.ask not in _OF_TENSORS for u in record.unwatched):
             raise Refusal("Python runs unwatched, which may belong to a module that varies")
         for step in record.steps:
             held = [] if isinstance(step, ModeStep) else [step.func]

@@ -136,13 +136,14 @@ def array_lies_as(array: Any, sized: bool = False) -> Any:
 
 def runs_below(unwatched: Unwatched) -> Any:
     """A check that still no Python of the program's runs unwatched below a step."""
+    ask, passes = unwatched.ask, unwatched.passes  # and not the objects, which may be let go
 
     def check(*objects: Any) -> bool:
         try:
-            heard = unwatched.ask(*objects)
+            heard = ask(*objects)
         except Exception:  # noqa: BLE001 - what is there now is not what it goes through
             return False
-        return not heard.functions and heard.passes == unwatched.passes
+        return not heard.functions and heard.passes == passes
 
     return check
 

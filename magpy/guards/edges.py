@@ -32,6 +32,8 @@ from magpy.ir.ops import slot_held
 from magpy.objects import c_state
 from magpy.objects.types import isinstance
 
+# Keys that dicts find by identity, and that are other objects in other calls.
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
 # What torch keeps with a function that TorchDynamo leaves alone (`Optimizer.zero_grad`) from its
 # first call in a process on (torch/_compile.py).  Whichever call makes it, it is the same.
 _MADE_AT_FIRST = "__dynamo_disable"
@@ -137,11 +139,25 @@ class DictKey(
             return
         if type(self.source) is not dict:
             program.factory(self.source)
+        if type(self.key) in _TENSORS and self.value is not ABSENT:
+            place = program.relative.get(id(self.key))
+            if place is not None:
+                self._lower_at(program, place)
+                return
         if type(self.key) is not str:
             program.anchor(self.key)
         parts = program.run.parts
         if not parts or (id(self.source), self.key_if_plain()) not in parts:
             super().lower(program)
+
+    def _lower_at(self, program: Program, place: Relative) -> None:
+        """The key is another object in every call, as a parameter in an optimizer's state is."""
+        dst = program.register()
+        program.check(("item_at", dst, program.operand(self.source), place.register))
+        found = program.relative.get(id(self.source))
+        source = program.name(self.source) if found is None else found.expr
+        expr = _subscript("dict", type(self.source) is dict, source, place.expr)
+        program.bind(self.value, dst, expr)
 
     def key_if_plain(self) -> Any:
         """The key if it is a string or an integer, whose hash runs no code of the program."""

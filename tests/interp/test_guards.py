@@ -287,6 +287,26 @@ def test_an_item_at_what_a_register_holds(holder: Any, key: Any, found: Any) -> 
         assert where == 0 and text == f"no item {key!r}"
 
 
+class Equal:
+    """Code of the program says what it is equal to: no guard asks that."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    def __hash__(self) -> int:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("key", [object(), int, 1.5, (1, 2), Equal()])
+def test_an_item_at_an_object_that_a_register_holds(key: Any) -> None:
+    by_identity = type(key) is object or key is int
+    d = {key: 7} if by_identity or isinstance(key, (float, tuple)) else {}
+    g = _interp.Guard(2, (), 3, [("item_at", 2, 0, 1), ("leaf", 2, 7)], {})
+    assert g.check((d, key)) is by_identity
+    assert not g.check(({}, key))
+    assert not g.check(({object(): 7}, key))
+
+
 def test_deque_items_land_in_registers() -> None:
     g = guard(("deque", 1, 0, 2), ("leaf", 1, "a"), ("leaf", 2, "b"))
     assert g.check((collections.deque("ab"),))

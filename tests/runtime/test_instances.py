@@ -470,3 +470,118 @@ def test_each_of_many_instances_with_a_refused_line_runs_in_part(kept, monkeypat
         shares.append(magpy.stats(compiled).share)
         instances += [net, compiled] if kept else []
     assert shares == [1.0] * len(shares)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, 0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.01, foreach=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01),
+}
+
+
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
+    loss = model(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+class Trainer:
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer, self.steps = model, optimizer, 0
+
+    def learn(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        return learn(self.model, self.optimizer, x)
+
+
+def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Any]:
+    kept = [list(s.values()) for s in optimizer.state.values()]
+    gradients = [p.grad for p in model.parameters()]
+    return [*model.state_dict().values(), *gradients, *(v for s in kept for v in s)]
+
+
+def assert_same_state(ours: list[Any], theirs: list[Any]) -> None:
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        same = torch.equal(a, b) if isinstance(a, torch.Tensor) and b is not None else a == b
+        assert same, (a, b)
+
+
+@pytest.mark.parametrize("kind", ["arguments", "object"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_one_training_step_serves_all_models(name: str, kind: str) -> None:
+    """The folds of a validation, the members of an ensemble, the clients of federated learning."""
+    c = magpy.compile(learn if kind == "arguments" else Trainer.learn, backend="eager")
+    pairs = []
+    for i in range(5):
+        torch.manual_seed(i)
+        model = Block()
+        twin = copy.deepcopy(model)
+        pairs.append([(m, OPTIMIZERS[name](m.parameters())) for m in (model, twin)])
+    for i in range(4):
+        for k, (ours, theirs) in enumerate(pairs):
+            x = torch.full((3, 4), i + k / 8)
+            got = c(*ours, x) if kind == "arguments" else c(Trainer(*ours), x)
+            assert torch.equal(got, learn(*theirs, x))
+            assert_same_state(state_of(*ours), state_of(*theirs))
+    # The first model's first step, that of the others, and all that come later.
+    assert magpy.stats(c).captures == 3
+    assert magpy.stats(c).eager_calls == 0
+
+
+UNLIKE: dict[str, Callable[[list[Any]], object]] = {
+    "hook": lambda pairs: pairs[1][0].up.weight.register_hook(lambda g: g * 2),
+    "accumulated": lambda pairs: pairs[1][0].up.weight.register_post_accumulate_grad_hook(
+        lambda p: p.grad.mul_(2)
+    ),
+    "frozen": lambda pairs: pairs[1][0].up.weight.requires_grad_(False),
+    "tied": lambda pairs: setattr(pairs[1][0].up, "weight", pairs[2][0].up.weight),
+    "swapped optimizers": lambda pairs: pairs.__setitem__(1, (pairs[1][0], pairs[2][1])),
+    "no state of one": lambda pairs: pairs[1][1].state.pop(pairs[1][0].up.weight),
+    "another's state": lambda pairs: pairs[1][1].state.update(
+        {pairs[1][0].up.weight: pairs[2][1].state[pairs[2][0].up.weight]}
+    ),
+    "group": lambda pairs: pairs[1][1].param_groups[0].update(weight_decay=0.5),
+    "gradient": lambda pairs: setattr(pairs[1][0].up.weight, "grad", torch.ones(8, 4)),
+}
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+@pytest.mark.parametrize("what", UNLIKE)
+def test_a_training_step_for_many_models_sees_what_differs(what: str, name: str) -> None:
+    def world(compile: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(0)
+        c, found = compile(learn), []
+        models = [Block() for _ in range(3)]
+        pairs = [(m, OPTIMIZERS[name](m.parameters())) for m in models]
+        for i in range(6):
+            if i == 3:
+                UNLIKE[what](pairs)
+            for k, pair in enumerate(pairs):
+                try:
+                    found.append(c(*pair, torch.full((3, 4), i + k / 8)))
+                except (RuntimeError, KeyError) as e:
+                    found.append(repr(e))
+            found += [t.clone() if t is not None else None for p in pairs for t in state_of(*p)]
+        return found
+
+    ours, theirs = world(lambda f: magpy.compile(f, backend="eager")), world(lambda f: f)
+    assert_same_state(ours, theirs)
+
+
+def test_models_that_a_training_step_was_given_are_let_go() -> None:
+    c = magpy.compile(learn, backend="eager")
+    gone = []
+    for _ in range(4):
+        model = Block()
+        optimizer = OPTIMIZERS["adam"](model.parameters())
+        for i in range(3):
+            c(model, optimizer, torch.full((3, 4), i / 3))
+        gone += [weakref.ref(model), weakref.ref(model.up.weight)]
+        del model, optimizer
+    gc.collect()
+    assert [ref() for ref in gone[2:]] == [None] * (len(gone) - 2)
