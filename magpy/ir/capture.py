@@ -32,7 +32,7 @@ class Varying:
         texts: likewise of strings and bytes.
         arrays: numpy arrays among the arguments.
         lists: lists of numbers in the arguments, each with whether its sizes differ.
-        tuples: places and names of tuples of integers, each with the places in it that differ.
+        tuples: places and names of tuples of numbers, each with the places in it that differ.
         sized: the addresses of those that had other sizes in other calls.
         places: containers and keys at which there are numbers, or cells with None, each with
             whether what follows from the number is followed.

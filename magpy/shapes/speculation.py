@@ -44,8 +44,10 @@ _MOST_LISTS = 64
 CHANGED, RESIZED = 1, 2
 #: What is an input where it differs from call to call.
 PLAIN = (int, float, str, bytes)
-#: The numbers of longer tuples are compared with the whole.
-MOST_PARTS = 8
+#: The numbers of longer tuples are compared with the whole; those of a batch (`zip(*batch)`), which
+#: are arguments, are a few more.
+MOST_PARTS, _MOST_IN_ARGUMENT = 8, 64
+_IN_TUPLES = (int, float, bool)
 
 # An index in an expression for what a call reached.
 _INDEX = re.compile(r"\[\d+\]")
@@ -70,7 +72,7 @@ class Memory:
         self._seen: dict[Place, Any] = {}
         self._varies: dict[Place, Dims] = {}
         self._numbers: set[Place] = set()
-        # The places in tuples of integers among the arguments, by their classes and lengths.
+        # The places in tuples of numbers among the arguments, by their classes and lengths.
         self._tuples: dict[Any, frozenset[int]] = {}
         self._followed: set[Place] = set()
         self._sizes_vary = False
@@ -198,8 +200,10 @@ class Memory:
         )
 
     def _parts(self, at: int | str, v: Any) -> frozenset[int]:
-        """Where a tuple of integers among the arguments has differed from earlier ones."""
-        if type(v) not in TUPLES or len(v) > MOST_PARTS or any(type(n) is not int for n in v):
+        """Where a tuple of numbers among the arguments has differed from earlier ones."""
+        if type(v) not in TUPLES or len(v) > _MOST_IN_ARGUMENT:
+            return frozenset()
+        if any(type(n) not in _IN_TUPLES for n in v):
             return frozenset()
         place, form = ("tuple", at), (type(v), len(v))
         before, differ = self._seen.get(place, v), self._tuples.get((place, form), frozenset())
@@ -208,6 +212,7 @@ class Memory:
             differ = frozenset(range(len(v)))
         elif (type(before), len(before)) == form:
             differ |= {i for i, n in enumerate(v) if n != before[i]}
+        differ = frozenset(i for i in differ if type(v[i]) is not bool)
         self._tuples[place, form] = differ
         return differ
 

@@ -127,11 +127,11 @@ class VaryingNumbers:
         _put(holder, key, made)
 
     def argument(self, first: Any, at: Container[int]) -> Any:
-        """Integers in a tuple among the arguments are inputs.
+        """Numbers in a tuple among the arguments are inputs.
 
         Args:
             first: the tuple.
-            at: which of the integers.
+            at: which of the numbers.
 
         Returns:
             An equal tuple to use instead.

@@ -488,12 +488,12 @@ class Values:
         return fresh
 
     def tuple_argument(self, made: Any, first: Any, at: Container[int]) -> Var:
-        """Some of the integers in a tuple among the arguments become inputs.
+        """Some of the numbers in a tuple among the arguments become inputs.
 
         Args:
             made: the tuple that the run is given.
             first: the equal one of the program.
-            at: the places of those that `made` has integers of its own for.
+            at: the places of those that `made` has numbers of its own for.
 
         Returns:
             The variable of the tuple.
@@ -509,7 +509,7 @@ class Values:
                 continue
             var = self.tensors.new()
             self.originals[id(value)] = first[i]
-            self.add(Bind(part, (place, i, *form), {}, expected=int, result=var))
+            self.add(Bind(part, (place, i, *form), {}, expected=type(value), result=var))
             self._is_tracked(value, var)
             if self.symbols is not None:
                 self.symbols.number(var, value)
