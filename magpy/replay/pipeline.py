@@ -166,6 +166,7 @@ def _hoist(low: Lowering) -> None:
         low.possible,
         inputs,
         record.elements,
+        carrying(low.steps, record, low.capture.start_modes),
     )
     hoist.run(low.total)
     found = hoist.result()

@@ -185,8 +185,15 @@ class Hoist:
         possible: dict[Var, set[int]],
         inputs: Mapping[Var, Any] | None = None,
         elements: Mapping[Var, int] | None = None,
+        carry: Container[Var] = (),
     ) -> None:
         self.steps = steps
+        #: The operations whose results carry autograd's graph, in order.
+        self._differentiable = [
+            i
+            for i, s in enumerate(steps)
+            if isinstance(s, OpStep) and any(v in carry for v in s.defined)
+        ]
         self._elements = elements or {}
         self.start = start
         self.storages = storages
@@ -267,7 +274,22 @@ class Hoist:
             for i in found.steps
         ):
             return None
+        if self._overtakes(found.steps):
+            return None
         return found if len(found.changes) <= _MAX_CHANGES else None
+
+    def _overtakes(self, among: set[int]) -> bool:
+        """Whether operations would be done ahead of others that a backward pass comes to, too.
+
+        Autograd's engine goes back in the order in which operations were done: the sums of
+        gradients would be rounded otherwise
+        (https://docs.pytorch.org/docs/stable/notes/autograd.html).
+        """
+        moved = [i for i in self._differentiable if i in among]
+        last = max(moved, default=-1)
+        return any(
+            i < last and i not in among and i not in self.ahead for i in self._differentiable
+        )
 
     def _as_it_was(self, i: int, taken: set[Var], found: Slice) -> bool:
         """Whether step i finds ahead of everything else the values that it finds at its place.

@@ -646,3 +646,34 @@ def test_an_operation_that_python_does_leaves_what_comes_before_it_compiled(line
     assert_same(got, want)
     assert magpy.stats(f).captures == 2
     assert magpy.stats(f).share >= 0.9
+
+
+@pytest.mark.parametrize("backend", ["eager", lambda graph, inputs: graph.forward])
+def test_gradients_are_summed_in_the_order_of_the_operations(backend):
+    """A check that a distribution makes of its logits goes ahead of no loss that was computed."""
+
+    def world(compile):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+        def step(x, labels, weight):
+            out = net(x)
+            loss = nn.functional.cross_entropy(out, labels)
+            policy = torch.distributions.Categorical(logits=out)
+            loss = loss - weight * policy.entropy().mean() - policy.log_prob(labels).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        f, found = compile(step), []
+        for i in range(16):
+            loss = f(torch.randn(4, 6), torch.tensor([0, 1, 2, 0]), i / 20)
+            found.append((loss, [(p.detach().clone(), p.grad.clone()) for p in net.parameters()]))
+        return f, found
+
+    f, got = world(lambda f: magpy.compile(f, backend=backend))
+    _, want = world(lambda f: f)
+    assert_same(got, want)
+    assert (magpy.stats(f).captures, magpy.stats(f).share) == (2, 1.0)
