@@ -315,7 +315,8 @@ def scalar_tensor(value: float, dtype: torch.dtype | None = None) -> torch.Tenso
     """
     own = torch.int64 if type(value) is int else torch.float64
     with unheard(), torch.inference_mode(False) if torch.is_inference_mode_enabled() else _NOTHING:
-        return torch.scalar_tensor(value, dtype=own, device="cpu").to(dtype or own)
+        made = torch.scalar_tensor(value, dtype=own, device="cpu")
+        return made if dtype in (None, own) else made.to(dtype)
 
 
 def addcdiv_(
@@ -349,8 +350,51 @@ def foreach_addcdiv_(
 def foreach_add_scaled_(
     tensors: list[torch.Tensor], others: list[torch.Tensor], alpha: torch.Tensor
 ) -> None:
-    """`torch._foreach_add_(tensors, others, alpha=...)` with a tensor for the number."""
-    torch._foreach_add_(tensors, torch._foreach_mul(others, [alpha] * len(others)))
+    """`torch._foreach_add_(tensors, others, alpha=...)` with a tensor for the number.
+
+    On a CPU rounded as that is (see `add_scaled`); kernels of other devices take no such tensor.
+    """
+    alphas = [alpha] * len(others)
+    if tensors[0].device.type == "cpu":
+        torch._foreach_addcmul_(tensors, others, alphas)
+    else:
+        torch._foreach_add_(tensors, torch._foreach_mul(others, alphas))
+
+
+def add_scaled(a: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, sign: int) -> torch.Tensor:
+    """`torch.add(a, b, alpha=...)` with a tensor of no dimensions for the number.
+
+    Rounded once, as the kernel for CPUs does (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp).
+
+    Args:
+        a: the first one.
+        b: what is added.
+        alpha: what that is multiplied by.
+        sign: -1 to subtract it.
+    """
+    return torch.addcmul(a, b, alpha, value=sign)
+
+
+def add_scaled_(a: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, sign: int) -> torch.Tensor:
+    """As `add_scaled`, in place."""
+    return a.addcmul_(b, alpha, value=sign)
+
+
+def addcmul_scaled(
+    tensor: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
+    """`torch.addcmul(tensor, a, b, value=...)` with a tensor of no dimensions for the number.
+
+    Rounded as the kernel for CPUs does (aten/src/ATen/native/cpu/PointwiseOpsKernel.cpp).
+    """
+    return torch.addcmul(tensor, a * value, b)
+
+
+def addcmul_scaled_(
+    tensor: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
+    """As `addcmul_scaled`, in place."""
+    return tensor.addcmul_(a * value, b)
 
 
 def tensor_of_numbers(shape: tuple[int, ...], device: Any, *numbers: Any) -> torch.Tensor:

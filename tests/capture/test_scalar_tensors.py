@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -245,3 +247,75 @@ def test_a_loss_that_is_weighted_by_a_schedule_stays_in_the_graph(name):
     assert_same(got, want)
     stats = magpy.stats(f)
     assert (stats.captures, stats.share, stats.segments) == (2, 1.0, [1, 1])
+
+
+SCALED = {
+    "add": lambda a, b, v: (torch.add(a, b, alpha=v), a.clone().add_(b, alpha=-v)),
+    "sub": lambda a, b, v: (torch.sub(a, b, alpha=v), a.clone().sub_(b, alpha=v)),
+    "broadcast": lambda a, b, v: (a.add(b[0], alpha=v), a.clone().add_(b[:, :1], alpha=v)),
+    "lerp": lambda a, b, v: (torch.lerp(a, b, v), a.clone().lerp_(b, 1 - v)),
+    "addcmul": lambda a, b, v: (a.addcmul(b, b, value=v), a.clone().addcmul_(b, a, value=v)),
+    "gradients": lambda a, b, v: torch.autograd.grad(
+        a.add(b * 2, alpha=v).lerp(b, v).addcmul(a, b, value=v).square().sum(), [a, b]
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("name", SCALED)
+def test_what_is_scaled_by_a_number_is_rounded_as_in_eager(name, dtype):
+    def f(a, b, v):
+        return SCALED[name](a, b, v)
+
+    c = magpy.compile(f, backend=lambda graph, inputs: graph.forward)
+    torch.manual_seed(0)
+    for i in range(8):
+        a, b = ((torch.randn(37, 11, dtype=torch.float64) * 8).to(dtype) for _ in range(2))
+        if name == "gradients" and dtype.is_floating_point:
+            a.requires_grad_()
+            b.requires_grad_()
+        v = (0.1, 0.37, 1.0, 0.0, -0.3, 1e-30, math.inf, 0.93)[i]
+        assert_same(attempt(c, a, b, v), attempt(f, a, b, v))
+    if dtype in (torch.float32, torch.float64) and name not in ("broadcast", "gradients"):
+        assert (magpy.stats(c).captures, magpy.stats(c).share) == (2, 1.0)
+
+
+SCHEDULED = {
+    "sgd": (lambda p: torch.optim.SGD(p, 0.1), {}),
+    "momentum": (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01), {}),
+    "adam": (lambda p: torch.optim.Adam(p, 0.1), {}),
+    "rates of averages": (lambda p: torch.optim.AdamW(p, 0.1), {"max_momentum": 0.95}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_an_optimizer_with_a_schedule_stays_in_the_graph(name):
+    make, how = SCHEDULED[name]
+
+    def run(compile):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3))
+        optimizer = make(model.parameters())
+        if name == "sgd":
+            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+        else:
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 20, **how)
+
+        def step(x):
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        f, found = compile(step), []
+        for i in range(10):
+            found.append(f(torch.full((4, 6), i / 8)))
+            schedule.step()
+        return f, found, [p.detach() for p in model.parameters()]
+
+    f, *got = run(lambda f: magpy.compile(f, backend=lambda graph, inputs: graph.forward))
+    _, *want = run(lambda f: f)
+    assert_same(got, want)
+    assert magpy.stats(f).captures <= 3
+    assert magpy.stats(f).share == 1.0

@@ -20,7 +20,11 @@ from magpy.models.torch_ops import (
     FOREACH_WITH_SCALAR_TENSORS,
     MAY_DIVIDE_BY_ZERO,
     WITH_SCALAR_TENSOR,
+    add_scaled,
+    add_scaled_,
     addcdiv_,
+    addcmul_scaled,
+    addcmul_scaled_,
     foreach_add_scaled_,
     foreach_addcdiv_,
     tensor_of_numbers,
@@ -49,8 +53,12 @@ def take(
     """
     if op.name in WITH_SCALAR_TENSOR and not kwargs:
         op.args = _operand(op, args, made, followed)
-    elif op.name == "addcdiv_" and len(args) == 3:
+    elif op.name in _SUMS and len(args) == 2:
+        _sum(op, args, kwargs, made)
+    elif op.name in _SCALED and len(args) == 3:
         _scaled(op, args, kwargs, made)
+    elif op.name in ("lerp", "lerp_") and len(args) == 3 and not kwargs:
+        _interpolated(op, args, made)
     elif op.name == "_foreach_addcdiv_" and len(args) == 4 and not kwargs:
         if _each(op, args, made):
             op.instead = foreach_addcdiv_
@@ -83,6 +91,15 @@ def make(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], symbols: 
         op.instead, op.args, op.kwargs = tensor_of_numbers, (shape, device, *numbers), {}
 
 
+# What stands for sums, and the sign of what is added.
+_SUMS = {
+    "add": (add_scaled, 1),
+    "sub": (add_scaled, -1),
+    "add_": (add_scaled_, 1),
+    "sub_": (add_scaled_, -1),
+}
+# What stands for products that are added.
+_SCALED = {"addcdiv_": addcdiv_, "addcmul_": addcmul_scaled_, "addcmul": addcmul_scaled}
 #: What else `make` knows of a tensor that is made.
 _FORM = {"dtype", "device"}
 #: Integers beyond this are no elements of tensors, or soon will be none.
@@ -128,17 +145,50 @@ def _operand(
     return plan
 
 
+def _sum(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+    """Does so for a sum of which one part is scaled: a step of gradient descent."""
+    alpha, ref = kwargs.get("alpha"), op.kwargs.get("alpha")
+    if _differs(alpha, ref) and _are_alike(args):
+        op.instead, sign = _SUMS[op.name]
+        if op.name.endswith("_"):
+            op.by_whole = frozenset([op.args[0].var])
+        op.args, op.kwargs = (*op.args, Ref(made(ref.var, alpha)), sign), {}
+
+
+def _interpolated(op: Operation, args: tuple[Any, ...], made: Made) -> None:
+    """Does so for `lerp`: an average that moves."""
+    *tensors, weight = args
+    ref = op.args[2]
+    if _differs(weight, ref) and _are_alike(tensors):
+        op.args = (*op.args[:2], Ref(made(ref.var, weight, tensors[0].dtype)))
+
+
+def _are_alike(tensors: Sequence[Any]) -> bool:
+    """Whether a kernel rounds what it computes with a number as with a tensor in its place.
+
+    It does where nothing is broadcast; what autograd computes then it would compute otherwise.
+    """
+    return (
+        all(map(_takes, tensors))
+        and len({(t.dtype, t.device, t.shape) for t in tensors}) == 1
+        and tensors[0].dtype in (torch.float32, torch.float64)
+        and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    )
+
+
 def _scaled(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
-    """Does so for `addcdiv_`, with which optimizers take their step."""
+    """Does so for `addcdiv_`, with which optimizers take their step, and what is like it."""
     value: Any = kwargs.get("value")
     ref = op.kwargs.get("value")
     if (
         _differs(value, ref)
-        and all(map(_takes, args))
+        and (_are_alike(args) or (op.name == "addcdiv_" and all(map(_takes, args))))
         and len({(t.dtype, t.layout, t.device, t.shape) for t in args}) == 1
     ):
         op.args, op.kwargs = (*op.args, Ref(made(ref.var, value))), {}
-        op.instead, op.by_whole = addcdiv_, frozenset([op.args[0].var])
+        op.instead = _SCALED[op.name]
+        if op.name.endswith("_"):
+            op.by_whole = frozenset([op.args[0].var])
 
 
 def _each(op: Operation, args: tuple[Any, ...], made: Made) -> bool:

@@ -8,6 +8,7 @@ derive from this), nor forms that follow from data (magpy/capture/tensors/data_f
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -119,6 +120,8 @@ class Writer(DataForms):
         self.given = Given(self.tensors)
         # Tensors of no dimensions by the numbers that they hold.
         self._scalar_tensors: dict[tuple[Var, torch.dtype | None], Var] = {}
+        #: By operator and operands, the first number that was computed so.
+        self._computed: dict[tuple[Any, ...], Var] = {}
         self._engine_was_run = False
         reach = bool if session is None else session.reach
         self.gradients = Gradients(self.record, self.tensors, is_outside, reach)
@@ -253,6 +256,7 @@ class Writer(DataForms):
                 self.record.swapped[var] = tensor.data
 
     def _scalar_tensor(self, var: Var, value: float, dtype: torch.dtype | None = None) -> Var:
+        var = self._first_of_equals(var)
         made = self._scalar_tensors.get((var, dtype))
         if made is None:
             with torch._C._DisableFuncTorch():  # it is made ahead of a transform
@@ -263,6 +267,19 @@ class Writer(DataForms):
             if self.symbols is not None:
                 self.symbols.still(made, tensor)
         return made
+
+    def _first_of_equals(self, var: Var) -> Var:
+        """The variable of an equal number that was computed before, or this one.
+
+        An optimizer computes `-lr` once for each parameter.
+        """
+        for step in reversed(self.record.steps[-_RECENT:]):
+            if isinstance(step, Bind) and step.result == var:
+                if step.func not in _OF_NUMBERS or step.expected not in (int, float):
+                    break
+                args = (a.var if isinstance(a, Ref) else (type(a), repr(a)) for a in step.args)
+                return self._computed.setdefault((step.func, *args), var)
+        return var
 
     def in_order(
         self,
@@ -717,6 +734,9 @@ class Writer(DataForms):
 _CALL_PYTHON = frozenset(["apply_", "map_", "map2_"])
 
 # What gives a tensor as text.
+# How many steps back the one is sought that has computed a number.
+_RECENT = 8
+_OF_NUMBERS = frozenset([operator.neg, operator.add, operator.sub, operator.mul, operator.truediv])
 _TEXT = frozenset(["__format__", "__repr__", "__str__"])
 # What transforms do to their tensors that no graph can hold where it is done to others.
 _OF_TRANSFORMS = frozenset(["requires_grad_", "grad"])
