@@ -219,6 +219,7 @@ WEIGHTED = {
     "divided": lambda a, b, w: (a + b) / (w + 1.0),
     "counted": lambda a, b, w: (a + b) / int(10 * w + 2),
     "temperature": lambda a, b, w: a - b * (1.0 - w) ** 2,
+    "as a tensor": lambda a, b, w: a + b * torch.tensor(w),
 }
 
 
@@ -246,7 +247,9 @@ def test_a_loss_that_is_weighted_by_a_schedule_stays_in_the_graph(name):
     _, *want = run(lambda f: f)
     assert_same(got, want)
     stats = magpy.stats(f)
-    assert (stats.captures, stats.share, stats.segments) == (2, 1.0, [1, 1])
+    assert (stats.captures, stats.segments) == (2, [1, 1])
+    # Python makes the tensor of the number, ahead of the graph.
+    assert stats.share == 1.0 or (name == "as a tensor" and stats.share > 0.9)
 
 
 SCALED = {

@@ -370,6 +370,8 @@ class Writer(DataForms):
             self.tensors.may_share(outs, (args, kwargs))
         reshapes = self._form_follows(func, (args, kwargs), by_data)
         mutates = bool(flags & _MUTATES or self._writes)
+        if op.takes_lists and variables((args, kwargs)).isdisjoint(self.record.storages):
+            mutates = False  # `torch.tensor(1.0)` writes to what it makes, and to nothing else
         if self._follower is not None and self._follower.is_lost(outs, mutates):
             by_data = True
         if mutates:
