@@ -241,6 +241,9 @@ class Handler(Protocol):
             Its result; ABSENT leaves the call to the probe, which watches what runs below it;
             NotImplemented leaves it to the probe unwatched, and `effect_done` follows.
         """
+    def joined_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """`sum`, `min` or `max` of a generator is called; performs it."""
+
     def tracked_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
         """Performs a call that is given tracked values, or leaves it, as `call` does."""
     def array_call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:

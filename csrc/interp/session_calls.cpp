@@ -483,7 +483,7 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
     return on_call_pre(compiled_behind(args[0]), args + 1, npos - 1, kwnames);
   uint8_t leaf;
   PyObject* self = nullptr;
-  bool use_handler = false;
+  bool use_handler = false, joins = false;
   const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   bool takes_tensors = false;
   PyObject* behind = nullptr;
@@ -537,7 +537,12 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
       Ref number = ask(s, "of_list", f, args[0]);
       if (number && number.get() != Py_None) return {number.release(), true, kPassedOn};
     }
-    if (!use_handler && leaf != kLeafFrame && leaf != kLeafHandler) {
+    // What a generator gives is joined one after another: its numbers may follow from data.
+    joins = PyCFunction_Check(f) && nkw == 0 && npos > 0 && PyGen_CheckExact(args[0]) &&
+            (npos == 1 ? is_builtin(f, "sum") || is_builtin(f, "min") || is_builtin(f, "max")
+                       : is_builtin(f, "sum") && npos == 2 &&
+                             (PyLong_CheckExact(args[1]) || PyFloat_CheckExact(args[1])));
+    if (!use_handler && !joins && leaf != kLeafFrame && leaf != kLeafHandler) {
       return {nullptr, false, before_leaf(s, leaf, f, self, args, npos, kwnames)};
     }
     if (!use_handler && leaf == kLeafFrame) {
@@ -550,8 +555,8 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
   // The handler performs the call itself, or leaves it to us by answering with the sentinel; with
   // NotImplemented it leaves a call for its effect to us, below which nothing is watched, and which
   // finds the program's own frame.
-  const Before before =
-      handler_calls(s, use_handler ? "tracked_call" : "call", f, args, npos, kwnames);
+  const char* method = joins ? "joined_call" : use_handler ? "tracked_call" : "call";
+  const Before before = handler_calls(s, method, f, args, npos, kwnames);
   if (before.result == g_absent) {
     Py_DECREF(before.result);
     return {nullptr, false,

@@ -27,6 +27,7 @@ from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.run import Run, frames_hidden
+from magpy.capture.python.joins import Joins
 from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import TrackedValues
 from magpy.capture.python.varying import VaryingNumbers
@@ -100,6 +101,7 @@ class Handler:
         self.table_store, self.table_left = tables.store, tables.left
         self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
         self.array_operation, self.percent = arrays.array_operation, arrays.percent
+        self.joined_call = Joins().joined_call
 
     def refuse(self, reason: str, remedy: str = "") -> None:
         """Keeps the first refusal, at the user's current line."""
