@@ -26,8 +26,8 @@ from magpy.capture.python import c_calls, profiler_marks
 from magpy.capture.python import effects as effect_calls
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
-from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.joins import Joins
+from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tables import Tables
 from magpy.capture.python.tracked import TrackedValues
 from magpy.capture.python.varying import VaryingNumbers
