@@ -174,6 +174,9 @@ def _hoist(low: Lowering) -> None:
     low.few = found.few
     record.storages.update(found.storages)
     low.possible.update({v: {n} for v, n in found.storages.items()})
+    if record.symbols is not None:
+        for copy, v in found.like.items():
+            record.symbols.stands_for(copy, v, record.inputs.get(v))
 
 
 def _costly(low: Lowering) -> set[int]:

@@ -327,6 +327,19 @@ class Symbols:
         elif type(tensor) is torch.Tensor and not tensor.is_nested:
             self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
 
+    def stands_for(self, var: Var, of: Var, tensor: Any) -> None:
+        """A pass has made a variable that is as large as another one, a tensor from outside or not.
+
+        Args:
+            var: the new variable.
+            of: the other one.
+            tensor: what that is if it is from outside; else None.
+        """
+        if of in self.fakes:
+            self.note(var, self.fakes[of])
+        elif tensor is not None and not self.fixed:
+            self.still(var, tensor)
+
     def gradient(self, of: Var, var: Var, tensor: Any) -> None:
         """A tensor is the gradient of another one, and as large.
 

@@ -27,7 +27,7 @@ from magpy.errors import Site, an, hide_frames
 from magpy.ir.ops import TUPLES, EffectStep, Var
 from magpy.objects import buffers as memory
 from magpy.objects import c_state
-from magpy.objects.plain_values import is_immutable
+from magpy.objects.plain_values import is_immutable, is_plain
 from magpy.objects.types import isinstance
 
 
@@ -136,7 +136,8 @@ class Run:
     def differs(self, holder: Any, key: Any) -> None:
         """What is read was another value in every call so far."""
         kind = type(holder).__name__
-        name = f"{key!r} of {an(kind)}" if key is not None else kind
+        shown = repr(key) if is_plain(key) else an(type(key).__name__)
+        name = f"{shown} of {an(kind)}" if key is not None else kind
         self.refuse(f"what is read here ({name}) differs in every call")
 
     def fixes(self) -> None:

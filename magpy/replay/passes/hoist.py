@@ -77,6 +77,7 @@ class Ahead:
         few: Python does the steps ahead one by one sooner than it calls a graph.
         copies: those of the steps ahead that make copies, or change them.
         storages: the memories of the copies, by variable.
+        like: the variables that the copies stand for.
     """
 
     ahead: list[Step]
@@ -84,6 +85,7 @@ class Ahead:
     few: bool = False
     copies: list[Step] = field(default_factory=list)
     storages: dict[Var, int] = field(default_factory=dict)
+    like: dict[Var, Var] = field(default_factory=dict)
 
 
 class Copies:
@@ -95,8 +97,9 @@ class Copies:
     def __init__(self, inputs: Mapping[Var, Any], storages: dict[Var, int], free: int) -> None:
         """Copies none; variables from `free` on are the copies."""
         self.of: set[Var] = set()
-        #: Variables that only steps ahead define, and the memories of these.
+        #: Variables that only steps ahead define, the memories of these, and what each is like.
         self.storages: dict[Var, int] = {}
+        self.like: dict[Var, Var] = {}
         self._inputs = inputs
         self._storages = storages
         self._holders = Counter(storages.values())
@@ -171,6 +174,7 @@ class Copies:
         copy = Var(self._free + v)
         memory = self._memory + self._storages.get(v, 0)
         self.storages[copy] = memory
+        self.like[copy] = v
         return copy
 
 
@@ -408,6 +412,7 @@ class Hoist:
             few and any(map(_is_operation, rest)),
             [*clones, *(found[i] for i in self.again)],
             self._copies.storages,
+            self._copies.like,
         )
 
     def _made_changed(self) -> dict[Var, tuple[int, Step]]:

@@ -205,7 +205,7 @@ class Totality:
             return None
         types = {int if t is bool else t for t, _ in numbers}
         bits = [n for _, n in numbers]
-        if max(bits) > _FLOAT_BITS or str in types:
+        if max(bits) > _FLOAT_BITS or not types <= {complex, float, int}:
             return None
         if f in _ARITHMETIC and len(numbers) == 2:
             kind = _widest(types)

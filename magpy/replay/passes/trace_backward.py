@@ -499,6 +499,8 @@ def _another(record: Record, v: Var) -> Var:
     record.storages[new] = record.storages.get(v, UNKNOWN)
     record.elements[new] = record.elements.get(v, 0)
     record.floating.add(new)
+    if record.symbols is not None:
+        record.symbols.stands_for(new, v, record.inputs.get(v))
     return new
 
 
