@@ -3,6 +3,7 @@
 import itertools
 import operator
 
+import numpy as np
 import pytest
 import torch
 
@@ -129,3 +130,13 @@ def test_operations_that_take_every_number(func, number, total):
     steps.append(bound(operator.mul, (Ref(WORD), Ref(WORD)), int, Var(60)))
     steps.append(OpStep(func, (Ref(Var(50)), Ref(number)), {}, []))
     assert (steps[-1] in Totality(steps)) is total
+
+
+def test_nothing_is_said_of_numbers_of_numpys():
+    array = bound(operator.getitem, (OutsideRef(np.array([2.0])), 0), np.float64, SMALL)
+    steps = [
+        array,
+        *(bound(f, (Ref(SMALL),), np.float64, Var(9)) for f in (abs, max, operator.neg)),
+    ]
+    total = Totality(steps, set(), {})
+    assert not any(step in total for step in steps[1:])
