@@ -277,7 +277,10 @@ class Writer(DataForms):
             if isinstance(step, Bind) and step.result == var:
                 if step.func not in _OF_NUMBERS or step.expected not in (int, float):
                     break
-                args = (a.var if isinstance(a, Ref) else (type(a), repr(a)) for a in step.args)
+                args = (
+                    self._first_of_equals(a.var) if isinstance(a, Ref) else (type(a), repr(a))
+                    for a in step.args
+                )
                 return self._computed.setdefault((step.func, *args), var)
         return var
 
