@@ -555,8 +555,9 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
   // The handler performs the call itself, or leaves it to us by answering with the sentinel; with
   // NotImplemented it leaves a call for its effect to us, below which nothing is watched, and which
   // finds the program's own frame.
-  const char* method = joins ? "joined_call" : use_handler ? "tracked_call" : "call";
-  const Before before = handler_calls(s, method, f, args, npos, kwnames);
+  const Before before =
+      handler_calls(s, joins ? "joined_call" : use_handler ? "tracked_call" : "call", f, args,
+                    npos, kwnames);
   if (before.result == g_absent) {
     Py_DECREF(before.result);
     return {nullptr, false,

@@ -139,7 +139,7 @@ class DictKey(
             return
         if type(self.source) is not dict:
             program.factory(self.source)
-        if type(self.key) in _TENSORS and self.value is not ABSENT:
+        if any(type(self.key) is t for t in _TENSORS) and self.value is not ABSENT:
             place = program.relative.get(id(self.key))
             if place is not None:
                 self._lower_at(program, place)

@@ -8,6 +8,7 @@ magpy/runtime/entry.py), nor functions that are no operations (magpy/models/call
 from __future__ import annotations
 
 import contextlib
+import math
 import types
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx.node import _get_qualified_name
 
 from magpy import _interp
-from magpy.objects.quiet import unheard
+from magpy.objects.quiet import apart, unheard
 from magpy.objects.types import isinstance
 
 
@@ -314,9 +315,18 @@ def scalar_tensor(value: float, dtype: torch.dtype | None = None) -> torch.Tenso
         dtype: what it is rounded to; float64 or int64 if None.
     """
     own = torch.int64 if type(value) is int else torch.float64
-    with unheard(), torch.inference_mode(False) if torch.is_inference_mode_enabled() else _NOTHING:
+    modes = apart() if torch._C._len_torch_dispatch_stack() else _NOTHING
+    inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else _NOTHING
+    with unheard(), modes, inference:
         made = torch.scalar_tensor(value, dtype=own, device="cpu")
         return made if dtype in (None, own) else made.to(dtype)
+
+
+def scalar_within(value: float, dtype: torch.dtype) -> Any:
+    """As `scalar_tensor`; None for what the dtype does not hold, of which operations raise."""
+    if math.isfinite(value) and abs(value) > torch.finfo(dtype).max:
+        return None
+    return scalar_tensor(value, dtype)
 
 
 def addcdiv_(

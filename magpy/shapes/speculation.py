@@ -47,7 +47,6 @@ PLAIN = (int, float, str, bytes)
 #: The numbers of longer tuples are compared with the whole; those of a batch (`zip(*batch)`), which
 #: are arguments, are a few more.
 MOST_PARTS, _MOST_IN_ARGUMENT = 8, 64
-_IN_TUPLES = (int, float, bool)
 
 # An index in an expression for what a call reached.
 _INDEX = re.compile(r"\[\d+\]")
@@ -203,7 +202,7 @@ class Memory:
         """Where a tuple of numbers among the arguments has differed from earlier ones."""
         if type(v) not in TUPLES or len(v) > _MOST_IN_ARGUMENT:
             return frozenset()
-        if any(type(n) not in _IN_TUPLES for n in v):
+        if not all(map(_may_be_in_tuple, v)):
             return frozenset()
         place, form = ("tuple", at), (type(v), len(v))
         before, differ = self._seen.get(place, v), self._tuples.get((place, form), frozenset())
@@ -212,7 +211,8 @@ class Memory:
             differ = frozenset(range(len(v)))
         elif (type(before), len(before)) == form:
             differ |= {i for i, n in enumerate(v) if n != before[i]}
-        differ = frozenset(i for i in differ if type(v[i]) is not bool)
+        # What is not equal to itself is found in containers by its identity.
+        differ = frozenset(i for i in differ if type(v[i]) is not bool and v[i] == v[i])
         self._tuples[place, form] = differ
         return differ
 
@@ -382,6 +382,11 @@ def _form(v: Any) -> Form:
 
 def _mask(bits: Iterable[bool]) -> int:
     return sum(bit << i for i, bit in enumerate(bits))
+
+
+def _may_be_in_tuple(v: Any) -> bool:
+    t = type(v)  # whose own class may say what it is equal to
+    return t is int or t is float or t is bool
 
 
 def _may_be_input(v: Any) -> bool:

@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import magpy
 from tests.comparison import assert_same
@@ -322,3 +324,72 @@ def test_an_optimizer_with_a_schedule_stays_in_the_graph(name):
     assert_same(got, want)
     assert magpy.stats(f).captures <= 3
     assert magpy.stats(f).share == 1.0
+
+
+def heard_by(mode):
+    log = []
+
+    class Mode(mode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            log.append((func.__name__, str(kwargs)))
+            return func(*args, **(kwargs or {}))
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            log.append((str(func), str(kwargs)))
+            return func(*args, **(kwargs or {}))
+
+    return Mode, log
+
+
+@pytest.mark.parametrize("backend", ["eager", lambda graph, inputs: graph.forward])
+@pytest.mark.parametrize("mode", [TorchFunctionMode, TorchDispatchMode])
+@pytest.mark.parametrize(
+    "line", [lambda a, v: a * v, lambda a, v: a.sum() / v, lambda a, v: torch.add(a, a, alpha=v)]
+)
+def test_a_mode_of_the_program_hears_what_it_hears_in_eager(line, mode, backend):
+    def world(compile):
+        cls, log = heard_by(mode)
+
+        def f(a, v):
+            with cls():
+                return line(a, v)
+
+        c = compile(f)
+        return [c(torch.ones(2), i / 8 + 0.1) for i in range(8)], log
+
+    ours = world(lambda f: magpy.compile(f, backend=backend))
+    assert_same(ours, world(lambda f: f))
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "lerp", "addcmul"])
+def test_a_number_that_the_dtype_does_not_hold_raises(name):
+    def f(a, b, v):
+        return SCALED[name](a, b, v)[0], a.mul_(2)
+
+    c = magpy.compile(f, backend=lambda graph, inputs: graph.forward)
+    for v in (0.1, 0.3, 0.7, 1e39, -1e39, 0.2):
+        a = torch.ones(3, 4), torch.ones(3, 4)
+        assert_same(attempt(c, a[0], torch.ones(3, 4), v), attempt(f, a[1], torch.ones(3, 4), v))
+        assert_same(*a)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda x, a, v: x.sum() * v,
+        lambda x, a, v: torch.addcmul(a, x, a, value=v),
+        lambda x, a, v: a.clone().addcdiv_(x, a, value=v),
+        lambda x, a, v: torch.add(a, x, alpha=v),
+        lambda x, a, v: torch.lerp(a, x, v),
+    ],
+)
+def test_derivatives_of_transforms_are_as_in_eager(line):
+    def f(x, a, v):
+        forward = torch.func.jvp(lambda x: line(x, a, v), (x,), (a,))
+        return forward, torch.func.grad(lambda x: line(x, a, v).sum())(x)
+
+    c = magpy.compile(f, backend=lambda graph, inputs: graph.forward)
+    torch.manual_seed(0)
+    for i in range(6):
+        x, a = torch.randn(50), torch.randn(50)
+        assert_same(c(x, a, i / 8 + 0.1), f(x, a, i / 8 + 0.1))

@@ -30,6 +30,7 @@ from magpy.errors import Refusal
 from magpy.models import callables, numpy_calls, numpy_warnings
 from magpy.models.c_function_tables import Effect, Leaf
 from magpy.objects.plain_values import is_plain
+from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
 
 ABSENT = _interp.ABSENT
@@ -94,7 +95,7 @@ class ArrayCalls:
             except numpy_calls.Writes:
                 pass  # the call has not been made; not made here, where that would be its context
             return self._writing(f, args, kwargs)
-        if callables.classify(f) is Leaf.TORCH:
+        if callables.classify(f) is Leaf.TORCH and not self._is_heard(args, kwargs):
             before = self._run.recorder.operations
             result = f(*args, **kwargs)
             if self._run.recorder.operations == before and not self._run.recorder.tensors.fresh(
@@ -110,6 +111,14 @@ class ArrayCalls:
         for a in (owner, *args, *kwargs.values()):
             self._session.touch(a)
         return ABSENT
+
+    def _is_heard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether Python of the program's hears of an operation: a mode, or a class of tensors."""
+        return modes_of_the_program(self._run.recorder) or any(
+            isinstance(v, torch.Tensor)
+            and getattr(type(v).__torch_function__, "__func__", _OF_TENSORS) is not _OF_TENSORS
+            for v in (*args, *kwargs.values())
+        )
 
     def _only_keeps(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call puts values into a container, and does not look at them (`dict(lr=lr)`).
@@ -351,6 +360,7 @@ def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+_OF_TENSORS: Any = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 # What makes a container of values and does not look at them.
 _KEEPERS = (dict, collections.OrderedDict, collections.defaultdict, types.SimpleNamespace)

@@ -16,7 +16,8 @@ from magpy import _interp
 from magpy.capture.python.run import frames_hidden
 
 _END: Any = object()
-_NUMBERS = (int, float)
+# What C code adds up as numbers of its own, one after another, is an integer of so many bits.
+_BITS = 63
 
 
 class Joins:
@@ -27,23 +28,25 @@ class Joins:
         """`f` of a generator, and of the number with which a sum begins."""
         generator: types.GeneratorType[Any, Any, Any] = args[0]
         numbers: list[Any] = []
-        while type(value := _next(generator)) in _NUMBERS:
+        while _is_number(value := _next(generator)):
             numbers.append(value)
         if value is _END:
             return _interp.call(f, (numbers, *args[1:]), kwargs)
         # From the first on that is no number, each is joined before the next one is made.
-        if f is sum:
-            joined = _interp.call(sum, (numbers, *args[1:]), {})
-            while value is not _END:
-                joined = _interp.call(operator.add, (joined, value), {})
-                value = _next(generator)
-            return joined
-        joined = _interp.call(f, (numbers,), {}) if numbers else value
-        value = value if numbers else _next(generator)
+        step = operator.add if f is sum else f
+        joined: Any = _END
+        if numbers or f is sum:
+            joined = _interp.call(f, (numbers, *args[1:]), {})
         while value is not _END:
-            joined = _interp.call(f, (joined, value), {})
+            joined = value if joined is _END else _interp.call(step, (joined, value), {})
+            value = None  # it dies before the generator goes on
             value = _next(generator)
         return joined
+
+
+def _is_number(v: Any) -> bool:
+    t = type(v)  # whose own class may say what it is equal to
+    return t is float or t is bool or (t is int and v.bit_length() <= _BITS)
 
 
 def _next(generator: types.GeneratorType[Any, Any, Any]) -> Any:

@@ -30,9 +30,13 @@ from magpy.models.torch_ops import (
     tensor_of_numbers,
 )
 from magpy.objects.types import isinstance
+from magpy.shapes.repeated import in_transform
 
 Made = Callable[..., Var]
-"""Gives the variable of the tensor that is made of a number, given its own, it and a dtype."""
+"""Gives the variable of the tensor that is made of a number, given its own, it and a dtype.
+
+With `within`, what the dtype does not hold is another call's: the operation raises for it.
+"""
 
 
 def take(
@@ -53,10 +57,10 @@ def take(
     """
     if op.name in WITH_SCALAR_TENSOR and not kwargs:
         op.args = _operand(op, args, made, followed)
-    elif op.name in _SUMS and len(args) == 2:
-        _sum(op, args, kwargs, made)
-    elif op.name in _SCALED and len(args) == 3:
-        _scaled(op, args, kwargs, made)
+    elif op.name in _SUMS and len(args) == 2 and kwargs.keys() == {"alpha"}:
+        _sum(op, args, kwargs["alpha"], made)
+    elif op.name in _SCALED and len(args) == 3 and kwargs.keys() == {"value"}:
+        _scaled(op, args, kwargs["value"], made)
     elif op.name in ("lerp", "lerp_") and len(args) == 3 and not kwargs:
         _interpolated(op, args, made)
     elif op.name == "_foreach_addcdiv_" and len(args) == 4 and not kwargs:
@@ -145,14 +149,15 @@ def _operand(
     return plan
 
 
-def _sum(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+def _sum(op: Operation, args: tuple[Any, ...], alpha: Any, made: Made) -> None:
     """Does so for a sum of which one part is scaled: a step of gradient descent."""
-    alpha, ref = kwargs.get("alpha"), op.kwargs.get("alpha")
+    ref = op.kwargs["alpha"]
     if _differs(alpha, ref) and _are_alike(args):
         op.instead, sign = _SUMS[op.name]
         if op.name.endswith("_"):
             op.by_whole = frozenset([op.args[0].var])
-        op.args, op.kwargs = (*op.args, Ref(made(ref.var, alpha)), sign), {}
+        number = Ref(made(ref.var, alpha, args[0].dtype, within=True))
+        op.args, op.kwargs = (*op.args, number, sign), {}
 
 
 def _interpolated(op: Operation, args: tuple[Any, ...], made: Made) -> None:
@@ -160,7 +165,7 @@ def _interpolated(op: Operation, args: tuple[Any, ...], made: Made) -> None:
     *tensors, weight = args
     ref = op.args[2]
     if _differs(weight, ref) and _are_alike(tensors):
-        op.args = (*op.args[:2], Ref(made(ref.var, weight, tensors[0].dtype)))
+        op.args = (*op.args[:2], Ref(made(ref.var, weight, tensors[0].dtype, within=True)))
 
 
 def _are_alike(tensors: Sequence[Any]) -> bool:
@@ -172,23 +177,34 @@ def _are_alike(tensors: Sequence[Any]) -> bool:
         all(map(_takes, tensors))
         and len({(t.dtype, t.device, t.shape) for t in tensors}) == 1
         and tensors[0].dtype in (torch.float32, torch.float64)
-        and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+        and not _is_differentiated(tensors)
     )
 
 
-def _scaled(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+def _is_differentiated(tensors: Sequence[Any]) -> bool:
+    """Whether derivatives are computed of what an operation does with these tensors."""
+    return in_transform() or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+
+
+def _scaled(op: Operation, args: tuple[Any, ...], value: Any, made: Made) -> None:
     """Does so for `addcdiv_`, with which optimizers take their step, and what is like it."""
-    value: Any = kwargs.get("value")
-    ref = op.kwargs.get("value")
-    if (
-        _differs(value, ref)
-        and (_are_alike(args) or (op.name == "addcdiv_" and all(map(_takes, args))))
+    ref = op.kwargs["value"]
+    if not _differs(value, ref) or _is_differentiated(args):
+        return
+    if _are_alike(args):
+        number = made(ref.var, value, args[0].dtype, within=True)
+    elif (
+        op.name == "addcdiv_"
+        and all(map(_takes, args))
         and len({(t.dtype, t.layout, t.device, t.shape) for t in args}) == 1
     ):
-        op.args, op.kwargs = (*op.args, Ref(made(ref.var, value))), {}
-        op.instead = _SCALED[op.name]
-        if op.name.endswith("_"):
-            op.by_whole = frozenset([op.args[0].var])
+        number = made(ref.var, value)
+    else:
+        return
+    op.args, op.kwargs = (*op.args, Ref(number)), {}
+    op.instead = _SCALED[op.name]
+    if op.name.endswith("_"):
+        op.by_whole = frozenset([op.args[0].var])
 
 
 def _each(op: Operation, args: tuple[Any, ...], made: Made) -> bool:
@@ -247,6 +263,7 @@ def _rounds(t: Any) -> bool:
         and t.dtype in (torch.float32, torch.float64)
         and t.layout is torch.strided
         and t.dim() == 0
+        and not in_transform()  # whose tangents have another dtype
     )
 
 

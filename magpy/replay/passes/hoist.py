@@ -192,11 +192,11 @@ class Hoist:
         carry: Container[Var] = (),
     ) -> None:
         self.steps = steps
-        #: The operations whose results carry autograd's graph, in order.
+        #: The operations whose results carry autograd's graph, in order, Python's among them.
         self._differentiable = [
             i
             for i, s in enumerate(steps)
-            if isinstance(s, OpStep) and any(v in carry for v in s.defined)
+            if isinstance(s, (OpStep, HostStep)) and any(v in carry for v in s.defined)
         ]
         self._elements = elements or {}
         self.start = start

@@ -34,7 +34,7 @@ from magpy.ir.trees import collect, generators_of, leaves, variables
 from magpy.models import profiler_marks, torch_callables
 from magpy.models.backward import PASSES, differentiated, give_gradient
 from magpy.models.callables import NUMBER_METHODS
-from magpy.models.torch_ops import scalar_tensor
+from magpy.models.torch_ops import scalar_tensor, scalar_within
 from magpy.objects.jagged import NestedTensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
@@ -48,8 +48,15 @@ from magpy.unwatched import autograd
 class _Schedule:
     """Lets host steps wait until an operation needs them: they cut the graph late and rarely."""
 
-    def __init__(self, found: dict[Var, set[int]], costly: set[int], total: Totality) -> None:
+    def __init__(
+        self,
+        found: dict[Var, set[int]],
+        costly: set[int],
+        total: Totality,
+        carry: set[Var] | frozenset[Var] = frozenset(),
+    ) -> None:
         self.found = found
+        self._carry = carry
         self._costly = costly
         self._total = total
         self._undecided = False  # a step waits that may find that this is another call
@@ -110,7 +117,14 @@ class _Schedule:
             self.ended.append(step)
 
     def host(self, step: HostStep) -> None:
-        if step.mutates or step.unrepeatable or step.in_order or calls_on_tensors(step):
+        if (
+            step.mutates
+            or step.unrepeatable
+            or step.in_order
+            or calls_on_tensors(step)
+            # Gradients are summed in the order of the operations.
+            or not self._carry.isdisjoint(step.defined)
+        ):
             self.flush()
             self.runs.append(step)
             return
@@ -144,6 +158,7 @@ def has_a_place(step: HostStep) -> bool:
 
 
 _MARKS = (profiler_marks.begin, profiler_marks.end)
+_OF_NUMBERS = (scalar_tensor, scalar_within, class_number, item_held, part_held, slot_held)
 
 
 def ignores_modes(step: Step) -> bool:
@@ -165,7 +180,8 @@ def anywhere(step: Step) -> bool:
         isinstance(step, HostStep)
         and not step.outs
         and (
-            step.func in (scalar_tensor, class_number, item_held, part_held, slot_held)
+            step.func
+            in (scalar_tensor, scalar_within, class_number, item_held, part_held, slot_held)
             or getattr(step.func, "__name__", "") in NUMBER_METHODS
             or (isinstance(step, Call) and not step.tensors)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
@@ -360,7 +376,7 @@ def schedule(
         needed: the variables that the result and the effects need.
         carry: the variables that may carry autograd's graph.
     """
-    plan = _Schedule(possible, costly, total)
+    plan = _Schedule(possible, costly, total, carry)
     leaves = set() if types is None else _seen_leaves(steps, needed, start, types)
     modes: ModeStep | None = None
     host_modes: TorchModes | None = None

@@ -677,3 +677,24 @@ def test_gradients_are_summed_in_the_order_of_the_operations(backend):
     _, want = world(lambda f: f)
     assert_same(got, want)
     assert (magpy.stats(f).captures, magpy.stats(f).share) == (2, 1.0)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda p, w: p.sin() + p.exp() + p.clamp(max=w),
+        lambda p, w: (p * w) + p.pow(2).sum() * w + p.clamp(min=w),
+        lambda p, w: (p.tanh() * 2).round(decimals=int(w * 4)) + p.sin() + p.exp() * p.clamp(w),
+    ],
+)
+def test_an_operation_of_pythons_keeps_its_place_in_the_sums_of_gradients(program):
+    def f(p, w):
+        p.grad = None
+        program(p, w).sum().backward()
+        return p.grad.clone()
+
+    c = magpy.compile(f, backend=lambda graph, inputs: graph.forward)
+    torch.manual_seed(0)
+    for i in range(8):
+        p = torch.randn(1000).requires_grad_()
+        assert_same(c(p, i / 9), f(p, i / 9))

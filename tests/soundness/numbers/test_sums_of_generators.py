@@ -39,6 +39,48 @@ def failing(x, n):
     yield x[1].item()
 
 
+def too_large(x, n):
+    yield 0.5
+    SEEN.append("small")
+    yield 10**400
+    SEEN.append("large")
+    yield x.sum().item()
+
+
+def dying(x, n):
+    yield Dies(x[0].item())
+    SEEN.append("second")
+    yield Dies(x[0].item() + 1)
+    SEEN.append("third")
+    yield Dies(n)
+
+
+class Dies:
+    def __init__(self, v):
+        self.v = v
+
+    def __gt__(self, other):
+        return self.v > other.v
+
+    def __radd__(self, other):
+        return other + self.v
+
+    def __del__(self):
+        SEEN.append(("died", self.v))
+
+
+class Meta(type):
+    def __eq__(cls, other):
+        raise RuntimeError("a class is compared")
+
+    __hash__ = type.__hash__
+
+
+class Compared(metaclass=Meta):
+    def __radd__(self, other):
+        return other + 1
+
+
 class Odd:
     def __radd__(self, other):
         SEEN.append(("joined", other))
@@ -66,6 +108,11 @@ PROGRAMS = {
     "text at the start": lambda x, n: sum((seen(v) for v in (1, 2)), ""),
     "tensor at the start": lambda x, n: sum((seen(v.item()) for v in x), x[0]),
     "odd": lambda x, n: (sum(v for v in (n, Odd(), x[0].item())), max(v for v in (n, Odd()))),
+    "too large": lambda x, n: sum(too_large(x, n)),
+    "large integers": lambda x, n: (sum(2**62 for _ in range(9)), sum(2**70 + i for i in range(n))),
+    "objects that die": lambda x, n: (sum(dying(x, n)), max(dying(x, n)).v),
+    "classes with classes of their own": lambda x, n: x * sum(Compared() for _ in range(n)),
+    "many floats": lambda x, n: sum(v for v in [0.1] * 10 + [True, x.sum().item()] + [0.1] * 10),
     "truth values": lambda x, n: sum(v > 1 for v in x.tolist()),
     "nested": lambda x, n: sum(sum(v.item() * i for v in x) for i in range(n)),
     "key": lambda x, n: (max((v.item() for v in x), key=lambda v: -v), x),
