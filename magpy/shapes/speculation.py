@@ -147,8 +147,6 @@ class Memory:
         if self._dynamic is False:
             return None
         sizes: dict[int, Dims] = {}
-        alike: dict[int, Place] = {}
-        rows: dict[Place, torch.Size] = {}
         numbers: set[int | str] = set()
         texts: set[int | str] = set()
         given = {f"_a{i}": v for i, v in enumerate(args)}
@@ -172,10 +170,7 @@ class Memory:
                 self._sizes_vary = True
             for place, v, dims in found:
                 _add(sizes, v, self._with_others(place, v, dims))
-                if (row := _row(place)) != place:
-                    alike.setdefault(id(v), row)
-                    if rows.setdefault(row, v.shape) != v.shape:
-                        self._uneven.add(row)
+            alike = self._rows(found)
             lists = [(v, self._list(place, v)) for place, v in _lists(args, kwargs)]
             lists += self._reached_lists(given, infos)
             resized = {id(v) for v, how in lists if how == RESIZED}
@@ -190,13 +185,21 @@ class Memory:
         # What is computed of a text, its length above all, is of data.
         data = bool(self._dynamic or texts or sized) or any(info.dynamic.pinned for info in infos)
         data, contents = data or bool(differing), bool(self._contents)
-        alike = {at: row for at, row in alike.items() if row not in self._uneven}
         if not any((*(sizes, numbers, places, texts, arrays, differing, tuples), data, contents)):
             return None
-        return Varying(
-            *(sizes, numbers, places, data, texts, arrays, differing, tuples, sized, contents),
-            alike=alike,
-        )
+        all_found = sizes, numbers, places, data, texts, arrays, differing, tuples, sized, contents
+        return Varying(*all_found, alike=alike)
+
+    def _rows(self, found: list[tuple[Place, Any, Dims | None]]) -> dict[int, Place]:
+        """The rows in which tensors stand that were equally large in each call; see `Varying`."""
+        alike: dict[int, Place] = {}
+        sizes: dict[Place, torch.Size] = {}
+        for place, v, _ in found:
+            if (row := _row(place)) != place:
+                alike.setdefault(id(v), row)
+                if sizes.setdefault(row, v.shape) != v.shape:
+                    self._uneven.add(row)
+        return {at: row for at, row in alike.items() if row not in self._uneven}
 
     def _parts(self, at: int | str, v: Any) -> frozenset[int]:
         """Where a tuple of numbers among the arguments has differed from earlier ones."""

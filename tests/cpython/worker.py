@@ -77,6 +77,12 @@ class Handler:
     def touch(self, value: object, deep: bool) -> None:
         """An object is looked into by C code: nothing to note."""
 
+    def joined_call(self, *call: object) -> object:
+        """`sum` of a generator is called: the interpreter makes the call."""
+        from magpy import _interp
+
+        return _interp.ABSENT
+
     def c_result(self, *call: object) -> None:
         """A C function gave a tensor: there are none."""
 

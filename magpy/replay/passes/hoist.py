@@ -32,7 +32,12 @@ from magpy.ir.ops import (
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, leaves, rebuilt, variables
 from magpy.objects.types import isinstance
-from magpy.replay.passes.schedule import anywhere, has_a_place, reads_gradient
+from magpy.replay.passes.schedule import (
+    anywhere,
+    has_a_place,
+    is_differentiated,
+    reads_gradient,
+)
 from magpy.replay.passes.work import work
 
 # What goes ahead is at most this part of the work, or at most as many elements.
@@ -193,11 +198,7 @@ class Hoist:
     ) -> None:
         self.steps = steps
         #: The operations whose results carry autograd's graph, in order, Python's among them.
-        self._differentiable = [
-            i
-            for i, s in enumerate(steps)
-            if isinstance(s, (OpStep, HostStep)) and any(v in carry for v in s.defined)
-        ]
+        self._differentiable = [i for i, s in enumerate(steps) if is_differentiated(s, carry)]
         self._elements = elements or {}
         self.start = start
         self.storages = storages

@@ -8,6 +8,7 @@ ahead of the operations (magpy/replay/passes/hoist.py) nor the graphs made of th
 from __future__ import annotations
 
 import types
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -122,8 +123,7 @@ class _Schedule:
             or step.unrepeatable
             or step.in_order
             or calls_on_tensors(step)
-            # Gradients are summed in the order of the operations.
-            or not self._carry.isdisjoint(step.defined)
+            or is_differentiated(step, self._carry)
         ):
             self.flush()
             self.runs.append(step)
@@ -145,6 +145,16 @@ def reads_gradient(step: Step) -> bool:
     if not isinstance(step, (OpStep, HostStep)):
         return False
     return step.func is has_gradient or (step.func is getattr and step.args[1] == "grad")
+
+
+def is_differentiated(step: Step, carry: Container[Var]) -> bool:
+    """Whether a backward pass may come to what a step computes: it stays in its place among such.
+
+    Gradients are summed in the order of the operations.
+    """
+    if not isinstance(step, (OpStep, HostStep)) or step.func is getattr or reads_gradient(step):
+        return False
+    return any(v in carry for v in step.defined)
 
 
 def lets_go(step: Step) -> bool:
