@@ -318,15 +318,19 @@ def scalar_tensor(value: float, dtype: torch.dtype | None = None) -> torch.Tenso
     modes = apart() if torch._C._len_torch_dispatch_stack() else _NOTHING
     inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else _NOTHING
     with unheard(), modes, inference:
-        made = torch.scalar_tensor(value, dtype=own, device="cpu")
-        return made if dtype in (None, own) else made.to(dtype)
+        if dtype is None or _holds(dtype, value):
+            return torch.scalar_tensor(value, dtype=dtype or own, device="cpu")
+        return torch.scalar_tensor(value, dtype=own, device="cpu").to(dtype)  # infinity
+
+
+def _holds(dtype: torch.dtype, value: float) -> bool:
+    """Whether a number is one of a dtype's when it is rounded; torch says so of no other."""
+    return not math.isfinite(value) or abs(value) <= torch.finfo(dtype).max
 
 
 def scalar_within(value: float, dtype: torch.dtype) -> Any:
     """As `scalar_tensor`; None for what the dtype does not hold, of which operations raise."""
-    if math.isfinite(value) and abs(value) > torch.finfo(dtype).max:
-        return None
-    return scalar_tensor(value, dtype)
+    return scalar_tensor(value, dtype) if _holds(dtype, value) else None
 
 
 def addcdiv_(
