@@ -8,6 +8,7 @@ a pass does (magpy/replay/passes, magpy/replay/segments.py), the guard (magpy/gu
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -166,7 +167,7 @@ def _hoist(low: Lowering) -> None:
         low.possible,
         inputs,
         record.elements,
-        carrying(low.steps, record, low.capture.start_modes),
+        functools.partial(carrying, low.steps, record, low.capture.start_modes),
     )
     hoist.run(low.total)
     found = hoist.result()

@@ -9,9 +9,10 @@ counts as work (magpy/replay/passes/work.py).  Called by magpy/replay/pipeline.p
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -194,11 +195,10 @@ class Hoist:
         possible: dict[Var, set[int]],
         inputs: Mapping[Var, Any] | None = None,
         elements: Mapping[Var, int] | None = None,
-        carry: Container[Var] = (),
+        carry: Callable[[], Container[Var]] = tuple,
     ) -> None:
         self.steps = steps
-        #: The operations whose results carry autograd's graph, in order, Python's among them.
-        self._differentiable = [i for i, s in enumerate(steps) if is_differentiated(s, carry)]
+        self._carry = carry
         self._elements = elements or {}
         self.start = start
         self.storages = storages
@@ -243,6 +243,12 @@ class Hoist:
                     self.engine = min(self.engine, i)
         free = 1 + max([-1, *storages, *self.maker, *self.users])
         self._copies = Copies(inputs or {}, storages, free)
+
+    @functools.cached_property
+    def _differentiable(self) -> list[int]:
+        """The operations whose results carry autograd's graph, in order, Python's among them."""
+        carry = self._carry()
+        return [i for i, s in enumerate(self.steps) if is_differentiated(s, carry)]
 
     def slice_of(self, k: int) -> Slice | None:
         """The steps that step k needs, if they can be done ahead of everything else.
