@@ -305,6 +305,8 @@ class Handler(Protocol):
         """`table[key]` gave a plain value, which is asked for again; what the program gets."""
     def table_has(self, table: Any, key: Any, outcome: bool, /) -> None:
         """`key in table` was asked, and is asked again."""
+    def table_new(self, table: Any, key: Any, /) -> bool:
+        """A value is about to be put at a key that is new; whether that it is new is asked again."""
     def table_store(self, table: Any, key: Any, value: Any, /) -> None:
         """A value is about to be put at a key of a dict, or the key into a set (True)."""
     def table_left(self, table: Any, /) -> None:

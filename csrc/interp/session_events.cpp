@@ -672,7 +672,13 @@ static void item_store_pre(Session* s, PyObject* obj, PyObject* key, PyObject* v
     store_in_table(s, obj, key, value);
     return;
   }
-  if (!s->tracked.empty() && !is_tensor(obj)) {
+  const bool known = is_new_key(s, obj, key);
+  if (known && value == nullptr) {
+    note_store(s, obj, key, nullptr);
+    return;
+  }
+  if (!s->tracked.empty() && !is_tensor(obj) && !known &&
+      !(value != nullptr && puts_at_new_key(s, obj, key))) {
     ErrorGuard error;
     if (tracked(s, obj)) {
       ask(s, "array_written", obj);
@@ -724,7 +730,7 @@ static bool asks_set(Session* s, PyObject* c, PyObject* item) {
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   count_event(s);
-  if (asks_table(s, c, item)) return;
+  if (asks_table(s, c, item) || is_new_key(s, c, item)) return;
   if (!is_tensor(c)) {
     ErrorGuard error;
     read_protocols(s, Py_TYPE(c));
@@ -765,6 +771,7 @@ void on_contains(PyObject* c, PyObject* item, int outcome) {
     ask(s, "table_has", c, item, outcome != 0 ? Py_True : Py_False);
     return;
   }
+  if (is_new_key(s, c, item)) return;
   if (!PyDict_Check(c) || !known_outside(s, c) || !can_search(s, c, item)) return;
   ErrorGuard error;
   PyObject* found = dict_item(c, item);

@@ -81,6 +81,24 @@ bool asks_table(Session* s, PyObject* obj, PyObject* key) {
   return s->containers[obj].asked = true;
 }
 
+bool puts_at_new_key(Session* s, PyObject* obj, PyObject* key) {
+  if (s->tracked.empty() || !Py_IS_TYPE(obj, &PyODict_Type)) return false;
+  if (!is_key(key) || !tracked(s, key) || !known_outside(s, obj)) return false;
+  ErrorGuard error;
+  if (!look_for_key(s, obj, key) || item_or_null(obj, key) != nullptr) return false;
+  if (ask(s, "table_new", obj, key).get() != Py_True) return false;
+  s->new_keys[obj].push_back(Ref::borrow(key));
+  return true;
+}
+
+bool is_new_key(Session* s, PyObject* obj, PyObject* key) {
+  const auto it = s->new_keys.find(obj);
+  if (it == s->new_keys.end()) return false;
+  for (const Ref& known : it->second)
+    if (known.get() == key) return true;
+  return false;
+}
+
 bool gives_plain(PyObject* value) {
   return value != nullptr && (value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
                               PyFloat_CheckExact(value) || PyUnicode_CheckExact(value));

@@ -22,6 +22,12 @@ bool gives_plain(PyObject* value);
 void store_in_table(Session* s, PyObject* table, PyObject* key, PyObject* value);
 // Whether the run has changed this at a key that is an input.
 bool is_table(Session* s, PyObject* obj);
+// Whether a value is about to be put at an input where an OrderedDict has nothing, as the hooks of
+// modules are at ever higher numbers: it comes last, so that the key counts for nothing else than
+// not to be there, which every call asks.
+bool puts_at_new_key(Session* s, PyObject* obj, PyObject* key);
+// Whether the run has put something at this very key in that way.
+bool is_new_key(Session* s, PyObject* obj, PyObject* key);
 // A container is looked into, or changed otherwise: from here on the keys at which the run has
 // changed it are what they are.
 void leave_table(Session* s, PyObject* obj);

@@ -62,6 +62,8 @@ class Effect(Enum):
     FORMAT = auto()  # str.format: may read attributes of what it is given
     LOCK = auto()  # takes a lock or gives it back, which an entry need not redo
     READ = auto()  # reads the world and leaves it alone: read again before an entry is used
+    FILES = auto()  # asks one thing of the file system, and leaves it alone
+    PATH = auto()  # joins the parts of a path
     COLLECTOR = auto()  # the garbage collector, which rests while a run is watched
     CONTEXT = auto()  # reads or sets a context variable
     REGISTRY = auto()  # asks an abstract base class about its virtual subclasses

@@ -15,6 +15,7 @@ import functools
 import importlib
 import logging
 import operator
+import os
 import random
 import types
 import warnings
@@ -149,6 +150,12 @@ for _name in dir(random.Random):
         register_python(_f, Effect.RANDOM)
 if isinstance(warnings.warn, types.FunctionType):
     register_python(warnings.warn, Effect.EFFECT)
+for _name in ["exists", "lexists", "isfile", "isdir", "islink"]:
+    # They look at one bit of what `stat` gives, which has times and counts, too.
+    if isinstance(getattr(os.path, _name), types.FunctionType):
+        register_python(getattr(os.path, _name), Effect.FILES)
+if isinstance(os.path.join, types.FunctionType):
+    register_python(os.path.join, Effect.PATH)
 register_python(importlib._bootstrap._find_and_load_unlocked, Effect.IMPORT)  # type: ignore[attr-defined]
 
 

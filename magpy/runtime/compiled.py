@@ -35,7 +35,7 @@ from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hid
 from magpy.frames import signals
 from magpy.frames.locations import in_package
 from magpy.guards.words import Difference
-from magpy.instrument.code_accesses import loop_names, may_compute
+from magpy.instrument.code_accesses import loop_names
 from magpy.instrument.regions import Region
 from magpy.ir.capture import Capture, Outcome
 from magpy.ir.ops import Check, HostStep
@@ -53,6 +53,7 @@ from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
 from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
 from magpy.runtime.figures import FIRST, NO_OPERATION, Share, Stats, sums
+from magpy.runtime.idle_regions import is_idle
 from magpy.runtime.misses import Misses, goes_by_instance, is_unlike_any
 from magpy.runtime.repeated_misses import STORM, RepeatedMisses, argument_names, with_what_varies
 from magpy.shapes.fake_ops import CannotFollowError
@@ -64,8 +65,6 @@ _TRANSFORMED = (
     "a transform of torch.func (grad, vmap, jvp, ...) was given the compiled function. Compile "
     "the function that makes the transform: magpy.compile(vmap(f)), not vmap(magpy.compile(f))"
 )
-#: Of what is one of these, no item is computed with a tensor.
-_NO_TENSORS = (int, float, str, bytes, bool, type(None), list, tuple, dict, set, slice, range)
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MOST_HISTORY = 500
 _MOST_REASONS = 50
@@ -468,7 +467,7 @@ class Manager:
         self.repeated.captured([s for s in capture.record.steps if isinstance(s, Check)])
         self.computes = self.computes or bool(info.nodes)
         self.sized_by_data = self.sized_by_data or capture.record.pinned
-        if self.region is not None and not info.nodes and self._has_no_operations():
+        if self.region is not None and self._has_no_operations(bool(info.nodes)):
             self._leave_for_no_work(compiled)
         if wait is None:
             self._install(compiled, new, info)
@@ -484,13 +483,19 @@ class Manager:
         self.left.setdefault(place, NO_OPERATION)
         self._leave("")
 
-    def _has_no_operations(self) -> bool:
-        """Whether a region is left to Python, since a capture of it has no tensor operation.
+    def _has_no_operations(self, some: bool) -> bool:
+        """Whether a region is left to Python, since captures of it have no tensor operation.
 
         Where there are statements within its statements, another call may go another way.
+
+        Args:
+            some: the last capture has such operations.
         """
+        assert self.part_of is not None
         assert self.region is not None
-        return not self.region.compound or (self.captures > STORM and not self.computes)
+        lines, places = self.part_of.lines, self.region.places
+        lines.idle[places] = -1 if some or lines.idle[places] < 0 else lines.idle[places] + 1
+        return lines.idle[places] > (STORM if self.region.compound else 0)
 
     def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
         # With one segment all inputs are alive: compile in the first call, as users of
@@ -731,9 +736,7 @@ class Manager:
 
     def _does_no_work(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a region surely computes with no tensor: it is Python's, without a capture."""
-        given = (*args, *kwargs.values())
-        code = compiled._magpy_wrapped.__code__
-        if self.captures or may_compute(code, plain=all(type(v) in _NO_TENSORS for v in given)):
+        if self.captures or not is_idle(compiled._magpy_wrapped, (*args, *kwargs.values())):
             return False
         self._leave_for_no_work(compiled)
         return True
@@ -765,9 +768,10 @@ class Manager:
             names |= {self.names.get(at, "") for at in self.varying.numbers_at()}
         varying.expect_other_numbers([i for i, n in enumerate(region.reads) if n in names])
         # What was taken out of an expression is Python's since it differs.
-        varying.expect_other_lists([i for i, n in enumerate(region.reads) if n[:1] == "."])
-        # So is a module that a loop goes through.
-        made._magpy_options.instances_vary = not names.isdisjoint(region.reads)
+        taken = [i for i, n in enumerate(region.reads) if n[:1] == "."]
+        varying.expect_other_lists(taken)
+        # A module among that is another one in other calls, as is one that a loop goes through.
+        made._magpy_options.instances_vary = bool(taken) or not names.isdisjoint(region.reads)
         return made
 
     def _failed(self, compiled: Any, error: BaseException, outcome: Outcome) -> None:

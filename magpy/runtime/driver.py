@@ -9,6 +9,7 @@ compiled (magpy/runtime/compiled.py, which calls this).
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 import weakref
@@ -80,12 +81,15 @@ class Lines:
         version: how often something was added that may make other regions.
         left: how often a region was left to Python, which leaves the others as they are.
         reasons: why, by the first line of the place.
+        idle: of a region, by its places, how many captures had no tensor operation; -1 where one
+            had some.
     """
 
     plan: regions.Plan = field(default_factory=regions.Plan)
     version: int = 0
     left: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
+    idle: collections.Counter[Any] = field(default_factory=collections.Counter)
 
 
 class Drivers:

@@ -226,13 +226,15 @@ def _is_of_few(program: Program, where: Any) -> bool:
 
 
 def _is_of_kind(program: Program, where: Any, value: Any) -> bool:
-    """Whether a number is of another class than an entry needs: int, float, or one of numpy's.
+    """Whether None is given, or a number of another class than an entry needs, as one of numpy's.
 
     A sum begins with an integer 0 in each epoch; what numpy draws is a `float64`.
     """
     kind, *rest = program.checks[where] if isinstance(where, int) else ("",)
     if kind not in ("leaf", "type", "small_int"):
         return False
+    if value is None:
+        return True
     needed = int if kind == "small_int" else rest[1] if kind == "type" else type(rest[1])
     return is_number(needed) and is_number(type(value)) and needed is not type(value)
 

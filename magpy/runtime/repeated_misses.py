@@ -107,6 +107,10 @@ class RepeatedMisses:
             differing = self._differing(owner, compiled, why, args, kwargs)
             if differing is None:
                 return False, None
+        elif why is OF_DATA and self._may_part(owner):
+            # Text that follows from what varies is never the same again: one line is Python's.
+            of_text = {where: v for where, v in self.checked.items() if _has_text(v)}
+            differing = Differing(checked=of_text) if of_text else None
         return not self._declines(owner, compiled, why, differing), differing
 
     def is_the_drivers(self, owner: Owner, compiled: Any, why: Difference | None) -> bool:
@@ -126,16 +130,23 @@ class RepeatedMisses:
         a condition on a number leads another way (`i % 4 == 3`), the first call that goes that way
         may make what later ones find (the state of an optimizer).
         """
-        if not config.regions or owner.options.fullgraph:
+        if not self._may_part(owner):
             return False
         # What Python gives a region can as well be computed with there.
         place = self.missed.place
         known = place is not None and (id(place.holder), place.key) in self.differed
-        given = owner.part_of is not None and (self.missed.of_argument or known)
         condition = bool(why.where) and not why.was and why.what != OF_DATA.what
+        fixed = bool(why.where) and not condition
+        given = owner.part_of is not None and (self.missed.of_argument or known or fixed)
         # What a flag leads to differs in other things, too, by which there are several of each.
-        times = _MOST_OF_FEW if self.missed.of_few else STORM + condition
-        return self.serves_few(compiled, 1 if given else times)
+        few = _MOST_OF_FEW if owner.part_of is None else STORM
+        times = few if self.missed.of_few else 1 if given else STORM + condition
+        return self.serves_few(compiled, times)
+
+    @staticmethod
+    def _may_part(owner: Owner) -> bool:
+        """Whether a line may be left to Python."""
+        return config.regions and not owner.options.fullgraph
 
     def serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""
@@ -210,6 +221,11 @@ class RepeatedMisses:
             # It is handed on: what reads it is Python's, wherever that is.
             return Differing(places=[(given[at], None)])
         return None if owner.separate(compiled, f"no entry fits ({why})") else Differing()
+
+
+def _has_text(told: set[Any]) -> bool:
+    """Whether text or bytes were relied on at a line (`Check.told_apart`)."""
+    return any(kind in (str, bytes) for kind, _ in told)
 
 
 def with_what_varies(

@@ -257,6 +257,21 @@ def read(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return result
 
 
+def asks_files(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """One thing is asked of a file: in each call, where its name is another one in each."""
+    if any(run.session.tracked(a) is not None for a in args):
+        return run.tracked.derive(f, args, kwargs, f(*args, **kwargs))
+    return read(run, f, args, kwargs)
+
+
+def joins_path(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`os.path.join`, of text that is another one in each call."""
+    texts = all(type(a) is str for a in args) and not kwargs
+    if texts and any(run.session.tracked(a) is not None for a in args):
+        return run.tracked.derive(f, args, kwargs, f(*args))
+    return _interp.watched(f, args, kwargs)
+
+
 def context(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A context variable is state like a global (PEP 567)."""
     var = getattr(f, "__self__", None)
@@ -465,6 +480,8 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.INSIDE: torch_calls.inside,
     Effect.FORMAT: format_text,
     Effect.READ: read,
+    Effect.PATH: joins_path,
+    Effect.FILES: asks_files,
     Effect.TORCH_STATE: torch_calls.torch_state,
     Effect.QUESTION: torch_calls.question,
     Effect.IN_ORDER: torch_calls.in_order,

@@ -98,6 +98,7 @@ class Handler:
         self.format, self.join = tracked.format, tracked.join
         self.array_written = tracked.array_written
         self.table_item, self.table_has = tables.item, tables.has
+        self.table_new = tables.new_key
         self.table_store, self.table_left = tables.store, tables.left
         self.tracked_call, self.array_call = arrays.tracked_call, arrays.array_call
         self.array_operation, self.percent = arrays.array_operation, arrays.percent

@@ -9,6 +9,7 @@ magpy/capture/python/callbacks.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from magpy import _interp
@@ -36,6 +37,8 @@ class Tables:
         self._run = run
         # By address; the session holds them.
         self._stores: dict[int, list[tuple[Any, Any]]] = {}
+        # Where the run has put something at keys at which there was nothing.
+        self._new: dict[int, list[tuple[Any, Any]]] = {}
 
     def item(self, op: int, table: Any, key: Any, result: Any) -> Any:
         """`table[key]` gave a plain value."""
@@ -44,6 +47,19 @@ class Tables:
     def has(self, table: Any, key: Any, outcome: bool) -> None:
         """`key in table` was asked."""
         self._asked(key_in, table, (key,), outcome)
+
+    def new_key(self, table: Any, key: Any) -> bool:
+        """A value is about to be put at a key of an OrderedDict that it does not have.
+
+        Returns:
+            Whether each call asks that it has not, and that keys of the run are other ones.
+        """
+        if self._run.refusals.first is not None or self._run.recorder.depth:
+            return False
+        known = self._new.setdefault(id(table), [])
+        self._asked(key_in, table, (key,), False, known)
+        known.append((key, ABSENT))
+        return self._run.refusals.first is None
 
     def store(self, table: Any, key: Any, value: Any) -> None:
         """A value is about to be put at a key of a table; of a set it is True."""
@@ -75,7 +91,14 @@ class Tables:
         """What has been put into tables that were not looked into, by their addresses."""
         return self._stores
 
-    def _asked(self, f: Any, table: Any, args: tuple[Any, ...], result: Any) -> Any:
+    def _asked(
+        self,
+        f: Any,
+        table: Any,
+        args: tuple[Any, ...],
+        result: Any,
+        known: Sequence[tuple[Any, Any]] | None = None,
+    ) -> Any:
         """Notes that `f` of a table gives `result`; what the program gets for it."""
         recorder = self._run.recorder
         if self._run.refusals.first is not None or recorder.depth:
@@ -83,7 +106,7 @@ class Tables:
         stores = [
             # What is no plain value is an object of this run, which no other call gets.
             (k, v if type(v) in _VALUES else ABSENT)
-            for k, v in self._stores.get(id(table), ())
+            for k, v in (self._stores.get(id(table), ()) if known is None else known)
         ]
         try:
             given = recorder.convert_all(tuple(stores)), *recorder.convert_all(args)
