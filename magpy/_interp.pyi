@@ -306,7 +306,7 @@ class Handler(Protocol):
     def table_has(self, table: Any, key: Any, outcome: bool, /) -> None:
         """`key in table` was asked, and is asked again."""
     def table_new(self, table: Any, key: Any, /) -> bool:
-        """A value is about to be put at a key that is new; whether that it is new is asked again."""
+        """A value is about to be put at a key that is new; whether that is asked again."""
     def table_store(self, table: Any, key: Any, value: Any, /) -> None:
         """A value is about to be put at a key of a dict, or the key into a set (True)."""
     def table_left(self, table: Any, /) -> None:
@@ -499,6 +499,19 @@ def is_instance(obj: object, classes: Any, /) -> bool:
 
     Raises:
         TypeError: `classes` is neither a class nor a tuple of classes.
+    """
+
+def collect(tree: Any, found: set[Any], kind: type, /) -> None:
+    """Adds `var` of every object of this very class to a set.
+
+    Args:
+        tree: tuples, lists, dicts and slices, in which the objects are.
+        found: the set.
+        kind: the class.
+
+    Raises:
+        TypeError: `found` is no set, or `kind` no class.
+        RecursionError: the tree holds itself.
     """
 
 def c_base(cls: type, /) -> type:

@@ -21,6 +21,7 @@ MAGPY_PART(init_frame_eval);
 MAGPY_PART(init_probes);
 MAGPY_PART(init_guards);
 MAGPY_PART(init_dispatch);
+MAGPY_PART(init_trees);
 #undef MAGPY_PART
 
 }  // namespace magpy
@@ -43,7 +44,7 @@ PyMODINIT_FUNC PyInit__interp() {
   // The session first: the others report to it.
   const Part parts[] = {magpy::init_classes,   magpy::init_signals,    magpy::init_session,
                         magpy::init_iterators, magpy::init_frame_eval, magpy::init_probes,
-                        magpy::init_guards,    magpy::init_dispatch};
+                        magpy::init_guards,    magpy::init_dispatch,   magpy::init_trees};
   for (Part part : parts) {
     if (part != nullptr && part(module.get()) < 0) return nullptr;
   }

@@ -75,8 +75,8 @@ class Load(Edge, gives_object=True):
         raise NotImplementedError
 
 
-def edge_of(event: str, source: Any, key: Any, value: Any) -> Edge:
-    """What an event of the log tells.
+def class_of_event(event: str) -> type[Edge]:
+    """The class of what an event of the log tells.
 
     Raises:
         ValueError: no class is registered for the event.
@@ -84,7 +84,7 @@ def edge_of(event: str, source: Any, key: Any, value: Any) -> Edge:
     cls = CLASSES.get(event)
     if cls is None:
         raise ValueError(f"no class of edges is registered for the event {event!r}")
-    return cls(source, key, value)
+    return cls
 
 
 def _subscript(base: str, exact: bool, source: str, key: str) -> str:
@@ -139,12 +139,13 @@ class DictKey(
             return
         if type(self.source) is not dict:
             program.factory(self.source)
-        if any(type(self.key) is t for t in _TENSORS) and self.value is not ABSENT:
+        text = type(self.key) is str
+        if not text and type(self.key) in _TENSORS and self.value is not ABSENT:
             place = program.relative.get(id(self.key))
             if place is not None:
                 self._lower_at(program, place)
                 return
-        if type(self.key) is not str:
+        if not text:
             program.anchor(self.key)
         parts = program.run.parts
         if not parts or (id(self.source), self.key_if_plain()) not in parts:

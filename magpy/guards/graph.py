@@ -31,7 +31,7 @@ from magpy.guards.edges import (
     DictKey,
     Gradient,
     Item,
-    edge_of,
+    class_of_event,
 )
 from magpy.guards.program import ANCHOR_TYPES, INSTANCES, Edge, Program
 from magpy.guards.world import Run, World
@@ -61,12 +61,12 @@ class ReferenceGraph(Program):
         for key, v in (*enumerate(run.args), *run.kwargs.items()):
             self.read(Argument(run, key, v))
         self.read(Called(run, None, run.f))  # an argument may be what it is a method of
-        for event in run.log:
-            edge = edge_of(*event)
-            if edge.is_read:
+        for event, source, key, value in run.log:
+            kind = class_of_event(event)
+            if kind.is_read:
                 if self._gradients:
-                    self._of_gradient(edge.source)
-                self.read(edge)
+                    self._of_gradient(source)
+                self.read(kind(source, key, value))
         for tensor, gradient in run.gradients:
             self.gradient(tensor, gradient)
         return self
@@ -173,14 +173,18 @@ class ReferenceGraph(Program):
             v: what the place holds.
             held: the guard may keep it alive, as the place does.
         """
-        known = id(v) in self.anchored
+        place = id(v)
+        if place in self._held:
+            return
+        known = place in self.anchored
         if not known and (v is ABSENT or c_leaf(v)):
             return
         if held:
+            self._held.add(place)
             self.class_assigned(v)
         if known:
             return
-        self.anchored[id(v)] = v
+        self.anchored[place] = v
         if isinstance(v, (tuple, frozenset)):
             items = tuple.__iter__(v) if isinstance(v, tuple) else frozenset.__iter__(v)
             self._anchor_parts(Item, v, enumerate(items))

@@ -53,7 +53,8 @@ Name = Callable[[Any], str]
 CLASSES: dict[str, type[Edge]] = {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Thousands are made for a capture: to make a frozen one takes three times as long.
+@dataclass(slots=True, eq=False)
 class Edge:
     """A read: `source` was asked for `key`, and gave `value` (ABSENT: it had none).
 
@@ -160,6 +161,7 @@ class Program(abc.ABC):
         # Gradients that the tensors began with: they are other ones in every call.
         self._gradients = {id(g): t for t, g in run.gradients if g is not None}
         self._done: set[tuple[Any, int]] = set()
+        self._held: set[int] = set()  # of the anchored objects those that the guard keeps alive
         self._open: list[Check] = []  # the checks of the read that is being lowered
 
     def register(self, count: int = 1) -> int:

@@ -74,6 +74,23 @@ def may_compute(code: types.CodeType, plain: bool) -> bool:
 _TAKES_ITEM = (Touches.READS_ITEM, Touches.READS_ITEM | Touches.OPERATES)
 
 
+def looked_up(code: types.CodeType) -> set[str] | None:
+    """The names that code, and code within it, looks up outside of it; None where it imports."""
+    found: set[str] = set()
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            found.add(i.argval)
+        elif i.opname in ("IMPORT_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            return None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = looked_up(constant)
+            if inner is None:
+                return None
+            found |= inner
+    return found
+
+
 _STORES_LOCALS = frozenset(
     ["STORE_FAST", "STORE_DEREF", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"]
 )
@@ -109,4 +126,4 @@ def _pushes_callable(i: dis.Instruction) -> bool:
     return with_null and i.arg is not None and bool(i.arg & 1)
 
 
-__all__ = ["Access", "Touches", "accesses", "loop_names", "may_compute"]
+__all__ = ["Access", "Touches", "accesses", "looked_up", "loop_names", "may_compute"]

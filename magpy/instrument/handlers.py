@@ -83,8 +83,10 @@ class Catching:
     def __init__(self) -> None:
         """No `with` block was entered yet."""
         self._frames: set[int] = set()
-        # By the address of a code object, which is kept.
-        self._tables: dict[int, tuple[types.CodeType, list[Handled]]] = {}
+        # By the addresses of a code object, which is kept, and of the globals, and by an
+        # instruction: whether it may catch one there, where the frame has entered no `with` block
+        # that holds exceptions back.
+        self._known: dict[tuple[int, int, int], tuple[bool, types.CodeType]] = {}
 
     def entered(self, manager: Any, frame: types.FrameType | None) -> None:
         """A frame enters a `with` block."""
@@ -93,30 +95,53 @@ class Catching:
 
     def __call__(self, frame: types.FrameType | None) -> bool:
         """Whether a frame of the call, or one that it was called from, may catch an exception."""
+        frames, known = self._frames, self._known
         while frame is not None and not _interp.is_caller(frame):
-            own = contents.package(frame.f_globals.get("__name__")) in _OWN
-            if not own and self._catches(frame.f_code, frame.f_lasti, id(frame) in self._frames):
+            code, at, names = frame.f_code, frame.f_lasti, frame.f_globals
+            holds_back = bool(frames) and id(frame) in frames
+            key = id(code), at, id(names)
+            found = None if holds_back else known.get(key)
+            if found is None:
+                own = contents.package(names.get("__name__")) in _OWN
+                found = not own and _catches(code, at, holds_back), code
+                if not holds_back:
+                    known[key] = found
+            if found[0]:
                 return True
             frame = frame.f_back
         return False
 
-    def _catches(self, code: types.CodeType, at: int, holds_back: bool) -> bool:
-        found = self._tables.get(id(code))
-        if found is None:
-            found = self._tables[id(code)] = code, _table(code)
-        # What a handler passes on goes to the one around it: the table leads from the one to the
-        # other, by the place where each begins.
-        for _ in found[1]:
-            entry = next((e for e in found[1] if e.start <= at < e.end), None)
-            if entry is None:
-                return False
-            if entry.catches or (entry.by_with and holds_back):
-                return True
-            at = entry.target
-        return False
+
+def _catches(code: types.CodeType, at: int, holds_back: bool) -> bool:
+    """Whether a frame of this code that is at an instruction may catch an exception."""
+    table = _table(code)
+    # What a handler passes on goes to the one around it: the table leads from the one to the
+    # other, by the place where each begins.
+    for _ in table:
+        entry = next((e for e in table if e.start <= at < e.end), None)
+        if entry is None:
+            return False
+        if entry.catches or (entry.by_with and holds_back):
+            return True
+        at = entry.target
+    return False
+
+
+#: The tables by the addresses of code objects, which are kept: to hash one hashes all that it has.
+_tables: dict[int, tuple[types.CodeType, list[Handled]]] = {}
+_MOST_KEPT = 4096
 
 
 def _table(code: types.CodeType) -> list[Handled]:
+    found = _tables.get(id(code))
+    if found is None:
+        if len(_tables) >= _MOST_KEPT:
+            _tables.clear()
+        found = _tables[id(code)] = code, _read_table(code)
+    return found[1]
+
+
+def _read_table(code: types.CodeType) -> list[Handled]:
     if not code.co_exceptiontable:
         return []
     entries: Any = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]

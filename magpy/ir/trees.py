@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from magpy import _interp
 from magpy.ir.ops import Fresh, HostStep, OpStep, OutsideRef, Ref, Var
 from magpy.objects.types import is_named_tuple, isinstance
 
@@ -60,23 +61,13 @@ def tensors(v: Any, closed: Callable[[Any], bool] | None = None) -> list[Any]:
 
 def collect(v: Any, out: set[Var]) -> None:
     """Adds the variables in an argument tree to a set."""
-    # Every step of a capture is looked at in this way, several times: hence no generator.
-    if isinstance(v, Ref):
-        out.add(v.var)
-    elif isinstance(v, (tuple, list)):
-        for x in v:
-            collect(x, out)
-    elif isinstance(v, dict):
-        for x in v.values():
-            collect(x, out)
-    elif isinstance(v, slice):
-        collect((v.start, v.stop, v.step), out)
+    _interp.collect(v, out, Ref)  # each step of a capture is looked at in this way several times
 
 
 def variables(v: Any) -> set[Var]:
     """The variables in an argument tree."""
     found: set[Var] = set()
-    collect(v, found)
+    _interp.collect(v, found, Ref)
     return found
 
 

@@ -37,6 +37,7 @@ from magpy.shapes.speculation import MOST_PARTS, PLAIN
 
 # The events that tell of one value in a container, a class, a cell or a slot.
 _HOLDING = ("dict_key", "cell", "type_attr", "list_item", "attr_c")
+_TELLING = frozenset([*_HOLDING, "snap"])
 # Longer lists of numbers are compared.
 _MOST_NUMBERS = 128
 
@@ -45,9 +46,14 @@ def _numbers(capture: Capture, analysis: Analysis) -> list[tuple[str | None, Any
     """Where the numbers are that a capture read; see `Dynamic.numbers`."""
     numbers: list[tuple[str | None, Any, Any, Any, bool]] = []
     for kind, holder, key, value in capture.log:
+        if kind not in _TELLING:
+            continue
+        plain = kind in _HOLDING and type(value) in PLAIN
+        if not plain and kind != "snap" and type(value) not in TUPLES:
+            continue
         found = analysis.relative.get(id(holder))
         expr, anchor = (None, holder) if found is None else (found.expr, None)
-        if kind in _HOLDING and type(value) in PLAIN:
+        if plain:
             numbers.append((expr, anchor, key, value, False))
         elif kind == "dict_key" and type(key) in (int, str):
             numbers += [(expr, anchor, *p, False) for p in _parts(key, value)]

@@ -10,13 +10,11 @@ A region that this misses is captured, and then left to Python if that capture h
 from __future__ import annotations
 
 import builtins
-import dis
 import types
-from collections.abc import Iterator
 from typing import Any
 
 from magpy.errors import NO_TENSORS
-from magpy.instrument.code_accesses import may_compute
+from magpy.instrument.code_accesses import looked_up, may_compute
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
 
@@ -53,23 +51,10 @@ def _reaches_no_tensor(function: types.FunctionType, given: tuple[Any, ...]) -> 
     except ValueError:  # a cell that is empty so far
         return False
     known = function.__globals__
-    for name in _global_names(function.__code__):
-        found = known.get(name, getattr(builtins, name, _is_plain)) if name else _is_plain
-        if not _is_plain(found):
-            return False
-    return True
-
-
-def _global_names(code: types.CodeType) -> Iterator[str]:
-    """The names that code, and code within it, looks up outside of it; "" for what it imports."""
-    for i in dis.get_instructions(code):
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield i.argval
-        elif i.opname in ("IMPORT_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-            yield ""
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _global_names(constant)
+    names = looked_up(function.__code__)
+    return names is not None and all(
+        _is_plain(known.get(name, getattr(builtins, name, is_idle))) for name in names
+    )
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:

@@ -95,6 +95,9 @@ class Misses:
                 cause = cause, "there"
             self.cause = cause
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
+            if what == OF_DATA.what and found.where:
+                # The first time it was not known yet which line it is.
+                self.times += self._causes.get(what, 0)
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS
             self.counts[what] = self.counts.get(what, 0) + 1
