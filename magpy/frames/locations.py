@@ -26,7 +26,7 @@ _INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep)
 def is_own(frame: types.FrameType) -> bool:
     """Whether a frame is magpy's."""
     name = frame.f_globals.get("__name__", "")
-    return isinstance(name, str) and name.partition(".")[0] == "magpy"
+    return isinstance(name, str) and name.startswith("magpy") and name[5:6] in (".", "")
 
 
 def is_users(frame: types.FrameType) -> bool:

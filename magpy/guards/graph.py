@@ -44,6 +44,17 @@ _HELD_BY: dict[Any, tuple[str, ...]] = {
     staticmethod: ("__func__",),
     classmethod: ("__func__",),
 }
+_HOLDERS = tuple(_HELD_BY)
+# Of these none can be assigned a class, and they hold their class and name alone.
+_HOLD_NOTHING = frozenset(
+    [
+        types.WrapperDescriptorType,
+        types.MethodDescriptorType,
+        types.ClassMethodDescriptorType,
+        types.GetSetDescriptorType,
+        types.MemberDescriptorType,
+    ]
+)
 
 
 class ReferenceGraph(Program):
@@ -179,27 +190,35 @@ class ReferenceGraph(Program):
         known = place in self.anchored
         if not known and (v is ABSENT or c_leaf(v)):
             return
+        if type(v) in _HOLD_NOTHING:
+            self.anchored[place] = v
+            return
         if held:
             self._held.add(place)
             self.class_assigned(v)
         if known:
             return
         self.anchored[place] = v
+        t = self.class_of(v)
+        if id(t) in self._holds_nothing:
+            return
         if isinstance(v, (tuple, frozenset)):
             items = tuple.__iter__(v) if isinstance(v, tuple) else frozenset.__iter__(v)
             self._anchor_parts(Item, v, enumerate(items))
         elif type(v) is types.MethodType:
             self._anchor_parts(Attribute, v, (("__self__", v.__self__), ("__func__", v.__func__)))
-        elif isinstance(v, tuple(_HELD_BY)):
+        elif isinstance(v, _HOLDERS):
             self._anchor_functions(v)
         elif isinstance(v, (types.BuiltinFunctionType, types.MethodWrapperType)):
             self._anchor_parts(Attribute, v, (("__self__", v.__self__),))
         elif isinstance(v, weakref.ref):
             # It has the hash of that, and is equal to others of it.
             self.anchor(self.world.referent(v), held=False)
-        elif c_state.settled(self.class_of(v)):
+        elif c_state.settled(t):
             for x in self.world.held(v):
                 self.anchor(x)
+        elif t is type(v):
+            self._holds_nothing[id(t)] = t
 
     def _anchor_parts(self, kind: type[Edge], v: Any, parts: Iterable[tuple[Any, Any]]) -> None:
         """What an object holds for good needs no guard but that on the object."""

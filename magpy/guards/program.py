@@ -162,6 +162,8 @@ class Program(abc.ABC):
         self._gradients = {id(g): t for t, g in run.gradients if g is not None}
         self._done: set[tuple[Any, int]] = set()
         self._held: set[int] = set()  # of the anchored objects those that the guard keeps alive
+        # Classes, by identity, of which an object holds nothing that is guarded with it.
+        self._holds_nothing: dict[int, type] = {}
         self._open: list[Check] = []  # the checks of the read that is being lowered
 
     def register(self, count: int = 1) -> int:

@@ -824,8 +824,14 @@ def row(home: str, name: str) -> Does | None:
 _OF_PROCESSES = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 
 
+# Functions and methods of tensors that are written in C.
+_NEVER_COMMUNICATE = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
 def communicates(func: Any) -> bool:
     """Whether an operation takes part in what several processes do, each of them once."""
+    if type(func) in _NEVER_COMMUNICATE:
+        return False
     space = getattr(func, "namespace", None)
     if space is None:
         space = str(getattr(func, "_qualified_op_name", "")).partition("::")[0]

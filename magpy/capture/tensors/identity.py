@@ -76,6 +76,9 @@ class Identity:
         self._merged: dict[int, int] = {}
         # Where the memories of inputs are, in order, each with one of them; none meets another.
         self._ranges: list[tuple[int, int, Var]] = []
+        self._ends: list[int] = []
+        #: Whether one of the tensors is jagged.
+        self.any_jagged = False
         #: What each input was before the run changed it, by identity.
         self.metas: dict[int, Any] = {}
 
@@ -91,12 +94,14 @@ class Identity:
             if self._memories > memories:
                 record.fresh.add(var)
             self._in_memory.setdefault(memory, []).append(var)
+            held = tensor
             if jagged.is_jagged(tensor):
+                held, self.any_jagged = jagged.held(tensor), True
                 self.sized_by_data([var])
                 rows = [part for _, part, _ in jagged.parts(tensor)[2:] if part is not None]
                 self.indices.update(map(self.memory_of, rows))
             with unheard():  # a subclass hears of what the program asks
-                record.elements[var] = jagged.held(tensor).numel()
+                record.elements[var] = held.numel()
                 if tensor.is_floating_point() or tensor.is_complex():
                     record.floating.add(var)
             cls = type(tensor)
@@ -186,13 +191,14 @@ class Identity:
             return
         start, end = place
         ranges, storages = self._ranges, self._record.storages
-        first = bisect.bisect_right(ranges, start, key=lambda r: r[1])
+        first = bisect.bisect_right(self._ends, start)
         last = first
         while last < len(ranges) and ranges[last][0] < end:
             start, end = min(start, ranges[last][0]), max(end, ranges[last][1])
             self._merge({storages[ranges[last][2]], storages[var]})
             last += 1
         ranges[first:last] = [(start, end, var)]
+        self._ends[first:last] = [end]
 
     def _remember(self, tensor: Any, var: Var) -> None:
         # In C, for no handler of a signal to run in it: what it raised would be lost.

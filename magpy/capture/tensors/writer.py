@@ -367,8 +367,9 @@ class Writer(DataForms):
         if flags & _RANDOM:
             self.record.random = True
         self._writes = self._written_unseen(func, args, kwargs, flags) | op.by_whole
-        static = op.name.removeprefix("linalg_") in STATIC_RESULT
-        by_data = bool(flags & (_DATA | _DYNAMIC)) and not static
+        by_data = bool(flags & (_DATA | _DYNAMIC)) and (
+            op.name.removeprefix("linalg_") not in STATIC_RESULT
+        )
         by_data = by_data or op.resized
         if self._of_jagged(plan, outs):
             by_data = by_data or not self._scalars  # what a compiler gets has sizes
@@ -423,8 +424,10 @@ class Writer(DataForms):
         # Graphs that a compiler makes are silent, as torch.compile's are.
         site = self.performer.warning_site(self.operation, name) if self._scalars else None
         # x.float() of floats is what it was given; what gives nothing is called for more than that.
-        acts = not isinstance(result, torch.Tensor) or would_write(func, op.accessor, kwargs)
-        mutates = done.mutates or (not outs and acts)
+        mutates = done.mutates or (
+            not outs
+            and (not isinstance(result, torch.Tensor) or would_write(func, op.accessor, kwargs))
+        )
         step = OpStep(func, args, kwargs, outs, random=done.random, mutates=mutates)
         step.leaves, step.site, step.hidden = op.leaf, site, op.hidden
         file, row, function, names = op.place
@@ -709,6 +712,8 @@ class Writer(DataForms):
 
     def _of_jagged(self, plan: Any, outs: list[tuple[Any, Var]]) -> bool:
         """Whether an operation makes plain tensors of jagged ones."""
+        if not self.tensors.any_jagged:
+            return False
         types = self.record.types
         return any(types.get(v) is not jagged.NestedTensor for _, v in outs) and any(
             types.get(v) is jagged.NestedTensor for v in variables(plan)
