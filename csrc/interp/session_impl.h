@@ -253,9 +253,19 @@ inline bool is_container(PyObject* o) {
          is_deque(o);
 }
 
+// What is taken apart, and put together, without a look at its elements, which stay the same
+// objects.
+inline bool is_sequence(PyObject* v) { return PyTuple_Check(v) || PyList_Check(v); }
+
 inline bool tracked(Session* s, PyObject* o) {
   return !s->tracked.empty() && o != nullptr && s->tracked.has(o);
 }
+
+// ---------------------------------------------------------------- session_items.cpp
+
+// An object written in C whose operations may ask methods of the program and compute with what they
+// answer.  Lists take over what they are given.
+bool computes(PyObject* o);
 
 // ---------------------------------------------------------------- session_classes.cpp
 
