@@ -93,10 +93,16 @@ PyObject* session_run(Session* s, PyObject* args) {
   }
   s->switches = thread_switches();
   s->ask_at = kEventsBetween;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pos); ++i) reach(s, PyTuple_GET_ITEM(pos, i));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pos); ++i) {
+    reach(s, PyTuple_GET_ITEM(pos, i));
+    shown(s, PyTuple_GET_ITEM(pos, i));
+  }
   PyObject *k, *v;
   Py_ssize_t p = 0;
-  while (PyDict_Next(kw, &p, &k, &v)) reach(s, v);
+  while (PyDict_Next(kw, &p, &k, &v)) {
+    reach(s, v);
+    shown(s, v);
+  }
   reach(s, f);
   thread_figures().spoiled = true;
   if (hook_install() < 0) return nullptr;

@@ -600,6 +600,12 @@ static bool dies_loudly(PyObject* v) {
 PyObject* on_call(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject* kwnames,
                   PyObject* result) {
   Session* s = tls_session;
+  if (result != nullptr) {
+    ErrorGuard error;
+    shown(s, result);
+    for (Py_ssize_t i = 0; PyTuple_CheckExact(result) && i < PyTuple_GET_SIZE(result) && i < 4; ++i)
+      shown(s, PyTuple_GET_ITEM(result, i));
+  }
   if (PyMethod_Check(f) && !PyFunction_Check(PyMethod_GET_FUNCTION(f))) {
     const std::vector<PyObject*> all = with_receiver(f, args, npos, kwnames);
     return on_call(PyMethod_GET_FUNCTION(f), all.data(), npos + 1, kwnames, result);

@@ -224,6 +224,7 @@ PyObject* on_attr_load(PyObject* obj, PyObject* name, PyObject* value, PyObject*
   count_event(tls_session);
   ErrorGuard error;
   AfterGuard after(tls_session);
+  if (value != nullptr) shown(tls_session, value);
   tls_session->getter = getter;
   if (value != nullptr && tracked(tls_session, obj)) {
     Ref given = Ref::steal(derive(tls_session, "attribute", 0, obj, name, Py_NewRef(value)));
@@ -248,6 +249,7 @@ PyObject* on_global_load(PyObject* globals, PyObject* builtins, PyObject* name, 
   Session* s = tls_session;
   count_event(s);
   ErrorGuard error;
+  shown(s, value);
   const bool own = made_space(s, globals);
   if (!own) s->outside.add(globals);
   PyObject* in_globals = item_or_null(globals, name);
@@ -308,6 +310,10 @@ void on_name_access(PyObject* locals, PyObject* name) {
 void on_cell_load(PyObject* cell, PyObject* value) {
   Session* s = tls_session;
   count_event(s);
+  {
+    ErrorGuard error;
+    shown(s, value);
+  }
   auto it = s->cells.find(cell);
   if (it == s->cells.end() || s->written_cells.count(cell) != 0) return;
   if (!first_time(s, kCell, cell, nullptr)) return;
@@ -505,6 +511,9 @@ void on_iter(PyObject* obj, PyObject* iterator) {
 
 PyObject* on_next(PyObject* iterator, PyObject* value) {
   (void)iterator;
+  if (value == nullptr) return value;
+  ErrorGuard error;
+  shown(tls_session, value);
   return value;
 }
 

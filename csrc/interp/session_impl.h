@@ -195,6 +195,7 @@ struct Held {
   bool tables = false;                                  // whether there is one among `containers`
   std::unordered_map<PyObject*, std::vector<Ref>>
       new_keys;  // of OrderedDicts: inputs at which they had nothing before the run (tables.h)
+  std::unordered_set<PyObject*> shown;  // OrderedDicts that others than torch's hooks have got
   std::unordered_set<PyObject*> numbered;               // containers in which numbers are inputs
   std::unordered_set<Triple, TripleHash>
       varying;  // (dict, key) and (cell, null) whose number differs from call to call

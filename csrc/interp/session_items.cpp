@@ -266,6 +266,7 @@ bool makes_item(PyObject* obj, PyObject* key) {
 
 PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result, bool made) {
   Session* s = tls_session;
+  if (result != nullptr) shown(s, result);
   if (loads_from_table(s, obj, key)) {
     if (result != nullptr) return derive(s, "table_item", 0, obj, key, result);
     ErrorGuard error;

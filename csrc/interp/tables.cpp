@@ -51,6 +51,25 @@ bool becomes_table(Session* s, PyObject* dict) {
   return true;
 }
 
+// Whether the code that runs is torch's for the hooks of modules.
+bool is_of_hooks() {
+  static PyObject* const names[] = {PyUnicode_InternFromString("torch.nn.modules.module"),
+                                    PyUnicode_InternFromString("torch.utils.hooks")};
+  static PyObject* const str_name = PyUnicode_InternFromString("__name__");
+  PyObject* globals = PyEval_GetGlobals();
+  PyObject* name = globals != nullptr ? item_or_null(globals, str_name) : nullptr;
+  return name != nullptr && PyUnicode_Check(name) &&
+         (PyUnicode_Compare(name, names[0]) == 0 || PyUnicode_Compare(name, names[1]) == 0);
+}
+
+void fix_new_keys(Session* s, PyObject* obj) {
+  const auto it = s->new_keys.find(obj);
+  if (it == s->new_keys.end()) return;
+  const std::vector<Ref> keys = std::move(it->second);
+  s->new_keys.erase(it);
+  for (const Ref& key : keys) rely_on(s, key.get());
+}
+
 }  // namespace
 
 bool is_table(Session* s, PyObject* obj) {
@@ -82,13 +101,20 @@ bool asks_table(Session* s, PyObject* obj, PyObject* key) {
 }
 
 bool puts_at_new_key(Session* s, PyObject* obj, PyObject* key) {
-  if (s->tracked.empty() || !Py_IS_TYPE(obj, &PyODict_Type)) return false;
+  if (s->tracked.empty() || !Py_IS_TYPE(obj, &PyODict_Type) || !is_of_hooks()) return false;
   if (!is_key(key) || !tracked(s, key) || !known_outside(s, obj)) return false;
+  if (s->shown.count(obj) != 0) return false;
   ErrorGuard error;
   if (!look_for_key(s, obj, key) || item_or_null(obj, key) != nullptr) return false;
   if (ask(s, "table_new", obj, key).get() != Py_True) return false;
   s->new_keys[obj].push_back(Ref::borrow(key));
   return true;
+}
+
+void shown(Session* s, PyObject* obj) {
+  if (!PyODict_Check(obj) || is_of_hooks()) return;
+  s->shown.insert(obj);
+  fix_new_keys(s, obj);
 }
 
 bool is_new_key(Session* s, PyObject* obj, PyObject* key) {
@@ -114,6 +140,7 @@ void store_in_table(Session* s, PyObject* table, PyObject* key, PyObject* value)
 }
 
 void leave_table(Session* s, PyObject* obj) {
+  if (!s->new_keys.empty() && !is_of_hooks()) fix_new_keys(s, obj);
   if (!is_table(s, obj)) return;
   s->containers[obj].table = false;
   ask(s, "table_left", obj);

@@ -22,12 +22,15 @@ bool gives_plain(PyObject* value);
 void store_in_table(Session* s, PyObject* table, PyObject* key, PyObject* value);
 // Whether the run has changed this at a key that is an input.
 bool is_table(Session* s, PyObject* obj);
-// Whether a value is about to be put at an input where an OrderedDict has nothing, as the hooks of
-// modules are at ever higher numbers: it comes last, so that the key counts for nothing else than
-// not to be there, which every call asks.
+// Whether torch is about to put a module's hook where its OrderedDict has nothing.  The hook comes
+// last, so that its number, an input, counts for nothing else than not to be there, which every
+// call asks.  Only torch's own code has such a dict: whoever else gets hold of it may look at keys.
 bool puts_at_new_key(Session* s, PyObject* obj, PyObject* key);
 // Whether the run has put something at this very key in that way.
 bool is_new_key(Session* s, PyObject* obj, PyObject* key);
+// Code gets hold of an object: unless it is torch's code for hooks, the numbers of what is in it
+// are what they are in this run.
+void shown(Session* s, PyObject* obj);
 // A container is looked into, or changed otherwise: from here on the keys at which the run has
 // changed it are what they are.
 void leave_table(Session* s, PyObject* obj);

@@ -142,7 +142,8 @@ ARITHMETIC = _names(
     """
     add sub mul div true_divide rsub pow __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__
     __truediv__ __rtruediv__ __rdiv__ __pow__ __rpow__ __iadd__ __isub__ __imul__ __itruediv__
-    add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip lt gt le ge eq ne __lt__ __gt__ __le__ __ge__
+    add_ sub_ mul_ div_ pow_ fill_ clamp clamp_ clip clip_ lt gt le ge eq ne
+    __lt__ __gt__ __le__ __ge__
     __eq__ __ne__ masked_fill masked_fill_ where lerp addcmul addcdiv maximum minimum __setitem__
     floor_divide remainder fmod __floordiv__ __mod__ multiply divide subtract leaky_relu elu
     lerp_ addcmul_ addcdiv_ multiply_ divide_ subtract_ clamp_min clamp_max clamp_min_ clamp_max_
@@ -373,6 +374,29 @@ def foreach_add_scaled_(
         torch._foreach_addcmul_(tensors, others, alphas)
     else:
         torch._foreach_add_(tensors, torch._foreach_mul(others, alphas))
+
+
+def bounded(tensor: torch.Tensor, least: Any, most: Any) -> torch.Tensor:
+    """`torch.clamp(tensor, least, most)` with a tensor of no dimensions for a number.
+
+    Where the other bound is a number, one comes after the other: both pass a gradient on for the
+    same elements.
+
+    Args:
+        tensor: what is clamped.
+        least: the least value: such a tensor, a number, or None.
+        most: the largest value, likewise.
+    """
+    if isinstance(least, (int, float)) or isinstance(most, (int, float)):
+        return tensor.clamp(least).clamp(max=most)
+    return tensor.clamp(least, most)
+
+
+def bounded_(tensor: torch.Tensor, least: Any, most: Any) -> torch.Tensor:
+    """As `bounded`, in place."""
+    if isinstance(least, (int, float)) or isinstance(most, (int, float)):
+        return tensor.clamp_(least).clamp_(max=most)
+    return tensor.clamp_(least, most)
 
 
 def add_scaled(a: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, sign: int) -> torch.Tensor:

@@ -260,6 +260,12 @@ SCALED = {
     "broadcast": lambda a, b, v: (a.add(b[0], alpha=v), a.clone().add_(b[:, :1], alpha=v)),
     "lerp": lambda a, b, v: (torch.lerp(a, b, v), a.clone().lerp_(b, 1 - v)),
     "addcmul": lambda a, b, v: (a.addcmul(b, b, value=v), a.clone().addcmul_(b, a, value=v)),
+    "clamp": lambda a, b, v: (a.clamp(-v, v), a.clone().clamp_(min=v), a.clip(max=v)),
+    "clamp one bound": lambda a, b, v: (a.clamp(v - 1, 0.5), a.clone().clip_(-0.5, v)),
+    "clamp_min": lambda a, b, v: (a.clamp_min(v), torch.clamp_max(a, max=v), a[0, 0].clamp(v)),
+    "clamp gradients": lambda a, b, v: torch.autograd.grad(
+        (a.clamp(-v, v) * b + (b / b.abs().max()).clamp(v, 0.5) + b.clamp_min(v)).sum(), [a, b]
+    ),
     "gradients": lambda a, b, v: torch.autograd.grad(
         a.add(b * 2, alpha=v).lerp(b, v).addcmul(a, b, value=v).square().sum(), [a, b]
     ),
@@ -276,10 +282,13 @@ def test_what_is_scaled_by_a_number_is_rounded_as_in_eager(name, dtype):
     torch.manual_seed(0)
     for i in range(8):
         a, b = ((torch.randn(37, 11, dtype=torch.float64) * 8).to(dtype) for _ in range(2))
-        if name == "gradients" and dtype.is_floating_point:
+        if "gradients" in name and dtype.is_floating_point:
             a.requires_grad_()
             b.requires_grad_()
         v = (0.1, 0.37, 1.0, 0.0, -0.3, 1e-30, math.inf, 0.93)[i]
+        if i == 5:
+            with torch.no_grad():
+                a[0], b[1] = math.nan if dtype.is_floating_point else 0, v
         assert_same(attempt(c, a, b, v), attempt(f, a, b, v))
     if dtype in (torch.float32, torch.float64) and name not in ("broadcast", "gradients"):
         assert (magpy.stats(c).captures, magpy.stats(c).share) == (2, 1.0)
@@ -361,7 +370,7 @@ def test_a_mode_of_the_program_hears_what_it_hears_in_eager(line, mode, backend)
     assert_same(ours, world(lambda f: f))
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "lerp", "addcmul"])
+@pytest.mark.parametrize("name", ["add", "sub", "lerp", "addcmul", "clamp", "clamp_min"])
 def test_a_number_that_the_dtype_does_not_hold_raises(name):
     def f(a, b, v):
         return SCALED[name](a, b, v)[0], a.mul_(2)
@@ -381,6 +390,7 @@ def test_a_number_that_the_dtype_does_not_hold_raises(name):
         lambda x, a, v: a.clone().addcdiv_(x, a, value=v),
         lambda x, a, v: torch.add(a, x, alpha=v),
         lambda x, a, v: torch.lerp(a, x, v),
+        lambda x, a, v: x.clamp(-v, v) * a,
     ],
 )
 def test_derivatives_of_transforms_are_as_in_eager(line):

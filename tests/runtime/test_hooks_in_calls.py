@@ -1,11 +1,13 @@
 """Hooks of modules that a call registers and removes: each has a higher number than the last.
 
-The numbers are keys of `OrderedDict`s that the call then goes through. They differ in every call,
-and count for nothing but that they were not there: one capture serves all calls.
+The numbers are keys of `OrderedDict`s that torch then goes through. They differ in every call, and
+count for nothing but that they were not there: one capture serves all calls. Where the program gets
+hold of such a dict it may look at the numbers, which are then what they are.
 """
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import pytest
@@ -29,7 +31,7 @@ def one(m: Any, x: Any) -> Any:
     handle = m[0].register_forward_hook(lambda module, inputs, output: seen.append(output))
     y = m(x)
     handle.remove()
-    return y, seen[0], len(m[0]._forward_hooks)
+    return y, seen[0]
 
 
 def one_for_each_layer(m: Any, x: Any) -> Any:
@@ -49,9 +51,9 @@ def two_of_one_module(m: Any, x: Any) -> Any:
     second = m[0].register_forward_hook(lambda module, inputs, output: output + 1)
     y = m(x)
     first.remove()
-    z, left = m(x), len(m[0]._forward_hooks)
+    z = m(x)
     second.remove()
-    return y, z, left
+    return y, z
 
 
 def in_a_with_statement(m: Any, x: Any) -> Any:
@@ -68,19 +70,19 @@ def before_the_module(m: Any, x: Any) -> Any:
     return y
 
 
-def asked_for(m: Any, x: Any) -> Any:
+def removed_twice(m: Any, x: Any) -> Any:
     handle = m[2].register_forward_hook(lambda module, inputs, output: output + 1)
-    y, there = m(x), handle.id in m[2]._forward_hooks
+    y = m(x)
     handle.remove()
     handle.remove()
-    return y, there, handle.id in m[2]._forward_hooks, m(x)
+    return y, m(x)
 
 
 def its_number_is_given(m: Any, x: Any) -> Any:
     handle = m[2].register_forward_hook(lambda module, inputs, output: output + 1)
-    y, keys = m(x), list(m[2]._forward_hooks)
+    y = m(x)
     handle.remove()
-    return y, handle.id - RemovableHandle.next_id, keys[-1] - handle.id
+    return y, handle.id - RemovableHandle.next_id
 
 
 PROGRAMS = [
@@ -89,7 +91,7 @@ PROGRAMS = [
     two_of_one_module,
     in_a_with_statement,
     before_the_module,
-    asked_for,
+    removed_twice,
     its_number_is_given,
 ]
 
@@ -132,14 +134,92 @@ def test_hooks_that_stay_are_redone_at_their_numbers(monkeypatch: pytest.MonkeyP
         assert_same(got, expected)
 
 
+LOOKS = {
+    "len": lambda m, d, h: len(d),
+    "sum": lambda m, d, h: sum(d) - h.id,
+    "sorted": lambda m, d, h: [k - h.id for k in sorted(d)],
+    "max": lambda m, d, h: max(d) - h.id,
+    "text": lambda m, d, h: repr(list(d)) == f"[{', '.join(map(str, d))}]",
+    "has": lambda m, d, h: (h.id in d, 5 in d, -1 in d),
+    "get": lambda m, d, h: (d.get(5) is None, d.get(h.id) is None),
+    "keys": lambda m, d, h: (len(d.keys() & {5, 6}), 5 in d.keys()),
+    "equal": lambda m, d, h: d.keys() == {5},
+    "copied": lambda m, d, h: (5 in dict(d), len({**d, 5: None}), len(d.copy())),
+    "vars": lambda m, d, h: sum(vars(m)["_forward_hooks"]) - h.id,
+    "getattr": lambda m, d, h: sum(getattr(m, "_forward_hooks")) - h.id,
+    "weakly": lambda m, d, h: sum(h.hooks_dict_ref()) - h.id,
+    "state": lambda m, d, h: sum(h.__getstate__()[0]) - h.id,
+    "of all": lambda m, d, h: [5 in v for v in vars(m).values() if type(v) is type(d)],
+    "loop": lambda m, d, h: [k - h.id for k in d],
+}
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["of the module", "kept before"])
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_program_that_looks_at_the_numbers_sees_them(name: str, held: bool) -> None:
+    def world(compile: Any) -> Any:
+        m = model()
+        kept = m[0]._forward_hooks
+
+        def f(x: Any) -> Any:
+            handle = m[0].register_forward_hook(lambda module, inputs, output: output + 1)
+            y = m(x)
+            seen = LOOKS[name](m[0], kept if held else m[0]._forward_hooks, handle)
+            handle.remove()
+            return y, seen, len(m[0]._forward_hooks)
+
+        c = compile(f)
+        for number in (60, 61, 62, 5, 70, 4, 5, 6):
+            RemovableHandle.next_id = number  # as a program that counts by itself may do
+            torch.manual_seed(number)
+            yield c(torch.randn(2, 8))
+
+    before = RemovableHandle.next_id
+    try:
+        wanted = list(world(lambda f: f))
+        assert_same(list(world(lambda f: magpy.compile(f, backend="eager"))), wanted)
+    finally:
+        RemovableHandle.next_id = before + 100
+
+
+def test_a_dict_of_hooks_that_is_an_argument_is_looked_at() -> None:
+    m = model()
+
+    def f(hooks: Any, x: Any) -> Any:
+        handle = m[0].register_forward_hook(lambda module, inputs, output: output + 1)
+        y, seen = m(x), sum(hooks) - handle.id
+        handle.remove()
+        return y, seen
+
+    compiled = magpy.compile(f, backend="eager")
+    x = torch.randn(2, 8)
+    for _ in range(5):
+        assert_same(compiled(m[0]._forward_hooks, x), f(m[0]._forward_hooks, x))
+
+
+def test_other_dicts_with_new_keys_are_what_they_are() -> None:
+    kept: collections.OrderedDict[int, int] = collections.OrderedDict([(50, 1)])
+
+    def f(x: Any, key: int) -> Any:
+        kept[key] = 3
+        seen = sum(kept), 1 in kept, kept.get(1), len(kept), repr(kept)
+        del kept[key]
+        return x * 2, seen
+
+    compiled = magpy.compile(f, backend="eager")
+    x = torch.ones(2)
+    for key in (60, 61, 62, 40, 1, 41, 1):
+        assert_same(compiled(x, key), f(x, key))
+
+
 def test_a_number_that_is_taken_by_then_is_no_new_key() -> None:
     m = model()
 
     def f(x: Any) -> Any:
         handle = m[2].register_forward_hook(lambda module, inputs, output: output + 1)
-        y, there = m(x), len(m[2]._forward_hooks)
+        y = m(x)
         handle.remove()
-        return y, there
+        return y
 
     compiled = magpy.compile(f, backend="eager")
     x = torch.randn(2, 8)

@@ -25,6 +25,8 @@ from magpy.models.torch_ops import (
     addcdiv_,
     addcmul_scaled,
     addcmul_scaled_,
+    bounded,
+    bounded_,
     foreach_add_scaled_,
     foreach_addcdiv_,
     tensor_of_numbers,
@@ -63,6 +65,8 @@ def take(
         _scaled(op, args, kwargs["value"], made)
     elif op.name in ("lerp", "lerp_") and len(args) == 3 and not kwargs:
         _interpolated(op, args, made)
+    elif op.name in _BOUNDED:
+        _clamped(op, args, kwargs, made)
     elif op.name == "_foreach_addcdiv_" and len(args) == 4 and not kwargs:
         if _each(op, args, made):
             op.instead = foreach_addcdiv_
@@ -104,6 +108,17 @@ _SUMS = {
 }
 # What stands for products that are added.
 _SCALED = {"addcdiv_": addcdiv_, "addcmul_": addcmul_scaled_, "addcmul": addcmul_scaled}
+# What clamps, and what it calls its bounds.
+_BOUNDED = {
+    "clamp": ("min", "max"),
+    "clip": ("min", "max"),
+    "clamp_": ("min", "max"),
+    "clip_": ("min", "max"),
+    "clamp_min": ("min",),
+    "clamp_max": ("max",),
+    "clamp_min_": ("min",),
+    "clamp_max_": ("max",),
+}
 #: What else `make` knows of a tensor that is made.
 _FORM = {"dtype", "device"}
 #: Integers beyond this are no elements of tensors, or soon will be none.
@@ -166,6 +181,33 @@ def _interpolated(op: Operation, args: tuple[Any, ...], made: Made) -> None:
     ref = op.args[2]
     if _differs(weight, ref) and _are_alike(tensors):
         op.args = (*op.args[:2], Ref(made(ref.var, weight, tensors[0].dtype, within=True)))
+
+
+def _clamped(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
+    """Does so for the bounds of a tensor's values: a ratio that is clipped ever closer."""
+    names = _BOUNDED[op.name]
+    tensor, given = args[0], dict(zip(names, args[1:], strict=False)) | kwargs
+    refs = dict(zip(names, op.args[1:], strict=False)) | op.kwargs
+    if len(args) > 1 + len(names) or not given.keys() <= set(names):
+        return
+    numbers = [v for v in given.values() if v is not None]
+    if not any(_differs(given[n], refs[n]) for n in given) or not (
+        all(type(v) is float for v in numbers)
+        and (_takes(tensor) or _rounds(tensor))
+        and tensor.dtype in (torch.float32, torch.float64)
+        and not in_transform()
+    ):
+        return
+    bounds = [
+        Ref(made(refs[n].var, given[n], tensor.dtype, within=True))
+        if n in given and _differs(given[n], refs[n])
+        else given.get(n)
+        for n in ("min", "max")
+    ]
+    op.instead = bounded
+    if op.name.endswith("_"):
+        op.instead, op.by_whole = bounded_, frozenset([op.args[0].var])
+    op.args, op.kwargs = (op.args[0], *bounds), {}
 
 
 def _are_alike(tensors: Sequence[Any]) -> bool:
