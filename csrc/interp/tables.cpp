@@ -112,7 +112,7 @@ bool puts_at_new_key(Session* s, PyObject* obj, PyObject* key) {
 }
 
 void shown(Session* s, PyObject* obj) {
-  if (!PyODict_Check(obj) || is_of_hooks()) return;
+  if (obj == nullptr || !PyODict_Check(obj) || is_of_hooks()) return;
   s->shown.insert(obj);
   fix_new_keys(s, obj);
 }

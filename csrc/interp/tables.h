@@ -28,7 +28,7 @@ bool is_table(Session* s, PyObject* obj);
 bool puts_at_new_key(Session* s, PyObject* obj, PyObject* key);
 // Whether the run has put something at this very key in that way.
 bool is_new_key(Session* s, PyObject* obj, PyObject* key);
-// Code gets hold of an object: unless it is torch's code for hooks, the numbers of what is in it
+// Code gets hold of an object, if there is one: unless it is torch's code for hooks, the numbers of what is in it
 // are what they are in this run.
 void shown(Session* s, PyObject* obj);
 // A container is looked into, or changed otherwise: from here on the keys at which the run has

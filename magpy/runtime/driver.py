@@ -47,6 +47,14 @@ _OPERATIONS = (
     "torch.nested",
     "torch.utils._device",  # takes modes off torch's stack, a region's among them
 )
+#: Functions of these modules, which read and write files and logs, run as they are, with all that
+#: they call.
+_STORING = (
+    "torch.serialization",
+    "torch._weights_only_unpickler",
+    "torch.utils.tensorboard",
+    "torch.distributed.checkpoint",
+)
 _Key = tuple[str, int, str]
 _Compile = Callable[[Any, "Driver", regions.Region], Any]
 
@@ -192,6 +200,8 @@ class Drivers:
         if found is None:
             return f
         function, owner = found
+        if str(function.__globals__.get("__name__")).startswith(_STORING):
+            return f
         known = _key(function.__code__) in self.lines and not _is_nested(function)
         if not known and not _may_drive(function):
             return f
