@@ -9,6 +9,7 @@ Called by magpy/runtime/compiled.py.
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 from typing import Any
 
@@ -117,6 +118,9 @@ def _run(
         out.exception = program
     finally:
         recorder.observer.stop()
+    # What is made of the run are many objects that stay: to look for garbage among them only costs.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         _finish(out, handler, f, args, kwargs, state, metas)
     except Refusal as r:
@@ -130,6 +134,8 @@ def _run(
         # The recorder refers to its tensors and to the handler: break the cycle at once.
         handler.end()
         del handler
+        if collecting:
+            gc.enable()
     return out
 
 
