@@ -56,6 +56,8 @@ class Misses:
         #: The cause of the last miss, and how often it has made calls miss.
         self.cause: Any = None
         self.times = 0
+        #: How often, before that, a value of data did so of which the line was not known.
+        self.times_unlocated = 0
         #: Whether the last miss was about a module or a function that is another one.
         self.of_instance = False
         #: Whether it was about an argument, or what that holds, which cannot become an input.
@@ -83,6 +85,7 @@ class Misses:
         """
         self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
         self.of_contents = self.of_few = self._of_conditions = False
+        self.times_unlocated = 0
         self.replaced = {}
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
@@ -95,9 +98,8 @@ class Misses:
                 cause = cause, "there"
             self.cause = cause
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
-            if what == OF_DATA.what and found.where:
-                # The first time it was not known yet which line it is.
-                self.times += self._causes.get(what, 0)
+            of_data = what == OF_DATA.what and bool(found.where)
+            self.times_unlocated = self._causes.get(what, 0) if of_data else 0
             if what not in self.counts and len(self.counts) >= _MOST:
                 what = OTHERS
             self.counts[what] = self.counts.get(what, 0) + 1

@@ -152,7 +152,8 @@ class RepeatedMisses:
         """Whether one reason has made so many calls miss, of which entries serve few."""
         cause = self.missed.cause
         hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
-        self.stormy = self.missed.times >= times and sum(hits) <= 2 * len(hits)
+        found = self.missed.times + self.missed.times_unlocated
+        self.stormy = found >= times and sum(hits) <= 2 * len(hits)
         return self.stormy
 
     def _declines(
