@@ -290,7 +290,7 @@ def test_what_is_scaled_by_a_number_is_rounded_as_in_eager(name, dtype):
             with torch.no_grad():
                 a[0], b[1] = math.nan if dtype.is_floating_point else 0, v
         assert_same(attempt(c, a, b, v), attempt(f, a, b, v))
-    if dtype in (torch.float32, torch.float64) and name not in ("broadcast", "gradients"):
+    if dtype in (torch.float32, torch.float64) and not ("gradients" in name or name == "broadcast"):
         assert (magpy.stats(c).captures, magpy.stats(c).share) == (2, 1.0)
 
 

@@ -119,6 +119,9 @@ _BOUNDED = {
     "clamp_min_": ("min",),
     "clamp_max_": ("max",),
 }
+# Since 2.14 an element that equals a bound gets no gradient where that is a number, and half of it
+# where it is a tensor.
+_BOUNDS_PASS_ALIKE = torch.__version__ < (2, 14)
 #: What else `make` knows of a tensor that is made.
 _FORM = {"dtype", "device"}
 #: Integers beyond this are no elements of tensors, or soon will be none.
@@ -196,6 +199,7 @@ def _clamped(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made:
         and (_takes(tensor) or _rounds(tensor))
         and tensor.dtype in (torch.float32, torch.float64)
         and not in_transform()
+        and (_BOUNDS_PASS_ALIKE or not _is_differentiated([tensor]))
     ):
         return
     bounds = [
