@@ -121,7 +121,7 @@ _BOUNDED = {
 }
 # Since 2.14 an element that equals a bound gets no gradient where that is a number, and half of it
 # where it is a tensor.
-_BOUNDS_PASS_ALIKE = torch.__version__ < (2, 14)
+_BOUNDS_PASS_ALIKE = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
 #: What else `make` knows of a tensor that is made.
 _FORM = {"dtype", "device"}
 #: Integers beyond this are no elements of tensors, or soon will be none.
