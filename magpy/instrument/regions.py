@@ -127,6 +127,17 @@ def _split(code: types.CodeType, plan: Plan, builtins: frozenset[str]) -> Split:
     return Split(renamed(made.code, code), parts)
 
 
+def _held_alone(group: Sequence[ast.stmt]) -> set[str]:
+    """The names that statements assign the result of a call to, alone (`guard = Guard()`)."""
+    return {
+        target.id
+        for s in group
+        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
+        for target in s.targets
+        if isinstance(target, ast.Name)
+    }
+
+
 class _Splitter:
     """Splits one function."""
 
@@ -401,6 +412,8 @@ class _Splitter:
         if end is not None:
             if live - end - bound:
                 return None
+            # What nobody reads is there to live until the function ends.
+            live |= {n for n in _held_alone(group) & stores & end if not self.reads.get(n)}
             gives = sorted(live)
             reads |= {n for n in gives if n not in end or self._conditional(n, group, bound)}
         else:
