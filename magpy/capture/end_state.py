@@ -27,7 +27,7 @@ from magpy.objects.types import isinstance
 
 def _is_input(v: Any, builder: Builder) -> bool:
     """Whether a number or a text is another one in every call."""
-    return type(v) in (int, float, complex, str) and builder.varies(v)
+    return type(v) in (int, float, complex, str, bytes) and builder.varies(v)
 
 
 def _same(now: Any, pre: Any, builder: Builder) -> bool:

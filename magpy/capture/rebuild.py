@@ -152,7 +152,7 @@ class Builder:
         """
         t = type(v)
         if t in _CONST_TYPES:
-            if t in (int, float, complex, str):
+            if t in (int, float, complex, str, bytes):
                 number = self._var_of(v)
                 if number is not None:
                     return Value(number)

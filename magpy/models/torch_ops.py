@@ -334,6 +334,11 @@ def scalar_within(value: float, dtype: torch.dtype) -> Any:
     return scalar_tensor(value, dtype) if _holds(dtype, value) else None
 
 
+def scalar_bound(value: float, dtype: torch.dtype) -> Any:
+    """As `scalar_within`; None for zero: which zero `clamp` gives a zero differs with a tensor."""
+    return scalar_within(value, dtype) if value else None
+
+
 def addcdiv_(
     tensor: torch.Tensor, a: torch.Tensor, b: torch.Tensor, value: torch.Tensor
 ) -> torch.Tensor:
@@ -374,29 +379,6 @@ def foreach_add_scaled_(
         torch._foreach_addcmul_(tensors, others, alphas)
     else:
         torch._foreach_add_(tensors, torch._foreach_mul(others, alphas))
-
-
-def bounded(tensor: torch.Tensor, least: Any, most: Any) -> torch.Tensor:
-    """`torch.clamp(tensor, least, most)` with a tensor of no dimensions for a number.
-
-    Where the other bound is a number, one comes after the other: both pass a gradient on for the
-    same elements.
-
-    Args:
-        tensor: what is clamped.
-        least: the least value: such a tensor, a number, or None.
-        most: the largest value, likewise.
-    """
-    if isinstance(least, (int, float)) or isinstance(most, (int, float)):
-        return tensor.clamp(least).clamp(max=most)
-    return tensor.clamp(least, most)
-
-
-def bounded_(tensor: torch.Tensor, least: Any, most: Any) -> torch.Tensor:
-    """As `bounded`, in place."""
-    if isinstance(least, (int, float)) or isinstance(most, (int, float)):
-        return tensor.clamp_(least).clamp_(max=most)
-    return tensor.clamp_(least, most)
 
 
 def add_scaled(a: torch.Tensor, b: torch.Tensor, alpha: torch.Tensor, sign: int) -> torch.Tensor:

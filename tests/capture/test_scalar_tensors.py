@@ -290,8 +290,56 @@ def test_what_is_scaled_by_a_number_is_rounded_as_in_eager(name, dtype):
             with torch.no_grad():
                 a[0], b[1] = math.nan if dtype.is_floating_point else 0, v
         assert_same(attempt(c, a, b, v), attempt(f, a, b, v))
-    if dtype in (torch.float32, torch.float64) and not ("gradients" in name or name == "broadcast"):
+    counted = not ("gradients" in name or "clamp" in name or name == "broadcast")
+    if dtype in (torch.float32, torch.float64) and counted:
         assert (magpy.stats(c).captures, magpy.stats(c).share) == (2, 1.0)
+
+
+def test_bounds_that_vary_stand_in_the_graph():
+    def f(a, v):
+        return a.clamp(1 - v, 1 + v), a.clone().clamp_(min=v), a.clip(max=v), a.clamp_max(v)
+
+    c = magpy.compile(f, backend=lambda graph, inputs: graph.forward)
+    torch.manual_seed(0)
+    for i in range(8):
+        a = torch.randn(77)
+        assert_same(c(a, 0.1 + i / 8), f(a, 0.1 + i / 8))
+    assert (magpy.stats(c).captures, magpy.stats(c).share) == (2, 1.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda a, v: a.clamp(v),
+        lambda a, v: a.clamp(max=v),
+        lambda a, v: a.clamp(v, 0.25),
+        lambda a, v: a.clamp(-0.5, v),
+        lambda a, v: a.clamp(v, v + 1),
+    ],
+)
+def test_a_bound_of_zero_gives_the_zeros_of_eager(line):
+    c = magpy.compile(lambda a, v: line(a, v), backend=lambda graph, inputs: graph.forward)
+    for v in (0.1, 0.2, 0.3, 0.0, -0.0, 0.1):
+        for a in (torch.zeros(77), -torch.zeros(77)):
+            assert torch.equal(torch.signbit(c(a, v)), torch.signbit(line(a, v)))
+
+
+def test_a_tensor_is_clamped_once():
+    def world(compile):
+        a = torch.zeros(3)
+
+        def f(v):
+            a.clamp_(0.05, v)
+            a.clamp_(-v, v)
+
+        g = compile(f)
+        for i in range(6):
+            g(0.1 + i / 8)
+            yield a._version, a.clone()
+
+    wanted = list(world(lambda f: f))
+    backend = lambda graph, inputs: graph.forward  # noqa: E731
+    assert_same(list(world(lambda f: magpy.compile(f, backend=backend))), wanted)
 
 
 SCHEDULED = {

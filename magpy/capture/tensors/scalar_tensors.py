@@ -25,10 +25,10 @@ from magpy.models.torch_ops import (
     addcdiv_,
     addcmul_scaled,
     addcmul_scaled_,
-    bounded,
-    bounded_,
     foreach_add_scaled_,
     foreach_addcdiv_,
+    scalar_bound,
+    scalar_within,
     tensor_of_numbers,
 )
 from magpy.objects.types import isinstance
@@ -37,7 +37,7 @@ from magpy.shapes.repeated import in_transform
 Made = Callable[..., Var]
 """Gives the variable of the tensor that is made of a number, given its own, it and a dtype.
 
-With `within`, what the dtype does not hold is another call's: the operation raises for it.
+What makes it may be told: `scalar_within` and `scalar_bound` leave some numbers to other calls.
 """
 
 
@@ -174,7 +174,7 @@ def _sum(op: Operation, args: tuple[Any, ...], alpha: Any, made: Made) -> None:
         op.instead, sign = _SUMS[op.name]
         if op.name.endswith("_"):
             op.by_whole = frozenset([op.args[0].var])
-        number = Ref(made(ref.var, alpha, args[0].dtype, within=True))
+        number = Ref(made(ref.var, alpha, args[0].dtype, make=scalar_within))
         op.args, op.kwargs = (*op.args, number, sign), {}
 
 
@@ -183,7 +183,7 @@ def _interpolated(op: Operation, args: tuple[Any, ...], made: Made) -> None:
     *tensors, weight = args
     ref = op.args[2]
     if _differs(weight, ref) and _are_alike(tensors):
-        op.args = (*op.args[:2], Ref(made(ref.var, weight, tensors[0].dtype, within=True)))
+        op.args = (*op.args[:2], Ref(made(ref.var, weight, tensors[0].dtype, make=scalar_within)))
 
 
 def _clamped(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> None:
@@ -194,8 +194,8 @@ def _clamped(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made:
     if len(args) > 1 + len(names) or not given.keys() <= set(names):
         return
     numbers = [v for v in given.values() if v is not None]
-    if not any(_differs(given[n], refs[n]) for n in given) or not (
-        all(type(v) is float for v in numbers)
+    if not numbers or not (
+        all(_differs(given[n], refs[n]) and given[n] for n in given if given[n] is not None)
         and (_takes(tensor) or _rounds(tensor))
         and tensor.dtype in (torch.float32, torch.float64)
         and not in_transform()
@@ -203,14 +203,14 @@ def _clamped(op: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], made:
     ):
         return
     bounds = [
-        Ref(made(refs[n].var, given[n], tensor.dtype, within=True))
-        if n in given and _differs(given[n], refs[n])
-        else given.get(n)
+        Ref(made(refs[n].var, given[n], tensor.dtype, make=scalar_bound))
+        if given.get(n) is not None
+        else None
         for n in ("min", "max")
     ]
-    op.instead = bounded
+    op.instead = torch.Tensor.clamp
     if op.name.endswith("_"):
-        op.instead, op.by_whole = bounded_, frozenset([op.args[0].var])
+        op.instead, op.by_whole = torch.Tensor.clamp_, frozenset([op.args[0].var])
     op.args, op.kwargs = (op.args[0], *bounds), {}
 
 
@@ -238,7 +238,7 @@ def _scaled(op: Operation, args: tuple[Any, ...], value: Any, made: Made) -> Non
     if not _differs(value, ref) or _is_differentiated(args):
         return
     if _are_alike(args):
-        number = made(ref.var, value, args[0].dtype, within=True)
+        number = made(ref.var, value, args[0].dtype, make=scalar_within)
     elif (
         op.name == "addcdiv_"
         and all(map(_takes, args))

@@ -71,7 +71,6 @@ from magpy.models.torch_ops import (
     makes_tensor_of_numbers,
     resizable,
     scalar_tensor,
-    scalar_within,
     would_write,
 )
 from magpy.models.torch_state import Settings
@@ -120,7 +119,7 @@ class Writer(DataForms):
         #: What of the run something has got that may look at it later.
         self.given = Given(self.tensors)
         # Tensors of no dimensions by the numbers that they hold.
-        self._scalar_tensors: dict[tuple[Var, torch.dtype | None, bool], Var] = {}
+        self._scalar_tensors: dict[tuple[Var, torch.dtype | None, Any], Var] = {}
         #: By operator and operands, the first number that was computed so.
         self._computed: dict[tuple[Any, ...], Var] = {}
         self._engine_was_run = False
@@ -257,15 +256,18 @@ class Writer(DataForms):
                 self.record.swapped[var] = tensor.data
 
     def _scalar_tensor(
-        self, var: Var, value: float, dtype: torch.dtype | None = None, within: bool = False
+        self,
+        var: Var,
+        value: float,
+        dtype: torch.dtype | None = None,
+        make: Callable[..., Any] = scalar_tensor,
     ) -> Var:
         var = self._first_of_equals(var)
-        make = scalar_within if within else scalar_tensor
-        made = self._scalar_tensors.get((var, dtype, within))
+        made = self._scalar_tensors.get((var, dtype, make))
         if made is None:
             with torch._C._DisableFuncTorch():  # it is made ahead of a transform
                 tensor = scalar_tensor(value, dtype)
-            made = self._scalar_tensors[var, dtype, within] = self.tensors.new(tensor)
+            made = self._scalar_tensors[var, dtype, make] = self.tensors.new(tensor)
             given = (Ref(var),) if dtype is None else (Ref(var), dtype)
             self.add(Bind(make, given, {}, expected=torch.Tensor, result=made))
             if self.symbols is not None:

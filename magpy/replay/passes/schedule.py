@@ -35,7 +35,7 @@ from magpy.ir.trees import collect, generators_of, leaves, variables
 from magpy.models import profiler_marks, torch_callables
 from magpy.models.backward import PASSES, differentiated, give_gradient
 from magpy.models.callables import NUMBER_METHODS
-from magpy.models.torch_ops import scalar_tensor, scalar_within
+from magpy.models.torch_ops import scalar_bound, scalar_tensor, scalar_within
 from magpy.objects.jagged import NestedTensor
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
@@ -168,7 +168,10 @@ def has_a_place(step: HostStep) -> bool:
 
 
 _MARKS = (profiler_marks.begin, profiler_marks.end)
-_OF_NUMBERS = (scalar_tensor, scalar_within, class_number, item_held, part_held, slot_held)
+_OF_NUMBERS = (
+    *(scalar_tensor, scalar_within, scalar_bound),
+    *(class_number, item_held, part_held, slot_held),
+)
 
 
 def ignores_modes(step: Step) -> bool:
@@ -190,8 +193,7 @@ def anywhere(step: Step) -> bool:
         isinstance(step, HostStep)
         and not step.outs
         and (
-            step.func
-            in (scalar_tensor, scalar_within, class_number, item_held, part_held, slot_held)
+            step.func in _OF_NUMBERS
             or getattr(step.func, "__name__", "") in NUMBER_METHODS
             or (isinstance(step, Call) and not step.tensors)
             or getattr(step.func, "__module__", None) in ("_operator", "math", "builtins")
