@@ -5,6 +5,7 @@ Each line is called with other text, and with other bytes, alone and before a re
 
 import dataclasses
 import os
+import threading
 
 import pytest
 import torch
@@ -135,3 +136,42 @@ def test_what_is_passed_on_is_that_of_the_call(name, kind, around, monkeypatch):
     wanted = list(map(repr, world(lambda f: f)))
     got = list(map(repr, world(lambda f: magpy.compile(f, backend="eager"))))
     assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_what_is_kept_may_be_changed_between_calls(kind):
+    def given(text):
+        return text if kind is str else text.encode()
+
+    kept, end = Kept(), given("!")
+
+    def f(x, v):
+        before = kept.last
+        kept.last = v + end
+        return before, x + len(v)
+
+    kept.last = given("")
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(10):
+        if i == 6:
+            kept.last = given("from outside")
+        v, expected = given("x" * i), kept.last
+        before, y = compiled(torch.ones(1), v)
+        assert before == expected
+        assert kept.last == v + end
+        assert torch.equal(y, torch.full((1,), 1.0 + i))
+
+
+def test_threads_get_their_own_bytes():
+    compiled = magpy.compile(lambda x, v: (v, x.relu()), backend="eager")
+    found = []
+
+    def work(t):
+        found.extend(compiled(torch.ones(2), b"%d-%d" % (t, i))[0] for i in range(50))
+
+    threads = [threading.Thread(target=work, args=(t,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted(b"%d-%d" % (t, i) for t in range(4) for i in range(50))
