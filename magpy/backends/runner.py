@@ -298,6 +298,11 @@ class Runner:
         self.fixed = fixed
         return self._bound(self)
 
+    @property
+    def compiles(self) -> bool:
+        """Whether a compiler takes the graph, and not Python."""
+        return self.backend is not eager
+
     def modes(self) -> contextlib.AbstractContextManager[None]:
         """Torch's modes that the graph is compiled and called under."""
         modes = self.segment.modes

@@ -232,12 +232,17 @@ class GraphBuilder:
             func = IN_PLACE[func]
         return g.call_function(_nameable(func), fx_args, fx_kwargs)
 
-    def finish(self, outputs: Iterable[Var]) -> fx.GraphModule:
+    def finish(self, outputs: Iterable[Var]) -> fx.Graph:
         """Closes the graph."""
         self._switch(self._start)
         given = {v: value for v, (value, _) in self._async.items()}
         self.graph.output(tuple(given.get(v, self.env[v]) for v in outputs))
-        return fx.GraphModule(torch.nn.Module(), self.graph, class_name="Segment")
+        return self.graph
+
+
+def module_of(graph: fx.Graph) -> fx.GraphModule:
+    """The graph as a module, whose Python code is written and compiled at once."""
+    return fx.GraphModule(torch.nn.Module(), graph, class_name="Segment")
 
 
 def _with_constants(func: Any, args: Any, kwargs: Any, order: list[Var]) -> Callable[..., Any]:
@@ -288,6 +293,7 @@ __all__ = [
     "IN_PLACE",
     "WHERE",
     "GraphBuilder",
+    "module_of",
     "operations",
     "safe",
     "substitute",

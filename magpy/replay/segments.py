@@ -1,6 +1,6 @@
 """Segments: tensor operations between two values that Python looks at, as torch.fx graphs.
 
-Owns the plan of an entry and the building of each segment's `torch.fx.GraphModule`.  Does not own
+Owns the plan of an entry and the building of each segment's torch.fx graph.  Does not own
 which operations stand in which segment (magpy/replay/passes/schedule.py), what runs the graphs
 (magpy/backends) nor what stands between them (magpy/replay/codegen.py).  Called by
 magpy/replay/pipeline.py.
@@ -12,6 +12,8 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import fx
+
 from magpy.ir.aliasing import written
 from magpy.ir.ops import HostStep, ModeStep, OpStep, Ref, Step, Var
 from magpy.ir.torch_modes import TorchModes
@@ -20,7 +22,7 @@ from magpy.models.backward import PASSES, give_gradient
 from magpy.models.torch_callables import communicates
 from magpy.models.torch_ops import resizable
 from magpy.objects.types import isinstance
-from magpy.replay.fx_graphs import GraphBuilder, detaches
+from magpy.replay.fx_graphs import GraphBuilder, detaches, module_of
 from magpy.replay.passes.schedule import ignores_modes
 from magpy.replay.passes.trace_backward import gives_values
 
@@ -32,7 +34,7 @@ class Segment:
     Attributes:
         inputs: the variables it takes, in order.
         outputs: the variables it gives, in order.
-        graph: the graph module.
+        operations: the graph.
         compiled: what the backend made of it, or None as long as it has not been asked.
         unrepeatable: it must run once (magpy/ir/ops.py).
         communicates: operations in it take part in what several processes do, or a call done as a
@@ -49,7 +51,7 @@ class Segment:
     index: int
     inputs: list[Var]
     outputs: list[Var]
-    graph: Any
+    operations: fx.Graph
     nodes: int
     compiled: Callable[..., Any] | None = None
     unrepeatable: bool = False
@@ -61,6 +63,18 @@ class Segment:
     changes: frozenset[int] = frozenset()
     detached: frozenset[Var] = frozenset()
     steps: tuple[OpStep, ...] = ()
+    _module: fx.GraphModule | None = None
+
+    @property
+    def graph(self) -> fx.GraphModule:
+        """The graph as a module, made when it is first asked for.
+
+        A twelfth of a capture would go into its Python code, which only a call that the entry
+        serves, a compiler or a reader needs.
+        """
+        if self._module is None:
+            self._module = module_of(self.operations)
+        return self._module
 
     @property
     def differentiates(self) -> bool:

@@ -513,7 +513,7 @@ class Manager:
                 return wait
             self._not_elsewhere(wait)
         at_once = self.options.mode != "auto"  # else the calls that are measured compile
-        if at_once and len(info.segments) == 1 and inputs is not None:
+        if at_once and len(info.runners) == 1 and inputs is not None and info.runners[0].compiles:
             info.runners[0].compiled_or_python(inputs)
         self.compile_seconds += info.compile_seconds
         return None

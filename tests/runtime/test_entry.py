@@ -12,7 +12,7 @@ def runner():
     graph = fx.Graph()
     x = graph.placeholder("x")
     graph.output((graph.call_function(torch.mul, (x, 2)),))
-    segment = Segment(0, [], [], fx.GraphModule(torch.nn.Module(), graph), 1)
+    segment = Segment(0, [], [], graph, 1)
     return Runner(segment, lambda gm, inputs: lambda *given: (), EntryInfo(None, [segment]))
 
 

@@ -35,7 +35,7 @@ from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import collect, variables
 from magpy.models.torch_ops import ARITHMETIC, operation_name
 from magpy.objects.types import isinstance
-from magpy.replay.fx_graphs import GraphBuilder
+from magpy.replay.fx_graphs import GraphBuilder, module_of
 
 # What a region consists of.
 _PARTS = OpStep, ModeStep
@@ -96,7 +96,7 @@ class Region:
                     builder.modes(step.modes)
                 elif isinstance(step, OpStep):
                     builder.op(step)
-            self._graph = builder.finish(self.outputs)
+            self._graph = module_of(builder.finish(self.outputs))
         return self._graph
 
     def __call__(self, *values: Any) -> Any:
