@@ -157,7 +157,7 @@ def explain(f: Any, *args: Any, **kwargs: Any) -> Explanation:
     if compiled is not None and compiled._magpy_driver is not None:
         stats = compiled._magpy_options.stats(compiled)
         made.regions, made.in_python = stats.regions, stats.in_python
-    if compiled is not None and compiled._magpy_options.history:
+    if compiled is not None and compiled._magpy_options.journal.history:
         made.report = report.of_compiled(compiled)
     else:
         made.report = report.of_call(f, info, made.reason)

@@ -1,24 +1,23 @@
-"""What stands behind a compiled callable: captures, entries, limits, statistics, warnings.
+"""What stands behind a compiled callable: when a call is captured, and when no more is.
 
-Owns the policy (when to capture, when to give up).  Does not own what is done about misses that
-repeat (magpy/runtime/repeated_misses.py), the figures of `magpy.stats` (magpy/runtime/figures.py),
-dispatch (csrc/interp/dispatch.cpp), nor how a capture is done (magpy/capture) or made into an entry
-(magpy/runtime/entry.py).  Called by the dispatcher on a miss and by magpy/api.py.
+Owns this policy, its limits and its counts.  Does not own what is done about misses that repeat
+(magpy/runtime/repeated_misses.py), entries that wait (magpy/runtime/waiting.py), what is told
+(magpy/runtime/journal.py) and counted (magpy/runtime/figures.py), how a callable runs in part
+(magpy/runtime/driver.py), dispatch (csrc/interp/dispatch.cpp), nor how a capture is done
+(magpy/capture) or made into an entry (magpy/runtime/entry.py).  Called by the dispatcher on a miss
+and by magpy/api.py.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import gc
 import inspect
 import operator
-import sys
 import time
 import traceback
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,43 +30,39 @@ from magpy.backends import process, reuse
 from magpy.backends.inductor import Inductor
 from magpy.backends.runner import BackendError, EntryInfo, compiler_elsewhere, compiler_turns
 from magpy.capture import session
-from magpy.errors import CaptureError, InternalError, MagpyWarning, Refusal, hide_frames
+from magpy.errors import CaptureError, InternalError, Refusal, hide_frames
 from magpy.frames import signals
 from magpy.frames.locations import in_package
 from magpy.guards.words import Difference
 from magpy.instrument.code_accesses import loop_names
 from magpy.instrument.regions import Region
-from magpy.ir.capture import Capture, Outcome
+from magpy.ir.capture import Capture, Differing, Outcome
 from magpy.ir.ops import Check, HostStep
 from magpy.objects import saved_tensors
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
-from magpy.replay.support import undo
-from magpy.runtime import checkpoints, families, hearing
+from magpy.runtime import below_hooks, checkpoints, contest, families
 from magpy.runtime import entry as entries
-from magpy.runtime.auto import Trial
-from magpy.runtime.background import Pending, serve
+from magpy.runtime.background import Pending
 from magpy.runtime.blocks import Blocks
-from magpy.runtime.contest import LEAST, Contest, is_comparable
 from magpy.runtime.driver import Driver, Drivers, bound, unwrapped
-from magpy.runtime.exceptions import as_the_programs
 from magpy.runtime.families import Family, family_of
-from magpy.runtime.figures import FIRST, NO_OPERATION, Share, Stats, sums
-from magpy.runtime.idle_regions import is_idle
-from magpy.runtime.misses import Misses, goes_by_instance, is_unlike_any
-from magpy.runtime.repeated_misses import STORM, RepeatedMisses, argument_names, with_what_varies
+from magpy.runtime.figures import FIRST, Share, Stats, stats_of, sums_of
+from magpy.runtime.journal import Journal
+from magpy.runtime.misses import Misses, goes_by_instance
+from magpy.runtime.part import Part
+from magpy.runtime.recovery import failed_of, recover_of
+from magpy.runtime.repeated_misses import STORM, RepeatedMisses, with_what_varies
+from magpy.runtime.waiting import Waiting
 from magpy.shapes.fake_ops import CannotFollowError
 from magpy.shapes.speculation import Memory
 from magpy.unwatched.reachability import is_torchs_hook
 
-_HEARD = "hooks of saved tensors are set that are Python of the program"
 _TRANSFORMED = (
     "a transform of torch.func (grad, vmap, jvp, ...) was given the compiled function. Compile "
     "the function that makes the transform: magpy.compile(vmap(f)), not vmap(magpy.compile(f))"
 )
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_MOST_HISTORY = 500
-_MOST_REASONS = 50
 #: Captures in a row that come to nothing for what should pass, after which it is refused.
 _MOST_PASSING = 8
 #: So many calls of a callable that a driver runs may still be captured whole.
@@ -104,8 +99,7 @@ class Manager:
         self,
         wrapped: Any,
         options: Options,
-        part_of: Driver | None = None,
-        region: Region | None = None,
+        part: Part | None = None,
     ) -> None:
         """Keeps the options; nothing is captured before the first call."""
         self.options = options
@@ -117,8 +111,8 @@ class Manager:
             named = found[0].__code__.co_varnames[: found[0].__code__.co_argcount]
             self.names = {n: n for n in named}
             self.names |= dict(enumerate(named[found[1] is not None :]))
-        self.part_of = part_of
-        self.region = region
+        #: What it is to its driver, where it is a region's.
+        self.part = part
         self.drivers: Drivers | None = None
         #: Whether one of them runs the callable where no entry answers.
         self.driven = False
@@ -126,10 +120,10 @@ class Manager:
         self.refused_for: set[Any] = set()
         self.backend = backends.resolve(options.backend, options.mode, options.options)
         self.name = attribute(wrapped, "__qualname__") or type(wrapped).__name__
-        self.background: Inductor | None = None
+        self.elsewhere: Inductor | None = None
         if options.background and isinstance(self.backend, Inductor):
             process.prepare()
-            self.background = self.backend
+            self.elsewhere = self.backend
         self.reset_counts()
 
     def reset_counts(self) -> None:
@@ -145,20 +139,15 @@ class Manager:
         self.base_misses = 0
         self.base_mixed = 0
         self.share = Share()
-        #: The lines at which capturing ended, with the reasons.
-        self.left: dict[str, str] = {}
-        #: What happened in calls, by their numbers, for reports (magpy/runtime/report.py).
-        self.history: list[tuple[int, str]] = []
-        self.reasons: collections.Counter[str] = collections.Counter()
         self.capture_seconds = 0.0
         self.compile_seconds = 0.0
-        self.warned: set[str] = set() if self.part_of is None else self.part_of.drivers.warned
+        whole = None if self.part is None else self.part.driver.drivers
+        self.journal = Journal(self.name, set() if whole is None else whole.warned)
         self.gave_up = False
         #: Whether an entry was timed, or is.
         self.contested = False
         self.missed = Misses()
-        self.pending: list[Pending] = []
-        self.trials: list[Trial] = []
+        self.waiting = Waiting(self.elsewhere)
         self.drivers = None
         self.driven = False
         self.refused_for = set()
@@ -167,15 +156,11 @@ class Manager:
         self.shared_captures = 0
         #: Those of a region are its driver's: they are called as long as that is.
         self.blocks = (
-            Blocks(functools.partial(_block, self.options))
-            if self.part_of is None
-            else self.part_of.drivers.blocks
+            Blocks(functools.partial(_block, self.options)) if whole is None else whole.blocks
         )
         #: Whether a captured call had tensor operations, and sizes that follow from data.
         self.computes = self.sized_by_data = False
-        self.repeated = RepeatedMisses(
-            self.missed, set() if self.part_of is None else self.part_of.drivers.differed
-        )
+        self.repeated = RepeatedMisses(self.missed, set() if whole is None else whole.differed)
         #: What was refused that need not be refused again, and how often it was all the same:
         #: one line may fill a cache with several things.
         self.once: collections.Counter[str] = collections.Counter()
@@ -187,7 +172,7 @@ class Manager:
 
     def _takes_symbols(self) -> bool:
         """Whether sizes can be symbols: not where another process compiles, nor in CUDA graphs."""
-        if self.background is not None or self.options.mode == "auto":
+        if self.elsewhere is not None or self.options.mode == "auto":
             return False
         return not (isinstance(self.backend, Inductor) and self.backend.cuda_graphs)
 
@@ -211,13 +196,13 @@ class Manager:
         Returns:
             The call's result; `Raise(exception)`; or MISS, for the call to run eagerly.
         """
-        if self.part_of is not None and self.part_of.is_stale:
+        if self.part is not None and self.part.driver.is_stale:
             return _interp.MISS
         if _transformed():
             # Its tensors are those of a transform that no guard looks into: other calls may fit.
-            if self.part_of is None:
+            if self.part is None:
                 self.note(_TRANSFORMED)
-                self.warn(f"{self.name} runs eagerly here: {_TRANSFORMED}")
+                self.journal.warn(f"{self.name} runs eagerly here: {_TRANSFORMED}")
             return _interp.MISS
         if self._cut_at_yields(compiled):
             try:
@@ -227,54 +212,19 @@ class Manager:
         if saved_tensors.are_the_programs():
             with saved_tensors.replaced() as hooks:
                 if isinstance(self.backend, Inductor) and not is_torchs_hook(hooks.pack):
-                    self.note(_HEARD)  # they would hear of what a compiler saves
+                    self.note(below_hooks.HEARD)  # they would hear of what a compiler saves
                     return _interp.MISS
-                return self._below_hooks(compiled, args, kwargs, hooks.pack)
-        return self._capture(compiled, args, kwargs)
-
-    def _below_hooks(
-        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pack: Any
-    ) -> Any:
-        """Serves a call while hooks of saved tensors are set, or captures it.
-
-        A call that is computed again for a checkpoint is only served, and as it was the first time.
-        """
-        run = checkpoints.pass_of(pack)
-        again = run is not None and run.again
-        theirs = run is None and not is_torchs_hook(pack)
-        made = list(compiled._magpy_entries) if run is None or not again else run.entries(compiled)
-        for entry in made:
-            if run is not None and not again and run.stops and entry.tag.acts:
-                if not entry.guard.check(args, kwargs):
-                    continue
-                # The recomputation may end ahead of what the entry does to Python's objects.
-                run.note(compiled, None)
-                return _interp.MISS
-            if (
-                theirs
-                and entry.guard.check(args, kwargs)
-                and not hearing.may_run(entry.tag, pack, args, kwargs)
-            ):
-                self.note(_HEARD)
-                return _interp.MISS
-            result = compiled._magpy_run(entry, args, kwargs)
-            if result is not _interp.MISS:
-                if run is not None and not again:
-                    run.note(compiled, entry)
-                return result
-        if again:
-            return _interp.MISS
-        if run is not None:
-            run.note(compiled, None)
+                known, result = below_hooks.serve(compiled, args, kwargs, hooks.pack, self.journal)
+                return result if known else self._capture(compiled, args, kwargs)
         return self._capture(compiled, args, kwargs)
 
     def _capture(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        done, result = self._served_on_trial(compiled, args, kwargs)
+        done, result = self.waiting.serve(self, compiled, args, kwargs)
         if done:
             return result
         why = None
-        if not self.gave_up and (compiled._magpy_entries or self.pending):
-            waiting = [w.entry for w in self.pending]
+        if not self.gave_up and (compiled._magpy_entries or self.waiting.pending):
+            waiting = [w.entry for w in self.waiting.pending]
             why = self.repeated.why_missed(compiled, waiting, args, kwargs)
         try:
             return self._watch(compiled, args, kwargs, why)
@@ -289,31 +239,9 @@ class Manager:
         why: Difference | None,
     ) -> Any:
         """Captures a call, which differs from the entries by `why`, unless that is of no use."""
-        self.instances_vary |= self.missed.of_instance
-        if self.missed.of_contents:
-            self.varying.contents_vary()
-        if self._is_full(compiled):
-            if not (self.driven or self.gave_up):
-                self._give_up(compiled, self._limit_text(why))
+        of_use, differing = self._is_of_use(compiled, args, kwargs, why)
+        if not of_use:
             return _interp.MISS
-        if self.driven and self.repeated.is_the_drivers(self, compiled, why):
-            return _interp.MISS
-        differing = None
-        if why is not None:
-            self._happened(compiled, "miss", f"no entry holds: {why}")
-            wanted, differing = self.repeated.wanted(self, compiled, why, args, kwargs)
-            if not wanted:
-                return _interp.MISS
-        if self.part_of is not None and (
-            self._does_no_work(compiled, args, kwargs) or self._left_alone(compiled, args, kwargs)
-        ):
-            return _interp.MISS
-        other = _at_work()
-        if other is not None:
-            self.note(other)
-            return _interp.MISS
-        if self.part_of is not None:
-            differing = with_what_varies(self.part_of, compiled, args, kwargs, differing)
         start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
         wrapped = compiled._magpy_wrapped
@@ -331,9 +259,10 @@ class Manager:
         try:
             with signals.held():  # but where a compiler runs
                 self._take(compiled, outcome, start, turns)
-                new = self.captures > captures and self.part_of is None and not self.missed.of_few
+                new = self.captures > captures and self.part is None and not self.missed.of_few
                 if new and self.missed.repeated(why, self.varying.follows):
-                    self.warn(f"{self.name} is captured anew, not for the first time: {why}")
+                    text = f"{self.name} is captured anew, not for the first time: {why}"
+                    self.journal.warn(text)
         finally:
             exception, value = outcome.exception, outcome.value
             outcome.exception = outcome.value = outcome.capture = None
@@ -342,39 +271,44 @@ class Manager:
                 gc.enable()
         return value if exception is None else _interp.Raise(hide_frames(exception))
 
-    def _served_on_trial(
-        self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[bool, Any]:
-        """Whether an entry fits that is being compiled in the background or measured.
-
-        And what it gives: MISS where the call is to run eagerly until its graph is there.
-        """
-        if self.pending:
-            waiting = list(self.pending)
-            self._take_up(compiled)
-            if compiled._magpy_plain:
-                return True, _interp.MISS
-            served, result = serve(waiting, args, kwargs)
-            if served:
-                return True, result
-        for trial in list(self.trials):
-            if trial.holds(args, kwargs):
-                result = self._measure(compiled, trial, args, kwargs)
-                if result is not _interp.MISS or compiled._magpy_plain:
-                    return True, result
-        return False, _interp.MISS
-
-    def _differentiated_again(self, outcome: Outcome) -> bool:
-        """Whether what regions give may be differentiated so that the derivatives can be."""
-        if self.part_of is None:
-            return False
-        if outcome.again:
-            self.part_of.drivers.differentiated_again()
-        return self.part_of.drivers.again
+    def _is_of_use(
+        self,
+        compiled: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        why: Difference | None,
+    ) -> tuple[bool, Differing | None]:
+        """Whether a call is captured, and what the capture must not go by."""
+        self.instances_vary |= self.missed.of_instance
+        if self.missed.of_contents:
+            self.varying.contents_vary()
+        if self._is_full(compiled):
+            if not (self.driven or self.gave_up):
+                self._give_up(compiled, self._limit_text(why))
+            return False, None
+        if self.driven and self.repeated.is_the_drivers(self, compiled, why):
+            return False, None
+        differing = None
+        if why is not None:
+            self._happened(compiled, "miss", f"no entry holds: {why}")
+            wanted, differing = self.repeated.wanted(self, compiled, why, args, kwargs)
+            if not wanted:
+                return False, None
+        part, journal = self.part, self.journal
+        if part is not None and part.is_pythons(compiled, args, kwargs, journal, not self.captures):
+            return False, None
+        other = _at_work()
+        if other is not None:
+            self.note(other)
+            return False, None
+        if part is not None:
+            differing = with_what_varies(part.driver, compiled, args, kwargs, differing)
+        return True, differing
 
     def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
-        again = self._differentiated_again(outcome)
+        again = self.part is not None and self.part.differentiated_again(outcome.again)
+        ref = weakref.ref(compiled)
         try:
             if outcome.failure is not None or outcome.refusal is not None:
                 raise outcome.taken()
@@ -388,15 +322,13 @@ class Manager:
                 raise Refusal("a hook of saved tensors raises an exception", passing=True)
             with unheard():
                 self.blocks.compile_in(capture.record)
-                new, info = entries.build(
-                    capture, self.backend, self._recover_of(weakref.ref(compiled))
-                )
+                new, info = entries.build(capture, self.backend, recover_of(ref))
             if info.leaves is not None and hooks is not None:
                 raise Refusal(
                     "the call goes by what it has computed while hooks of saved tensors are set",
                     info.leaves.where,
                 )
-            info.failed = self._failed_of(weakref.ref(compiled))
+            info.failed = failed_of(ref)
             info.capture_seconds = time.perf_counter() - start
             self.capture_seconds += info.capture_seconds
             if self.options.fullgraph and len(info.segments) > 1:
@@ -405,9 +337,10 @@ class Manager:
                     _first_host_step(capture),
                     "Use fullgraph=False to allow this",
                 )
-            wait = self._compile_now(capture, new, info)
+            wait = self.waiting.compile(self, capture, new, info)
+            self.compile_seconds += info.compile_seconds
             if hooks is not None and not is_torchs_hook(hooks.pack):
-                self._below_the_programs(capture, info, hooks.pack)
+                below_hooks.admit(capture, info, hooks.pack)
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
             if compiler_turns() != turns:
@@ -426,29 +359,13 @@ class Manager:
                 self.varying.stop()
                 self.note(f"sizes and numbers that vary are captured one by one: {e}")
             elif isinstance(e, BackendError):
-                self._backend_failed(compiled, e)
+                self.backend_failed(compiled, e)
         except Exception as e:
             if signals.raised_by_handler(e) or (config.verify and isinstance(e, InternalError)):
                 raise
             self._failed(compiled, e, outcome)
         else:
             self._took(compiled, capture, new, info, wait)
-
-    @staticmethod
-    def _below_the_programs(capture: Capture, info: EntryInfo, pack: Any) -> None:
-        """An entry was made below a hook of the program: says whether it may serve below such.
-
-        Raises:
-            Refusal: the hook may have changed what the call has looked at.
-        """
-        info.heard = hearing.looked_at(capture)
-        if not hearing.may_run(info, pack, capture.args, capture.kwargs):
-            raise Refusal(f"{_HEARD}, and may change what the call looks at", passing=True)
-        first = info.runners[0].segment if info.runners else None
-        with unheard():
-            inputs = entries.example_inputs(capture, first) if first is not None else None
-            if not (info.in_order and hearing.saves_as_eager(info, inputs)):
-                info.heard = None
 
     def _took(
         self, compiled: Any, capture: Capture, new: Any, info: EntryInfo, wait: Pending | None
@@ -457,7 +374,7 @@ class Manager:
         self.captures += 1
         info.cause = self.missed.cause
         self.row = self.passed = 0
-        self.left.clear()  # what was refused once need not be again
+        self.journal.left.clear()  # what was refused once need not be again
         if capture.instances_vary and not self.shares_instances:
             self.shares_instances = True
             # They would hold what the program has let go.
@@ -467,190 +384,33 @@ class Manager:
         self.repeated.captured([s for s in capture.record.steps if isinstance(s, Check)])
         self.computes = self.computes or bool(info.nodes)
         self.sized_by_data = self.sized_by_data or capture.record.pinned
-        if self.region is not None and self._has_no_operations(bool(info.nodes)):
-            self._leave_for_no_work(compiled)
+        if self.part is not None and self.part.is_without_operations(bool(info.nodes)):
+            self.part.leave_for_no_work(compiled, self.journal)
         if wait is None:
-            self._install(compiled, new, info)
+            self.waiting.install(self, compiled, new, info)
         else:
-            self.pending.append(wait)
+            self.waiting.pending.append(wait)
         done = f"captured {info.nodes} operations in {info.capture_seconds:.3f} s"
         self._happened(compiled, "capture", done)
 
-    def _leave_for_no_work(self, compiled: Any) -> None:
-        assert self.region is not None
-        code = compiled._magpy_wrapped.__code__
-        place = f"{code.co_filename}:{self.region.lines[0]} ({code.co_name})"
-        self.left.setdefault(place, NO_OPERATION)
-        self._leave("")
-
-    def _has_no_operations(self, some: bool) -> bool:
-        """Whether a region is left to Python, since captures of it have no tensor operation.
-
-        Where there are statements within its statements, another call may go another way.
-
-        Args:
-            some: the last capture has such operations.
-        """
-        assert self.part_of is not None
-        assert self.region is not None
-        lines, places = self.part_of.lines, self.region.places
-        lines.idle[places] = -1 if some or lines.idle[places] < 0 else lines.idle[places] + 1
-        return lines.idle[places] > (STORM if self.region.compound else 0)
-
-    def _compile_now(self, capture: Capture, new: Any, info: EntryInfo) -> Pending | None:
-        # With one segment all inputs are alive: compile in the first call, as users of
-        # torch.compile expect.
-        first = info.runners[0] if info.runners else None
-        if info.dynamic.symbols is not None and entries.compile_symbolic(info, capture.record):
-            self.compile_seconds += info.compile_seconds
-            return None
-        inputs = entries.example_inputs(capture, first.segment) if first is not None else None
-        if self.background is not None and first is not None:
-            wait = Pending(new, info, self.background)
-            if inputs is not None:
-                wait.send(first, inputs)
-            if wait.unable is None:
-                return wait
-            self._not_elsewhere(wait)
-        at_once = self.options.mode != "auto"  # else the calls that are measured compile
-        if at_once and len(info.runners) == 1 and inputs is not None and info.runners[0].compiles:
-            info.runners[0].compiled_or_python(inputs)
-        self.compile_seconds += info.compile_seconds
-        return None
-
-    def _not_elsewhere(self, wait: Pending) -> None:
-        self.note(f"not compiled in the background: {wait.unable}")
-        wait.ready()
-
-    def _take_up(self, compiled: Any, failures: bool = True) -> None:
-        """Lets the pending entries whose graphs are there serve the calls that come next."""
-        pending = self.pending
-        for wait in list(pending):
-            try:
-                if not wait.ready():
-                    continue
-            except BackendError as e:
-                if not failures:
-                    continue
-                if self.options.fullgraph:
-                    pending.clear()
-                self._backend_failed(compiled, e)
-                wait.without_failures()
-                if not wait.ready():
-                    continue
-            try:
-                pending.remove(wait)  # of several threads one goes on
-            except ValueError:
-                continue
-            if wait.unable is not None:
-                self.note(f"not compiled in the background: {wait.unable}")
-            self._install(compiled, wait.entry, wait.info)
-
-    def _install(self, compiled: Any, entry: Any, info: EntryInfo) -> None:
-        """Lets an entry serve the calls that come next, or measures first whether it is to."""
-        if self.options.mode == "auto" and self.options.backend != "eager" and info.runners:
-            self.trials.append(Trial(entry, info, self.backend))
-        else:
-            compiled._magpy_entries = [entry, *compiled._magpy_entries]
-
     def _kept(self, compiled: Any) -> int:
-        return len(compiled._magpy_entries) + len(self.pending) + len(self.trials)
-
-    def _measure(
-        self, compiled: Any, trial: Trial, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        wrapped = compiled._magpy_wrapped
-        result = trial.serve(wrapped, args, kwargs)
-        if not trial.choice:
-            return result
-        try:
-            self.trials.remove(trial)  # of several threads one goes on
-        except ValueError:
-            return result
-        entry = trial.settle(wrapped, args, kwargs)
-        config.log("capture", "%s: %s is the fastest: %s", self.name, trial.choice, trial.times)
-        if entry is not None:
-            compiled._magpy_entries = [entry, *compiled._magpy_entries]
-        elif not self._kept(compiled):
-            self.note("eager is the fastest, and to look for an entry would take too long")
-            compiled._magpy_plain = True
-        return result
-
-    def _recover_of(self, ref: Any) -> Any:
-        def recover(info: EntryInfo, error: BaseException, saved: Any, early: bool) -> Any:
-            """An entry raised before its effects: puts back what it can and runs eagerly.
-
-            `saved` is empty if nothing was changed yet, and None if nothing was saved; `early` says
-            for the latter that nothing was changed all the same.
-            """
-            compiled = ref()
-            if compiled is None:
-                raise error
-            if signals.raised_by_handler(error):
-                if saved:
-                    undo(saved)
-                return _interp.Raise(as_the_programs(error))
-            if saved_tensors.raised_by_hook(error):
-                # As in eager, where nothing is taken back: a checkpoint has all that it needs.
-                return _interp.Raise(as_the_programs(error))
-            if saved:
-                undo(saved)
-            elif (
-                saved is None and info.mutates and not isinstance(error, BackendError) and not early
-            ):
-                # Part of the call may have happened and cannot be taken back.
-                return _interp.Raise(as_the_programs(error))
-            if isinstance(error, BackendError):
-                self._drop(compiled, info)
-                self._backend_failed(compiled, error)
-            # Eager raises what there is to raise, at the user's line.
-            return _interp.MISS
-
-        return recover
-
-    def _failed_of(self, ref: Any) -> Any:
-        def failed(error: BackendError) -> bool:
-            compiled = ref()
-            if compiled is None or self.options.fullgraph:
-                return False
-            self._backend_failed(compiled, error)
-            return True
-
-        return failed
-
-    @staticmethod
-    def _drop(compiled: Any, info: EntryInfo | None) -> None:
-        compiled._magpy_entries = [e for e in compiled._magpy_entries if e.tag is not info]
+        return len(compiled._magpy_entries) + len(self.waiting)
 
     # ------------------------------------------------------------- saying what happened
 
     def note(self, reason: str) -> None:
         """Keeps a reason why something is not compiled."""
-        if reason in self.reasons or len(self.reasons) < _MOST_REASONS:
-            self.reasons[reason] += 1
+        self.journal.note(reason)
 
     def _happened(self, compiled: Any, topic: str, text: str) -> None:
-        """Logs something, and keeps it with the number of the call."""
-        config.log(topic, "%s: %s", self.name, text)
-        if len(self.history) < _MOST_HISTORY:
-            self.history.append((compiled._magpy_calls - self.base_calls, text))
-
-    def warn(self, text: str) -> None:
-        """Warns once."""
-        if text in self.warned:
-            return
-        self.warned.add(text)
-        # A program that turns warnings into errors must not get an exception that eager would not
-        # raise.
-        with contextlib.suppress(Warning):
-            warnings.warn(MagpyWarning(text), stacklevel=_frames_of_magpy())
+        self.journal.happened(compiled._magpy_calls - self.base_calls, topic, text)
 
     def _refused(self, compiled: Any, text: str, refusal: Refusal, raised: bool) -> None:
         self.note(text)
         self.row += 1
         self.refused += 1
         self.refused_for.add(self.missed.cause)
-        self.left.setdefault(refusal.where, refusal.reason)
+        self.journal.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
         # What a package does when it is first used (it looks for what is installed) is done then.
         new = not self.captures and not self.once[text] and not refusal.raised
@@ -680,20 +440,14 @@ class Manager:
 
     def _split(self, compiled: Any, refusal: Refusal) -> bool:
         """Lets what is around a refused line run compiled; whether it can."""
-        if self.part_of is not None:
-            return self.part_of.learn(refusal, self.region)
+        if self.part is not None:
+            return self.part.learn(refusal)
         return self.drive(compiled, lambda driver: driver.learn(refusal))
-
-    def _leave(self, why: str) -> None:
-        """Leaves the whole region to Python."""
-        assert self.part_of is not None
-        assert self.region is not None
-        self.part_of.leave(self.region, why)
 
     def separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""
-        if self.part_of is not None:
-            return self.part_of.separate(self.region, why)
+        if self.part is not None:
+            return self.part.separate(why)
         return self.drive(compiled, lambda driver: driver.separate(None, why))
 
     def drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
@@ -705,7 +459,7 @@ class Manager:
             refresh = functools.partial(_refresh, weakref.ref(compiled))
             self.drivers = Drivers(self._region, refresh, self.blocks)
             self.drivers.differed = self.repeated.differed
-            self.drivers.warned = self.warned
+            self.drivers.warned = self.journal.warned
         driver = self.drivers.of(*found)
         if not teach(driver):
             return False
@@ -721,12 +475,14 @@ class Manager:
 
     def _cut_at_yields(self, compiled: Any) -> bool:
         """A generator function or a coroutine function has a driver from the start."""
-        if self.part_of is not None or self.captures or self.refused:
+        if self.part is not None or self.captures or self.refused:
             return False
         found = unwrapped(compiled._magpy_wrapped)
         if found is None or not found[0].__code__.co_flags & _SUSPENDS:
             return False
-        self.left[session.definition(compiled._magpy_wrapped)] = "it suspends (yield, await)"
+        self.journal.left[session.definition(compiled._magpy_wrapped)] = (
+            "it suspends (yield, await)"
+        )
         return self.drive(compiled, lambda driver: True)
 
     def _is_full(self, compiled: Any) -> bool:
@@ -734,30 +490,8 @@ class Manager:
         made = self.captures + self.refused + self.repeated.declined
         return self._kept(compiled) >= config.max_entries or made >= config.max_captures
 
-    def _does_no_work(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether a region surely computes with no tensor: it is Python's, without a capture."""
-        if self.captures or not is_idle(compiled._magpy_wrapped, (*args, *kwargs.values())):
-            return False
-        self._leave_for_no_work(compiled)
-        return True
-
-    def _left_alone(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether a region is given what no guard can compare, which is Python's from here on."""
-        assert self.part_of is not None
-        names = argument_names(compiled, args, kwargs)
-        given = zip(names, (*args, *kwargs.values()), strict=True)
-        found = {n for n, v in given if n and isinstance(v, torch.Tensor) and is_unlike_any(v)}
-        if not found:
-            return False
-        why = f"no guard can compare the tensors that are asked here ({', '.join(sorted(found))})"
-        # Where they are asked in the middle of an expression it takes a smaller region.
-        if not self.part_of.vary(found, opaque=True) and not self.separate(compiled, why):
-            return False
-        self.left[session.definition(compiled._magpy_wrapped)] = why
-        return True
-
     def _region(self, function: Any, driver: Driver, region: Region) -> Any:
-        made = make(function, self.options, driver, region)
+        made = make(function, self.options, Part(driver, region))
         varying = made._magpy_options.varying
         if self.sized_by_data or self.varying.sizes_vary:
             varying.expect_other_sizes()
@@ -784,11 +518,11 @@ class Manager:
             raise CaptureError(text) from InternalError(str(error)).with_traceback(
                 error.__traceback__
             )
-        self.warn(f"{text}. {self.name} runs eagerly; please report this")
+        self.journal.warn(f"{text}. {self.name} runs eagerly; please report this")
         if self.row >= config.max_refusals and not self._kept(compiled):
             compiled._magpy_plain = True
 
-    def _backend_failed(self, compiled: Any, error: BackendError) -> None:
+    def backend_failed(self, compiled: Any, error: BackendError) -> None:
         """Says that the backend failed for a graph; with `fullgraph`, raises its error."""
         name = _backend_name(self.options.backend)
         self.note(f"the backend {name} failed for {self.name}: {error}")
@@ -798,31 +532,35 @@ class Manager:
             compiled._magpy_plain = True
             cause = error.__cause__ or error
             raise cause
-        self.warn(f"the backend {name} failed for {self.name}: {error}. Python runs this graph")
+        self.journal.warn(
+            f"the backend {name} failed for {self.name}: {error}. Python runs this graph"
+        )
         runners = [r for e in compiled._magpy_entries for r in e.tag.runners]
         if self.uncompiled >= config.max_refusals and all(r.segment.native for r in runners):
             compiled._magpy_plain = True
-            self.warn(f"{self.name} runs eagerly from now on: {name} fails for all of its graphs")
+            self.journal.warn(
+                f"{self.name} runs eagerly from now on: {name} fails for all of its graphs"
+            )
 
     def _give_up(self, compiled: Any, why: str) -> None:
         if self.gave_up:
             return
         self.gave_up = True
         self._happened(compiled, "capture", f"no further capture: {why}")
-        if self.part_of is not None:
+        if self.part is not None:
             if not self._kept(compiled):
-                self._leave(why)
+                self.part.leave(why)
             return
         if compiled._magpy_wrapped is operator.call:
             return  # the members of the family go their own ways
         if self._kept(compiled):
             # Entries go on serving; only misses are left alone.
-            self.warn(
+            self.journal.warn(
                 f"{self.name}: no further capture: {why}. Calls that fit no entry run eagerly"
             )
             return
         compiled._magpy_plain = True
-        self.warn(f"{self.name} runs eagerly from now on: {why}")
+        self.journal.warn(f"{self.name} runs eagerly from now on: {why}")
 
     def _limit_text(self, why: Difference | None) -> str:
         made = "1 entry was" if self.captures == 1 else f"{self.captures} entries were"
@@ -836,36 +574,9 @@ class Manager:
 
     def stats(self, compiled: Any) -> Stats:
         """The figures of `magpy.stats`."""
-        if self.pending:
-            self._take_up(compiled, failures=not self.options.fullgraph)
-        hits = compiled._magpy_hits - self.base_hits
-        calls = compiled._magpy_calls - self.base_calls
-        watched = self.captures + compiled._magpy_mixed - self.base_mixed
-        return Stats(
-            hits=hits,
-            misses=calls - hits,
-            eager_calls=max(0, calls - hits - watched),
-            share=self.share.value,
-            **self._sums(compiled),
-        )
-
-    def _sums(self, compiled: Any) -> dict[str, Any]:
-        if self.family is not None and compiled._magpy_driver is not None:
-            found = sums([compiled], [compiled, self.family.shared])
-            return found | {"captures": self.captures + self.shared_captures}
-        return sums(*self._parts(compiled))
-
-    def _parts(self, compiled: Any) -> tuple[list[Any], list[Any]]:
-        """All parts that a callable ever had, and those that it has now."""
-        made, kept = [compiled], [compiled]
-        if self.drivers is not None:
-            made += self.drivers.made
-            kept += self.drivers.compiled()
-        for block in self.blocks.made:
-            more = block._magpy_options._parts(block)
-            made += more[0]
-            kept += more[1]
-        return made, kept
+        if self.waiting.pending:
+            self.waiting.take_up(self, compiled, failures=not self.options.fullgraph)
+        return stats_of(compiled)
 
     def sampled(self, compiled: Any, counted: tuple[int, list[EntryInfo]]) -> bool:
         """A call was counted (csrc/interp/figures.cpp).
@@ -879,49 +590,40 @@ class Manager:
         """
         try:
             with signals.held():
-                found = self._sums(compiled)
+                found = sums_of(compiled)
                 if found["pending"]:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
                 if self.family is not None:
                     self.family.settle(compiled)
-                self._begin_contest(compiled)
+                if not self.contested and self._may_be_timed(compiled):
+                    self.contested = contest.begin(compiled, self._judged)
                 nothing = self.drivers is not None and not found["entries"] and counted[0]
                 if nothing and not self.gave_up:
                     why = next(iter(found["reasons"]), "")
-                    self.warn(f"{self.name} runs eagerly: nothing of it can be compiled: {why}")
+                    self.journal.warn(
+                        f"{self.name} runs eagerly: nothing of it can be compiled: {why}"
+                    )
         except Exception as e:
             if signals.raised_by_handler(e):
                 raise
             self.note(f"the share of operations in graphs is not known: {e}")
         return True
 
-    def _begin_contest(self, compiled: Any) -> None:
-        """Has the one entry timed that serves the calls, unless it was: it may cost too much.
+    def _may_be_timed(self, compiled: Any) -> bool:
+        """Whether one entry serves the calls and may be dropped if it costs more than eager.
 
         With the backend "eager" nothing is compiled, and what is captured is to be looked at.
         """
-        made = compiled._magpy_entries
-        if (
-            not config.notice_slower
-            or self.contested
-            or self.backend is backends.eager
-            or self.options.fullgraph
-            or self.options.mode == "auto"
-            or self.gave_up
-            or compiled._magpy_driver is not None
-            or compiled._magpy_wrapped is operator.call  # of a family
-            or len(made) != 1
-            or self._kept(compiled) != 1
-            or made[0].hits < LEAST
-        ):
-            return
-        info = made[0].tag
-        if info.choice or info.dynamic.conditions is not None or not is_comparable():
-            return
-        self.contested = True
-        compiled._magpy_contest = Contest(info.acts, self._judged)
+        return (
+            config.notice_slower
+            and self.backend is not backends.eager
+            and not (self.options.fullgraph or self.options.mode == "auto" or self.gave_up)
+            and compiled._magpy_driver is None
+            and compiled._magpy_wrapped is not operator.call  # of a family
+            and self._kept(compiled) == 1
+        )
 
     def _judged(self, compiled: Any, served: float | None, eager: float | None) -> None:
         """The entry was timed; the seconds of a call are told of one that costs more than eager."""
@@ -983,14 +685,6 @@ def _transformed() -> bool:
     return depth > 0
 
 
-def _frames_of_magpy() -> int:
-    """The `stacklevel` with which a warning of the calling function names the program's line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("magpy."):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 def _first_host_step(capture: Capture) -> str:
     for step in capture.record.steps:
         if isinstance(step, HostStep):
@@ -1005,8 +699,7 @@ def _backend_name(backend: Any) -> str:
 def make(
     wrapped: Any,
     options: Options,
-    part_of: Driver | None = None,
-    region: Region | None = None,
+    part: Part | None = None,
     miss: Callable[..., Any] | None = None,
     shares: bool = True,
 ) -> Any:
@@ -1015,14 +708,13 @@ def make(
     Args:
         wrapped: the callable.
         options: those of `magpy.compile`.
-        part_of: the driver of the region.
-        region: the region, if it is one's function.
+        part: what it is to its driver, if it is a region's function.
         miss: is called when no entry fits, in place of the manager's method.
         shares: callables that are alike share entries.
     """
-    manager = Manager(wrapped, options, part_of, region)
+    manager = Manager(wrapped, options, part)
     compiled = _interp.Compiled(wrapped, miss or manager.miss)
-    if region is not None:
+    if part is not None:
         compiled._magpy_part = True
     else:
         compiled._magpy_sample = FIRST

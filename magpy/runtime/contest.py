@@ -122,6 +122,18 @@ class Contest:
         self._verdict(compiled, served, eager)
 
 
+def begin(compiled: Any, verdict: Callable[[Any, float | None, float | None], None]) -> bool:
+    """Has the one entry of a callable timed, once it has served some calls; whether it is."""
+    made = compiled._magpy_entries
+    if len(made) != 1 or made[0].hits < LEAST:
+        return False
+    info = made[0].tag
+    if info.choice or info.dynamic.conditions is not None or not is_comparable():
+        return False
+    compiled._magpy_contest = Contest(info.acts, verdict)
+    return True
+
+
 def _suits(acts: bool) -> bool:
     """Whether a call that begins now may run either way, and costs what its time tells."""
     return not (
@@ -156,4 +168,4 @@ def is_comparable() -> bool:
     )
 
 
-__all__ = ["LEAST", "Contest", "is_comparable"]
+__all__ = ["LEAST", "Contest", "begin", "is_comparable"]

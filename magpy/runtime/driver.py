@@ -71,6 +71,16 @@ def unwrapped(wrapped: Any) -> tuple[types.FunctionType, Any] | None:
     return (called, wrapped) if type(called) is types.FunctionType else None
 
 
+def argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """The parameters that the arguments of a call are bound to; "" for those of `*args`."""
+    found = unwrapped(compiled._magpy_wrapped)
+    if found is None:
+        return [""] * (len(args) + len(kwargs))
+    code, bound = found[0].__code__, found[1] is not None
+    names = code.co_varnames[bound : code.co_argcount]
+    return [*(names[i] if i < len(names) else "" for i in range(len(args))), *kwargs]
+
+
 def bound(function: types.FunctionType, owner: Any) -> Any:
     """A function, or the method of an object, unless that is None."""
     return function if owner is None else types.MethodType(function, owner)

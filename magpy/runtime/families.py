@@ -98,7 +98,7 @@ class Family:
     def _miss(self, shared: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that no entry fits is captured for all, or its member goes its own way."""
         manager = shared._magpy_options
-        captures, refused, known = manager.captures, manager.refused, manager.reasons.copy()
+        captures, refused, known = manager.captures, manager.refused, manager.journal.reasons.copy()
         before = {id(e.tag) for e in shared._magpy_entries}
         result = manager.miss(shared, args, kwargs)
         if manager.captures > captures:
@@ -114,7 +114,7 @@ class Family:
             return result
         member = self.leave(args[0])
         if member is not None:
-            for reason in manager.reasons - known:
+            for reason in manager.journal.reasons - known:
                 member._magpy_options.note(reason)
         if result is _interp.MISS and member is not None:
             try:

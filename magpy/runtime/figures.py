@@ -155,7 +155,7 @@ def sums(parts: Sequence[Any], kept: Sequence[Any]) -> dict[str, Any]:
     left: dict[str, str] = {}
     for m in managers:
         misses.update(m.missed.counts)
-        for place, why in m.left.items():
+        for place, why in m.journal.left.items():
             if place not in left or why != NO_OPERATION:  # a refusal there says more
                 left[place] = why
     return {
@@ -163,15 +163,53 @@ def sums(parts: Sequence[Any], kept: Sequence[Any]) -> dict[str, Any]:
         "regions": sum(bool(c._magpy_entries) for c in kept),
         "in_python": list(left.items()),
         "entries": len(entries),
-        "pending": sum(len(m.pending) + len(m.trials) for m in managers),
+        "pending": sum(len(m.waiting) for m in managers),
         "choices": [e.tag.choice for e in entries],
         "segments": [len(e.tag.segments) for e in entries],
         "uncompiled": sum(m.uncompiled for m in managers),
         "misses_by": dict(misses.most_common()),
-        "reasons": list(dict.fromkeys(r for m in managers for r in m.reasons)),
+        "reasons": list(dict.fromkeys(r for m in managers for r in m.journal.reasons)),
         "capture_seconds": sum(m.capture_seconds for m in managers),
         "compile_seconds": sum(m.compile_seconds for m in managers),
     }
 
 
-__all__ = ["FIRST", "NO_OPERATION", "Share", "Stats", "sums"]
+def stats_of(compiled: Any) -> Stats:
+    """The figures of a compiled callable, with those of its regions."""
+    manager = compiled._magpy_options
+    hits = compiled._magpy_hits - manager.base_hits
+    calls = compiled._magpy_calls - manager.base_calls
+    watched = manager.captures + compiled._magpy_mixed - manager.base_mixed
+    return Stats(
+        hits=hits,
+        misses=calls - hits,
+        eager_calls=max(0, calls - hits - watched),
+        share=manager.share.value,
+        **sums_of(compiled),
+    )
+
+
+def sums_of(compiled: Any) -> dict[str, Any]:
+    """Those of them that are sums."""
+    manager = compiled._magpy_options
+    if manager.family is not None and compiled._magpy_driver is not None:
+        found = sums([compiled], [compiled, manager.family.shared])
+        return found | {"captures": manager.captures + manager.shared_captures}
+    return sums(*parts_of(compiled))
+
+
+def parts_of(compiled: Any) -> tuple[list[Any], list[Any]]:
+    """All parts that a callable ever had, and those that it has now."""
+    manager = compiled._magpy_options
+    made, kept = [compiled], [compiled]
+    if manager.drivers is not None:
+        made += manager.drivers.made
+        kept += manager.drivers.compiled()
+    for block in manager.blocks.made:
+        more = parts_of(block)
+        made += more[0]
+        kept += more[1]
+    return made, kept
+
+
+__all__ = ["FIRST", "NO_OPERATION", "Share", "Stats", "parts_of", "stats_of", "sums", "sums_of"]

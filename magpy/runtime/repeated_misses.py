@@ -22,8 +22,10 @@ from magpy.guards.words import Difference
 from magpy.ir.capture import Differing
 from magpy.ir.ops import Check
 from magpy.objects.types import isinstance
-from magpy.runtime.driver import Driver, unwrapped
+from magpy.runtime.driver import Driver, argument_names
+from magpy.runtime.journal import Journal
 from magpy.runtime.misses import OF_DATA, Misses, Ways
+from magpy.runtime.part import Part
 
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 STORM = 2
@@ -36,12 +38,9 @@ class Owner(Protocol):
     """What of a callable's manager is asked and told."""
 
     options: Any
-    part_of: Driver | None
-    left: dict[str, str]
+    part: Part | None
+    journal: Journal
     refused_for: set[Any]
-
-    def note(self, reason: str) -> None:
-        """Keeps a reason for `magpy.stats`."""
 
     def separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""
@@ -137,9 +136,9 @@ class RepeatedMisses:
         known = place is not None and (id(place.holder), place.key) in self.differed
         condition = bool(why.where) and not why.was and why.what != OF_DATA.what
         fixed = bool(why.where) and not condition
-        given = owner.part_of is not None and (self.missed.of_argument or known or fixed)
+        given = owner.part is not None and (self.missed.of_argument or known or fixed)
         # What a flag leads to differs in other things, too, by which there are several of each.
-        few = _MOST_OF_FEW if owner.part_of is None else STORM
+        few = _MOST_OF_FEW if owner.part is None else STORM
         times = few if self.missed.of_few else 1 if given else STORM + condition
         return self.serves_few(compiled, times)
 
@@ -173,7 +172,7 @@ class RepeatedMisses:
             return False
         self.declined += 1
         at = f"; {why.where} fixes it" if why.where else ""
-        owner.note(f"calls that fit no entry for this run eagerly: {why.what}{at}")
+        owner.journal.note(f"calls that fit no entry for this run eagerly: {why.what}{at}")
         return True
 
     def _differing(
@@ -209,12 +208,12 @@ class RepeatedMisses:
             return Differing()
         if at is not None and names[at]:
             varying = {names[at]}
-            if owner.part_of is None:
+            if owner.part is None:
                 known = owner.drive(compiled, lambda driver: driver.vary(varying, tensor))
             else:
-                known = owner.part_of.vary(varying, tensor)
+                known = owner.part.driver.vary(varying, tensor)
             if known:
-                owner.left[session.definition(compiled._magpy_wrapped)] = (
+                owner.journal.left[session.definition(compiled._magpy_wrapped)] = (
                     f"what follows from a value that differs in every call ({names[at]})"
                 )
                 return None
@@ -251,14 +250,4 @@ def with_what_varies(
     return differing
 
 
-def argument_names(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """The parameters that the arguments of a call are bound to; "" for those of `*args`."""
-    found = unwrapped(compiled._magpy_wrapped)
-    if found is None:
-        return [""] * (len(args) + len(kwargs))
-    code, bound = found[0].__code__, found[1] is not None
-    names = code.co_varnames[bound : code.co_argcount]
-    return [*(names[i] if i < len(names) else "" for i in range(len(args))), *kwargs]
-
-
-__all__ = ["STORM", "RepeatedMisses", "argument_names", "with_what_varies"]
+__all__ = ["STORM", "RepeatedMisses", "with_what_varies"]

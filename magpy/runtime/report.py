@@ -170,9 +170,9 @@ def of_compiled(compiled: Any) -> Report:
             c._magpy_wrapped,
             [e.tag for e in entries],
             [e.hits for e in entries],
-            m.region.lines if m.region is not None else (0, 0),
+            m.part.region.lines if m.part is not None else (0, 0),
         )
-        made.failed, made.history = dict(m.missed.counts), list(m.history)
+        made.failed, made.history = dict(m.missed.counts), list(m.journal.history)
         if c is compiled or made.entries or made.history:
             regions.append(made)
     stats = manager.stats(compiled)

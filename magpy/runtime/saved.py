@@ -29,6 +29,8 @@ from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.runtime import entry as entries
 from magpy.runtime.compiled import Options
+from magpy.runtime.figures import parts_of
+from magpy.runtime.recovery import failed_of, recover_of
 from magpy.saving import file
 from magpy.saving.places import Mismatch
 from magpy.saving.portable import Portable, thaw
@@ -135,13 +137,13 @@ def save(compiled: Any, path: Any) -> Saved:
     options = _checked(manager.options)
     left: list[str] = []
     kept: list[EntryInfo] = []
-    others = [c for c in manager._parts(compiled)[1] if c is not compiled]
+    others = [c for c in parts_of(compiled)[1] if c is not compiled]
     if manager.family is not None:
         others.append(manager.family.shared)
     for part in others:
         left += ["it is one of a part, or of several callables"] * len(part._magpy_entries)
-    left += ["its graph is still being compiled"] * len(manager.pending)
-    left += ["it is being measured"] * len(manager.trials)
+    left += ["its graph is still being compiled"] * len(manager.waiting.pending)
+    left += ["it is being measured"] * len(manager.waiting.trials)
     for info in (e.tag for e in compiled._magpy_entries):
         if isinstance(info.portable, Portable):
             kept.append(info)
@@ -268,8 +270,8 @@ def _entry(compiled: Any, portable: Portable, graphs: list[Graph | None]) -> Any
     if next(world.answers, None) is not None:
         raise Mismatch("the guard asks for less than it did")
     weak = weakref.ref(compiled)
-    new, info = entries.build(capture, manager.backend, manager._recover_of(weak), analysis)
-    info.failed = manager._failed_of(weak)
+    new, info = entries.build(capture, manager.backend, recover_of(weak), analysis)
+    info.failed = failed_of(weak)
     info.portable = "it was loaded itself"
     for runner, graph in zip(info.runners, graphs, strict=False):
         if graph is not None and runner.backend is not eager and _about(runner) == graph.about:

@@ -33,7 +33,7 @@ def until_taken_up(c, call):
 
 
 def pending_of(c):
-    return find(c)._magpy_options.pending
+    return find(c)._magpy_options.waiting.pending
 
 
 @pytest.fixture

@@ -90,8 +90,8 @@ def test_the_lines_in_python_with_their_reasons(in_part):
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_refusal_is_the_reason_of_its_line_whatever_came_of_the_rest(order):
     found = [magpy.compile(lambda x: x), magpy.compile(lambda x: x)]
-    found[0]._magpy_options.left = {"m.py:3 (f)": "open is called"}
-    found[1]._magpy_options.left = {"m.py:3 (f)": NO_OPERATION, "m.py:5 (f)": NO_OPERATION}
+    found[0]._magpy_options.journal.left = {"m.py:3 (f)": "open is called"}
+    found[1]._magpy_options.journal.left = {"m.py:3 (f)": NO_OPERATION, "m.py:5 (f)": NO_OPERATION}
     told = dict(sums([found[i] for i in order], [])["in_python"])
     assert told == {"m.py:3 (f)": "open is called", "m.py:5 (f)": NO_OPERATION}
 
