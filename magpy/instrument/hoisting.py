@@ -537,8 +537,8 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     if isinstance(e, ast.Attribute):
         return [(e, "value", None)]
     if isinstance(e, ast.Subscript):
-        plain = not isinstance(e.slice, (ast.Slice, ast.Tuple))
-        return [(e, "value", None), *([(e, "slice", None)] if plain else [])]
+        index = _index_parts((e, "slice", None))
+        return None if index is None else [(e, "value", None), *index]
     if isinstance(e, (ast.Tuple, ast.List, ast.Set)):
         # A set of more than 30 is made of its elements one by one.
         if any(isinstance(x, ast.Starred) for x in e.elts) or len(e.elts) > 30:
@@ -551,6 +551,22 @@ def _parts(e: ast.expr) -> list[_Part] | None:
     if isinstance(e, ast.Compare) and len(e.ops) == 1:
         return [(e, "left", None), (e, "comparators", 0)]
     return None
+
+
+def _index_parts(part: _Part) -> list[_Part] | None:
+    """The operands of an index: the bounds of slices, the items of a tuple, or what it is."""
+    e = _get(*part)
+    if isinstance(e, ast.Slice):
+        return [(e, name, None) for name in ("lower", "upper", "step") if getattr(e, name)]
+    if not isinstance(e, ast.Tuple):
+        return [part]
+    found: list[_Part] = []
+    for i in range(len(e.elts)):
+        parts = None if isinstance(e.elts[i], ast.Starred) else _index_parts((e, "elts", i))
+        if parts is None:
+            return None
+        found += parts
+    return found
 
 
 def _temporary_of(s: ast.AST) -> str:

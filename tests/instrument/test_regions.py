@@ -132,6 +132,13 @@ def closure():
         xs = [x]
         return xs.pop() + odd(len(xs)) * 2, {"a": xs, "b": odd(x + 5)}
 
+    def indices(x):
+        xs = [list(range(9))] * 3
+        n = x
+        n += xs[odd(x)][odd(1) : odd(8) : odd(2)][odd(n - x)]
+        grid = {(x, odd(3)): n, (odd(5), odd(n)): x}
+        return grid[x, odd(3)] + grid[odd(5), odd(n)], xs[n - n][x : len(xs) + odd(0)]
+
     def matches(x):
         z = 0
         match (x, x + 1):
@@ -155,6 +162,7 @@ def closure():
         (returns_in_a_loop, [([1, 2, 3],), ([1],), ([],)]),
         (nested_calls, [(2,)]),
         (order, [(2,)]),
+        (indices, [(2,), (1,)]),
         (matches, [(1,), (3,)]),
     ]
 

@@ -36,6 +36,10 @@ class InputLists:
         self._session = session
         self._lists: dict[int, tuple[list[Any], bool]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._lists)
+
     def add(self, found: Iterable[tuple[list[Any], bool]]) -> None:
         """Adds lists, each with whether its sizes differ from call to call."""
         for v, resized in found:

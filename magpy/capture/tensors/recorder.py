@@ -265,8 +265,8 @@ class Recorder(UnseenCalls, TorchFunctionMode):
             return func(*args)  # the name of dtype and device
         elif name == "__iter__" and args:
             return self._iterate(args[0])
-        if name in _INDEXING and self.any_tracked and not kwargs:
-            views = self._views(func, args)
+        if name in _INDEXING and not kwargs:
+            views = self._views(func, args) if self.any_tracked or self.lists else None
             if views is not None:
                 return views[0]
             args = self._with_index_tensors(args)
@@ -392,18 +392,21 @@ class Recorder(UnseenCalls, TorchFunctionMode):
             return args
         tensor, index, *rest = args
         items = index if type(index) is tuple else (index,)
+        lists = [i for i in items if type(i) is list and {*map(type, i)} == {int}]
+        if not lists:
+            return args
+        self.record.of_lists.update((id(i), i) for i in lists)
         made = tuple(
-            self._operation(torch.tensor, (i,), {}) if self._lists_numbers(i) else i for i in items
+            self._operation(torch.tensor, (i,), {}) if self._varies(i, lists) else i for i in items
         )
         if all(map(operator.is_, items, made)):
             return args
         return (tensor, made if type(index) is tuple else made[0], *rest)
 
-    def _lists_numbers(self, v: Any) -> bool:
-        return (
-            type(v) is list
-            and {*map(type, v)} == {int}
-            and any(self.tracked(x) is not None for x in v)
+    def _varies(self, v: Any, lists: list[Any]) -> bool:
+        """Whether it is one of these lists, and an input as a whole or in part."""
+        return any(v is x for x in lists) and (
+            self.lists.check(v) is not None or any(self.tracked(x) is not None for x in v)
         )
 
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: Any, name: str) -> Any:
