@@ -167,8 +167,10 @@ bool shape_matches(const Meta& meta, c10::TensorImpl* impl) {
          (!meta.compare_offset || impl->storage_offset() == meta.offset);
 }
 
-bool same_gradient(const Gradient& a, const Gradient& b) {
-  return a.requires_grad == b.requires_grad && a.is_leaf == b.is_leaf && a.view == b.view;
+bool same_gradient(const Gradient& found, const Meta& meta) {
+  const Gradient& expected = meta.gradient;
+  return found.requires_grad == expected.requires_grad && found.is_leaf == expected.is_leaf &&
+         (found.view == expected.view || !(meta.compare_view || expected.requires_grad));
 }
 
 template <typename List>
@@ -238,7 +240,7 @@ std::string difference(const Meta& meta, PyObject* object) {
     }
     return instead("storage offset", found.offset, meta.offset);
   }
-  if (!same_gradient(found.gradient, meta.gradient))
+  if (!same_gradient(found.gradient, meta))
     return gradient_difference(found.gradient, meta.gradient);
   if (found.is_conj != meta.is_conj)
     return instead("is_conj", yes_no(found.is_conj), yes_no(meta.is_conj));
@@ -355,6 +357,11 @@ PyObject* meta_py_difference(PyObject* self, PyObject* tensor) {
   return text;
 }
 
+PyObject* meta_ignore_view(PyObject* self, PyObject*) {
+  ((MetaObject*)self)->meta->compare_view = false;
+  Py_RETURN_NONE;
+}
+
 PyObject* shape_tuple(const std::vector<int64_t>& values) {
   Ref tuple = Ref::steal(PyTuple_New((Py_ssize_t)values.size()));
   for (size_t i = 0; tuple && i < values.size(); i++) {
@@ -380,6 +387,8 @@ PyMethodDef meta_methods[] = {
     {"matches", meta_py_matches, METH_O,
      "matches(object) -> bool: is it a tensor like the one recorded?"},
     {"difference", meta_py_difference, METH_O, "difference(object) -> str | None: how it differs."},
+    {"ignore_view", meta_ignore_view, METH_NOARGS,
+     "ignore_view() -> None: what requires no grad may be a view or none."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -466,7 +475,7 @@ bool impl_matches(const Meta& meta, c10::TensorImpl* impl) {
     return false;
   if (meta.device && meta.device->has_index() && impl->device() != *meta.device) return false;
   if (impl->version_counter().enabled() != meta.has_version) return false;
-  if (!same_gradient(gradient_of(impl), meta.gradient) || has_forward_gradient(impl)) return false;
+  if (!same_gradient(gradient_of(impl), meta) || has_forward_gradient(impl)) return false;
   return shape_matches(meta, impl);
 }
 

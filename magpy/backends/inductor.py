@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,31 @@ def compile_graph(
         mode: a `FakeTensorMode`.
         symbolic: sizes of the inputs may be symbols of its environment, which learns what the
             compiled graph relies on.
+
+    Where a replacement of operations by faster ones fails, the graph is compiled without any:
+    TorchInductor 2.13 fails for `x[torch.randperm(len(x))]`.
     """
+    try:
+        return _compile_graph(gm, inputs, patches, mode, symbolic)
+    except Exception as e:
+        if _PATTERNS in patches or not _failed_in("torch._inductor.pattern_matcher", e):
+            raise
+    return _compile_graph(gm, inputs, {**patches, _PATTERNS: False}, mode, symbolic)
+
+
+#: The setting of whether operations are replaced by faster ones.
+_PATTERNS = "pattern_matcher"
+
+
+def _failed_in(module: str, error: BaseException) -> bool:
+    """Whether a function of a module was at work when something was raised."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__") == module for frame, _ in frames)
+
+
+def _compile_graph(
+    gm: Any, inputs: list[Any], patches: dict[str, Any], mode: Any, symbolic: bool
+) -> Callable[..., Any]:
     from torch._guards import TracingContext, tracing
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx

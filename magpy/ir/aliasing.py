@@ -94,6 +94,16 @@ def meet(a: set[int], b: set[int]) -> bool:
     return bool(a and b) and (ANY in a or ANY in b or not a.isdisjoint(b))
 
 
+def unchanged(record: Record) -> set[Var]:
+    """The inputs whose memory no step of a run writes to."""
+    steps = [s for s in record.steps if isinstance(s, (OpStep, HostStep)) and s.mutates]
+    if not steps:
+        return set(record.inputs)
+    found = possible(record.steps, record.storages)
+    changes = set().union(*(changed(s, found) for s in steps))
+    return {v for v in record.inputs if v in found and not meet(found[v] - {UNKNOWN}, changes)}
+
+
 def written(step: OpStep | HostStep) -> set[Var]:
     """The variables that a step which changes an argument may write to."""
     found: set[Var] = set(step.writes)

@@ -416,6 +416,7 @@ class Record:
         relied: whether the run relies on what one of its integers is.
         swapped: for tensors from outside whose `data` was assigned, what it was before.
         again: what was computed before the call is differentiated so that the derivatives can be.
+        keeps_graph: something is.
         pinned: whether it relies on a size or an integer that follows from data.
         of_lists: lists, by identity, of which tensors were made, and which guards compare.
         gradients: tensors from outside and the gradients that they had when the call began, where
@@ -448,6 +449,7 @@ class Record:
     relied: bool = False
     swapped: dict[Var, Any] = field(default_factory=dict)
     again: bool = False
+    keeps_graph: bool = False
     pinned: bool = False
     of_lists: dict[int, Any] = field(default_factory=dict)
     gradients: list[tuple[Any, Any]] = field(default_factory=list)

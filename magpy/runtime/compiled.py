@@ -158,6 +158,8 @@ class Manager:
         self.blocks = (
             Blocks(functools.partial(_block, self.options)) if whole is None else whole.blocks
         )
+        #: What a call has computed is differentiated so that the derivatives can be.
+        self.again = False
         #: Whether a captured call had tensor operations, and sizes that follow from data.
         self.computes = self.sized_by_data = False
         self.repeated = RepeatedMisses(self.missed, set() if whole is None else whole.differed)
@@ -258,6 +260,8 @@ class Manager:
         gc.disable()
         try:
             with signals.held():  # but where a compiler runs
+                if outcome.again:
+                    self.differentiated_again()
                 self._take(compiled, outcome, start, turns)
                 new = self.captures > captures and self.part is None and not self.missed.of_few
                 if new and self.missed.repeated(why, self.varying.follows):
@@ -307,7 +311,6 @@ class Manager:
 
     def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
         """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
-        again = self.part is not None and self.part.differentiated_again(outcome.again)
         ref = weakref.ref(compiled)
         try:
             if outcome.failure is not None or outcome.refusal is not None:
@@ -315,7 +318,7 @@ class Manager:
             capture = outcome.capture
             assert capture is not None
             capture.instances_vary = self.instances_vary
-            capture.again = again
+            capture.again = self.again if self.part is None else self.part.driver.drivers.again
             capture.renewed = frozenset(self.missed.renewed)
             hooks = saved_tensors.in_place()
             if hooks is not None and hooks.raised is not None:
@@ -460,6 +463,7 @@ class Manager:
             self.drivers = Drivers(self._region, refresh, self.blocks)
             self.drivers.differed = self.repeated.differed
             self.drivers.warned = self.journal.warned
+            self.drivers.again = self.again
         driver = self.drivers.of(*found)
         if not teach(driver):
             return False
@@ -472,6 +476,12 @@ class Manager:
             kept = [e for e in compiled._magpy_entries if e.hits > 2 * STORM]
             compiled._magpy_entries, compiled._magpy_whole = kept, _MOST_WHOLE if kept else 0
         return driver.run is not None
+
+    def differentiated_again(self) -> None:
+        """What a call has computed is differentiated so that the derivatives can be."""
+        self.again = True
+        if self.part is not None:
+            self.part.driver.drivers.differentiated_again()
 
     def _cut_at_yields(self, compiled: Any) -> bool:
         """A generator function or a coroutine function has a driver from the start."""
@@ -729,6 +739,8 @@ def _join_family(compiled: Any) -> None:
     """Lets entries of callables that are alike serve this one, too, unless it is the first."""
     manager = compiled._magpy_options
     options, name = manager.options, manager.name
+    if manager.part is not None and manager.part.driver.drivers.again:
+        return  # its graphs are others than those of callables that are alike
     if options.background or options.mode == "auto":
         return
 

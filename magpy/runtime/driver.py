@@ -125,7 +125,7 @@ class Drivers:
     ) -> None:
         """Nothing is known yet."""
         self.compile, self.refresh, self.blocks = compile_region, changed, blocks
-        self.hooks = Hooks(blocks)
+        self.hooks = Hooks(blocks, self.differentiated_again)
         #: All regions that were ever compiled.
         self.made: list[Any] = []
         #: What regions give may be differentiated so that the derivatives can be.
@@ -141,8 +141,10 @@ class Drivers:
         """What a region has given is differentiated so that the derivatives can be."""
         if not self.again:
             self.again = True
-            for made in self.made:
-                made._magpy_entries = []  # compilers' graphs have no second derivatives
+            for made in self.made:  # compilers' graphs have no second derivatives
+                made._magpy_entries = []
+                if made._magpy_options.family is not None:
+                    made._magpy_options.family.leave(made._magpy_wrapped)
 
     def learn(self, frames: list[Site], reason: str, drives: bool = False) -> None:
         """Leaves a place to Python.

@@ -17,6 +17,7 @@ from magpy.errors import Refusal
 from magpy.frames import signals
 from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
+from magpy.ir.aliasing import unchanged
 from magpy.ir.capture import Capture
 from magpy.ir.ops import TUPLES, Binding, Check, EffectStep, HostStep, OpStep, Part, Record
 from magpy.objects.number_lists import form_of
@@ -124,6 +125,11 @@ def build(
     if modes_of_the_program():
         # Such modes would hear what a compiler does, and not what the program does.
         backend = eager
+    for v in unchanged(capture.record):
+        # How a view was made decides what may be done to it in place, and nothing else.
+        meta = capture.metas.get(id(capture.record.inputs[v]))
+        if meta is not None:
+            meta.ignore_view()
     faults.check("refgraph")
     portable: Portable | str | None = None
     if analysis is None:

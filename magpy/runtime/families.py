@@ -109,6 +109,8 @@ class Family:
             member = found() if found is not None else None
             if member is not None:
                 member._magpy_options.shared_captures += 1
+        if manager.again:
+            self._differentiated_again(shared, args[0], before)
         left = result is _interp.MISS and (manager.gave_up or manager.repeated.stormy)
         if manager.refused == refused and not left:
             return result
@@ -122,6 +124,14 @@ class Family:
             except BaseException as e:  # noqa: BLE001 - it is raised at the call
                 return _interp.Raise(hide_frames(e))
         return result
+
+    def _differentiated_again(self, shared: Any, wrapped: Any, before: set[int]) -> None:
+        """What a member gives is differentiated twice: it goes its own way, with other graphs."""
+        shared._magpy_options.again = False
+        shared._magpy_entries = [e for e in shared._magpy_entries if id(e.tag) in before]
+        member = self.leave(wrapped)
+        if member is not None:
+            member._magpy_options.differentiated_again()
 
 
 _families: weakref.WeakValueDictionary[Any, Family] = weakref.WeakValueDictionary()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -35,10 +35,10 @@ _ON_TRIAL = 2
 
 
 def makes_pass(f: Any) -> bool:
-    """Whether a callable runs autograd's engine, and adds to gradients."""
+    """Whether a callable runs autograd's engine."""
     if isinstance(f, types.MethodType):
         return f.__func__ is torch.Tensor.backward
-    return f is torch.autograd.backward
+    return f is torch.autograd.backward or f is torch.autograd.grad
 
 
 class Hooks:
@@ -46,11 +46,13 @@ class Hooks:
 
     Args:
         blocks: compiles them.
+        keeps_graph: is called before a pass whose results can be differentiated.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Blocks, keeps_graph: Callable[[], None]) -> None:
         """Knows none."""
         self._blocks = blocks
+        self._keeps_graph = keeps_graph
         self._looked = 0
         self._leaves: dict[int, weakref.ref[torch.Tensor]] = {}
         #: By the code of a function: what was compiled of it first.
@@ -60,7 +62,12 @@ class Hooks:
 
     def run_pass(self, f: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls `f`, which runs autograd's engine, with hooks of leaves that run compiled."""
+        of, given = (f.__func__, (f.__self__, *args)) if hasattr(f, "__self__") else (f, args)
+        if autograd.keeps_graph(of, given, kwargs):
+            self._keeps_graph()
         try:
+            if f is torch.autograd.grad:
+                return f(*args, **kwargs)
             if self._looked < _LOOKS:
                 self._looked += 1
                 self._look((getattr(f, "__self__", None), args, kwargs))

@@ -51,16 +51,6 @@ class Part:
         """Leaves the whole region to Python."""
         self.driver.leave(self.region, why)
 
-    def differentiated_again(self, now: bool) -> bool:
-        """Whether what regions give may be differentiated so that the derivatives can be.
-
-        Args:
-            now: that was seen in this call.
-        """
-        if now:
-            self.driver.drivers.differentiated_again()
-        return self.driver.drivers.again
-
     def is_without_operations(self, some: bool) -> bool:
         """Whether captures of the region have no tensor operation.
 

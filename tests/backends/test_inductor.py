@@ -189,3 +189,23 @@ def test_the_recursion_limit_that_a_compilation_raises_is_put_back():
         sys.setrecursionlimit(limit)
     stats = magpy.stats(compiled)
     assert (stats.captures, stats.hits) == (1, 2)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_rows_in_an_order_drawn_in_the_call(grad):
+    """TorchInductor 2.13 fails to replace this by what is faster: it is compiled as it is."""
+
+    def mixup(x, y):
+        order = torch.randperm(len(x))
+        return x * 0.75 + x[order] * 0.25, y[order]
+
+    c = magpy.compile(mixup)
+    for i in range(3):
+        x, y = torch.randn(4, 8, requires_grad=grad), torch.arange(4)
+        torch.manual_seed(i)
+        expected = mixup(x, y)
+        torch.manual_seed(i)
+        for a, b in zip(c(x, y), expected, strict=True):
+            torch.testing.assert_close(a, b)
+    assert magpy.stats(c).uncompiled == 0
+    assert magpy.stats(c).share == 1.0

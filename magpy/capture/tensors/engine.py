@@ -59,6 +59,7 @@ class EnginePasses:
             return None
         reach = autograd.reach((args, kwargs), self.hooks.known)
         if autograd.keeps_graph(func, args, kwargs):
+            self._record.keeps_graph = True
             given = self._record.inputs.values()
             self._record.again |= any(autograd.goes_on(reach.nodes, t) for t in given)
         self._gradients.added(reach.leaves if func in autograd.ADDS else ())
