@@ -100,6 +100,7 @@ class EntryInfo:
         choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
         outside: what is done outside of the graphs: the place, the function, how many operations.
         repeated: how many of these operations are in a graph, too.
+        changes: the addresses of the objects that it changes.
         acts: it changes Python's objects, or has other effects than on tensors.
         leaves: the first step that may find, after operations, that the entry does not fit.
         cause: what the miss was counted by for which it was made (magpy/runtime/misses.py).
@@ -125,6 +126,7 @@ class EntryInfo:
     outside: list[tuple[str, str, int]] = field(default_factory=list)
     repeated: int = 0
     acts: bool = False
+    changes: frozenset[int] = frozenset()
     leaves: HostStep | None = None
     cause: Any = None
     in_order: bool = False

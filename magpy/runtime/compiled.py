@@ -67,6 +67,8 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 _MOST_PASSING = 8
 #: So many calls of a callable that a driver runs may still be captured whole.
 _MOST_WHOLE = 8
+#: In so many of these a driver has compiled something, or does not run the callable any more.
+_MOST_IN_VAIN = 3
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
 #: So many calls that raise at one line are watched before that runs in Python.
@@ -116,6 +118,8 @@ class Manager:
         self.drivers: Drivers | None = None
         #: Whether one of them runs the callable where no entry answers.
         self.driven = False
+        #: Whether the capture at hand must not go by what differs from call to call.
+        self.steered = False
         #: The causes of misses after which a call was refused.
         self.refused_for: set[Any] = set()
         self.backend = backends.resolve(options.backend, options.mode, options.options)
@@ -244,6 +248,7 @@ class Manager:
         of_use, differing = self._is_of_use(compiled, args, kwargs, why)
         if not of_use:
             return _interp.MISS
+        self.steered = differing is not None
         start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
         varying = self._varies(compiled, args, kwargs)
         wrapped = compiled._magpy_wrapped
@@ -286,11 +291,14 @@ class Manager:
         self.instances_vary |= self.missed.of_instance
         if self.missed.of_contents:
             self.varying.contents_vary()
+        driven = self.driven and not self.is_undivided(compiled)
+        if driven and not compiled._magpy_whole:  # nobody asks again
+            compiled._magpy_entries = [e for e in compiled._magpy_entries if e.hits > 2 * STORM]
         if self._is_full(compiled):
-            if not (self.driven or self.gave_up):
+            if not (driven or self.gave_up):
                 self._give_up(compiled, self._limit_text(why))
             return False, None
-        if self.driven and self.repeated.is_the_drivers(self, compiled, why):
+        if driven and self.repeated.is_the_drivers(self, compiled, why):
             return False, None
         differing = None
         if why is not None:
@@ -412,7 +420,8 @@ class Manager:
         self.note(text)
         self.row += 1
         self.refused += 1
-        self.refused_for.add(self.missed.cause)
+        if not self.steered:
+            self.refused_for.add(self.missed.cause)
         self.journal.left.setdefault(refusal.where, refusal.reason)
         self._happened(compiled, "capture", f"refused: {text}")
         # What a package does when it is first used (it looks for what is installed) is done then.
@@ -445,16 +454,22 @@ class Manager:
         """Lets what is around a refused line run compiled; whether it can."""
         if self.part is not None:
             return self.part.learn(refusal)
-        return self.drive(compiled, lambda driver: driver.learn(refusal))
+        return self.drive(compiled, lambda driver: driver.learn(refusal), self.steered)
 
     def separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""
         if self.part is not None:
             return self.part.separate(why)
-        return self.drive(compiled, lambda driver: driver.separate(None, why))
+        return self.drive(compiled, lambda driver: driver.separate(None, why), True)
 
-    def drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
-        """Lets a driver run the callable from now on, if one can be made; whether it does."""
+    def drive(self, compiled: Any, teach: Callable[[Driver], bool], differs: bool) -> bool:
+        """Lets a driver run the callable from now on, if one can be made; whether it does.
+
+        Args:
+            compiled: the callable.
+            teach: leaves something to Python; whether there was anything to leave.
+            differs: it does so since calls differ, and not since something cannot be captured.
+        """
         found = unwrapped(compiled._magpy_wrapped)
         if not config.regions or self.options.fullgraph or found is None:
             return False
@@ -471,11 +486,23 @@ class Manager:
         if driver.run is None:
             self.note(f"it is not compiled in part: {driver.why}")
         elif not self.driven:
-            # The driver is asked where no entry answers: those that serve few calls only cost.
+            # The driver is asked where no entry answers: those that serve few calls only cost.  But
+            # it may be that calls differ in few ways, which come again.
             self.driven = True
-            kept = [e for e in compiled._magpy_entries if e.hits > 2 * STORM]
+            kept = [e for e in compiled._magpy_entries if differs or e.hits > 2 * STORM]
             compiled._magpy_entries, compiled._magpy_whole = kept, _MOST_WHOLE if kept else 0
         return driver.run is not None
+
+    def is_undivided(self, compiled: Any) -> bool:
+        """Whether nothing can be compiled in part: what is captured is captured whole."""
+        if self.part is not None or self.drivers is None:
+            return False
+        if compiled._magpy_driver is not None and (
+            compiled._magpy_whole <= _MOST_WHOLE - _MOST_IN_VAIN
+            and not any(c._magpy_entries for c in self.drivers.compiled())
+        ):
+            compiled._magpy_driver = None
+        return compiled._magpy_driver is None
 
     def differentiated_again(self) -> None:
         """What a call has computed is differentiated so that the derivatives can be."""
@@ -493,7 +520,7 @@ class Manager:
         self.journal.left[session.definition(compiled._magpy_wrapped)] = (
             "it suspends (yield, await)"
         )
-        return self.drive(compiled, lambda driver: True)
+        return self.drive(compiled, lambda driver: True, False)
 
     def _is_full(self, compiled: Any) -> bool:
         """Whether there are as many entries, or attempts at one, as may be."""

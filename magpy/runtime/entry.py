@@ -214,6 +214,7 @@ def _info(low: Lowering, guard: Any, backend: Backend) -> EntryInfo:
     info.outside = [(s.where, getattr(s.func, "__name__", ""), n) for s, n in outside]
     info.repeated = sum(operations(s) for s in low.copies if isinstance(s, OpStep))
     info.acts = bool(capture.effects) or any(isinstance(s, EffectStep) for s in record.steps)
+    info.changes = frozenset(id(e.obj) for e in capture.effects)
     info.leaves = _leaves(low)
     info.runners = [Runner(s, backend, info) for s in plan.segments]
     return info

@@ -66,6 +66,9 @@ class Misses:
         self.of_contents = False
         #: Whether it was about what there are few of: a bool, None, whether a size is 1.
         self.of_few = False
+        #: Whether it was about what an entry's calls change themselves: the state of an optimizer,
+        #: which the first steps make.
+        self.of_own_change = False
         # Whether it was about a condition on sizes and numbers that are inputs already.
         self._of_conditions = False
 
@@ -84,13 +87,16 @@ class Misses:
             What the call differs in from the closest entry; None if there is none.
         """
         self.place, self.of_instance, self.of_argument, self.cause = None, False, False, None
-        self.of_contents = self.of_few = self._of_conditions = False
+        self.of_contents = self.of_few = self._of_conditions = self.of_own_change = False
         self.times_unlocated = 0
         self.replaced = {}
         found = self._closest(f, entries, args, kwargs)
         if found is not None:
             what = found.what
             self.of_few |= found.of_one
+            if self.place is not None and self.place.holder is not None:
+                changed = id(self.place.holder)
+                self.of_own_change = any(changed in e.tag.changes for e in entries)
             of_lists = any(e.tag.dynamic.of_lists for e in entries)
             self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()], of_lists)
             cause = found.where or self._cause(what)

@@ -42,10 +42,13 @@ class Owner(Protocol):
     journal: Journal
     refused_for: set[Any]
 
+    def is_undivided(self, compiled: Any) -> bool:
+        """Whether nothing can be compiled in part."""
+
     def separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""
 
-    def drive(self, compiled: Any, teach: Callable[[Driver], bool]) -> bool:
+    def drive(self, compiled: Any, teach: Callable[[Driver], bool], differs: bool) -> bool:
         """Lets a driver run the callable from now on; whether it does."""
 
 
@@ -106,7 +109,7 @@ class RepeatedMisses:
             differing = self._differing(owner, compiled, why, args, kwargs)
             if differing is None:
                 return False, None
-        elif why is OF_DATA and self._may_part(owner):
+        elif why is OF_DATA and self._may_part(owner, compiled):
             # Text that follows from what varies is never the same again: one line is Python's.
             of_text = {where: v for where, v in self.checked.items() if _has_text(v)}
             differing = Differing(checked=of_text) if of_text else None
@@ -129,7 +132,7 @@ class RepeatedMisses:
         a condition on a number leads another way (`i % 4 == 3`), the first call that goes that way
         may make what later ones find (the state of an optimizer).
         """
-        if not self._may_part(owner):
+        if not self._may_part(owner, compiled):
             return False
         # What Python gives a region can as well be computed with there.
         place = self.missed.place
@@ -139,13 +142,16 @@ class RepeatedMisses:
         given = owner.part is not None and (self.missed.of_argument or known or fixed)
         # What a flag leads to differs in other things, too, by which there are several of each.
         few = _MOST_OF_FEW if owner.part is None else STORM
-        times = few if self.missed.of_few else 1 if given else STORM + condition
+        of_few = self.missed.of_few or (self.missed.of_own_change and owner.part is None)
+        times = few if of_few else 1 if given else STORM + condition
         return self.serves_few(compiled, times)
 
     @staticmethod
-    def _may_part(owner: Owner) -> bool:
-        """Whether a line may be left to Python."""
-        return config.regions and not owner.options.fullgraph
+    def _may_part(owner: Owner, compiled: Any) -> bool:
+        """Whether a line may be left to Python: the rest may be compiled then."""
+        if not config.regions or owner.options.fullgraph:
+            return False
+        return not owner.is_undivided(compiled)
 
     def serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""
@@ -163,12 +169,14 @@ class RepeatedMisses:
         What else is called may be served: it stays in one piece. Sizes that are not followed are
         captured one by one, as a server that warms up for each of them expects.
         """
-        known = why.where if differing is None else not why.of_tensor
+        known, most = why.where if differing is None else not why.of_tensor, 2 * STORM
+        if owner.is_undivided(compiled):
+            known, most = True, _MOST_OF_FEW
         if not known or differing not in (None, Differing()):
             return False
         cause = self.missed.cause
         hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
-        if self.missed.times <= 2 * STORM or sum(hits) > 2 * len(hits):
+        if self.missed.times <= most or sum(hits) > 2 * len(hits):
             return False
         self.declined += 1
         at = f"; {why.where} fixes it" if why.where else ""
@@ -209,7 +217,7 @@ class RepeatedMisses:
         if at is not None and names[at]:
             varying = {names[at]}
             if owner.part is None:
-                known = owner.drive(compiled, lambda driver: driver.vary(varying, tensor))
+                known = owner.drive(compiled, lambda driver: driver.vary(varying, tensor), True)
             else:
                 known = owner.part.driver.vary(varying, tensor)
             if known:
