@@ -384,6 +384,7 @@ PyObject* called(CompiledObject* self, PyObject* const* args, size_t nargsf, PyO
       result = call_on_miss(self, args, PyVectorcall_NARGS(nargsf), kwnames);
       if (result != miss) return returned_or_raised(result);
       Py_DECREF(result);
+      if (!is_driven(self)) return call_wrapped(self, args, nargsf, kwnames);
     }
     const DrivenCall counted(self);
     const Ref driver = Ref::borrow(self->driver);

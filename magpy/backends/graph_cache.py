@@ -126,4 +126,29 @@ def found(gm: Any, inputs: Sequence[Any]) -> Iterator[None]:
         cache.check_node_safe = known
 
 
-__all__ = ["found"]
+@contextlib.contextmanager
+def readable_guards(env: Any) -> Iterator[None]:
+    """In the block a cached graph whose guard cannot be evaluated is no hit.
+
+    TorchInductor's cache writes the guard of a graph that is given a product of sizes, and not the
+    sizes, with names that only the process has which wrote it.
+
+    Args:
+        env: a `torch.fx.experimental.symbolic_shapes.ShapeEnv`.
+    """
+    evaluate = env.evaluate_guards_expression
+
+    def evaluated(code: str, args: Sequence[object]) -> bool:
+        try:
+            return bool(evaluate(code, args))
+        except NameError:
+            return False
+
+    env.evaluate_guards_expression = evaluated
+    try:
+        yield
+    finally:
+        del env.evaluate_guards_expression
+
+
+__all__ = ["found", "readable_guards"]

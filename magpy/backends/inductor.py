@@ -184,8 +184,11 @@ def _compile_graph(
     # It raises the limit, which the program may have asked for (`inspect.signature` does): the next
     # call would fit no entry.
     limit = sys.getrecursionlimit()
+    known = contextlib.ExitStack()
+    known.enter_context(graph_cache.found(gm, inputs))
+    known.enter_context(graph_cache.readable_guards(mode.shape_env))
     try:
-        with tracing(TracingContext(mode)), graph_cache.found(gm, inputs), _training_is_seen():
+        with tracing(TracingContext(mode)), known, _training_is_seen():
             compiled = compile_fx(
                 gm, inputs, config_patches=patches or None, ignore_shape_env=not symbolic
             )

@@ -58,6 +58,24 @@ def with_sizes(
     return module, [*sizes, *inputs], places
 
 
+def lack_symbols(inputs: list[Any]) -> bool:
+    """Whether an input is computed of sizes (`x.numel()`) that no input has.
+
+    A compiler would write code that reads these sizes.
+    """
+    known: set[Any] = set()
+    needed: set[Any] = set()
+    for v in inputs:
+        if isinstance(v, torch.Tensor):
+            read = [n.node.expr for n in (*v.shape, *v.stride()) if isinstance(n, torch.SymInt)]
+            known.update(e for e in read if e.is_Symbol)
+            needed.update(s for e in read for s in e.free_symbols)
+        elif isinstance(v, torch.SymInt):
+            expr = v.node.expr
+            (known if expr.is_Symbol else needed).update(expr.free_symbols)
+    return not needed <= known
+
+
 def giving_sizes(
     compiled: Callable[..., Any], places: list[tuple[int, Read, int]]
 ) -> Callable[..., Any]:
@@ -76,4 +94,4 @@ def giving_sizes(
     return call
 
 
-__all__ = ["giving_sizes", "with_sizes"]
+__all__ = ["giving_sizes", "lack_symbols", "with_sizes"]

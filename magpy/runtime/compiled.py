@@ -68,7 +68,7 @@ _MOST_PASSING = 8
 #: So many calls of a callable that a driver runs may still be captured whole.
 _MOST_WHOLE = 8
 #: In so many of these a driver has compiled something, or does not run the callable any more.
-_MOST_IN_VAIN = 3
+_MOST_IN_VAIN = 6
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
 #: So many calls that raise at one line are watched before that runs in Python.
@@ -489,7 +489,8 @@ class Manager:
             # The driver is asked where no entry answers: those that serve few calls only cost.  But
             # it may be that calls differ in few ways, which come again.
             self.driven = True
-            kept = [e for e in compiled._magpy_entries if differs or e.hits > 2 * STORM]
+            of_few = [e for e in compiled._magpy_entries if differs and e.tag.leaves is None]
+            kept = [e for e in compiled._magpy_entries if e in of_few or e.hits > 2 * STORM]
             compiled._magpy_entries, compiled._magpy_whole = kept, _MOST_WHOLE if kept else 0
         return driver.run is not None
 
@@ -697,7 +698,7 @@ def _refresh(ref: weakref.ref[Any]) -> None:
         return
     drivers, found = compiled._magpy_options.drivers, unwrapped(compiled._magpy_wrapped)
     if drivers is not None and found is not None:
-        run = drivers.of(*found).run
+        run = drivers.of(*found).run_of(found[0])
         compiled._magpy_driven = found[0].__code__
         compiled._magpy_driver = None if run is None else bound(run, found[1])
 

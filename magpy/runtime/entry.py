@@ -13,6 +13,7 @@ from typing import Any
 from magpy import _interp, config, faults
 from magpy.backends import Backend, eager
 from magpy.backends.runner import BackendError, Dynamic, EntryInfo, Runner
+from magpy.backends.symbolic_inputs import lack_symbols
 from magpy.errors import Refusal
 from magpy.frames import signals
 from magpy.guards.analysis import Analysis, analyze
@@ -294,6 +295,9 @@ def compile_symbolic(info: EntryInfo, record: Record) -> bool:
     runners = [r for r in info.runners if r.backend is not eager] if symbols.free() else []
     for runner in runners:
         inputs = [symbols.example(v, record.inputs) for v in runner.segment.inputs]
+        if lack_symbols(inputs):
+            runner.by_python()
+            continue
         # A compiler finds out more about the sizes: what it compiles later would come too late.
         with functorch.patch(force_non_lazy_backward_lowering=True):
             runner.compile(inputs, sizes=True)

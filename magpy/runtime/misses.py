@@ -94,12 +94,11 @@ class Misses:
         if found is not None:
             what = found.what
             self.of_few |= found.of_one
-            if self.place is not None and self.place.holder is not None:
-                changed = id(self.place.holder)
-                self.of_own_change = any(changed in e.tag.changes for e in entries)
+            self.of_own_change = self._is_of_own_change(entries)
             of_lists = any(e.tag.dynamic.of_lists for e in entries)
             self.of_argument = self._is_of_argument(found, [*args, *kwargs.values()], of_lists)
-            cause = found.where or self._cause(what)
+            # A tensor may have another size in this dimension, and in that one.
+            cause = found.where or (what if found.of_tensor else self._cause(what))
             if found.of_presence:
                 cause = cause, "there"
             self.cause = cause
@@ -110,6 +109,12 @@ class Misses:
                 what = OTHERS
             self.counts[what] = self.counts.get(what, 0) + 1
         return found
+
+    def _is_of_own_change(self, entries: list[Any]) -> bool:
+        # A list or deque that a call changes is another one in each call: that does not settle.
+        if self.place is None or not isinstance(self.place.holder, dict):
+            return False
+        return any(id(self.place.holder) in e.tag.changes for e in entries)
 
     def _is_of_argument(self, found: Difference, given: list[Any], of_lists: bool) -> bool:
         place = self.place

@@ -30,6 +30,8 @@ from magpy.runtime.part import Part
 #: Misses for one reason after which what differs is left to Python, where entries serve few calls.
 STORM = 2
 _MOST_OF_FEW = 8
+#: So many calls of a callable wait for others that show whether those before them come again.
+_MOST_WAITS = 2
 #: Of these it is not followed which item differs.
 _SEQUENCES = (list, tuple, set, collections.deque)
 
@@ -70,6 +72,11 @@ class RepeatedMisses:
         self.ways = Ways()
         #: Calls that were not captured since entries for the same reason serve too few.
         self.declined = 0
+        #: Whether the call at hand is not captured, since earlier kinds of calls may come again.
+        self.waits = False
+        self._waits_left = _MOST_WAITS
+        # By cause, how many calls its entries had served by then.
+        self._served: dict[Any, int] = {}
         #: Whether the last miss was one of many for one reason.
         self.stormy = False
         self._in_vain = 0
@@ -105,7 +112,10 @@ class RepeatedMisses:
         if compiled._magpy_wrapped is operator.call and self.serves_few(compiled, STORM):
             return False, None  # what one of a family differs in is its own affair
         differing = None
-        if self.is_storm(owner, compiled, why):
+        storm = self.is_storm(owner, compiled, why)
+        if self.waits:
+            return False, None
+        if storm:
             differing = self._differing(owner, compiled, why, args, kwargs)
             if differing is None:
                 return False, None
@@ -123,7 +133,7 @@ class RepeatedMisses:
         """
         if why is None or self.missed.cause in owner.refused_for:
             return True
-        return self.is_storm(owner, compiled, why)
+        return self.is_storm(owner, compiled, why) or self.waits
 
     def is_storm(self, owner: Owner, compiled: Any, why: Difference) -> bool:
         """Whether entries are made again and again for one reason, and serve few calls.
@@ -132,6 +142,7 @@ class RepeatedMisses:
         a condition on a number leads another way (`i % 4 == 3`), the first call that goes that way
         may make what later ones find (the state of an optimizer).
         """
+        self.waits = False
         if not self._may_part(owner, compiled):
             return False
         # What Python gives a region can as well be computed with there.
@@ -144,7 +155,28 @@ class RepeatedMisses:
         few = _MOST_OF_FEW if owner.part is None else STORM
         of_few = self.missed.of_few or (self.missed.of_own_change and owner.part is None)
         times = few if of_few else 1 if given else STORM + condition
-        return self.serves_few(compiled, times)
+        if not self.serves_few(compiled, times):
+            return False
+        return owner.part is not None or not self._may_recur(compiled)
+
+    def _may_recur(self, compiled: Any) -> bool:
+        """Whether calls may differ in few ways, of which the first ones come again.
+
+        Some calls of other kinds run eagerly meanwhile (`waits`); where entries have served calls
+        since, another kind is captured.
+        """
+        cause = self.missed.cause
+        made = [e for e in compiled._magpy_entries if e.tag.cause == cause]
+        if self.missed.times > _MOST_OF_FEW or any(e.tag.leaves is not None for e in made):
+            return False
+        hits = sum(e.hits for e in made)
+        self.waits = hits <= self._served.get(cause, 0)
+        if self.waits and not self._waits_left:
+            self.waits = False
+            return False
+        self._waits_left -= self.waits
+        self._served[cause] = hits
+        return True
 
     @staticmethod
     def _may_part(owner: Owner, compiled: Any) -> bool:

@@ -209,3 +209,25 @@ def test_rows_in_an_order_drawn_in_the_call(grad):
             torch.testing.assert_close(a, b)
     assert magpy.stats(c).uncompiled == 0
     assert magpy.stats(c).share == 1.0
+
+
+def test_a_number_of_elements_beside_none_of_the_sizes_it_is_made_of():
+    """What a padded batch of transformers asks of its mask: a graph is given the product alone."""
+
+    def f(mask, y):
+        m = mask.to(torch.bool)
+        if m.sum() == m.numel():
+            return y * 2
+        k = m[:, : mask.shape[1]]
+        if k.sum() == k.numel():
+            return y * 3
+        return y + m.sum()
+
+    c = magpy.compile(f)
+    for rows, length in ((3, 5), (2, 9), (4, 7), (2, 6), (3, 8)):
+        mask = torch.ones(rows, length, dtype=torch.long)
+        mask[0, : length // 2] = 0
+        y = torch.randn(rows, length)
+        assert torch.equal(c(mask, y), f(mask, y))
+    stats = magpy.stats(c)
+    assert (stats.captures, stats.hits, stats.reasons) == (2, 3, [])

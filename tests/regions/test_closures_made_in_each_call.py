@@ -5,6 +5,7 @@ Owns that the rest of a closure, and of what it calls, is compiled, whatever its
 """
 
 import gc
+import os
 import threading
 import weakref
 
@@ -315,3 +316,23 @@ def test_what_the_first_closures_held_dies(monkeypatch):
     gc.collect()
     assert magpy.stats(compiled).regions
     assert [r() for r in held] == [None] * 6
+
+
+def test_functions_of_one_decorator_that_call_each_other(monkeypatch):
+    """The driver of what is called is that of its caller's code, with other cells."""
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+    @torch.no_grad()
+    def inner(shape, scale):
+        x = torch.ones(shape)
+        os.listdir("/dev")  # a line that is refused
+        return x * scale
+
+    @torch.no_grad()
+    def sample(rows):
+        return inner((rows, 3), rows + 1) + inner((rows, 3), 2)
+
+    compiled = magpy.compile(sample, backend="eager")
+    for rows in (2, 5, 4, 8, 3, 6, 7, 2, 5):
+        assert torch.equal(compiled(rows), sample(rows))
+    assert magpy.stats(compiled).share > 0

@@ -49,7 +49,7 @@ class Detector(nn.Module):
 
 def detector():
     model = Detector().eval()
-    return model, lambda i: ([torch.randn(3, 20 + 4 * (i % 3), 24) for _ in range(1 + i % 4)],)
+    return model, lambda i: ([torch.randn(3, 20 + 4 * (i % 3), 24) for _ in range(1 + 5 * i % 13)],)
 
 
 def decorated():
@@ -63,7 +63,7 @@ def decorated():
             means.append(y.mean() + y.amax())
         return means
 
-    return f, lambda i: ([torch.randn(3, 16, 16) for _ in range(1 + i % 4)],)
+    return f, lambda i: ([torch.randn(3, 16, 16) for _ in range(1 + 5 * i % 13)],)
 
 
 def zipped():
@@ -76,7 +76,7 @@ def zipped():
         return total / len(xs)
 
     def make(i):
-        sizes = [2 + (i + k) % 4 for k in range(1 + i % 5)]
+        sizes = [2 + (i + k) % 4 for k in range(1 + 5 * i % 13)]
         return [torch.randn(n, 6) for n in sizes], [torch.arange(n) % 3 for n in sizes]
 
     return f, make
@@ -92,7 +92,7 @@ def in_a_dict():
             out = out + (y * 2).sum()
         return out
 
-    return f, lambda i: ({"items": [torch.randn(3, 16, 16) for _ in range(1 + i % 4)]},)
+    return f, lambda i: ({"items": [torch.randn(3, 16, 16) for _ in range(1 + 5 * i % 13)]},)
 
 
 def handed_on():
@@ -107,7 +107,7 @@ def handed_on():
         h = linear(x).relu()
         return h.softmax(-1) * 2
 
-    return f, lambda i: ([torch.randn(2, 6) for _ in range(1 + i % 5)],)
+    return f, lambda i: ([torch.randn(2, 6) for _ in range(1 + 5 * i % 13)],)
 
 
 @pytest.mark.parametrize("program", [detector, decorated, zipped, in_a_dict, handed_on])
@@ -175,7 +175,7 @@ def test_numbers_that_are_one_object_are_no_other_call():
     compiled = magpy.compile(f, backend="eager")
     x = torch.randn(3)
     for i in range(12):
-        sizes = [(300 + k, 300 + k * (i % 2)) for k in range(1 + i % 4)]
+        sizes = [(300 + k, 300 + k * (i % 2)) for k in range(1 + 5 * i % 13)]
         compare(compiled(x, sizes), f(x, sizes))
     before = magpy.stats(compiled).captures
     assert before <= 6

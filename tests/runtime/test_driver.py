@@ -452,7 +452,8 @@ def test_a_line_that_fills_a_cache_with_several_things_does_not_split_the_call()
         assert torch.equal(c(x), x * (x.dim() + 1) + 1)
     stats = magpy.stats(c)
     assert stats.in_python == []
-    assert (stats.captures, stats.eager_calls) == (3, 3)
+    # Three calls fill the cache, and one waits for others that show that these come again.
+    assert (stats.captures, stats.eager_calls) == (3, 4)
 
 
 class Experts(torch.nn.Module):

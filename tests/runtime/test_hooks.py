@@ -203,11 +203,11 @@ def test_state_that_a_hook_reads_may_change_between_calls():
     assert_as_eager(prepare)
 
 
-def test_only_passes_that_add_to_gradients_are_told():
+def test_only_passes_of_the_engine_are_told():
     x = torch.ones(2, requires_grad=True)
     assert hooks.makes_pass(x.backward)
     assert hooks.makes_pass(torch.autograd.backward)
-    assert not hooks.makes_pass(torch.autograd.grad)
+    assert hooks.makes_pass(torch.autograd.grad)
     assert not hooks.makes_pass(x.sum)
 
 
@@ -239,7 +239,7 @@ def test_a_function_is_compiled_for_few_tensors_until_it_has_served():
 
     for p in net.parameters():
         p.register_post_accumulate_grad_hook(note)
-    of = hooks.Hooks(blocks)
+    of = hooks.Hooks(blocks, lambda: None)
     for _ in range(3):
         of.run_pass(net(torch.ones(2, 4)).sum().backward)
     assert (len(blocks.asked), len(heard)) == (2, 24)
@@ -252,14 +252,14 @@ def test_hooks_of_torch_are_left_alone():
     w = torch.ones(2, requires_grad=True)
     w.register_hook(torch.abs)
     blocks = Blocks()
-    hooks.Hooks(blocks).run_pass((w * 2).sum().backward)
+    hooks.Hooks(blocks, lambda: None).run_pass((w * 2).sum().backward)
     assert not blocks.asked
     assert w.grad.tolist() == [2, 2]
 
 
 def test_a_leaf_that_has_died_is_forgotten():
     blocks = Blocks()
-    of = hooks.Hooks(blocks)
+    of = hooks.Hooks(blocks, lambda: None)
     w = torch.ones(2, requires_grad=True)
     w.register_hook(torch.abs)
     of.run_pass((w * 2).sum().backward)
@@ -268,3 +268,15 @@ def test_a_leaf_that_has_died_is_forgotten():
     v = torch.ones(2, requires_grad=True)
     of.run_pass((v * 2).sum().backward)
     assert not of._leaves
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_pass_that_keeps_its_graph_is_told(create_graph):
+    told = []
+    of = hooks.Hooks(Blocks(), lambda: told.append(1))
+    w = torch.ones(2, requires_grad=True)
+    (g,) = of.run_pass(torch.autograd.grad, (w**3).sum(), w, create_graph=create_graph)
+    assert torch.equal(g.detach(), torch.full((2,), 3.0))
+    assert told == [1] * create_graph
+    of.run_pass((w * 2).sum().backward, None, None, create_graph)
+    assert told == [1, 1] * create_graph

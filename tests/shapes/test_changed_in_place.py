@@ -1,0 +1,103 @@
+"""What requires grad and is changed in place keeps its sizes as symbols."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+
+
+def added(x):
+    y = x * 2
+    y.add_(1)
+    return y
+
+
+def item(x):
+    y = x * 2
+    y[:, 0] = 0
+    return y
+
+
+def indexed(x):
+    y = x * 2
+    y[torch.arange(x.shape[0]), 0] = 0
+    return y
+
+
+def masked(x):
+    y = x * 2
+    return y.masked_fill_(y > 1, 0.0)
+
+
+def scaled(x):
+    y = x * 2
+    y *= 0.5
+    return y.clamp_(-1, 1)
+
+
+def rows_of_zeros(x):
+    y = torch.zeros(x.shape[0], 8)
+    y[:, :4] = x[:, :4]
+    return y.scatter_(1, torch.zeros(x.shape[0], 1, dtype=torch.long), x)
+
+
+def of_a_view(x):
+    y = x * 2
+    y.view(-1).mul_(2)
+    y.t()[1].mul_(3)
+    return y
+
+
+def strided(x):
+    y = (x * 2)[:, ::2]
+    y.mul_(2)
+    return y.exp_()
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.Conv2d(2, 4, 1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.25, inplace=True),
+        nn.Conv2d(4, 4, 1),
+        nn.LeakyReLU(0.1, inplace=True),
+        nn.SiLU(inplace=True),
+    )
+
+
+def agrees(f, c, parameters=()):
+    for i, rows in enumerate((4, 7, 6, 5, 3, 8, 2, 9, 4, 7)):
+        results = []
+        for call, own in ((f, 0), (c, 1)):
+            torch.manual_seed(i)
+            x = torch.randn(rows, 8, requires_grad=True)
+            y = call(x)
+            y.square().sum().backward()
+            found = parameters[own] if parameters else []
+            results.append((y.detach(), x.grad, *(p.grad for p in found)))
+        for a, b in zip(*results, strict=True):
+            assert torch.equal(a, b)
+
+
+KINDS = (added, item, indexed, masked, scaled, rows_of_zeros, of_a_view, strided)
+
+
+@pytest.mark.parametrize("f", KINDS, ids=lambda f: f.__name__)
+def test_two_captures_serve_all_sizes(f):
+    c = magpy.compile(f, backend="eager")
+    agrees(f, c)
+    assert magpy.stats(c).captures <= 2 + (f is strided)
+    assert magpy.stats(c).share == 1.0
+
+
+def test_layers_that_work_in_place():
+    models = network(), network()
+    c = magpy.compile(models[1], backend="eager")
+    agrees(models[0], c, [list(m.parameters()) for m in models])
+    assert magpy.stats(c).captures == 2
