@@ -249,3 +249,30 @@ def test_a_list_of_which_a_tensor_is_made_is_an_input(rows, changed):
             assert torch.equal(result, expected)
     stats = magpy.stats(compiled)
     assert stats.captures <= 4 and stats.hits >= 10
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("held", ["argument", "global"])
+def test_a_list_that_the_call_changes_before_a_tensor_is_made_of_it(depth, held):
+    """As a grid does that an agent moves on: it is the innermost row that changes."""
+
+    def grid():
+        rows = [1, 2, 3]
+        for _ in range(depth - 1):
+            rows = [rows, [*rows]]
+        return types.SimpleNamespace(rows=rows)
+
+    def changed(rows):
+        row = rows
+        while type(row[0]) is list:
+            row = row[0]
+        row[1] += 1
+        return torch.tensor(rows)
+
+    grids = grid(), grid()
+    served = magpy.compile(changed, backend="eager")
+    of_global = magpy.compile(lambda: changed(grids[1].rows), backend="eager")
+    for _ in range(8):
+        result = of_global() if held == "global" else served(grids[1].rows)
+        assert torch.equal(result, changed(grids[0].rows))
+    assert grids[0].rows == grids[1].rows

@@ -60,7 +60,12 @@ class InputLists:
         return (ask, form, resized) if form else None
 
     def _is_changed(self, v: list[Any]) -> bool:
-        """Whether the run has changed it: the next one finds it as it was in the beginning."""
+        """Whether the run has changed it, or a list in it.
+
+        The next run finds it as it was in the beginning.
+        """
+        if any(type(x) is list and self._is_changed(x) for x in v):
+            return True
         for container, before, *_ in self._session.containers():
             if container is v:
                 now = list(v)
