@@ -672,7 +672,29 @@ PyObject* format_object(PyObject* value, PyObject* spec) {
   return PyObject_Format(value, spec);
 }
 
+// A tuple (torch.Size, too), list or dict is written by C code, which reads what is in it: that is
+// done as the program's own `str(value)` or `repr(value)`.
+bool is_written_in_c(PyObject* value, int conversion) {
+  if (!active() || conversion == kAscii) return false;
+  const bool tuple = PyTuple_Check(value) && !PyType_HasFeature(Py_TYPE(value), Py_TPFLAGS_HEAPTYPE);
+  return tuple || PyList_CheckExact(value) || PyDict_CheckExact(value);
+}
+
+PyObject* written_in_c(PyObject* value, int conversion) {
+  static PyObject* const builtins = PyImport_ImportModule("builtins");
+  const Ref function =
+      Ref::steal(PyObject_GetAttrString(builtins, conversion == kRepr ? "repr" : "str"));
+  const Ref args = Ref::steal(PyTuple_Pack(1, value));
+  const Ref kwargs = Ref::steal(PyDict_New());
+  if (!function || !args || !kwargs) return nullptr;
+  return probed_call(function.get(), args.get(), kwargs.get());
+}
+
 PyObject* format(PyObject* value, PyObject* spec, int conversion) {
+  if (is_written_in_c(value, conversion) && (spec == nullptr || conversion != kNone)) {
+    const Ref text = Ref::steal(written_in_c(value, conversion));
+    return text && spec != nullptr ? format(text.get(), spec, kNone) : Py_XNewRef(text.get());
+  }
   if (active()) on_touch(value, Touch::kFormat);
   Ref result = Ref::steal(convert(value, conversion));
   if (!result) return nullptr;
@@ -702,6 +724,7 @@ PyObject* probe_format_spec(PyObject*, Args a, size_t, PyObject*) {
 
 // (value, conversion): only the conversion (3.13).
 PyObject* probe_convert(PyObject*, Args a, size_t, PyObject*) {
+  if (is_written_in_c(a[0], as_int(a[1]))) return written_in_c(a[0], as_int(a[1]));
   if (active()) on_touch(a[0], Touch::kFormat);
   PyObject* result = convert(a[0], as_int(a[1]));
   return result != nullptr && active() ? on_format(a[0], nullptr, as_int(a[1]), result) : result;
