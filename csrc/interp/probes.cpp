@@ -189,8 +189,29 @@ PyObject* probe_slice_store(PyObject*, Args a, size_t, PyObject*) {
   return slice ? item_store(a[0], slice.get(), a[3]) : nullptr;
 }
 
+PyObject* probe_compare(PyObject*, Args a, size_t, PyObject*);
+
+// `item in container`, as `item is x or item == x or ...`: 1, 0, or -1 with an exception set.
+int contains_by_comparisons(PyObject* container, PyObject* item) {
+  const Ref equals = Ref::steal(PyLong_FromLong(Py_EQ));
+  if (!equals) return -1;
+  int outcome = 0;
+  for (Py_ssize_t i = 0; outcome == 0 && i < PySequence_Fast_GET_SIZE(container); ++i) {
+    PyObject* pair[] = {PySequence_Fast_GET_ITEM(container, i), item, equals.get()};
+    if (pair[0] == item) return 1;
+    const Ref equal = Ref::steal(probe_compare(nullptr, pair, 3, nullptr));
+    if (equal && !PyBool_Check(equal.get()) && active()) on_truth(equal.get());
+    outcome = equal ? PyObject_IsTrue(equal.get()) : -1;
+  }
+  return outcome;
+}
+
 // (container, item, invert)
 PyObject* probe_contains(PyObject*, Args a, size_t, PyObject*) {
+  if (active() && compares_numbers(a[0], a[1])) {
+    const int outcome = contains_by_comparisons(a[0], a[1]);
+    return outcome < 0 ? nullptr : PyBool_FromLong(outcome ^ as_int(a[2]));
+  }
   if (active()) on_contains_pre(a[0], a[1]);
   int outcome;
   {

@@ -394,6 +394,22 @@ static bool asks_set(Session* s, PyObject* c, PyObject* item) {
   return ask(s, "set_asked", c, item).get() == Py_True;
 }
 
+bool compares_numbers(PyObject* c, PyObject* item) {
+  constexpr Py_ssize_t kMost = 16;
+  Session* s = tls_session;
+  const auto is_number = [](PyObject* v) { return PyLong_CheckExact(v) || PyFloat_CheckExact(v); };
+  if (s->tracked.empty() || !is_number(item)) return false;
+  if (!PyTuple_CheckExact(c) && (!PyList_CheckExact(c) || known_outside(s, c))) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(c);
+  bool any = tracked(s, item);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* v = PySequence_Fast_GET_ITEM(c, i);
+    if (!is_number(v)) return false;
+    any = any || tracked(s, v);
+  }
+  return any && n <= kMost;
+}
+
 void on_contains_pre(PyObject* c, PyObject* item) {
   Session* s = tls_session;
   count_event(s);
