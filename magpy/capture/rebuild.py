@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.errors import Refusal, Site, an
+from magpy.errors import FILLED, Refusal, Site, an
 from magpy.instrument.key_methods import refuse_if_it_shows
 from magpy.ir.ops import Var
 from magpy.ir.recipes import Const, New, Outside, Spec, Value
@@ -260,7 +260,9 @@ class Builder:
         else:
             parts = [v()]
             if parts[0] is None or v.__callback__ is not None:
-                raise Refusal("a weak reference is kept that is dead or has a callback")
+                # Most often a cache (`functools.singledispatch`), which is filled once.
+                why = "a weak reference is kept that is dead or has a callback"
+                raise Refusal(why, remedy=FILLED)
         return self._remember(v, New("call", t, [self.build(p) for p in parts]))
 
     @staticmethod

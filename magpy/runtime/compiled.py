@@ -430,6 +430,9 @@ class Manager:
         if (refusal.first_time and self.once[text] < _MOST_FIRST_TIMES) or begins:
             self.once[text] += 1
             return
+        if self.part is not None and self.part.driver.is_settled and not self._kept(compiled):
+            compiled._magpy_plain = True
+            return
         if (not refusal.raised or self._raises(refusal)) and self._split(compiled, refusal):
             return
         if self.options.fullgraph and not raised:

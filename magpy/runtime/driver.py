@@ -32,6 +32,8 @@ from magpy.runtime.hooks import Hooks, makes_pass
 _MOST_SPLITS = 24
 #: A condition that is refused once leaves its truth to Python, and twice itself.
 _MOST_TIMES = 2
+#: A region in which one place is refused for one reason once more is left to Python.
+_MOST_REFUSED = 6
 #: Functions of these modules compute little with tensors themselves: what calls a module's
 #: `forward` and hooks, what asks whether a compiler is at work, and what shards a model and sums
 #: its gradients, which tells C++ of each step.
@@ -101,6 +103,7 @@ class Lines:
         reasons: why, by the first line of the place.
         idle: of a region, by its places, how many captures had no tensor operation; -1 where one
             had some.
+        refused: how often a place was refused for a reason.
     """
 
     plan: regions.Plan = field(default_factory=regions.Plan)
@@ -108,6 +111,7 @@ class Lines:
     left: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
     idle: collections.Counter[Any] = field(default_factory=collections.Counter)
+    refused: collections.Counter[Any] = field(default_factory=collections.Counter)
 
 
 class Drivers:
@@ -297,6 +301,12 @@ class Driver:
             Whether anything was learnt.
         """
         frames = self._frames(refusal)
+        told = refusal.where, refusal.reason
+        self.lines.refused[told] += 1
+        if region is not None and self.lines.refused[told] > _MOST_REFUSED:
+            # What else was learnt has not helped.
+            self.leave(region, refusal.reason)
+            return True
         if frames:
             before = [lines.version for lines in self.drivers.lines.values()]
             self.drivers.learn(frames, refusal.reason, refusal.drives)
@@ -397,6 +407,11 @@ class Driver:
     def is_stale(self) -> bool:
         """Whether the regions of the code that runs now are no longer those of the plan."""
         return self._version != self.lines.version
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is split no more, whatever is refused."""
+        return self._splits > _MOST_SPLITS
 
     @property
     def run(self) -> Any:

@@ -5,6 +5,7 @@ What differs in every call is an input, or Python's; a few ways are a few entrie
 
 from __future__ import annotations
 
+import functools
 import random
 import types
 
@@ -176,3 +177,31 @@ def test_a_cache_that_is_empty_first_for_prompts_of_one_token_and_more():
     assert stats.captures <= 14
     assert stats.share == 1.0
     assert stats.in_python == []
+
+
+def test_functions_that_are_chosen_by_the_class_of_an_argument():
+    """`functools.singledispatch` keeps what it found for a class, weakly, in the first call."""
+
+    @functools.singledispatch
+    def encode(value, x):
+        return x + 1
+
+    @encode.register
+    def _(value: str, x):
+        return x * 2
+
+    @encode.register
+    def _(value: list, x):
+        return x * 3
+
+    def f(value, x):
+        y = encode(value, x @ WEIGHT)
+        return (y @ WEIGHT).relu()
+
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(60):
+        value, x = ("a", [1], 2.5)[i % 3], torch.full((2, 8), 0.1 * i)
+        assert torch.equal(compiled(value, x), f(value, x))
+    stats = magpy.stats(compiled)
+    assert stats.in_python == []
+    assert stats.share == 1.0
