@@ -135,8 +135,8 @@ PyObject* on_item_load(PyObject* obj, PyObject* key, PyObject* result, bool made
 ToC on_item_store(PyObject* obj, PyObject* key, PyObject* value);  // pre; value == nullptr is del
 
 // item in container (pre: before; post: with the outcome 0/1).
-// Whether `item in container` is to be done as one comparison after another: of a few numbers that
-// are followed, each comparison is a condition of its own.
+// Whether `item in container` is to be done as one comparison after another: of a few numbers, some
+// of which are followed, each comparison is a condition of its own.
 bool compares_numbers(PyObject* container, PyObject* item);
 void on_contains_pre(PyObject* container, PyObject* item);
 void on_contains(PyObject* container, PyObject* item, int outcome);

@@ -401,7 +401,7 @@ bool compares_numbers(PyObject* c, PyObject* item) {
   if (s->tracked.empty() || !is_number(item)) return false;
   if (!PyTuple_CheckExact(c) && (!PyList_CheckExact(c) || known_outside(s, c))) return false;
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(c);
-  bool any = tracked(s, item);
+  bool any = false;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* v = PySequence_Fast_GET_ITEM(c, i);
     if (!is_number(v)) return false;

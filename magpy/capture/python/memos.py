@@ -2,7 +2,8 @@
 
 A call that finds a result goes by it, and the guard asks for it again.  Where it finds none the
 function runs.  If that is a function of an installed package (einops) which computes and does
-nothing else, nobody can tell whether it ran: a call that is served need not fill the cache.  The
+nothing else, nobody can tell whether it ran: a call that is served need not fill the cache, and one
+that finds a result for sizes which differ may compute it once more.  The
 program's own caches are its state, which it may ask for or clear.
 
 Owns what is done about these calls, and the refusals where a result shows that it is remembered.
@@ -61,7 +62,7 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
     result = _interp.watched(f, args, kwargs, through)
     fills = memo.cache_info().misses != before
-    if looked is not None and not fills and memo in _COMPUTE:
+    if looked is not None and not fills:
         given = _numbers(run, (*of_object, *_given(args, kwargs)))
         earlier = [(known, r) for f, known, r in run.looked_through if f is memo]
         for known, found in earlier:
@@ -69,9 +70,12 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
                 return found  # the object that the cache gives
         # Numbers that are equal here, and may differ elsewhere, find one object here.
         equal = any([v for _, v in known] == [v for _, v in given] for known, _ in earlier)
+        # What eager code has filled is looked through as well: where it is given sizes that differ,
+        # a package's function computes.
         if not equal and any(number is not None for number, _ in given):
             now = _interp.watched(memo.__wrapped__, (*of_object, *args), kwargs, through)
             if looked.computes_only(now) and now == result:
+                _COMPUTE.add(memo)
                 run.looked_through.append((memo, given, now))
                 run.filled.append(memo)
                 return now

@@ -229,3 +229,24 @@ def test_the_figures_of_a_cache_that_the_call_asks_for():
         return [f(*args) for args in OF_SIZES]
 
     assert_same(calls(magpy.compile(f, backend="eager")), calls(f))
+
+
+@pytest.mark.usefixtures("of_a_package")
+def test_a_cache_that_eager_code_has_filled_is_looked_through():
+    """An evaluation in eager mode was there first."""
+
+    @functools.lru_cache
+    def recipe(rows, columns):
+        return [rows * columns, (columns, rows)]
+
+    def f(x):
+        count, shape = recipe(x.shape[0], x.shape[1])
+        return x * count + shape[0]
+
+    compiled = magpy.compile(f, backend="eager")
+    inputs = [torch.ones(rows, 3) for rows in (4, 7, 6, 5, 3, 8, 9)]
+    expected = [f(x) for x in inputs]
+    for x, y in zip(inputs, expected, strict=True):
+        assert_same(compiled(x), y)
+    assert magpy.stats(compiled).captures <= 3
+    assert magpy.stats(compiled).share == 1.0
