@@ -130,6 +130,7 @@ def _run(
     except Exception as e:  # noqa: BLE001 - P1: the program's outcome stands
         out.failure, out.stage = e, out.stage or "record"
     finally:
+        out.keeps_graph = recorder.record.keeps_graph
         # What regions give, the pass may take: of a call that is refused the pass may be Python's.
         refused = out.refusal is not None or out.failure is not None
         out.again = recorder.record.again or (recorder.record.keeps_graph and refused)

@@ -153,6 +153,7 @@ class Outcome:
     Attributes:
         contents: whether it was refused, and what a small array holds that was reached an input.
         again: as of its record.
+        keeps_graph: likewise.
     """
 
     value: Any = None
@@ -163,6 +164,7 @@ class Outcome:
     stage: str = ""
     contents: bool = False
     again: bool = False
+    keeps_graph: bool = False
 
     def taken(self) -> BaseException:
         """Why there is no capture, which is forgotten.

@@ -162,8 +162,8 @@ class Manager:
         self.blocks = (
             Blocks(functools.partial(_block, self.options)) if whole is None else whole.blocks
         )
-        #: What a call has computed is differentiated so that the derivatives can be.
-        self.again = False
+        #: What a call has computed is differentiated so that the derivatives can be; in the call.
+        self.again = self.keeps_graph = False
         #: Whether a captured call had tensor operations, and sizes that follow from data.
         self.computes = self.sized_by_data = False
         self.repeated = RepeatedMisses(self.missed, set() if whole is None else whole.differed)
@@ -265,6 +265,7 @@ class Manager:
         gc.disable()
         try:
             with signals.held():  # but where a compiler runs
+                self.keeps_graph = self.keeps_graph or outcome.keeps_graph
                 if outcome.again:
                     self.differentiated_again()
                 self._take(compiled, outcome, start, turns)
@@ -481,7 +482,7 @@ class Manager:
             self.drivers = Drivers(self._region, refresh, self.blocks)
             self.drivers.differed = self.repeated.differed
             self.drivers.warned = self.journal.warned
-            self.drivers.again = self.again
+            self.drivers.again = self.again or self.keeps_graph
         driver = self.drivers.of(*found)
         if not teach(driver):
             return False

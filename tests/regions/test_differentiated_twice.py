@@ -157,3 +157,22 @@ def test_callables_of_one_source_do_not_share_graphs_that_have_no_second_derivat
     for kind in KINDS:
         if kind not in (custom_function, method_of_a_tensor):
             assert agrees(kind, "aot_eager").captures < 12
+
+
+def test_a_call_that_was_captured_whole_before_another_was_cut():
+    """A batch of one raises in the normalization, which is Python's from then on."""
+    weight, norm = nn.Parameter(torch.rand(4)), nn.BatchNorm1d(4)
+
+    def f(x):
+        y = norm(x * weight)
+        (g,) = torch.autograd.grad(y.pow(2).sum(), weight, create_graph=True)
+        (g**2).sum().backward()
+        return y.detach()
+
+    compiled = magpy.compile(f, backend="aot_eager")
+    for rows in (4, 1, 1, 2, 3, 1, 2):
+        if rows == 1:
+            with pytest.raises(ValueError, match="more than 1 value"):
+                compiled(torch.rand(rows, 4))
+        else:
+            assert compiled(torch.rand(rows, 4)).shape == (rows, 4)

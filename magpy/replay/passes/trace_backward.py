@@ -60,7 +60,7 @@ from magpy.models.backward import (
     gradients,
     new_leaf,
 )
-from magpy.models.torch_ops import HOST_METHODS
+from magpy.models.torch_ops import HOST_METHODS, resizable
 from magpy.objects.types import isinstance
 from magpy.replay.fx_graphs import detaches
 from magpy.replay.passes.totality import runs_python
@@ -448,6 +448,8 @@ class _Detach:
             return None
         self._bare = {v: _another(self._record, v) for v in sorted(asked)}
         after = self._after(steps, made)
+        if not _reshaped(steps).isdisjoint(after):
+            return None  # ahead of that, what is detached would have the form from before
         moved = {id(s) for found in after.values() for s in found}
         modes = start
         ends = next((i for i, s in enumerate(steps) if isinstance(s, EffectStep)), len(steps))
@@ -490,6 +492,15 @@ class _Detach:
             args = (Ref(self._bare[v]),)
             found.append(OpStep(differentiated, args, {}, [((), v)]))
         return [*found, ModeStep(modes)]
+
+
+def _reshaped(steps: list[Step]) -> set[Var]:
+    """The variables that are given another form in place (`squeeze_`)."""
+    found: set[Var] = set()
+    for s in steps:
+        if isinstance(s, OpStep):
+            found |= variables(resizable(s.func, s.args, s.kwargs))
+    return found
 
 
 def _another(record: Record, v: Var) -> Var:
