@@ -58,7 +58,8 @@ def gradients(
         )
     ):
         # No more than one gradient is there at a time, beside those that are added to.
-        torch.autograd.backward(tensors, given, retain_graph=retain_graph, inputs=leaves)
+        if leaves:  # else the call made all of them, and looks at no gradient
+            torch.autograd.backward(tensors, given, retain_graph=retain_graph, inputs=leaves)
         return ()
     found, more = _traced(tensors, leaves, given, held, retain_graph, heard)
     return *(g for g, of in zip(found, held, strict=True) if of is None), *more

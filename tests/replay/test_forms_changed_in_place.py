@@ -57,3 +57,17 @@ def test_it_has_that_form_afterwards(f, backend):
         assert (WEIGHT.grad is None) == (gradient is None)
         if gradient is not None:
             assert torch.equal(WEIGHT.grad, gradient)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_pass_to_leaves_of_the_call_whose_gradients_nobody_reads(backend):
+    """As a program does that warms up a kernel."""
+
+    def f(x):
+        leaf = (x * x).requires_grad_()
+        leaf.sum().backward()
+        return x + 1
+
+    compiled = magpy.compile(f, backend=backend)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
