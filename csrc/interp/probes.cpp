@@ -701,14 +701,15 @@ bool is_written_in_c(PyObject* value, int conversion) {
   return tuple || PyList_CheckExact(value) || PyDict_CheckExact(value);
 }
 
+// The built-in `repr`, whatever the program has put at its name since magpy was imported.
+PyObject* builtin_repr = nullptr;
+
 PyObject* written_in_c(PyObject* value, int conversion) {
-  static PyObject* const builtins = PyImport_ImportModule("builtins");
-  const Ref function =
-      Ref::steal(PyObject_GetAttrString(builtins, conversion == kRepr ? "repr" : "str"));
+  PyObject* function =
+      conversion == kRepr ? builtin_repr : reinterpret_cast<PyObject*>(&PyUnicode_Type);
   const Ref args = Ref::steal(PyTuple_Pack(1, value));
   const Ref kwargs = Ref::steal(PyDict_New());
-  if (!function || !args || !kwargs) return nullptr;
-  return probed_call(function.get(), args.get(), kwargs.get());
+  return args && kwargs ? probed_call(function, args.get(), kwargs.get()) : nullptr;
 }
 
 PyObject* format(PyObject* value, PyObject* spec, int conversion) {
@@ -888,6 +889,9 @@ int init_probes(PyObject* module) {
   iterator_box_type.tp_dealloc = iterator_box_dealloc;
   iterator_box_type.tp_iter = iterator_box_iter;
   if (PyType_Ready(&probe_type) < 0 || PyType_Ready(&iterator_box_type) < 0) return -1;
+  const Ref builtins = Ref::steal(PyImport_ImportModule("builtins"));
+  builtin_repr = builtins ? PyObject_GetAttrString(builtins.get(), "repr") : nullptr;
+  if (builtin_repr == nullptr) return -1;
   for (const auto& probe : probes) {
     if (add_probe(module, probe.name, probe.function) < 0) return -1;
   }

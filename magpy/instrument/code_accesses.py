@@ -91,6 +91,30 @@ def looked_up(code: types.CodeType) -> set[str] | None:
     return found
 
 
+_STORES_OUTSIDE = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"])
+
+
+def called_methods(code: types.CodeType) -> set[str] | None:
+    """The methods that code, and code within it, calls.
+
+    None where it stores outside of itself (what it stores in containers is not among that), or
+    calls what has no name (an argument).
+    """
+    found: set[str] = set()
+    for i in dis.get_instructions(code):
+        if i.opname in _STORES_OUTSIDE or i.opname == "PUSH_NULL":
+            return None
+        if i.opname != "LOAD_GLOBAL" and _pushes_callable(i):
+            found.add(i.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = called_methods(constant)
+            if inner is None:
+                return None
+            found |= inner
+    return found
+
+
 _STORES_LOCALS = frozenset(
     ["STORE_FAST", "STORE_DEREF", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"]
 )
@@ -126,4 +150,12 @@ def _pushes_callable(i: dis.Instruction) -> bool:
     return with_null and i.arg is not None and bool(i.arg & 1)
 
 
-__all__ = ["Access", "Touches", "accesses", "looked_up", "loop_names", "may_compute"]
+__all__ = [
+    "Access",
+    "Touches",
+    "accesses",
+    "called_methods",
+    "looked_up",
+    "loop_names",
+    "may_compute",
+]

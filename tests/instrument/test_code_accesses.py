@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from magpy.instrument.code_accesses import Touches, accesses, loop_names, may_compute
+from magpy.instrument.code_accesses import (
+    Touches,
+    accesses,
+    called_methods,
+    loop_names,
+    may_compute,
+)
 from magpy.instrument.counters import counters
 from magpy.instrument.key_methods import shows
 
@@ -199,3 +205,30 @@ def test_names_that_loops_assign_are_told():
         return n
 
     assert loop_names(f.__code__) == {"i", "x", "_", "k"}
+
+
+METHODS = [
+    ("len(a) + max(a)", set()),
+    ("[x.count(b) for x in a.items()]", {"count", "items"}),
+    ("sum(x.pop() for x in a)", {"pop"}),
+    ("a.b.c", set()),
+    ("a(b)", None),
+    ("a[0](b)", None),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), METHODS)
+def test_methods_that_code_calls_are_told(source, expected):
+    assert called_methods(eval(f"lambda a, b: {source}").__code__) == expected
+
+
+def test_code_that_stores_outside_of_itself_tells_no_methods():
+    def stores(a):
+        a.count = 1
+
+    def declares():
+        global some_name
+        some_name = 1
+
+    assert called_methods(stores.__code__) is None
+    assert called_methods(declares.__code__) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 
 import pytest
@@ -66,3 +67,16 @@ def test_what_writing_itself_raises():
     for call in (f, compiled, compiled, compiled):
         with pytest.raises(TypeError, match="unsupported format string"):
             call(torch.ones(2, 3))
+
+
+def test_what_the_program_has_put_in_the_place_of_a_builtin_writes_nothing(monkeypatch):
+    """An f-string does not look the functions up by their names."""
+
+    def f(x):
+        return x + 1, f"{x.shape!r} {[x.shape[0]]} {tuple(x.shape)!s}"
+
+    compiled = magpy.compile(f, backend="eager")
+    monkeypatch.setattr(builtins, "repr", lambda v: "another")
+    for rows in (3, 4, 5):
+        text = compiled(torch.ones(rows, 2))[1]
+        assert text == f"torch.Size([{rows}, 2]) [{rows}] ({rows}, 2)"

@@ -3,7 +3,8 @@
 A call that finds a result goes by it, and the guard asks for it again.  Where it finds none the
 function runs.  If that is a function of an installed package (einops) which computes and does
 nothing else, nobody can tell whether it ran: a call that is served need not fill the cache, and one
-that finds a result for sizes which differ may compute it once more.  The
+that finds a result for sizes which differ may compute it once more where the function's code shows
+that it does no more.  The
 program's own caches are its state, which it may ask for or clear.
 
 Owns what is done about these calls, and the refusals where a result shows that it is remembered.
@@ -15,6 +16,7 @@ Source: https://docs.python.org/3/library/functools.html#functools.lru_cache
 
 from __future__ import annotations
 
+import builtins
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +27,7 @@ from magpy.capture.python.run import Run
 from magpy.errors import Refusal
 from magpy.frames import call_sites
 from magpy.frames.locations import in_package, is_users
+from magpy.instrument.code_accesses import called_methods, looked_up
 from magpy.ir.ops import Bind, Call, Check, Var
 from magpy.models import callables
 from magpy.models.lru_caches import remembered
@@ -33,6 +36,17 @@ from magpy.objects.types import isinstance
 
 _BY_IDENTITY = object.__dict__["__hash__"]
 _NESTED = (tuple, frozenset)
+#: What code may call that computes: methods of containers and texts, and builtins.
+_METHODS = frozenset(
+    ["append", "copy", "count", "extend", "format", "get", "index", "insert", "items", "join"]
+    + ["keys", "values"]
+)
+_BUILTINS = {
+    id(f)
+    for f in [abs, all, any, bool, dict, divmod, enumerate, float, frozenset, int, len, list]
+    + [max, min, range, reversed, round, set, slice, sorted, str, sum, tuple, type, zip]
+    + [builtins.isinstance]
+}
 #: Caches whose function was watched, and did nothing but compute: it may run once more.
 _COMPUTE: weakref.WeakSet[Any] = weakref.WeakSet()
 #: Caches whose function gave something else when it ran once more.
@@ -62,7 +76,7 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     of_object = (f.__self__,) if isinstance(f, types.MethodType) else ()
     result = _interp.watched(f, args, kwargs, through)
     fills = memo.cache_info().misses != before
-    if looked is not None and not fills:
+    if looked is not None and not fills and (memo in _COMPUTE or _computes(memo.__wrapped__)):
         given = _numbers(run, (*of_object, *_given(args, kwargs)))
         earlier = [(known, r) for f, known, r in run.looked_through if f is memo]
         for known, found in earlier:
@@ -70,8 +84,6 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
                 return found  # the object that the cache gives
         # Numbers that are equal here, and may differ elsewhere, find one object here.
         equal = any([v for _, v in known] == [v for _, v in given] for known, _ in earlier)
-        # What eager code has filled is looked through as well: where it is given sizes that differ,
-        # a package's function computes.
         if not equal and any(number is not None for number, _ in given):
             now = _interp.watched(memo.__wrapped__, (*of_object, *args), kwargs, through)
             if looked.computes_only(now) and now == result:
@@ -116,6 +128,25 @@ def asked(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         except Refusal as r:
             run.refusals.keep(r)
     return result
+
+
+def _computes(function: types.FunctionType, deep: int = 3) -> bool:
+    """Whether the code of a function shows that it computes from its arguments and does no more.
+
+    It may run although the cache knows the result, which eager code has put there.
+    """
+    methods, names = called_methods(function.__code__), looked_up(function.__code__)
+    if methods is None or names is None or function.__closure__ or not methods <= _METHODS:
+        return False
+    for name in names:
+        v = function.__globals__.get(name, getattr(builtins, name, None))
+        if id(v) in _BUILTINS or is_immutable(v):
+            continue
+        if isinstance(v, type) and issubclass(v, BaseException):
+            continue
+        if type(v) is not types.FunctionType or not deep or not _computes(v, deep - 1):
+            return False
+    return True
 
 
 def _numbers(run: Run, values: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -250,3 +250,38 @@ def test_a_cache_that_eager_code_has_filled_is_looked_through():
         assert_same(compiled(x), y)
     assert magpy.stats(compiled).captures <= 3
     assert magpy.stats(compiled).share == 1.0
+
+
+@pytest.mark.usefixtures("of_a_package")
+def test_a_cached_function_that_does_more_than_compute_runs_no_second_time():
+    """What eager code has put there is not computed again: a warning is given once."""
+    seen = []
+
+    @functools.lru_cache
+    def warn_once(text):
+        seen.append(text)
+
+    @functools.lru_cache
+    def noted(n):
+        seen.append(n)
+        return n * 2
+
+    @functools.lru_cache
+    def called_back(n, note):
+        note(n)
+        return n * 3
+
+    def note(n):
+        seen.append(-n)
+
+    def f(x):
+        warn_once(f"length {x.shape[0]}")
+        return x * noted(x.shape[0]) + called_back(x.shape[0], note)
+
+    compiled = magpy.compile(f, backend="eager")
+    inputs = [torch.ones(rows, 2) for rows in (3, 4, 5, 6, 7)]
+    expected = [f(x) for x in inputs]
+    before = list(seen)
+    for x, y in zip(inputs, expected, strict=True):
+        assert_same(compiled(x), y)
+    assert seen == before
