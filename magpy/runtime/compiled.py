@@ -327,7 +327,7 @@ class Manager:
             capture = outcome.capture
             assert capture is not None
             capture.instances_vary = self.instances_vary
-            capture.again = self.again if self.part is None else self.part.driver.drivers.again
+            capture.again = self.part is not None and self.part.driver.drivers.again
             capture.renewed = frozenset(self.missed.renewed)
             hooks = saved_tensors.in_place()
             if hooks is not None and hooks.raised is not None:
@@ -499,7 +499,10 @@ class Manager:
         return driver.run is not None
 
     def is_undivided(self, compiled: Any) -> bool:
-        """Whether nothing can be compiled in part: what is captured is captured whole."""
+        """Whether nothing can be compiled in part: what is captured is captured whole.
+
+        A driver under which nothing was compiled runs the callable no more.
+        """
         if self.part is not None or self.drivers is None:
             return False
         if compiled._magpy_driver is not None and (
