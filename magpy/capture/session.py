@@ -93,10 +93,14 @@ def _run(
         if varying is not None:
             handler.contents = varying.contents
             args, kwargs = _with_inputs(varying, handler, args, kwargs)
+            if symbols is not None:
+                turns = {recorder.tracked(args[i]) for i in varying.turns}
+                symbols.turns = {s.symbol for s in symbols.sources if s.var in turns}
+                symbols.refuse = handler.run.fixes
         if differing is not None:
             recorder.checked = differing.checked
             if symbols is not None and differing.fixed:
-                symbols.not_at, symbols.refuse = differing.fixed, handler.run.fixes
+                symbols.not_at = differing.fixed
             for holder, key in differing.places:
                 handler.session.differ(holder, key)
                 if key is None:

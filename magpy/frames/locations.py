@@ -7,6 +7,7 @@ capture, and by magpy/shapes/symbols.py.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import linecache
 import os
@@ -91,10 +92,23 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         """What stands there, and where: "range(len(x)) at model.py:31"."""
-        line = linecache.getline(self.file, self.line)
-        text = line.encode()[self.start : self.end].decode(errors="replace").strip()
+        text = self._text()
         text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
         return f"{text} at {self.file}:{self.line}" if text else f"{self.file}:{self.line}"
+
+    def _text(self) -> str:
+        line = linecache.getline(self.file, self.line)
+        return line.encode()[self.start : self.end].decode(errors="replace").strip()
+
+    def decides(self) -> bool:
+        """Whether a way is chosen there (`i == 0`, `if n`): a number is not used in itself."""
+        try:
+            found = ast.parse(self._text(), mode="eval").body
+        except (SyntaxError, ValueError):
+            return False
+        return isinstance(found, (ast.Compare, ast.BoolOp, ast.Name)) or (
+            isinstance(found, ast.UnaryOp) and isinstance(found.op, ast.Not)
+        )
 
 
 def place_of_program() -> Place | None:

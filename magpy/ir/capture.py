@@ -40,6 +40,8 @@ class Varying:
         contents: what small numpy arrays hold that are reached otherwise is an input, too.
         alike: by the identity of a tensor, its place without the index in a row, if the tensors of
             that row were equally large in each call that was captured: they are taken to be so.
+        turns: arguments that are another integer in each turn of the loop around a region: where
+            one is fixed (`layers[i]`), each turn would be a capture.
     """
 
     sizes: dict[int, Dims]
@@ -53,6 +55,7 @@ class Varying:
     sized: set[int] = field(default_factory=set)
     contents: bool = False
     alike: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    turns: frozenset[int] = frozenset()
 
     @property
     def follow(self) -> bool:

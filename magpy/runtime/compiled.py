@@ -542,7 +542,9 @@ class Manager:
             varying.expect_other_sizes()
         # What each turn of a loop assigns is another number in each, and so is what varies where
         # the callable is given it.
-        names = loop_names(driver.function.__code__)
+        turns = loop_names(driver.function.__code__)
+        varying.expect_turns([i for i, n in enumerate(region.reads) if n in turns])
+        names = turns.copy()
         if driver.function.__code__ is self.code:
             names |= {self.names.get(at, "") for at in self.varying.numbers_at()}
         varying.expect_other_numbers([i for i, n in enumerate(region.reads) if n in names])

@@ -122,7 +122,7 @@ class Conditions:
             where = "" if place is None else str(place)
             used = [name for name in self._names if re.search(rf"\b{name}\b", text)]
             fixed = re.fullmatch(r"\(\w+ == (-?\d+)\)", text)
-            if fixed and len(used) == 1:
+            if fixed and len(used) == 1 and not (place and place.decides()):
                 return self._renamed(used[0], arguments), fixed[1], str(given[used[0]]), where
             now = " and ".join(f"{self._renamed(n, arguments)} is {given[n]}" for n in used)
             return self._renamed(text, arguments), "", f"no longer holds: {now}", where

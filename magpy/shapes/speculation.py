@@ -85,6 +85,7 @@ class Memory:
         # By expressions or addresses, lists that calls reached and made tensors of: what the
         # expressions name, and the list where there is none.
         self._made_of: dict[str | int, tuple[dict[str, Any], Any]] = {}
+        self._turns: frozenset[int] = frozenset()
         # What small arrays hold that are reached: whether it is an input; None: nothing tells yet.
         self._contents: bool | None = None
 
@@ -106,6 +107,11 @@ class Memory:
         """From here on the numbers and the lists of numbers at these arguments are inputs."""
         self._numbers.update((i,) for i in at)
         self._listed.update({("list", i): CHANGED for i in at})
+
+    def expect_turns(self, at: Iterable[int]) -> None:
+        """These arguments are assigned by a loop: numbers and lists of them are inputs."""
+        self._turns = frozenset(at)
+        self.expect_other_numbers(self._turns)
 
     def expect_other_lists(self, at: Iterable[int]) -> None:
         """From here on the lists of numbers at these arguments are taken to differ in length."""
@@ -188,7 +194,7 @@ class Memory:
         if not any((*(sizes, numbers, places, texts, arrays, differing, tuples), data, contents)):
             return None
         all_found = sizes, numbers, places, data, texts, arrays, differing, tuples, sized, contents
-        return Varying(*all_found, alike=alike)
+        return Varying(*all_found, alike=alike, turns=self._turns)
 
     def _rows(self, found: list[tuple[Place, Any, Dims | None]]) -> dict[int, Place]:
         """The rows in which tensors stand that were equally large in each call; see `Varying`."""

@@ -78,7 +78,11 @@ class _Located(list[Any]):
         place = place_of_program() if _interp.session_active() else None
         self.places.append(place)
         symbols = self._symbols()
-        if symbols and place is not None and symbols.not_at and str(place) in symbols.not_at:
+        if symbols is None or place is None:
+            return
+        if symbols.turns and _fixed(guard.expr) in symbols.turns and not place.decides():
+            symbols.refuse()
+        elif symbols.not_at and str(place) in symbols.not_at:
             symbols.refuse()
 
 
@@ -125,6 +129,8 @@ class Symbols:
         #: The places at which no condition may be put on a symbol, and what refuses the run there.
         self.not_at: set[str] = set()
         self.refuse: Callable[[], object] = bool
+        #: The symbols that may not be fixed anywhere in the program (`Varying.turns`).
+        self.turns: set[Any] = set()
 
     @functools.cached_property
     def env(self) -> Any:
@@ -685,6 +691,14 @@ class Symbols:
             target.fill(names_here, list(parts.items()), dict(SYMPY_INTERP))
         if known:
             raise CannotFollowError(f"a condition that nothing checks: {known[0][1]}")
+
+
+def _fixed(condition: Any) -> Any:
+    """The symbol that a condition admits one value of; None if it is another condition."""
+    args: tuple[Any, ...] = condition.args
+    if condition.is_Relational and condition.rel_op == "==" and args[1].is_number:
+        return args[0] if args[0].is_Symbol else None
+    return None
 
 
 def _variable(source: Source) -> Var:
