@@ -93,10 +93,6 @@ def _run(
         if varying is not None:
             handler.contents = varying.contents
             args, kwargs = _with_inputs(varying, handler, args, kwargs)
-            if symbols is not None:
-                turns = {recorder.tracked(args[i]) for i in varying.turns}
-                symbols.turns = {s.symbol for s in symbols.sources if s.var in turns}
-                symbols.refuse = handler.run.fixes
         if differing is not None:
             recorder.checked = differing.checked
             if symbols is not None and differing.fixed:
@@ -165,6 +161,10 @@ def _with_inputs(
     """The arguments of a run in which the values that vary are inputs."""
     number, parts = handler.recorder.argument, handler.varying.argument
     args, kwargs = varying.replace(number, parts, args, kwargs)
+    symbols = handler.recorder.symbols
+    if symbols is not None:
+        symbols.refuse = handler.run.fixes
+        symbols.turn_by({handler.recorder.tracked(args[i]) for i in varying.turns})
     for array in varying.arrays:
         sized = id(array) in varying.sized
         handler.buffers.is_input(array, sized)

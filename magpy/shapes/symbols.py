@@ -80,9 +80,8 @@ class _Located(list[Any]):
         symbols = self._symbols()
         if symbols is None or place is None:
             return
-        if symbols.turns and _fixed(guard.expr) in symbols.turns and not place.decides():
-            symbols.refuse()
-        elif symbols.not_at and str(place) in symbols.not_at:
+        fixed = _fixed(guard.expr) in symbols.turns and not place.decides()
+        if fixed or (symbols.not_at and str(place) in symbols.not_at):
             symbols.refuse()
 
 
@@ -131,6 +130,10 @@ class Symbols:
         self.refuse: Callable[[], object] = bool
         #: The symbols that may not be fixed anywhere in the program (`Varying.turns`).
         self.turns: set[Any] = set()
+
+    def turn_by(self, numbers: set[Var | None]) -> None:
+        """These numbers from outside are others in each turn of a loop (`Varying.turns`)."""
+        self.turns = {s.symbol for s in self.sources if s.var in numbers}
 
     @functools.cached_property
     def env(self) -> Any:
