@@ -101,14 +101,11 @@ SPARSE_PARTS = _names(
 OPERATORS = (OpOverload, OpOverloadPacket)
 # Operations whose results share memory with what they are given, or not, as its sizes say.
 MAY_SHARE = _names("contiguous reshape reshape_as flatten ravel")
+#: What gives a tensor the form of a view of it.
+MOVES = _names("t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_")
 # What gives a tensor another form in place: views that were made before lie otherwise than those
 # that are made afterwards, and its sizes are others.
-FORMS = _names(
-    """
-    t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ set_
-    __set__ setattr swap_tensors
-    """
-)
+FORMS = MOVES | _names("as_strided_ resize_ resize_as_ set_ __set__ setattr swap_tensors")
 # Operations that give as many tensors as those sizes say.
 SPLITS = _names(
     """

@@ -20,7 +20,7 @@ import torch
 from magpy import _interp, _tensor
 from magpy.ir.ops import Ref, Var
 from magpy.ir.trees import has_function, leaves, variables
-from magpy.models.torch_ops import resizable
+from magpy.models.torch_ops import MOVES, operation_name, resizable
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import hint, is_open, plain, symbolic_form
@@ -82,6 +82,8 @@ class Follower:
         self._sized: dict[Var, str] = {}
         # The variables whose gradients it gives.
         self._gradients_of: tuple[Var, ...] = ()
+        # The operation at hand makes a tensor a view of what it was.
+        self._moves = False
 
     # ------------------------------------------------------------- numbers
 
@@ -212,6 +214,7 @@ class Follower:
         self._fake, self._known = _interp.ABSENT, True
         self._forms, self._sized = [], {}
         self._gradients_of = ()
+        self._moves = operation_name(func) in MOVES
         symbols = self._symbols
         found = self._found = variables(plan)
         if symbols.fixed:
@@ -398,9 +401,15 @@ class Follower:
             symbols.still(var, tensor)
             return
         fake = symbols.given.get(var)
-        # A compiler takes the tensor for one of its old size where it reads that afterwards.
-        compiled = not self._recorder.direct
-        if compiled or not graph or fake is None or not _like(fake, tensor):
+        # A compiler takes the tensor for one of its old size where it reads that afterwards, and
+        # TorchInductor an input as well that becomes a view of itself.
+        moves = self._moves and not symbols.is_outside(var)
+        if (
+            not (moves or self._recorder.direct)
+            or not graph
+            or fake is None
+            or not _like(fake, tensor)
+        ):
             raise CannotFollowError("an operation gives a tensor another form")
         symbols.note(var, fake)
 

@@ -89,19 +89,12 @@ class Repeated:
         if id(fake) not in self._shared:
             return fake
         with torch._C._DisableFuncTorch():
-            own = requiring(fake.detach(), fake.requires_grad)
-            if fake.requires_grad and not fake.is_leaf and _has_all_its_memory(fake):
-                # A leaf that requires grad is not changed in place.
-                with torch.enable_grad():
-                    own = own.clone()
-            return own
-
-
-def _has_all_its_memory(fake: Any) -> bool:
-    """Whether a copy is laid out as a fake tensor is, as far as that is known without a guard."""
-    import torch._prims_common as prims
-
-    return prims.is_non_overlapping_and_dense_or_false(fake)
+            own = fake.detach()
+            if fake.is_leaf or not fake.requires_grad:
+                return requiring(own, fake.requires_grad)
+            # Neither a leaf that requires grad nor a view of one is changed in place.
+            with torch.enable_grad():
+                return own.add_(requiring(own.new_zeros(()), True))
 
 
 def requiring(fake: Any, required: bool) -> Any:

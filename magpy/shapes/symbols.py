@@ -135,6 +135,10 @@ class Symbols:
         """These numbers from outside are others in each turn of a loop (`Varying.turns`)."""
         self.turns = {s.symbol for s in self.sources if s.var in numbers}
 
+    def is_outside(self, var: Var) -> bool:
+        """Whether something of a tensor from outside is followed."""
+        return any(s.var == var and s.outside is not None for s in self.sources)
+
     @functools.cached_property
     def env(self) -> Any:
         """The environment, for which torch imports a lot when it is first needed."""
