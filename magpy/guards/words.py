@@ -369,9 +369,13 @@ class Difference:
 
     @property
     def of_one(self) -> bool:
-        """Whether it is that a size is 1 or is no longer: sizes of 1 are ways of their own."""
+        """Whether it is that a size is 1 or is no longer: sizes of 1 are ways of their own.
+
+        A number may be one: a batch's size that a region is given.
+        """
         if self.was:
-            return self.of_tensor and "1" in (self.was, self.now)
+            known = self.of_tensor or (self.was.isdigit() and self.now.isdigit())
+            return known and "1" in (self.was, self.now)
         return self.what.endswith(">= 2")
 
 

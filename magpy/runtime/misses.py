@@ -101,6 +101,8 @@ class Misses:
             cause = found.where or (what if found.of_tensor else self._cause(what))
             if found.of_presence:
                 cause = cause, "there"
+            elif found.of_one:
+                cause = cause, "one"
             self.cause = cause
             self.times = self._causes[cause] = self._causes.get(cause, 0) + 1
             of_data = what == OF_DATA.what and bool(found.where)
