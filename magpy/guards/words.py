@@ -371,12 +371,15 @@ class Difference:
     def of_one(self) -> bool:
         """Whether it is that a size is 1 or is no longer: sizes of 1 are ways of their own.
 
-        A number may be one: a batch's size that a region is given.
+        A number may be one: a batch's size that a region is given. From 0 to 1 is a counter, and
+        what an expression fixes is fixed whatever it is.
         """
-        if self.was:
-            known = self.of_tensor or (self.was.isdigit() and self.now.isdigit())
-            return known and "1" in (self.was, self.now)
-        return self.what.endswith(">= 2")
+        if not self.was:
+            return self.what.endswith(">= 2")
+        both = self.was, self.now
+        number = all(map(str.isdigit, both)) and "0" not in both and not self.where
+        number = number and not self.what.startswith("len(")
+        return (self.of_tensor or number) and "1" in both
 
 
 def difference(names: Names, program: Program, failure: tuple[Any, str]) -> Difference:

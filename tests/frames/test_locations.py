@@ -6,6 +6,7 @@ import collections
 import textwrap
 import traceback
 
+import pytest
 import torch
 
 import magpy
@@ -92,3 +93,22 @@ def test_a_place_without_columns_is_shown_as_the_whole_line(tmp_path):
     assert str(Place(str(path), 2, None, None)) == f"b = a + 1 at {path}:2"
     assert str(Place(str(path), 2, 8, 13)) == f"a + 1 at {path}:2"
     assert str(Place("nowhere.py", 7, 1, 2)) == "nowhere.py:7"
+
+
+@pytest.mark.parametrize(
+    ("text", "decides"),
+    [
+        ("i == 0", True),
+        ("not i", True),
+        ("i", True),
+        ("0 < i and j", True),
+        ("layers[i]", False),
+        ("range(i)", False),
+        ("x.view(i, -1)", False),
+        ("x = (", False),
+    ],
+)
+def test_where_a_way_is_chosen_and_where_a_number_is_used(tmp_path, text, decides):
+    path = tmp_path / "ways.py"
+    path.write_text(text + "\n")
+    assert Place(str(path), 1, None, None).decides() is decides

@@ -4,10 +4,12 @@ import logging
 import re
 import warnings
 
+import pytest
 import torch
 from torch import nn
 
 import magpy
+from magpy.guards.words import Difference
 from magpy.runtime import misses
 from magpy.runtime.misses import OTHERS, Misses
 from tests.comparison import assert_same
@@ -200,3 +202,38 @@ def test_a_failure_of_the_words_is_no_failure_of_the_call(monkeypatch):
         assert_same(c(X, k), X * k)
     assert magpy.stats(c).captures == 3
     assert magpy.stats(c).misses_by == {}
+
+
+@pytest.mark.parametrize(
+    ("difference", "of_one"),
+    [
+        (Difference("x.shape[0]", "2", "1", of_tensor=True), True),
+        (Difference("x.shape[0]", "2", "3", of_tensor=True), False),
+        (Difference("x.shape[0] >= 2", "", "no longer holds: x.shape[0] is 1"), True),
+        (Difference("batch", "2", "1"), True),
+        (Difference("batch", "1", "8"), True),
+        (Difference("batch", "1", "8", where="range(batch) at m.py:3"), False),
+        (Difference("step", "0", "1"), False),
+        (Difference("rate", "1.0", "2.0"), False),
+        (Difference("len(beams)", "1", "2"), False),
+        (Difference("name", "'1'", "'2'"), False),
+    ],
+)
+def test_whether_a_size_of_one_is_what_differs(difference, of_one):
+    assert difference.of_one is of_one
+
+
+def test_a_size_of_one_is_counted_apart():
+    misses = Misses()
+
+    def f(x, n):
+        return x.view(n, -1) if n == 1 else x * n
+
+    compiled = magpy.compile(f, backend="eager")
+    compiled(torch.ones(4), 2)
+    seen = set()
+    for n in (1, 3):
+        misses.note(f, compiled._magpy_entries, (torch.ones(4), n), {})
+        seen.add(misses.cause)
+        assert misses.times == 1
+    assert len(seen) == 2
