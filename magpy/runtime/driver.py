@@ -26,7 +26,7 @@ from magpy.instrument import driver_code, regions
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
 from magpy.runtime.blocks import Blocks
-from magpy.runtime.hooks import Hooks, makes_pass
+from magpy.runtime.hooks import Hooks, makes_pass, registered, registers
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
@@ -209,6 +209,8 @@ class Drivers:
             return self.blocks.checkpoint
         if makes_pass(f):
             return functools.partial(self.hooks.run_pass, f)
+        if registers(f):
+            return functools.partial(registered, self.call, f)
         if type(f) is functools.partial:
             inner = self.call(f.func)
             return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)

@@ -1,9 +1,10 @@
-"""Hooks of parameters that run compiled in a backward pass which stays Python.
+"""Hooks that run compiled in a backward pass which stays Python.
 
 Where Python of the program runs in a pass of autograd's engine, the pass is left to Python
 (magpy/capture/tensors/engine.py).  What runs there may be most of the work: an optimizer that takes
 its step as soon as a gradient is there, so that few gradients are there at a time.  So such hooks
-are compiled callables of their own while the pass runs, each called where and when eager calls it.
+of parameters are compiled callables of their own while the pass runs, each called where and when
+eager calls it.  One that the call gives to what it has computed has a driver.
 
 Owns which hooks these are, and standing in their places for the time of a pass.  Does not own how
 they are compiled (magpy/runtime/blocks.py), nor which passes stay Python.  Called by
@@ -39,6 +40,29 @@ def makes_pass(f: Any) -> bool:
     if isinstance(f, types.MethodType):
         return f.__func__ is torch.Tensor.backward
     return f is torch.autograd.backward or f is torch.autograd.grad
+
+
+def registers(f: Any) -> bool:
+    """Whether a callable gives a tensor a hook."""
+    return isinstance(f, types.MethodType) and f.__func__ is torch.Tensor.register_hook
+
+
+def registered(driven: Callable[[Any], Any], register: Any, *args: Any, **kwargs: Any) -> Any:
+    """Gives a tensor that the call has made a hook, of which regions run compiled.
+
+    Args:
+        driven: gives what runs in place of a function.
+        register: the tensor's method.
+        args: what it is given, with `kwargs`.
+        kwargs: see `args`.
+    """
+    try:
+        if len(args) == 1 and not kwargs and not register.__self__.is_leaf:
+            args = (driven(args[0]),)
+        return register(*args, **kwargs)
+    except BaseException as e:
+        hide_frames(e)
+        raise
 
 
 class Hooks:
@@ -131,4 +155,4 @@ def _dicts(leaf: torch.Tensor) -> Iterable[dict[int, Any]]:
         return [d for d in (leaf._backward_hooks, leaf._post_accumulate_grad_hooks) if d]
 
 
-__all__ = ["Hooks", "makes_pass"]
+__all__ = ["Hooks", "makes_pass", "registered", "registers"]

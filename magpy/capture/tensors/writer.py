@@ -691,7 +691,9 @@ class Writer(DataForms):
             self.in_order(func, args, kwargs, result, False, random=is_random, mutates=mutates)
             return
         elif name in ("register_hook", "register_post_accumulate_grad_hook", "untyped_storage"):
-            raise refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
+            refusal = refuse(f"Tensor.{name} is called", "Do this outside of the compiled function")
+            refusal.drives = True  # of a hook (magpy/runtime/hooks.py)
+            raise refusal
         else:
             raise refuse(
                 f"{name} returns {an(type(result).__name__)}, which magpy cannot compare", ""
