@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from magpy.models.backward import BACKWARD
+from magpy.models.backward import BACKWARD, is_kept
 
 STATIC_INPUTS = "magpy_static_inputs"
 """The key in a graph's `meta` of how many inputs, the first ones, are the same in every call."""
@@ -207,6 +207,10 @@ def _training_is_seen() -> Iterator[None]:
     needs the sum again and would have to read both.  And it fuses what the backward pass computes
     of an activation (its copy in another layout) with what has made that: both would be kept from
     then on.
+
+    And where the passes are to be two graphs it takes a copy of an input (MoCo's queue) for the
+    input itself, which may be written to before the backward pass: torch.compile's gradients are
+    wrong there.
     """
     import torch
     from torch._inductor.fx_passes import post_grad
@@ -217,7 +221,7 @@ def _training_is_seen() -> Iterator[None]:
     passes: Any = post_grad
     scheduler: Any = Scheduler
     decide, is_pointwise_use = lowering.decide_layout_opt, passes.is_pointwise_use
-    can_fuse = scheduler.can_fuse
+    can_fuse, remove_copies = scheduler.can_fuse, passes.remove_noop_ops
 
     @functools.wraps(decide)
     def decided(gm: Any, *, is_inference: bool) -> Any:
@@ -240,12 +244,26 @@ def _training_is_seen() -> Iterator[None]:
             return False
         return can_fuse(self, first, second, *more, **kwargs)
 
+    @functools.wraps(remove_copies)
+    def removed(graph: Any) -> None:
+        """Removes operations that change nothing, but no copies that the backward pass may take."""
+        inputs = graph.find_nodes(op="placeholder")
+        both = any("tangents" in str(node.target) for node in inputs)
+        copies = {n: n.target for n in graph.nodes if is_kept(n)} if both else {}
+        for node in copies:
+            node.target = is_kept  # which nobody knows
+        remove_copies(graph)
+        for node, target in copies.items():
+            node.target = target
+
+    passes.remove_noop_ops = removed
     lowering.decide_layout_opt = staticmethod(decided)
     passes.is_pointwise_use = is_fused
     scheduler.can_fuse = may_fuse
     try:
         yield
     finally:
+        passes.remove_noop_ops = remove_copies
         scheduler.can_fuse = can_fuse
         lowering.decide_layout_opt = staticmethod(decide)
         passes.is_pointwise_use = is_pointwise_use

@@ -1,4 +1,4 @@
-"""What graphs call to run autograd's engine, what is done with the gradients, and with results.
+"""What graphs call for backward passes, what is done with the gradients, and with results.
 
 Owns these functions.  Does not own which backward passes become operations of graphs
 (magpy/replay/passes/trace_backward.py).
@@ -7,11 +7,14 @@ Owns these functions.  Does not own which backward passes become operations of g
 from __future__ import annotations
 
 import contextlib
+import functools
+import pkgutil
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import CheckpointPolicy
 
 from magpy import _tensor
 from magpy.objects.buffers import is_dense
@@ -150,6 +153,39 @@ def _traced(
     return results, found[len(leaves) :]
 
 
+def kept(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Does an operation whose result a backward pass takes as it is now.
+
+    A compiler's backward pass may compute a result once more, of what the operation was given, and
+    a copy may be taken for what it is a copy of.  Where that is written to before the pass
+    (MoCo's queue), eager's gradients are those of the values that there were.
+
+    Args:
+        name: the operation's qualified name.
+        args: what it is given, with `kwargs`.
+        kwargs: see `args`.
+    """
+    func: Any = _named(name)
+    if not torch._C._len_torch_dispatch_stack():
+        return func(*args, **kwargs)
+    meta = torch.fx.traceback.current_meta  # of the nodes that are made
+    before = meta.get(_RECOMPUTE)
+    meta[_RECOMPUTE] = CheckpointPolicy.MUST_SAVE
+    try:
+        return func(*args, **kwargs)
+    finally:
+        meta[_RECOMPUTE] = before
+
+
+_RECOMPUTE = "recompute"
+_named = functools.cache(pkgutil.resolve_name)
+
+
+def is_kept(node: Any) -> bool:
+    """Whether the result of a compiler's node is taken as it is: `kept` has made it."""
+    return node.meta.get(_RECOMPUTE) is CheckpointPolicy.MUST_SAVE
+
+
 def _marked() -> contextlib.AbstractContextManager[Any]:
     """Marks the nodes that are made in the block, if somebody looks at operations."""
     traced = torch._C._len_torch_dispatch_stack() > 0
@@ -210,4 +246,13 @@ def differentiated(value: torch.Tensor) -> torch.Tensor:
 PASSES = (gradients, derivatives)
 """What makes a pass of autograd's engine."""
 
-__all__ = ["PASSES", "derivatives", "differentiated", "give_gradient", "gradients", "new_leaf"]
+__all__ = [
+    "PASSES",
+    "derivatives",
+    "differentiated",
+    "give_gradient",
+    "gradients",
+    "is_kept",
+    "kept",
+    "new_leaf",
+]

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.fx.node import _get_qualified_name
 
 from magpy.frames.synthetic import operation
 from magpy.ir.ops import OpStep, OutsideRef, Ref, Var
 from magpy.ir.torch_modes import TorchModes
 from magpy.ir.trees import Sizes, collect, rebuilt, variables
+from magpy.models.backward import kept
 from magpy.models.torch_ops import is_tensor_method, resolves, writes_first
 from magpy.objects.plain_values import PLAIN_TYPES
 from magpy.objects.types import isinstance
@@ -174,12 +176,19 @@ class GraphBuilder:
                 )
         self._now = want
 
-    def op(self, step: OpStep) -> None:
-        """Adds one operation."""
+    def op(self, step: OpStep, keep: bool = False) -> None:
+        """Adds one operation.
+
+        Args:
+            step: the operation.
+            keep: a backward pass takes its result as it is now (magpy/models/backward.py, `kept`).
+        """
         self._switch(self._want)
         self.nodes += operations(step)
-        func = step.func if step.site is None else operation(step.func, step.site)
-        node = self._call(func, step.args, step.kwargs, step.hidden)
+        func: Any = step.func if step.site is None else operation(step.func, step.site)
+        name = _name_of(func) if keep and safe(step.args) and safe(step.kwargs) else ""
+        args = step.args if not name else (name, *step.args)
+        node = self._call(kept if name else func, args, step.kwargs, step.hidden)
         node.meta[WHERE] = step.where
         if changes(step):
             node.meta[CHANGES] = self._stored_to(step)
@@ -272,6 +281,17 @@ IN_PLACE: dict[Any, Any] = {
     operator.itruediv: operator.truediv,
     operator.ixor: operator.xor,
 }
+
+
+def _name_of(func: Any) -> str:
+    """The name that leads to one of torch's operations, or ""."""
+    own = getattr(func, "__name__", "")
+    if is_tensor_method(func) and getattr(torch.Tensor, own, None) is func:
+        return f"torch.Tensor.{own}"
+    if not resolves(func):
+        return ""
+    name = _get_qualified_name(func)
+    return name if name.startswith(("torch.", "_operator.")) else ""
 
 
 def _nameable(func: Any) -> Any:

@@ -135,6 +135,50 @@ def _made_and_used(steps: Iterable[Step]) -> tuple[set[Var], set[Var]]:
     return made, used
 
 
+def _written_ahead_of_passes(runs: list[Any], storages: dict[Var, int]) -> set[int]:
+    """The memories from outside that a call writes to before a backward pass, its own or a later.
+
+    An optimizer's writes come after it.
+    """
+    found: set[int] = set()
+    made: set[Var] = set()
+    outside: set[int] = set()
+    for item in runs:
+        for s in item[1] if isinstance(item, tuple) else [item]:
+            if not isinstance(s, (OpStep, HostStep)):
+                continue
+            if s.func in PASSES or (isinstance(s, HostStep) and s.engine is not None):
+                return found & outside
+            given = variables((s.args, s.kwargs))
+            outside.update(storages.get(v, 0) for v in given - made)
+            made.update(v for _, v in s.outs)
+            if s.mutates:
+                found.update(storages.get(v, 0) for v in written(s))
+    return found & outside - {0}
+
+
+def _is_kept(step: OpStep, modes: TorchModes, inputs: list[Var], shared: _Shared) -> bool:
+    """Whether a backward pass takes the result of an operation as it is when that is done.
+
+    It may be a copy that protects what it is of, or be computed of what is written to; what shows
+    the same memory changes with that, in eager, too.
+    """
+    if not shared.compiled or not modes.grad or modes.inference or step.random:
+        return False
+
+    def memories(found: Iterable[Var]) -> set[int]:
+        return {shared.storages.get(v, 0) for v in found}
+
+    made = memories(written(step) if step.mutates else (v for _, v in step.outs))
+    given = memories(variables((step.args, step.kwargs)))
+    if step.mutates:
+        return made.isdisjoint(shared.written) and bool(given & shared.written)
+    if not made or not given.isdisjoint(made):
+        return False
+    copies = getattr(step.func, "__name__", "") == "clone"
+    return (copies and not given.isdisjoint(memories(inputs))) or bool(given & shared.written)
+
+
 def _last_uses(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
     """The index of the last run that uses a variable, beyond all if something comes after them."""
     last: dict[Var, int] = {}
@@ -274,6 +318,7 @@ class _Shared:
     fresh: set[Var]
     compiled: bool
     carry: set[Var]
+    written: set[int]
 
 
 def build_graphs(
@@ -299,7 +344,9 @@ def build_graphs(
         compiled: a compiler takes the graphs, and not Python.
         carry: the variables that may carry autograd's graph.
     """
-    shared = _Shared(_last_uses(runs, needed), start, fixed, storages, fresh, compiled, carry)
+    changes = _written_ahead_of_passes(runs, storages) if compiled else set()
+    last = _last_uses(runs, needed)
+    shared = _Shared(last, start, fixed, storages, fresh, compiled, carry, changes)
     modes = start
     plan = Plan()
     for i, item in enumerate(runs):
@@ -346,7 +393,7 @@ def _segment(
             modes = s.modes
             builder.modes(modes)
         elif isinstance(s, OpStep):
-            builder.op(s)
+            builder.op(s, _is_kept(s, modes, inputs, shared))
             done.append((s, modes))
     if not done:
         return None, [], modes
