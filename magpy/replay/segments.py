@@ -193,6 +193,16 @@ def _last_uses(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
     return last
 
 
+def _last_bonds(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
+    """As `_last_uses`, but for what only looks at a tensor's values (`item`): its memory is all."""
+    looks = [
+        isinstance(s, HostStep)
+        and not (s.outs or s.mutates or s.unrepeatable or s.owner or s.engine)
+        for s in runs
+    ]
+    return _last_uses([None if of else s for of, s in zip(looks, runs, strict=True)], needed)
+
+
 def _views(
     done: list[tuple[OpStep, TorchModes]],
     inputs: list[Var],
@@ -312,6 +322,7 @@ class _Shared:
     """The last use of each variable, and those arguments of `build_graphs` that segments need."""
 
     last_uses: dict[Var, int]
+    last_bonds: dict[Var, int]
     start: TorchModes
     fixed: set[Var]
     storages: dict[Var, int]
@@ -345,8 +356,8 @@ def build_graphs(
         carry: the variables that may carry autograd's graph.
     """
     changes = _written_ahead_of_passes(runs, storages) if compiled else set()
-    last = _last_uses(runs, needed)
-    shared = _Shared(last, start, fixed, storages, fresh, compiled, carry, changes)
+    last, bonds = _last_uses(runs, needed), _last_bonds(runs, needed)
+    shared = _Shared(last, bonds, start, fixed, storages, fresh, compiled, carry, changes)
     modes = start
     plan = Plan()
     for i, item in enumerate(runs):
@@ -400,7 +411,8 @@ def _segment(
     outputs = sorted(v for v in made if shared.last_uses.get(v, at) > at)
     views: list[tuple[OpStep, TorchModes]] | None = []
     if shared.compiled and kind != "native":
-        views = _views(done, inputs, outputs, storages, shared.fresh, kind == "inference")
+        bound = [v for v in outputs if shared.last_bonds.get(v, at) > at]
+        views = _views(done, inputs, bound, storages, shared.fresh, kind == "inference")
     native = kind == "native" or views is None
     if any(s.func in PASSES for s, _ in done):
         # A compiler differentiates what carries a graph out of this one: once is enough.

@@ -17,6 +17,7 @@ one from the operations.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 from magpy.ir.aliasing import UNKNOWN
 from magpy.ir.ops import (
     Bind,
+    BindArray,
     Call,
     Check,
     CheckMetadata,
@@ -74,6 +76,9 @@ _TAKE_EVERY_NUMBER = _names(
     """
 )
 
+# Text with places for numbers in which any float can be written: `%d` takes no NaN.
+_OF_FLOATS = re.compile(r"([^%]|%[-+ #0]*\d*(\.\d+)?[eEfFgGrsa%])*")
+
 # A number is its type and, for an integer, its bits; None stands for what is not total.
 Number = tuple[type, int]
 
@@ -119,6 +124,10 @@ _READS = frozenset(
     }
 )
 _ONE_OPERAND = frozenset({operator.neg, operator.pos, abs})
+# What reads a number of a tensor of one element; `int()` raises for a NaN.
+_OF_TENSORS = NUMBER_METHODS | {"__float__", "tolist"}
+# They make text, as they did of numbers of the type in the run (`str.format` among them).
+_WRITE = _names("format format_value __format__")
 
 
 class Totality:
@@ -148,6 +157,7 @@ class Totality:
             elif (
                 (isinstance(step, OpStep) and self._takes_numbers(step))
                 or (isinstance(step, CheckMetadata) and self._keeps_form(step))
+                or (isinstance(step, BindArray) and self._shows_one(step))
                 or (isinstance(step, Check) and self._watched and self._reads_a_gradient(step))
             ):
                 self._steps.add(id(step))
@@ -188,15 +198,46 @@ class Totality:
         if args and isinstance(args[0], OutsideRef):
             # The guard has found it there, and of its type.
             return (step.expected, _SMALL) if f in _READS else None
-        if getattr(f, "__name__", "") in NUMBER_METHODS:
-            first = args[0] if args else None
-            if isinstance(first, Ref) and first.var not in self._numbers:
-                return None if first.var in self._data_dependent else (step.expected, _WORD)
-            return None
+        name = getattr(f, "__name__", "")
+        if name in _OF_TENSORS:
+            one = step.expected in _NUMBERS and self._is_of_tensor(args[:1])
+            return (step.expected, _WORD) if one else None
+        if name in _WRITE or (f is operator.mod and args and type(args[0]) is str):
+            return (str, 0) if self._writes(step) else None
         numbers = [self._number(a) for a in args]
         if not numbers or any(n is None for n in numbers):
             return None
         return self._computed(f, args, [n for n in numbers if n is not None])
+
+    def _is_of_tensor(self, args: Sequence[Any]) -> bool:
+        """Whether the argument is a tensor whose sizes do not follow from data."""
+        return all(
+            isinstance(v, Ref) and v.var not in self._numbers and v.var not in self._data_dependent
+            for v in args
+        )
+
+    def _shows_one(self, step: BindArray) -> bool:
+        """Whether a step gives an array of 0 dimensions that has a tensor's memory."""
+        shows = getattr(step.func, "__name__", "") == "numpy" and step.expected[1] == ()
+        return shows and self._is_of_tensor(step.args[:1])
+
+    def _writes(self, step: Bind) -> bool:
+        """Whether a step makes text of numbers, as it did of others of the type.
+
+        Characters there are of few integers, and of an integer that is too large for a float no
+        text is made as of one.
+        """
+        texts = [v for v in step.args if type(v) is str]
+        if step.expected is not str or any(t.rstrip("}")[-1:] == "c" for t in texts):
+            return False
+        if step.func is operator.mod and not _OF_FLOATS.fullmatch(texts[0]):
+            return False
+        given = step.args[1] if type(step.args[-1]) is tuple else step.args
+        others = [v for v in given if type(v) is not str]
+        numbers = [self._number(v) for v in others]
+        if step.func.__name__ == "__format__" and len(others) == 1 and self._is_of_tensor(others):
+            return True
+        return all(n is not None and n[1] <= _FLOAT_BITS for n in numbers)
 
     def _computed(self, f: Any, args: Sequence[Any], numbers: list[Number]) -> Number | None:
         try:
@@ -225,6 +266,8 @@ class Totality:
         if f in (min, max) and len(types) == 1 and complex not in types:
             return (numbers[0][0], max(bits)) if bool not in [t for t, _ in numbers] else None
         if f is float and len(numbers) == 1 and complex not in types:
+            return float, 0
+        if f is round and len(numbers) == 2 and types == {float, int} and type(args[1]) is int:
             return float, 0
         if f is int and len(numbers) == 1 and types == {int}:
             return int, bits[0]
