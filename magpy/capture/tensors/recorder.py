@@ -570,6 +570,8 @@ class Recorder(UnseenCalls, TorchFunctionMode):
         self.hooks.end()
         self._is_outside = self.is_rewritten = bool
         self.buffers_read = bool
+        if self.symbols is not None:
+            self.symbols.refuse = bool
         self._follower = None
         self.gradients.forget()
         self.tensors.end()
