@@ -1,6 +1,8 @@
 """Threads that compile and call at the same time. A minute of it with --long."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 
@@ -160,3 +162,36 @@ def test_other_thread_runs_plain_while_one_captures():
     assert torch.equal(compiled(torch.ones(2)), torch.ones(2) * 2)
     t.join()
     assert seen == [2.0] * 100
+
+
+_COLD = """
+import os, sys, tempfile
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
+from concurrent.futures import ThreadPoolExecutor
+import torch, magpy
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)).eval()
+compiled = magpy.compile(model)
+def handle(x):
+    with torch.inference_mode():
+        return compiled(x)
+with ThreadPoolExecutor(4) as pool:
+    for _ in range(6):
+        requests = [torch.randn(n, 8) for n in (2, 3, 4, 5)]
+        for x, y in zip(requests, pool.map(handle, requests)):
+            torch.testing.assert_close(y, handle(x)), torch.testing.assert_close(y, model(x))
+stats = magpy.stats(compiled)
+assert stats.hits and stats.share > 0.5 and not stats.uncompiled, stats
+"""
+
+
+def test_the_first_requests_of_a_server_come_on_several_threads():
+    """Each imports the compiler, at another one of its modules, which import each other."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error::magpy.MagpyWarning", "-c", _COLD],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "MagpyWarning" not in done.stderr

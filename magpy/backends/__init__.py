@@ -14,6 +14,7 @@ from typing import Any
 
 from magpy.backends.inductor import Inductor
 from magpy.errors import OptionError, an
+from magpy.objects.imports import imported
 
 Backend = Callable[[Any, list[Any]], Callable[..., Any]]
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "auto")
@@ -86,6 +87,7 @@ def resolve(backend: Any, mode: str | None, options: dict[str, Any] | None) -> B
         if takes_options:
             return lambda gm, inputs: backend(gm, inputs, options=options)
         return backend  # type: ignore[no-any-return]
+    imported("torch._dynamo.backends.registry")
     from torch._dynamo.backends.registry import lookup_backend
 
     check_options(backend, mode, options)

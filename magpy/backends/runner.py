@@ -33,6 +33,7 @@ from magpy.frames.signals import raised_by_handler
 from magpy.guards.names import Names, Program
 from magpy.ir.ops import HostStep
 from magpy.ir.torch_modes import current_modes
+from magpy.objects.imports import imported
 from magpy.objects.quiet import unheard, without_hooks
 from magpy.objects.types import isinstance
 from magpy.replay.segments import Segment
@@ -241,15 +242,19 @@ _compile_lock = threading.RLock()
 _compiler = {"thread": 0, "turns": 0}
 
 
+def _dynamos_lock() -> contextlib.AbstractContextManager[Any]:
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    return getattr(dynamo, "compile_lock", None) or contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def _compiling() -> Iterator[None]:
     """Lets one compiler run at a time: they change settings of the whole process.
 
-    The lock is TorchDynamo's own as soon as that is there, which torch.compile takes on other
+    As soon as TorchDynamo is there they hold its lock, too, which torch.compile takes on other
     threads.
     """
-    dynamo = sys.modules.get("torch._dynamo.convert_frame")
-    with getattr(dynamo, "compile_lock", _compile_lock):
+    with _compile_lock, _dynamos_lock():
         outer = _compiler["thread"]
         _compiler["thread"] = threading.get_ident()
         _compiler["turns"] += 1
@@ -340,6 +345,8 @@ class Runner:
                     inputs = self.detached(self.examples(inputs))
                 if sizes:
                     graph, inputs, places = with_sizes(graph, inputs)
+                if isinstance(self.backend, Inductor):
+                    imported("torch._inductor.compile_fx")
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
                 with busy, _own_warnings(), draws, self.modes(), without_hooks():

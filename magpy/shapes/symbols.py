@@ -32,6 +32,7 @@ from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var, identity
 from magpy.ir.trees import rebuilt, variables
 from magpy.models.torch_ops import ARITHMETIC, goes_by_data, operation_name
+from magpy.objects.imports import imported
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import computed, has_form, hint, plain
@@ -142,6 +143,7 @@ class Symbols:
     @functools.cached_property
     def env(self) -> Any:
         """The environment, for which torch imports a lot when it is first needed."""
+        imported("torch._dynamo.source", "torch.fx.experimental.symbolic_shapes")
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         env = ShapeEnv(
@@ -292,6 +294,7 @@ class Symbols:
         self, value: int, name: str, var: Var, outside: Any, read: Read | None = None, dim: int = 0
     ) -> Any:
         """A symbol, which stands for a number or for what is read of a tensor."""
+        env = self.env  # which imports what comes next
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
@@ -304,10 +307,10 @@ class Symbols:
             self.sources.append(Source(own, var, outside, read, dim))
             return number
         source = ConstantSource(name)
-        create = self.env.create_unspecified_symbol if read is None else self.env.create_symbol
+        create = env.create_unspecified_symbol if read is None else env.create_symbol
         symbol = create(value, source, DimDynamic.DYNAMIC)
         self.sources.append(Source(symbol, var, outside, read, dim))
-        number = self.env.create_symintnode(symbol, hint=value, source=source)
+        number = env.create_symintnode(symbol, hint=value, source=source)
         if row is not None:
             self._in_row[key] = symbol, number
         return number
