@@ -187,7 +187,7 @@ assert stats.hits and stats.share > 0.5 and not stats.uncompiled, stats
 def test_the_first_requests_of_a_server_come_on_several_threads():
     """Each imports the compiler, at another one of its modules, which import each other."""
     done = subprocess.run(
-        [sys.executable, "-W", "error::magpy.MagpyWarning", "-c", _COLD],
+        [sys.executable, "-c", _COLD],
         capture_output=True,
         text=True,
         timeout=300,
