@@ -128,7 +128,8 @@ def run_of(capture: Capture) -> Run:
             if isinstance(k, Const) and type(k.value) in (str, int)
         )
         | capture.renewed,
-        rearranged=frozenset(id(e.obj) for e in changed if e.kind in ("list", "deque")),
+        rearranged=frozenset(id(e.obj) for e in changed if e.kind in ("list", "deque"))
+        | {at for at, _ in capture.renewed},
         numbered=frozenset(
             (id(args[0].obj), args[1])
             for args in items

@@ -15,6 +15,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from magpy.guards.names import Program
 from magpy.guards.program import ANCHOR_TYPES
 from magpy.objects.types import isinstance
@@ -173,8 +175,8 @@ def renewed(program: Program) -> dict[tuple[int, Any], tuple[Any, Any]]:
     """The places, of those whose very object is guarded, that have another of its class now.
 
     Returns:
-        The object and the other one, by the addresses of dicts, with keys, and by those of closure
-        cells, with None.
+        The object and the other one, by the addresses of dicts, with keys, by those of closure
+        cells, with None, and, of modules, by those of lists, with places.
     """
     found: dict[tuple[int, Any], tuple[Any, Any]] = {}
     for holder, entries in program.anchors.get("dicts", ()):
@@ -186,11 +188,18 @@ def renewed(program: Program) -> dict[tuple[int, Any], tuple[Any, Any]]:
         now = getattr(cell, "cell_contents", value)
         if mode == "is" and _is_renewed(value, now):
             found[id(cell), None] = value, now
+    for held, items in program.anchors.get("lists", ()):
+        for i, (value, now) in enumerate(zip(items, held, strict=False)):
+            if isinstance(now, torch.nn.Module) and _is_renewed(value, now):
+                found[id(held), i] = value, now
     return found
 
 
 def _is_renewed(value: Any, now: Any) -> bool:
-    return now is not value and type(now) is type(value) and not isinstance(now, ANCHOR_TYPES)
+    """A model that a server has replaced is one, too (`Capture.instances_vary`)."""
+    if now is value or type(now) is not type(value):
+        return False
+    return isinstance(now, torch.nn.Module) or not isinstance(now, ANCHOR_TYPES)
 
 
 __all__ = ["Place", "place_of", "renewed"]

@@ -212,12 +212,10 @@ class Program(abc.ABC):
 
     def is_state(self, value: Any) -> bool:
         """Whether a value may be the program's state: what it is like counts, not which it is."""
-        return (
-            value is not ABSENT
-            and not c_leaf(value)
-            and not isinstance(value, ANCHOR_TYPES)
-            and id(value) not in self.anchored
-        )
+        if value is ABSENT or c_leaf(value) or id(value) in self.anchored:
+            return False
+        varies = self.run.instances_vary and isinstance(value, torch.nn.Module)
+        return varies or not isinstance(value, ANCHOR_TYPES)
 
     def is_rearranged(self, obj: Any, pre: Any) -> bool:
         """Whether the run puts state into a list or a deque."""

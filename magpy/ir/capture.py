@@ -123,8 +123,8 @@ class Capture:
         instances_vary: modules and functions that are reached through the arguments are other ones
             in other calls, and count by what they are like.
         again: what it gives may be differentiated so that the derivatives can be.
-        renewed: addresses of dicts, with keys, and of closure cells, with None: what they hold is
-            another object in other calls.
+        renewed: addresses of dicts, with keys, of closure cells, with None, and of lists, with
+            places: what they hold is another object in other calls.
     """
 
     f: Any

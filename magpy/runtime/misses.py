@@ -7,6 +7,7 @@ what is done about a miss (magpy/runtime/compiled.py, which calls this).
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import operator
 from typing import Any
@@ -31,6 +32,8 @@ from magpy.shapes.speculation import PLAIN, is_number, number_at
 _MOST = 64
 #: So many captured calls, and so many checks of each, are compared.
 _MOST_WAYS, _MOST_CHECKS = 4, 1024
+#: So often a module is another one where it stands before it counts by what it is like.
+_MANY_RENEWALS = 2
 #: What is counted under one name once `_MOST` different checks have failed.
 OTHERS = "other checks"
 #: All checks held, but a value that the entry computed led another way than in its capture.
@@ -52,6 +55,7 @@ class Misses:
         self.renewed: set[tuple[int, Any]] = set()
         #: Those that the last call found, with the object there was and the one that there is.
         self.replaced: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self._renewals: collections.Counter[tuple[int, Any]] = collections.Counter()
         self._causes: dict[Any, int] = {}
         #: The cause of the last miss, and how often it has made calls miss.
         self.cause: Any = None
@@ -182,10 +186,16 @@ class Misses:
                 if at is not None and self.place is not None and self.place.holder is None:
                     self.of_few |= _is_of_kind(info.program, failure[0], given[at])
             for other, (at, _) in failing:
-                anchored = not isinstance(at, int) and at[0] in ("dicts", "cells")
+                anchored = not isinstance(at, int) and at[0] in ("dicts", "cells", "lists")
                 if anchored and other.program is not None:
                     self.replaced |= renewed(other.program)
-            self.renewed |= self.replaced.keys()
+            for place, (_, now) in self.replaced.items():
+                module = isinstance(now, torch.nn.Module)
+                self._renewals[place] += 1
+                # One that is replaced once is found faster as the very one that it is by then.
+                if not module or self._renewals[place] >= _MANY_RENEWALS:
+                    self.renewed.add(place)
+                    self.of_instance |= module
             return _words(f, args, info, failure)
 
 
@@ -258,10 +268,16 @@ def _is_of_kind(program: Program, where: Any, value: Any) -> bool:
 
 
 def goes_by_instance(info: EntryInfo) -> bool:
-    """Whether an entry serves calls with one module or function alone of those that are alike."""
+    """Whether an entry serves calls with one module or function alone of those that are alike.
+
+    Or one module, in the place of which there is another by now.
+    """
     program = info.program
-    return program is not None and any(
-        _is_of_instance(program, i) for i in range(len(program.checks))
+    if program is None:
+        return False
+    replaced = renewed(program).values()
+    return any(_is_of_instance(program, i) for i in range(len(program.checks))) or any(
+        isinstance(now, torch.nn.Module) for _, now in replaced
     )
 
 
