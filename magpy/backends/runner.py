@@ -98,6 +98,7 @@ class EntryInfo:
         mutates: it changes something that the outside sees, ahead of its effects.
         ahead: the segments that run ahead of the first change (magpy/runtime/exceptions.py).
         failed: told of a backend that fails for a graph; whether Python is to run that graph.
+        spent: told of the seconds that a backend took for a graph.
         choice: what serves the calls, where it was measured (magpy/runtime/auto.py).
         outside: what is done outside of the graphs: the place, the function, how many operations.
         repeated: how many of these operations are in a graph, too.
@@ -136,6 +137,7 @@ class EntryInfo:
     member: int = 0
     capture_seconds: float = 0.0
     compile_seconds: float = 0.0
+    spent: Callable[[float], object] = bool
     #: What the guard was made of, and the names of what it looks at, made when they are needed.
     program: Program | None = None
     names: Names | None = None
@@ -370,7 +372,9 @@ class Runner:
                     raise
                 raise BackendError(f"{type(e).__name__}: {e}") from e
             finally:
-                self.info.compile_seconds += time.perf_counter() - start
+                seconds = time.perf_counter() - start
+                self.info.compile_seconds += seconds
+                self.info.spent(seconds)
         compiled = self.finished(compiled, places)
         if sizes and self.backend is not eager:
             compiled = self._as_compiled_for(compiled, inputs[len(places) :])

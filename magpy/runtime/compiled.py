@@ -340,7 +340,7 @@ class Manager:
                     "the call goes by what it has computed while hooks of saved tensors are set",
                     info.leaves.where,
                 )
-            info.failed = failed_of(ref)
+            info.failed, info.spent = failed_of(ref), functools.partial(_spent, ref)
             info.capture_seconds = time.perf_counter() - start
             self.capture_seconds += info.capture_seconds
             if self.options.fullgraph and len(info.segments) > 1:
@@ -350,7 +350,6 @@ class Manager:
                     "Use fullgraph=False to allow this",
                 )
             wait = self.waiting.compile(self, capture, new, info)
-            self.compile_seconds += info.compile_seconds
             if hooks is not None and not is_torchs_hook(hooks.pack):
                 below_hooks.admit(capture, info, hooks.pack)
         except Refusal as r:
@@ -646,7 +645,8 @@ class Manager:
                     self.family.settle(compiled)
                 if not self.contested and self._may_be_timed(compiled):
                     self.contested = contest.begin(compiled, self._judged)
-                nothing = self.drivers is not None and not found["entries"] and counted[0]
+                any_compiled = found["entries"] or self.share.value
+                nothing = self.drivers is not None and not any_compiled and counted[0]
                 if nothing and not self.gave_up:
                     why = next(iter(found["reasons"]), "")
                     self.journal.warn(
@@ -698,6 +698,13 @@ class Manager:
             compiled._magpy_mixed,
         )
         compiled._magpy_sample = compiled._magpy_calls + FIRST
+
+
+def _spent(ref: weakref.ref[Any], seconds: float) -> None:
+    """Counts the time that a backend took, which may be in a later call than the capture."""
+    compiled: Any = ref()
+    if compiled is not None:
+        compiled._magpy_options.compile_seconds += seconds
 
 
 def _refresh(ref: weakref.ref[Any]) -> None:

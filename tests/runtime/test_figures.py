@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 import warnings
 
 import pytest
@@ -369,3 +370,18 @@ def test_measured_calls_do_not_count():
     assert stats.pending == 0
     eager = stats.choices[:1] != ["compiled"]
     assert stats.share == (0.0 if eager else 1.0)
+
+
+def test_what_a_backend_compiles_in_a_later_call_is_counted():
+    model = torch.nn.Linear(4, 4)
+
+    def slow(gm, inputs):
+        time.sleep(0.05)
+        return gm.forward
+
+    compiled = magpy.compile(lambda x: model(x).sum(), backend=slow)
+    for _ in range(4):
+        compiled(torch.ones(2, 4))
+    stats = magpy.stats(compiled)
+    assert stats.captures == 1 and stats.hits
+    assert stats.compile_seconds >= 0.05
