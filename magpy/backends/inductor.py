@@ -244,19 +244,7 @@ def _training_is_seen() -> Iterator[None]:
             return False
         return can_fuse(self, first, second, *more, **kwargs)
 
-    @functools.wraps(remove_copies)
-    def removed(graph: Any) -> None:
-        """Removes operations that change nothing, but no copies that the backward pass may take."""
-        inputs = graph.find_nodes(op="placeholder")
-        both = any("tangents" in str(node.target) for node in inputs)
-        copies = {n: n.target for n in graph.nodes if is_kept(n)} if both else {}
-        for node in copies:
-            node.target = is_kept  # which nobody knows
-        remove_copies(graph)
-        for node, target in copies.items():
-            node.target = target
-
-    passes.remove_noop_ops = removed
+    passes.remove_noop_ops = _keeping_copies(remove_copies)
     lowering.decide_layout_opt = staticmethod(decided)
     passes.is_pointwise_use = is_fused
     scheduler.can_fuse = may_fuse
@@ -267,6 +255,23 @@ def _training_is_seen() -> Iterator[None]:
         scheduler.can_fuse = can_fuse
         lowering.decide_layout_opt = staticmethod(decide)
         passes.is_pointwise_use = is_pointwise_use
+
+
+def _keeping_copies(remove: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Removes operations that change nothing, but no copies that the backward pass may take."""
+
+    @functools.wraps(remove)
+    def removed(graph: Any) -> None:
+        inputs = graph.find_nodes(op="placeholder")
+        both = any("tangents" in str(node.target) for node in inputs)
+        copies = {n: n.target for n in graph.nodes if is_kept(n)} if both else {}
+        for node in copies:
+            node.target = is_kept  # which nobody knows
+        remove(graph)
+        for node, target in copies.items():
+            node.target = target
+
+    return removed
 
 
 def _is_for_backward(use: Any) -> bool:
