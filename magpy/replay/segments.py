@@ -193,14 +193,19 @@ def _last_uses(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
     return last
 
 
+# Of these nobody tells whether the tensor is a view of another.
+_VALUES = frozenset(
+    "item tolist __float__ __int__ __bool__ __index__ __complex__ __format__".split()
+)
+
+
 def _last_bonds(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
-    """As `_last_uses`, but for what only looks at a tensor's values (`item`): its memory is all."""
-    looks = [
-        isinstance(s, HostStep)
-        and not (s.outs or s.mutates or s.unrepeatable or s.owner or s.engine)
+    """As `_last_uses`, but for what reads the values of a tensor alone (`item`)."""
+    others = [
+        None if isinstance(s, HostStep) and getattr(s.func, "__name__", "") in _VALUES else s
         for s in runs
     ]
-    return _last_uses([None if of else s for of, s in zip(looks, runs, strict=True)], needed)
+    return _last_uses(others, needed)
 
 
 def _views(
