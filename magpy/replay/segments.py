@@ -195,7 +195,7 @@ def _last_uses(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
 
 # Of these nobody tells whether the tensor is a view of another.
 _VALUES = frozenset(
-    "item tolist __float__ __int__ __bool__ __index__ __complex__ __format__".split()
+    ["item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__", "__format__"]
 )
 
 
