@@ -309,7 +309,6 @@ NO_HITS = {
     "L.append(len(L))",
     "L.insert(0, len(L))",
     "L[:1] = [7, 8]",
-    "M.add_module('zz', torch.nn.ReLU())",
     "M.register_forward_hook(HOOK)",
     "NP += 1",
     "NP.flags.writeable = False",
