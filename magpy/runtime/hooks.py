@@ -16,6 +16,7 @@ Source: https://docs.pytorch.org/docs/stable/notes/autograd.html#backward-hooks-
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -58,11 +59,36 @@ def registered(driven: Callable[[Any], Any], register: Any, *args: Any, **kwargs
     """
     try:
         if len(args) == 1 and not kwargs and not register.__self__.is_leaf:
-            args = (driven(args[0]),)
+            args = (_heard(register.__self__, driven(args[0])),)
         return register(*args, **kwargs)
     except BaseException as e:
         hide_frames(e)
         raise
+
+
+def _heard(tensor: torch.Tensor, hook: Any) -> Any:
+    """A hook that hears of no gradients which there are not.
+
+    What a compiler made is one node of autograd's with all that it gives: one of these may get a
+    gradient, and in eager the others' nodes do not run then.
+    """
+    if not type(tensor.grad_fn).__name__.startswith("CompiledFunction"):
+        return hook
+    return functools.partial(_hear, hook)
+
+
+def _hear(hook: Any, gradient: Any) -> Any:
+    return None if gradient is None else hook(gradient)
+
+
+def _without_hearing(tb: types.TracebackType | None) -> None:
+    """Takes the frames of `_hear` out of a traceback."""
+    while tb is not None:
+        inner = tb.tb_next
+        if inner is not None and inner.tb_frame.f_code is _hear.__code__:
+            tb.tb_next = inner.tb_next
+        else:
+            tb = inner
 
 
 class Hooks:
@@ -98,6 +124,7 @@ class Hooks:
             with self._compiled():
                 return f(*args, **kwargs)
         except BaseException as e:
+            _without_hearing(e.__traceback__)
             hide_frames(e)
             raise
 

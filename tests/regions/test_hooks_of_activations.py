@@ -102,12 +102,13 @@ def test_the_hooks_operations_are_in_graphs():
     assert any("<lambda>" in name for name in functions), functions
 
 
-def test_what_a_hook_raises():
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_a_hook_raises(backend):
     def given(h, seen):
         h.register_hook(lambda g: g @ g)
 
     texts = []
-    for f in (world(given)[0], magpy.compile(world(given)[0], backend="eager")):
+    for f in (world(given)[0], magpy.compile(world(given)[0], backend=backend)):
         for _ in range(4):
             with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
                 f(torch.ones(3, 8))
@@ -126,3 +127,24 @@ def test_wrong_arguments_raise_as_in_eager():
                 f(torch.ones(3, 8))
         errors.append(str(caught.value))
     assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_hook_of_what_no_gradient_comes_to(backend):
+    """A compiler makes one node of autograd's of all that a region gives."""
+    torch.manual_seed(0)
+    one, other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def f(x, heard):
+        y, z = one(x), other(x)
+        y.register_hook(lambda g: heard.append(g))
+        z.sum().backward()
+        return x.grad.clone()
+
+    compiled = magpy.compile(f, backend=backend)
+    for _ in range(6):
+        heard, x = [], torch.ones(3, 4, requires_grad=True)
+        gradient = compiled(x, heard)
+        assert heard == []
+        x.grad = None
+        torch.testing.assert_close(gradient, f(x, heard))

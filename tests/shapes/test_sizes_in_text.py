@@ -80,3 +80,22 @@ def test_what_the_program_has_put_in_the_place_of_a_builtin_writes_nothing(monke
     for rows in (3, 4, 5):
         text = compiled(torch.ones(rows, 2))[1]
         assert text == f"torch.Size([{rows}, 2]) [{rows}] ({rows}, 2)"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda n: (str(n) + " of {}").format("a"),
+        lambda n: (str(n) + " of {name}").format_map({"name": "a"}),
+        lambda n: str.format(str(n) + " of {}", n),
+        lambda n: ("{:." + str(n) + "f}").format(1.5),
+    ],
+)
+def test_a_template_that_follows_from_data(write):
+    def f(x, n):
+        return x + 1, write(n.item())
+
+    c = magpy.compile(f, backend="eager")
+    for n in (1, 2, 3, 4, 1, 5):
+        x, k = torch.ones(2), torch.tensor(n)
+        assert c(x, k)[1] == f(x, k)[1]

@@ -149,6 +149,8 @@ def format_text(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if isinstance(text, str) and _ATTRIBUTE_FIELD.search(text):
         run.refuse("str.format reads an attribute", "Use an f-string instead")
         return ABSENT
+    if text is not (args[0] if args else None) and run.session.tracked(text) is not None:
+        f, args = getattr(str, f.__name__), (text, *args)  # the text is an argument that differs
     if any(
         run.session.tracked(a) is not None or type(a) is torch.Tensor
         for a in (*args, *kwargs.values())
