@@ -30,6 +30,7 @@ from magpy.objects import buffers
 
 #: What decides what magpy's own functions in graphs do.
 _CODE = (backward, torch_ops, buffers)
+_CHANGES = Path(__file__).with_name("inductor.py")
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 # What they do follows from their arguments, which stand in the graph.
 _MODES = (
@@ -72,10 +73,13 @@ def _is_known(node: Any) -> bool:
 
 @functools.cache
 def _own_code() -> str:
-    """A hash of the functions that stand in graphs, whose names alone are in a graph's code."""
+    """A hash of the functions that stand in graphs, whose names alone are in a graph's code.
+
+    And of what is changed in graphs while TorchInductor compiles them.
+    """
     found = hashlib.sha256()
-    for module in _CODE:
-        found.update(Path(str(module.__file__)).read_bytes())
+    for file in (*(Path(str(module.__file__)) for module in _CODE), _CHANGES):
+        found.update(file.read_bytes())
     return found.hexdigest()
 
 

@@ -258,12 +258,16 @@ def _training_is_seen() -> Iterator[None]:
 
 
 def _keeping_copies(remove: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Removes operations that change nothing, but no copies that the backward pass may take."""
+    """Removes operations that change nothing, but no copies that the backward pass may take.
+
+    It is done ahead of the replacement of operations by faster ones.
+    """
 
     @functools.wraps(remove)
     def removed(graph: Any) -> None:
         inputs = graph.find_nodes(op="placeholder")
         both = any("tangents" in str(node.target) for node in inputs)
+        _multiply_by_alpha(graph)
         copies = {n: n.target for n in graph.nodes if is_kept(n)} if both else {}
         for node in copies:
             node.target = is_kept  # which nobody knows
@@ -272,6 +276,25 @@ def _keeping_copies(remove: Callable[[Any], None]) -> Callable[[Any], None]:
             node.target = target
 
     return removed
+
+
+def _multiply_by_alpha(graph: Any) -> None:
+    """Makes products of their own of those in sums (`weight.add_(gradient, alpha=-rate)`).
+
+    TorchInductor 2.13 takes a sum with a product of matrices for `addmm`, and forgets `alpha`.
+    """
+    import torch
+
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
+        alpha = node.kwargs.get("alpha", 1)
+        other = node.args[1]
+        if alpha == 1 or not isinstance(other, torch.fx.Node):
+            continue
+        with graph.inserting_before(node):
+            product = graph.call_function(aten.mul.Tensor, (other, alpha))
+        product.meta.update(other.meta)
+        node.args, node.kwargs = (node.args[0], product), {}
 
 
 def _is_for_backward(use: Any) -> bool:

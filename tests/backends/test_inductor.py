@@ -231,3 +231,54 @@ def test_a_number_of_elements_beside_none_of_the_sizes_it_is_made_of():
         assert torch.equal(c(mask, y), f(mask, y))
     stats = magpy.stats(c)
     assert (stats.captures, stats.hits, stats.reasons) == (2, 3, [])
+
+
+@pytest.mark.parametrize("order", ["after", "ahead", "none"])
+@pytest.mark.parametrize("tail", [lambda loss: loss.detach(), float])
+def test_a_gradient_times_a_rate_is_no_product_of_matrices(order, tail):
+    """TorchInductor forgets `alpha` of a sum with a product of matrices; it diverged."""
+    losses = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, model=model, optimizer=optimizer):
+            if order == "ahead":
+                optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            if order == "after":
+                optimizer.zero_grad()
+            elif order == "none":
+                for p in model.parameters():
+                    p.grad = None
+            return tail(loss)
+
+        call = magpy.compile(step) if compiles else step
+        for i in range(6):
+            torch.manual_seed(i)
+            losses.append(torch.as_tensor(call(torch.randn(4, 8))))
+        losses += [p.detach() for p in model.parameters()]
+    half = len(losses) // 2
+    torch.testing.assert_close(losses[:half], losses[half:])
+
+
+def test_sums_with_factors():
+    a, b, w = torch.randn(4, 5), torch.randn(5, 6), torch.randn(4, 6)
+    i = torch.arange(24).reshape(4, 6)
+
+    def f(a, b, w, i):
+        return (
+            torch.add(w, a @ b, alpha=-0.1),
+            torch.add(a @ b, w, alpha=3),
+            w.clone().add_(a @ b, alpha=2.5),
+            torch.sub(w, a @ b, alpha=2),
+            torch.add(i, i, alpha=3),
+            torch.addmm(w, a, b, alpha=2, beta=3),
+        )
+
+    c = magpy.compile(f)
+    for _ in range(3):
+        torch.testing.assert_close(c(a, b, w, i), f(a, b, w, i))
