@@ -405,6 +405,7 @@ class Record:
         types: the classes of the tensors that are not plain ones, and of random generators.
         generators: random generators that are variables.
         floating: variables whose elements are floating-point or complex numbers.
+        complex: those whose elements are complex: some are no floats, whatever the first one was.
         data_dependent: variables whose shape follows from data.
         cached: what was known of the sequences of jagged tensors from outside (`jagged.cached`).
         numbers: the numbers among the arguments that are inputs, by identity.
@@ -439,6 +440,7 @@ class Record:
     types: dict[Var, type] = field(default_factory=dict)
     generators: dict[Var, Any] = field(default_factory=dict)
     floating: set[Var] = field(default_factory=set)
+    complex: set[Var] = field(default_factory=set)
     data_dependent: frozenset[Var] = frozenset()
     cached: dict[Var, frozenset[str]] = field(default_factory=dict)
     numbers: dict[int, Any] = field(default_factory=dict)

@@ -153,7 +153,7 @@ def _traced(
     return results, found[len(leaves) :]
 
 
-def kept(name: str, *args: Any, **kwargs: Any) -> Any:
+def kept(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Does an operation whose result a backward pass takes as it is now.
 
     A compiler's backward pass may compute a result once more, of what the operation was given, and
@@ -161,11 +161,12 @@ def kept(name: str, *args: Any, **kwargs: Any) -> Any:
     (MoCo's queue), eager's gradients are those of the values that there were.
 
     Args:
-        name: the operation's qualified name.
+        func: the operation, or its qualified name.
         args: what it is given, with `kwargs`.
         kwargs: see `args`.
     """
-    func: Any = _named(name)
+    if type(func) is str:
+        func = _named(func)
     if not torch._C._len_torch_dispatch_stack():
         return func(*args, **kwargs)
     meta = torch.fx.traceback.current_meta  # of the nodes that are made

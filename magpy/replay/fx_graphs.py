@@ -7,6 +7,7 @@ switching of torch's modes in it.  Does not own which steps become a graph
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterable
@@ -188,6 +189,8 @@ class GraphBuilder:
         func: Any = step.func if step.site is None else operation(step.func, step.site)
         name = _name_of(func) if keep and safe(step.args) and safe(step.kwargs) else ""
         args = step.args if not name else (name, *step.args)
+        if keep and not name:
+            func = functools.partial(kept, func)
         node = self._call(kept if name else func, args, step.kwargs, step.hidden)
         node.meta[WHERE] = step.where
         if changes(step):

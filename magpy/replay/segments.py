@@ -157,6 +157,9 @@ def _written_ahead_of_passes(runs: list[Any], storages: dict[Var, int]) -> set[i
     return found & outside - {0}
 
 
+_CASTS = frozenset(["to", "type", "type_as", "float", "double", "half", "bfloat16"])
+
+
 def _is_kept(step: OpStep, modes: TorchModes, inputs: list[Var], shared: _Shared) -> bool:
     """Whether a backward pass takes the result of an operation as it is when that is done.
 
@@ -206,6 +209,22 @@ def _last_bonds(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
         for s in runs
     ]
     return _last_uses(others, needed)
+
+
+def _cut_off(done: list[tuple[OpStep, TorchModes]], carry: set[Var]) -> set[Var]:
+    """What is cut off from autograd's graph where a pass goes through that in the same graph.
+
+    What it was cut off from could not leave the graph as one that can be differentiated once more,
+    and nobody asks how two such results go together.
+    """
+    if not any(s.func in PASSES for s, _ in done):
+        return set()
+    return {
+        v
+        for s, _ in done
+        if detaches(s) and not carry.isdisjoint(variables((s.args, s.kwargs)))
+        for _, v in s.outs
+    }
 
 
 def _views(
@@ -409,14 +428,19 @@ def _segment(
             modes = s.modes
             builder.modes(modes)
         elif isinstance(s, OpStep):
-            builder.op(s, _is_kept(s, modes, inputs, shared))
+            keep = _is_kept(s, modes, inputs, shared)
+            if keep and getattr(s.func, "__name__", "") in _CASTS:
+                # TorchInductor makes one of a cast of a cast.
+                shared.written.update(storages.get(v, 0) for _, v in s.outs)
+            builder.op(s, keep)
             done.append((s, modes))
     if not done:
         return None, [], modes
     outputs = sorted(v for v in made if shared.last_uses.get(v, at) > at)
     views: list[tuple[OpStep, TorchModes]] | None = []
     if shared.compiled and kind != "native":
-        bound = [v for v in outputs if shared.last_bonds.get(v, at) > at]
+        cut = _cut_off(done, shared.carry)
+        bound = [v for v in outputs if shared.last_bonds.get(v, at) > at and v not in cut]
         views = _views(done, inputs, bound, storages, shared.fresh, kind == "inference")
     native = kind == "native" or views is None
     if any(s.func in PASSES for s, _ in done):

@@ -65,11 +65,42 @@ def test_a_step_is_one_graph(name):
 @pytest.mark.parametrize(
     "tail",
     [
+        lambda loss: (loss, loss.detach()),
+        lambda loss: (loss.detach().numpy(), loss, loss.detach()),
+        lambda loss: (loss.item(), loss),
+    ],
+)
+def test_the_loss_itself_beside_what_is_cut_off_from_it(tail):
+    (eager, own), (step, parameters) = world(tail), world(tail)
+    compiled = magpy.compile(step, backend="aot_eager")
+    for value in (1.0, 0.5, -2.0, 3.0):
+        x = torch.full((4, 8), value)
+        got, wanted = compiled(x), eager(x)
+        assert_same(
+            [torch.as_tensor(v).detach() for v in got],
+            [torch.as_tensor(v).detach() for v in wanted],
+        )
+        assert_same(parameters, own)
+        loss = next(v for v in got if isinstance(v, torch.Tensor) and v.requires_grad)
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+    stats = magpy.stats(compiled)
+    assert stats.share > 0.8 and not stats.uncompiled, stats
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
         lambda loss: int(loss.item()),
         lambda loss: "%d" % loss.item(),  # noqa: UP031
         lambda loss: round(loss.item()),
         lambda loss: math.exp(loss.item()),
         lambda loss: chr(int(loss > 0) + 65),
+        lambda loss: chr(int(loss > 100) * 2000000 + 65),
+        lambda loss: str.format("{:c} {:.2f}", int(loss > 100) * 2000000 + 65, loss.item()),
+        lambda loss: str.format("{:.{}f}", loss.item(), 3 - 10 * int(loss > 100)),
+        lambda loss: format(1.5, "." + str(3 - 10 * int(loss > 100)) + "f"),
+        lambda loss: float(torch.complex(loss.detach(), (loss > 100).float())),
     ],
 )
 def test_what_may_raise_raises_after_the_update_as_in_eager(tail):
@@ -80,7 +111,7 @@ def test_what_may_raise_raises_after_the_update_as_in_eager(tail):
         for call in (compiled, eager):
             try:
                 results.append(call(x))
-            except (ValueError, OverflowError) as e:
+            except (ValueError, OverflowError, RuntimeError) as e:
                 results.append((type(e), str(e)))
         assert_same(*results)
         assert_same(parameters, own)

@@ -104,6 +104,8 @@ class Identity:
                 record.elements[var] = held.numel()
                 if tensor.is_floating_point() or tensor.is_complex():
                     record.floating.add(var)
+                if tensor.is_complex():
+                    record.complex.add(var)
             cls = type(tensor)
             if cls in _PLAIN and (tensor.layout is not torch.strided or tensor.is_nested):
                 record.types[var] = NotStrided

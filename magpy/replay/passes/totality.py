@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import operator
 import re
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,9 @@ _TAKE_EVERY_NUMBER = _names(
 )
 
 # Text with places for numbers in which any float can be written: `%d` takes no NaN.
-_OF_FLOATS = re.compile(r"([^%]|%[-+ #0]*\d*(\.\d+)?[eEfFgGrsa%])*")
+_OF_FLOATS = re.compile(r"([^%]|%[-+ #0]*\d{0,3}(\.\d{1,2})?[eEfFgGrsa%])*")
+# How a number is written, but as a character (`c`).
+_SPEC = re.compile(r"(.?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(\.\d{1,2})?[eEfFgG%dnxXobs]?")
 
 # A number is its type and, for an integer, its bits; None stands for what is not total.
 Number = tuple[type, int]
@@ -130,6 +133,11 @@ _OF_TENSORS = NUMBER_METHODS | {"__float__", "tolist"}
 _WRITE = _names("format format_value __format__")
 
 
+def _are_specs(specs: Sequence[Any]) -> bool:
+    """Whether these say how a number is written."""
+    return all(type(s) is str and _SPEC.fullmatch(s) for s in specs)
+
+
 class Totality:
     """What is known of the numbers of a run, step by step.
 
@@ -151,6 +159,8 @@ class Totality:
         self._watched = True  # no Python has run in autograd's engine so far
         self._numbers: dict[Var, Number] = {}
         self._steps: set[int] = set()
+        #: Arrays of 0 dimensions that a float can be made of.
+        self._arrays: set[Var] = set()
         for step in steps:
             if isinstance(step, Bind):
                 self._bind(step)
@@ -202,6 +212,13 @@ class Totality:
         if name in _OF_TENSORS:
             one = step.expected in _NUMBERS and self._is_of_tensor(args[:1])
             return (step.expected, _WORD) if one else None
+        if (
+            f is float
+            and len(args) == 1
+            and isinstance(args[0], Ref)
+            and args[0].var in self._arrays
+        ):
+            return float, 0
         if name in _WRITE or (f is operator.mod and args and type(args[0]) is str):
             return (str, 0) if self._writes(step) else None
         numbers = [self._number(a) for a in args]
@@ -219,25 +236,42 @@ class Totality:
     def _shows_one(self, step: BindArray) -> bool:
         """Whether a step gives an array of 0 dimensions that has a tensor's memory."""
         shows = getattr(step.func, "__name__", "") == "numpy" and step.expected[1] == ()
-        return shows and self._is_of_tensor(step.args[:1])
+        shows = shows and self._is_of_tensor(step.args[:1])
+        if shows and step.expected[0].kind in "fiub":
+            self._arrays.add(step.result)
+        return shows
 
     def _writes(self, step: Bind) -> bool:
         """Whether a step makes text of numbers, as it did of others of the type.
 
-        Characters there are of few integers, and of an integer that is too large for a float no
-        text is made as of one.
+        What says how is the program's own text, of widths that take no memory to speak of: an
+        integer may be none of a character, and one that is too large for a float no text is made
+        as of one.
         """
-        texts = [v for v in step.args if type(v) is str]
-        if step.expected is not str or any(t.rstrip("}")[-1:] == "c" for t in texts):
+        first, *others = step.args or (None,)
+        name = getattr(step.func, "__name__", "")
+        if step.expected is not str or step.kwargs:
             return False
-        if step.func is operator.mod and not _OF_FLOATS.fullmatch(texts[0]):
+        if name == "__format__":
+            return _are_specs(others) and self._is_of_tensor((first,))
+        if name == "format_value" or step.func is format:
+            return _are_specs(others[:1]) and self._are_numbers((first,))
+        if type(first) is not str or not others:
             return False
-        given = step.args[1] if type(step.args[-1]) is tuple else step.args
-        others = [v for v in given if type(v) is not str]
-        numbers = [self._number(v) for v in others]
-        if step.func.__name__ == "__format__" and len(others) == 1 and self._is_of_tensor(others):
-            return True
-        return all(n is not None and n[1] <= _FLOAT_BITS for n in numbers)
+        if step.func is operator.mod:
+            given = others[0] if type(others[0]) is tuple else others
+            return bool(_OF_FLOATS.fullmatch(first)) and self._are_numbers(given)
+        try:
+            fields = list(string.Formatter().parse(first))
+        except ValueError:
+            return False
+        specs = [spec for _, _, spec, _ in fields if spec is not None]
+        return _are_specs(specs) and self._are_numbers(others)
+
+    def _are_numbers(self, values: Sequence[Any]) -> bool:
+        """Whether these are numbers of which text can be made."""
+        found = [self._number(v) for v in values]
+        return all(n is not None and n[0] in _NUMBERS and n[1] <= _FLOAT_BITS for n in found)
 
     def _computed(self, f: Any, args: Sequence[Any], numbers: list[Number]) -> Number | None:
         try:
@@ -267,8 +301,8 @@ class Totality:
             return (numbers[0][0], max(bits)) if bool not in [t for t, _ in numbers] else None
         if f is float and len(numbers) == 1 and complex not in types:
             return float, 0
-        if f is round and len(numbers) == 2 and types == {float, int} and type(args[1]) is int:
-            return float, 0
+        if f is round and len(numbers) == 2 and numbers[0][0] is float:
+            return (float, 0) if type(args[1]) is int and args[1] >= 0 else None
         if f is int and len(numbers) == 1 and types == {int}:
             return int, bits[0]
         if f in (str, repr) and len(numbers) == 1:
