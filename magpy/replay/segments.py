@@ -8,6 +8,7 @@ magpy/replay/pipeline.py.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -140,21 +141,24 @@ def _written_ahead_of_passes(runs: list[Any], storages: dict[Var, int]) -> set[i
 
     An optimizer's writes come after it.
     """
-    found: set[int] = set()
-    made: set[Var] = set()
-    outside: set[int] = set()
+    steps: list[OpStep | HostStep] = []
     for item in runs:
         for s in item[1] if isinstance(item, tuple) else [item]:
-            if not isinstance(s, (OpStep, HostStep)):
-                continue
-            if s.func in PASSES or (isinstance(s, HostStep) and s.engine is not None):
-                return found & outside
-            given = variables((s.args, s.kwargs))
-            outside.update(storages.get(v, 0) for v in given - made)
-            made.update(v for _, v in s.outs)
-            if s.mutates:
-                found.update(storages.get(v, 0) for v in written(s))
-    return found & outside - {0}
+            if isinstance(s, (OpStep, HostStep)):
+                steps.append(s)
+    ends = (
+        i
+        for i, s in enumerate(steps)
+        if s.func in PASSES or (isinstance(s, HostStep) and s.engine is not None)
+    )
+    del steps[next(ends, len(steps)) :]
+    found = {storages.get(v, 0) for s in steps if s.mutates for v in written(s)} - {0}
+    if not found:
+        return found
+    made = {v for s in steps for _, v in s.outs}
+    return found & {
+        storages.get(v, 0) for s in steps for v in variables((s.args, s.kwargs)) if v not in made
+    }
 
 
 _CASTS = frozenset(["to", "type", "type_as", "float", "double", "half", "bfloat16"])
@@ -166,7 +170,10 @@ def _is_kept(step: OpStep, modes: TorchModes, inputs: list[Var], shared: _Shared
     It may be a copy that protects what it is of, or be computed of what is written to; what shows
     the same memory changes with that, in eager, too.
     """
-    if not shared.compiled or not modes.grad or modes.inference or step.random:
+    copies = getattr(step.func, "__name__", "") == "clone"
+    if not (copies or shared.written) or not shared.compiled:
+        return False
+    if not modes.grad or modes.inference or step.random:
         return False
 
     def memories(found: Iterable[Var]) -> set[int]:
@@ -178,7 +185,6 @@ def _is_kept(step: OpStep, modes: TorchModes, inputs: list[Var], shared: _Shared
         return made.isdisjoint(shared.written) and bool(given & shared.written)
     if not made or not given.isdisjoint(made):
         return False
-    copies = getattr(step.func, "__name__", "") == "clone"
     return (copies and not given.isdisjoint(memories(inputs))) or bool(given & shared.written)
 
 
@@ -202,13 +208,13 @@ _VALUES = frozenset(
 )
 
 
-def _last_bonds(runs: list[Any], needed: set[Var]) -> dict[Var, int]:
-    """As `_last_uses`, but for what reads the values of a tensor alone (`item`)."""
+def _last_bonds(runs: list[Any], needed: set[Var], last: dict[Var, int]) -> dict[Var, int]:
+    """As `last`, the last uses, but for what reads the values of a tensor alone (`item`)."""
     others = [
         None if isinstance(s, HostStep) and getattr(s.func, "__name__", "") in _VALUES else s
         for s in runs
     ]
-    return _last_uses(others, needed)
+    return last if all(map(operator.is_, others, runs)) else _last_uses(others, needed)
 
 
 def _cut_off(done: list[tuple[OpStep, TorchModes]], carry: set[Var]) -> set[Var]:
@@ -380,7 +386,8 @@ def build_graphs(
         carry: the variables that may carry autograd's graph.
     """
     changes = _written_ahead_of_passes(runs, storages) if compiled else set()
-    last, bonds = _last_uses(runs, needed), _last_bonds(runs, needed)
+    last = _last_uses(runs, needed)
+    bonds = _last_bonds(runs, needed, last)
     shared = _Shared(last, bonds, start, fixed, storages, fresh, compiled, carry, changes)
     modes = start
     plan = Plan()
