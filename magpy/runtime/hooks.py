@@ -45,7 +45,8 @@ def makes_pass(f: Any) -> bool:
 
 def registers(f: Any) -> bool:
     """Whether a callable gives a tensor a hook."""
-    return isinstance(f, types.MethodType) and f.__func__ is torch.Tensor.register_hook
+    given = isinstance(f, types.MethodType) and f.__func__ is torch.Tensor.register_hook
+    return given and type(f.__self__) is torch.Tensor
 
 
 def registered(driven: Callable[[Any], Any], register: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,21 +59,23 @@ def registered(driven: Callable[[Any], Any], register: Any, *args: Any, **kwargs
         kwargs: see `args`.
     """
     try:
-        if len(args) == 1 and not kwargs and not register.__self__.is_leaf:
-            args = (_heard(register.__self__, driven(args[0])),)
+        with torch._C.DisableTorchFunction():  # no mode hears of that
+            node = register.__self__.grad_fn
+        if len(args) == 1 and not kwargs and node is not None:
+            args = (_heard(node, driven(args[0])),)
         return register(*args, **kwargs)
     except BaseException as e:
         hide_frames(e)
         raise
 
 
-def _heard(tensor: torch.Tensor, hook: Any) -> Any:
+def _heard(node: Any, hook: Any) -> Any:
     """A hook that hears of no gradients which there are not.
 
     What a compiler made is one node of autograd's with all that it gives: one of these may get a
     gradient, and in eager the others' nodes do not run then.
     """
-    if not type(tensor.grad_fn).__name__.startswith("CompiledFunction"):
+    if not type(node).__name__.startswith("CompiledFunction"):
         return hook
     return functools.partial(_hear, hook)
 

@@ -148,3 +148,29 @@ def test_a_hook_of_what_no_gradient_comes_to(backend):
         assert heard == []
         x.grad = None
         torch.testing.assert_close(gradient, f(x, heard))
+
+
+def test_a_subclass_hears_of_what_the_program_asks_alone():
+    class Logged(torch.Tensor):
+        seen = []
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.seen.append(getattr(func, "__name__", func))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = torch.ones(3, requires_grad=True)
+    picks = torch.tensor(0.5).as_subclass(Logged)
+
+    def f(x):
+        y = x * picks
+        y.register_hook(lambda g: g * 2)
+        return y
+
+    heard = []
+    for call in (f, magpy.compile(f, backend="eager")):
+        for _ in range(4):
+            Logged.seen.clear()
+            call(x)
+            heard.append(list(Logged.seen))
+    assert heard[:4] == heard[4:]
