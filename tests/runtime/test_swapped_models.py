@@ -140,3 +140,42 @@ def test_gradients_come_to_the_new_one():
             new(torch.ones(3, 4)).sum().backward()
             for a, p in zip(found, new.parameters(), strict=True):
                 torch.testing.assert_close(a, p.grad)
+
+
+def test_which_one_it_is_counts_where_the_program_asks():
+    """By `is`, among others, by `id` or as a key: those that are alike are told apart."""
+
+    def world():
+        server = Server()
+        torch.manual_seed(0)
+        server.model = server.main = Head(8).eval()
+        server.models, server.seen = [server.model], {server.model: 2}
+        server.named = {id(server.model): "main"}
+
+        def f(x):
+            y = server.model(x)
+            if server.model is server.main:
+                y = y + 100
+            if server.model in server.models:
+                y = y + 1000
+            name = server.named.get(id(server.model), "another")
+            return y * server.seen.get(server.model, 7), name
+
+        return server, f
+
+    (own, eager), (other, f) = world(), world()
+    compiled = magpy.compile(f, backend="eager")
+    new = [*zip(heads(6), heads(6), strict=True)]
+    for k in (0, 1, 2, 3, "main", 4, 5, "known", 1, "main", 2, "known", 3):
+        for server, at in ((own, 0), (other, 1)):
+            if k == "main":
+                server.model = server.main
+            elif k == "known":
+                server.models.append(server.model)
+                server.seen[server.model], server.named[id(server.model)] = 3, "known"
+            else:
+                server.model = new[k][at]
+        for rows in (2, 3):
+            x = torch.ones(rows, 4)
+            (wanted, name), (got, own_name) = eager(x), compiled(x)
+            assert torch.equal(got, wanted) and own_name == name
