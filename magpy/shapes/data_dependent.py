@@ -96,7 +96,7 @@ class OfData:
         return self._symbols is not None and self._symbols.data
 
     def sizes(
-        self, func: Function, given: int, result: Any, outs: list[Var]
+        self, func: Function, given: int, result: Any, outs: list[Var], compared: Any = None
     ) -> tuple[Function, list[Any]] | None:
         """The sizes of tensors follow from data, and somebody will rely on them.
 
@@ -105,6 +105,7 @@ class OfData:
             given: the number of its arguments by position.
             result: a tensor or a sequence of tensors.
             outs: the variables of those that are new.
+            compared: what `func` gives, if that is another tensor of the same sizes.
 
         Returns:
             What a step calls in the place of `func`, and the `TensorMeta`s to compare its results
@@ -120,6 +121,7 @@ class OfData:
         try:
             with unheard():
                 followed = symbols.sized_by_data(list(zip(outs, found, strict=True)))
+                found = found if compared is None else [compared]
                 metas = [
                     _tensor.TensorMeta(t, dims=dims.sizes, strides=dims.strides)
                     for t, dims in zip(found, followed, strict=True)

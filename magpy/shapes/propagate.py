@@ -84,6 +84,8 @@ class Follower:
         self._gradients_of: tuple[Var, ...] = ()
         # The operation at hand makes a tensor a view of what it was.
         self._moves = False
+        # Nobody sees how the sizes of what it gives follow.
+        self._unseen = False
 
     # ------------------------------------------------------------- numbers
 
@@ -196,6 +198,7 @@ class Follower:
         follow: bool,
         on_host: bool = False,
         gradients_of: tuple[Ref, ...] = (),
+        whole: bool = False,
     ) -> None:
         """Does an operation with fake tensors, if sizes that vary are concerned.
 
@@ -210,7 +213,9 @@ class Follower:
             on_host: Python does it, of numbers; nothing of what it gives follows from them but its
                 data.
             gradients_of: it gives the gradients of these tensors, which are as large as they are.
+            whole: Python of the program runs in it, which is called again whatever the sizes are.
         """
+        self._unseen = False
         self._fake, self._known = _interp.ABSENT, True
         self._forms, self._sized = [], {}
         self._gradients_of = ()
@@ -234,7 +239,10 @@ class Follower:
         elif not concerned or loose:
             return
         if not (follow and _may_run_twice(func, plan)):
-            symbols.fix_all()
+            if whole and not self._recorder.transformed:
+                self._unseen = True
+            else:
+                symbols.fix_all()
             return
         self._fake = _interp.MISS
         known = self._recorder.tensors.known
@@ -278,6 +286,20 @@ class Follower:
         if lost:
             self._symbols.follow_data()
         return lost
+
+    def is_unseen(self, written: frozenset[Var]) -> bool:
+        """Whether nobody has seen how the sizes of a whole call's results follow.
+
+        Args:
+            written: what it has written to, and may have resized.
+        """
+        unseen = self._unseen and not self._symbols.fixed
+        if unseen and self._symbols.concerns(written):
+            self._symbols.fix_all()
+            return False
+        if unseen:
+            self._symbols.follow_data()
+        return unseen
 
     def drew(self, result: Any, outs: list[tuple[Any, Var]]) -> None:
         """The operation has drawn within a transform, which may give as many as `vmap` says.
@@ -365,26 +387,29 @@ class Follower:
                 raise CannotFollowError("a fake tensor is not like the tensor")
             symbols.note(var, fake)
 
-    def gradients(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
-        """What is compared of gradients: not the sizes that are followed; None if none is.
+    def compared(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
+        """What is compared of gradients, and of tensors that an operation gives back.
+
+        That is not the sizes that are followed; None if none is.
 
         Args:
             result: a tensor, or several and None.
             outs: as of `after`.
         """
         symbols = self._symbols
-        if symbols.fixed or not self._gradients_of:
-            return None
-        masks = {path: symbols.open_dimensions(var) for path, var in outs}
-        if not any(masks.values()):
+        if symbols.fixed or (outs and not self._gradients_of):
             return None
         found = [result] if isinstance(result, torch.Tensor) else result
+        if any(t is not None and not isinstance(t, torch.Tensor) for t in found):
+            return None
         with unheard():
+            known = [None if t is None else self._recorder.tensors.known(t) for t in found]
+            masks = [0 if v is None else symbols.open_dimensions(v) for v in known]
+            if not any(masks):
+                return None
             return [
-                None
-                if t is None
-                else _tensor.TensorMeta(t, dims=masks.get(() if found is not result else (i,), 0))
-                for i, t in enumerate(found)
+                None if t is None else _tensor.TensorMeta(t, dims=mask)
+                for t, mask in zip(found, masks, strict=True)
             ]
 
     def _resizes(self, var: Var) -> bool:

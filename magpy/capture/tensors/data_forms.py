@@ -79,13 +79,25 @@ class DataForms(Values):
                 var = self.tensors.known(a)
                 if var is not None and var in self._loose:
                     self._loose.discard(var)
-                    followed = self._of_data.sizes(identity, 1, a, [var])
-                    if followed is None:
-                        self.note(identity, (Ref(var),), {}, CheckMetadata, tensor_meta(a))
-                    else:
-                        self.note(followed[0], (Ref(var),), {}, CheckSizes, followed[1])
+                    self._sizes_are_asked_for(a, var)
             elif isinstance(a, (tuple, list)):
                 self._pin_shapes(a)
+
+    def _sizes_are_asked_for(self, tensor: Any, var: Var, as_data: bool = False) -> None:
+        """From here on a tensor must have these sizes, or such as fit what is known of them.
+
+        Args:
+            tensor: the tensor.
+            var: its variable.
+            as_data: how autograd sees it is not compared: a compiled block makes no views.
+        """
+        read = torch.Tensor.detach if as_data else identity
+        seen = tensor.detach() if as_data else tensor
+        followed = self._of_data.sizes(read, 1, tensor, [var], seen)
+        if followed is None:
+            self.note(read, (Ref(var),), {}, CheckMetadata, tensor_meta(seen))
+        else:
+            self.note(followed[0], (Ref(var),), {}, CheckSizes, followed[1])
 
     def _pin_if_given_back(self, op: Operation, result: Any, flags: int) -> None:
         """An operation gave back what it was given: of other sizes it may make something new.

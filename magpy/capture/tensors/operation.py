@@ -49,7 +49,9 @@ class Operation:
         "resized",
         "takes_lists",
         "targets",
+        "unseen",
         "warns",
+        "whole",
     )
 
     def __init__(
@@ -85,12 +87,16 @@ class Operation:
         self.targets: list[tuple[Any, torch.Size]] = []
         #: What autograd's engine reaches in it, if it runs that.
         self.reach: autograd.Reach | None = None
+        #: Python of the program runs in it, which is not followed.
+        self.whole = False
         # Performed.
         #: It has shown a warning.
         self.warns = False
         #: What a call that is recorded as a whole has written to.
         self.by_whole: frozenset[Var] = frozenset()
         # Classified.
+        #: Nobody has seen how the sizes of its results follow from those that vary.
+        self.unseen = False
         #: A leaf of autograd's graph is among its results.
         self.leaf = False
 

@@ -49,7 +49,7 @@ class UnseenCalls(Writer):
         if self.depth or self.refusals.first is not None:
             return run()
         op, whole = Operation(func, place=call_sites.place_of(func)), Whole(self, self._is_outside)
-        self.operation = op
+        self.operation, op.whole = op, True
         try:
             self._prepare_whole(op, whole, args, kwargs)
             if self._stopped():
@@ -119,6 +119,11 @@ class UnseenCalls(Writer):
             step.unrepeatable = step.unrepeatable or whole.unrepeatable
             if isinstance(step, OpStep):
                 step.whole, step.where = True, where_text(2)
+                if op.unseen and not self._scalars:
+                    made = {v for _, v in step.outs}
+                    for t in tensors(result):
+                        if self.tensors.known(t) in made:
+                            self._sizes_are_asked_for(t, self.tensors.var_of(t), as_data=True)
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""

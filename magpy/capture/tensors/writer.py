@@ -218,7 +218,9 @@ class Writer(DataForms):
             made = op.on_host and not op.given_array
             # What makes jagged tensors goes by sizes, and does so again in every call.
             no_sizes = made or accessor == ("set", "requires_grad") or func in jagged.FUNCTIONS
-            self._follower.before(op.instead or func, op.plan, given, follow, no_sizes, of)
+            self._follower.before(
+                op.instead or func, op.plan, given, follow, no_sizes, of, whole=op.whole
+            )
         self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
             op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
@@ -384,6 +386,9 @@ class Writer(DataForms):
             mutates = False  # `torch.tensor(1.0)` writes to what it makes, and to nothing else
         if self._follower is not None and self._follower.is_lost(outs, mutates):
             by_data = True
+        if self._follower is not None and self._follower.is_unseen(op.by_whole):
+            op.unseen, by_data = True, by_data or self._scalars
+            self.tensors.may_share(outs, (args, kwargs))  # of other sizes it may
         if mutates:
             self._shared.written((args[:1], kwargs.get("out")))
             self._not_a_part(self._writes or variables((args[:1], kwargs.get("out"))))
@@ -703,7 +708,7 @@ class Writer(DataForms):
             writes = mutates and name not in HOST_METHODS  # these change what the tensor is
             self._follower.after(result, outs, graph=False, looks=looks, writes=writes)
         if kind is CheckMetadata and self._follower is not None:
-            metas = self._follower.gradients(result, outs)
+            metas = self._follower.compared(result, outs)
             if metas is not None:
                 kind, expected = CheckSizes, metas
         if loose and kind is CheckMetadata:
