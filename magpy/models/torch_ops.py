@@ -150,6 +150,35 @@ ARITHMETIC = _names(
     _foreach_addcdiv_ _fused_sgd_ _fused_adam_ _fused_adamw_ _fused_adagrad_
     """
 )
+# Operations that give, and raise, for a size of 1 what they do for others: new memory, or always a
+# view, of sizes that follow by one rule. Broadcasting of sizes that differ is asked about.
+FOR_ANY_SIZE = (ARITHMETIC - {"__setitem__"}) | _names(
+    """
+    __radd__ __and__ __or__ __xor__ __invert__ __neg__ __abs__ neg abs sign exp exp2 expm1 log
+    log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan tanh sigmoid erf erfc floor ceil
+    round trunc isnan isinf isfinite logical_and logical_or logical_not logical_xor bitwise_and
+    bitwise_or bitwise_not relu relu6 gelu silu mish hardtanh __contains__ hardswish hardsigmoid
+    softplus logsigmoid selu celu softmax log_softmax layer_norm rms_norm native_layer_norm
+    embedding linear bilinear matmul __matmul__ __rmatmul__ mm bmm mv addmm baddbmm
+    scaled_dot_product_attention cat concat stack sum mean prod amax amin max min argmax argmin
+    any all cumsum cumprod logsumexp norm sort argsort tril triu clone zeros_like ones_like
+    empty_like rand_like randn_like repeat mse_loss binary_cross_entropy_with_logits
+    cosine_similarity unsqueeze transpose permute t mT movedim swapaxes detach dropout to
+    type_as float double half bfloat16 int long bool cpu cuda view view_as expand expand_as
+    broadcast_to _grouped_mm grouped_mm pad index_add index_copy normalize scaled_mm
+    """
+)
+# Those that may raise where a size is too small.
+BOUNDED = _names(
+    """
+    __getitem__ select narrow topk gather index_select take_along_dim scatter scatter_add
+    unflatten one_hot repeat_interleave cross_entropy nll_loss split chunk unbind tensor_split
+    split_with_sizes max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d
+    adaptive_avg_pool2d interpolate
+    """
+)
+#: Those that choose a kernel by how many images there are, too.
+CONVOLUTIONS = _names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 # Operations whose result has the same metadata whatever the value of their Python floats, save
 # that some return their argument, or nothing but zeros, for 0.0 and 1.0.
 TAKES_FLOATS = _names(

@@ -299,7 +299,7 @@ def compile_symbolic(info: EntryInfo, record: Record) -> bool:
             runner.by_python()
             continue
         # A compiler finds out more about the sizes: what it compiles later would come too late.
-        with functorch.patch(force_non_lazy_backward_lowering=True):
+        with functorch.patch(force_non_lazy_backward_lowering=True), symbols.any_size():
             runner.compile(inputs, sizes=True)
     symbols.fill(info.dynamic.conditions)
     info.dynamic.of_data = symbols.checks

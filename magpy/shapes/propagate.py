@@ -28,6 +28,8 @@ from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, hides_a_n
 from magpy.shapes.symbols import Symbols
 
 # What tells of one dimension what a read of metadata tells of all.
+#: What kernels choose where a size is 1.
+_OF_LAYOUT = frozenset(["stride", "is_contiguous", "data_ptr", "__dlpack__"])
 _DIMENSIONS = {"shape": torch.Tensor.size, "size": torch.Tensor.size, "stride": torch.Tensor.stride}
 
 
@@ -133,7 +135,9 @@ class Follower:
             with unheard():
                 if name == "stride" and 1 in args[0].shape:
                     raise CannotFollowError("kernels choose the stride of a dimension of size 1")
-                fake = symbols.operation(func, given, kwargs, self._given(args))
+                if name in _OF_LAYOUT:
+                    symbols.none_is_one(variables(given))
+                fake = symbols.operation(func, given, kwargs, self._given(args), reads=True)
                 return self._sizes(result, fake, (*given, *kwargs.values()), name)
         except Exception:  # noqa: BLE001 - whatever torch cannot do with fake tensors
             symbols.fix(variables((given, kwargs)))

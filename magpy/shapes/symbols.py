@@ -7,9 +7,10 @@ an operation with fake tensors needs around it (magpy/shapes/fake_ops.py), which
 vary (magpy/shapes/speculation.py), nor what is done when (magpy/shapes/propagate.py), nor the
 compiler that works on the fake tensors afterwards (magpy/runtime/entry.py) and may add conditions.
 
-A symbol stands for a size or a stride of two or more, or for an integer; what the program or a
-compiler finds out about it becomes a condition of the entry.  Where something cannot be followed,
-its symbols are fixed to the values of the run, which is always right.
+A symbol stands for a size of one or more, a stride of two or more, or an integer; what the program
+or a compiler finds out about it becomes a condition of the entry: that a size is not 1, too, but
+where that makes no difference.  Where something cannot be followed, its symbols are fixed to the
+values of the run, which is always right.
 Source: torch.fx.experimental.symbolic_shapes,
 https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html
 """
@@ -31,12 +32,17 @@ from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var, identity
 from magpy.ir.trees import rebuilt, variables
-from magpy.models.torch_ops import ARITHMETIC, goes_by_data, operation_name
+from magpy.models.torch_ops import (
+    ARITHMETIC,
+    goes_by_data,
+    operation_name,
+)
 from magpy.objects.imports import imported
 from magpy.objects.quiet import apart
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import computed, has_form, hint, plain
 from magpy.shapes.conditions import Checked, Computed, Conditions, Read, Source
+from magpy.shapes.environment import LEAST, any_size, environment, is_not_one, operated
 from magpy.shapes.fake_ops import (
     CannotFollowError,
     SizedByDataError,
@@ -52,8 +58,6 @@ from magpy.shapes.fake_ops import (
 from magpy.shapes.recurrent import is_recurrent, recurrent
 from magpy.shapes.repeated import Repeated, in_transform, requiring
 
-# Operations treat sizes of 0 and 1 differently.
-_LEAST = 2
 # Larger numbers could leave the 64 bits that compilers compute with.
 _LARGEST = 1 << 20
 # What has no memory has no address: to ask a fake tensor for one warns.
@@ -77,8 +81,10 @@ class _Located(list[Any]):
         """Adds a condition."""
         super().append(guard)
         place = place_of_program() if _interp.session_active() else None
-        self.places.append(place)
         symbols = self._symbols()
+        if symbols is not None and is_not_one(guard.expr, symbols.env.sizes):
+            place = None  # sizes of 1 are a way of their own, wherever that matters
+        self.places.append(place)
         if symbols is None or place is None:
             return
         fixed = _fixed(guard.expr) in symbols.turns and not place.decides()
@@ -144,9 +150,7 @@ class Symbols:
     def env(self) -> Any:
         """The environment, for which torch imports a lot when it is first needed."""
         imported("torch._dynamo.source", "torch.fx.experimental.symbolic_shapes")
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-        env = ShapeEnv(
+        env = environment()(
             duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False
         )
         env.guards = _Located(self)
@@ -307,8 +311,12 @@ class Symbols:
             self.sources.append(Source(own, var, outside, read, dim))
             return number
         source = ConstantSource(name)
-        create = env.create_unspecified_symbol if read is None else env.create_symbol
-        symbol = create(value, source, DimDynamic.DYNAMIC)
+        if read is None:
+            symbol = env.create_unspecified_symbol(value, source, DimDynamic.DYNAMIC)
+        elif read is torch.Tensor.size:
+            symbol = env.create_size(value, source, DimDynamic.DYNAMIC)
+        else:
+            symbol = env.create_symbol(value, source, DimDynamic.DYNAMIC)
         self.sources.append(Source(symbol, var, outside, read, dim))
         number = env.create_symintnode(symbol, hint=value, source=source)
         if row is not None:
@@ -416,7 +424,9 @@ class Symbols:
 
     # ------------------------------------------------------------- computing with symbols
 
-    def operation(self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any]) -> Any:
+    def operation(
+        self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any], reads: bool = False
+    ) -> Any:
         """The result of an operation for fake tensors.
 
         Args:
@@ -424,6 +434,7 @@ class Symbols:
             args: its arguments, with variables for tensors and for numbers that are followed.
             kwargs: likewise.
             static: gives the tensor or number that a variable is.
+            reads: it only says of a tensor how large it is, or what else is known of it.
 
         Raises:
             SizedByDataError: data decides what it gives.
@@ -436,7 +447,7 @@ class Symbols:
         if goes_by_data(func, args):
             raise CannotFollowError("its fake kernel asks for data")
         try:
-            return self._operated(func, args, kwargs, static)
+            return self._operated(func, args, kwargs, static, reads)
         except (
             fake_tensor.DynamicOutputShapeException,
             fake_tensor.DataDependentOutputException,
@@ -444,14 +455,16 @@ class Symbols:
             # That is said before it is asked whether the sizes fit each other.
             try:
                 with self._any_output():
-                    self._operated(func, args, kwargs, static)
+                    self._operated(func, args, kwargs, static, reads)
             except Exception as other:
                 raise CannotFollowError(f"{type(other).__name__}: {other}") from other
             raise SizedByDataError(f"{type(e).__name__}: {e}") from e
         except Exception as e:
             raise CannotFollowError(f"{type(e).__name__}: {e}") from e
 
-    def _operated(self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any]) -> Any:
+    def _operated(
+        self, func: Any, args: Any, kwargs: Any, static: Callable[[Var], Any], reads: bool
+    ) -> Any:
         from torch._dispatch.python import enable_python_dispatcher
 
         self.given = {}
@@ -466,19 +479,27 @@ class Symbols:
         with keys, apart(), unlogged(), uncached(), enable_python_dispatcher(), self.mode:
             if key is None:
                 for var in variables((args, kwargs)) & self.fakes.keys():
-                    self.fakes[var] = self._repeated.own(self.fakes[var])
+                    with any_size(self.env):
+                        self.fakes[var] = self._repeated.own(self.fakes[var])
             # Rules of `vmap` make tensors of the numbers that operations compute with, and of
             # symbols they cannot; whatever those are, the result has one form.
             plain_numbers = transformed and operation_name(func) in _COMPUTES
             given = tuple(self._substitute(v, static, plain_numbers) for v in (args, kwargs))
             if getattr(func, "__name__", "") in _STORES:
                 masks_fit(*given[0][:2])
-            if not transformed and is_recurrent(func, given[0]):
+            if reads:
+                result = func(*given[0], **given[1])
+            elif not transformed and is_recurrent(func, given[0]):
                 result = recurrent(func, given[0])
             else:
-                result = func(*given[0], **given[1])
+                none = functools.partial(self.none_is_one, self.given)
+                result = operated(self.env, func, given[0], given[1], none)
         self._repeated.keep(key, result, list(self.given.values()))
         return result
+
+    def any_size(self) -> contextlib.AbstractContextManager[None]:
+        """Whether a size is 1 makes no difference to a compiler (magpy/shapes/environment.py)."""
+        return any_size(self.env)
 
     def _stands_for(self, static: Callable[[Var], Any], var: Var) -> Any:
         """What stands for a variable, but for the tensor itself where none does yet."""
@@ -546,6 +567,12 @@ class Symbols:
             return all(type(x) in (int, Ref) and self._is_number(x) for x in v)
         # For torch no number is equal to True or False.
         return v.var in self.numbers if isinstance(v, Ref) else type(v) in (int, float)
+
+    def none_is_one(self, found: Iterable[Var]) -> None:
+        """No size of these tensors is 1."""
+        for var in self.symbolic.intersection(found):
+            for n in sizes_of(self.fakes[var]):
+                plain(n > 1)
 
     def read(self, number: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """How an integer follows from what there was before any transform.
@@ -682,10 +709,14 @@ class Symbols:
             if (equal := self._equal.get(s.symbol)) is not None:
                 known.append(({s.symbol, equal}, f"{name} == {names[equal]}", None))
                 continue
-            own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {_LEAST}"
+            least = 1 if s.read is torch.Tensor.size else LEAST
+            own = f"-{most} < {name} < {most}" if s.read is None else f"{name} >= {least}"
             known.append(({s.symbol}, own, None))
         for guard, place in zip(self.env.guards, self.env.guards.places, strict=True):
             found = set(guard.expr.free_symbols)
+            if is_not_one(guard.expr, self.env.sizes):
+                known.append((found, f"{names[next(iter(found))]} >= {LEAST}", place))
+                continue
             known.append((found, f"({printer.doprint(guard.expr.xreplace(rename))})", place))
         for target in (conditions, *self.checks):
             if target is None:
