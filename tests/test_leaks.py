@@ -389,3 +389,38 @@ def test_a_call_keeps_nothing_of_what_runs_below_it_until_the_collector_comes(pr
         assert [ref() for ref in alive] == [None] * len(alive)
     finally:
         gc.enable()
+
+
+class WithAnOddLine(Net):
+    def forward(self, x):
+        with open("/dev/null", "w") as f:
+            f.write("x")
+        return super().forward(x)
+
+
+def _of_a_local_class(base):
+    class Local(base):
+        pass
+
+    return Local()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 6])
+@pytest.mark.parametrize("local", [False, True], ids=["", "local"])
+@pytest.mark.parametrize("cls", [Net, WithAnOddLine])
+def test_models_die_with_what_was_compiled_of_them(cls, local, calls, monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+
+    def used():
+        model = _of_a_local_class(cls) if local else cls()
+        compiled = magpy.compile(model, backend="eager")
+        for _ in range(calls):
+            compiled(X)
+        return weakref.ref(model), weakref.ref(type(model))
+
+    dropped = [used() for _ in range(4)]
+    gc.collect()
+    assert not any(model() is not None for model, _ in dropped)
+    magpy.reset()  # what instances of one class share is kept for the next one
+    gc.collect()
+    assert not local or not any(cls() is not None for _, cls in dropped)

@@ -79,11 +79,11 @@ class Inductor:
 
     def _compiled(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         import torch
+        from torch._guards import detect_fake_mode
         from torch._inductor import config
-        from torch._subclasses import FakeTensor
 
         patches, settings = self.patches(), cast(Any, config)
-        mode = next((t.fake_mode for t in example_inputs if isinstance(t, FakeTensor)), None)
+        mode = detect_fake_mode(example_inputs)
         if mode is not None:
             return compile_graph(gm, example_inputs, patches, mode, symbolic=True)
         fixed = gm.meta.get(STATIC_INPUTS, 0)

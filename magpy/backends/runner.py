@@ -27,7 +27,7 @@ from magpy.backends import Backend, eager, process, reuse
 from magpy.backends.inductor import STATIC_INPUTS, Inductor, stepped
 from magpy.backends.output_aliasing import looked_at
 from magpy.backends.random_ops import told_apart
-from magpy.backends.symbolic_inputs import giving_sizes, with_sizes
+from magpy.backends.symbolic_inputs import giving_sizes, of_sizes_alone, with_sizes
 from magpy.errors import an
 from magpy.frames.signals import raised_by_handler
 from magpy.guards.names import Names, Program
@@ -351,7 +351,8 @@ class Runner:
                     imported("torch._inductor.compile_fx")
                 busy = contextlib.nullcontext() if self.backend is eager else _compiling()
                 draws = told_apart() if self.segment.draws > 1 else contextlib.nullcontext()
-                with busy, _own_warnings(), draws, self.modes(), without_hooks():
+                of_sizes = of_sizes_alone(inputs) if sizes else contextlib.nullcontext()
+                with busy, _own_warnings(), draws, self.modes(), without_hooks(), of_sizes:
                     if config.saving and not sizes and isinstance(self.backend, Inductor):
                         self.job = self._job(self.backend, graph, inputs)
                     compiled = self._shared(graph, inputs) if not sizes else None

@@ -9,6 +9,7 @@ size or stride it is, and passes of AOTAutograd and TorchInductor rely on it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,20 @@ def lack_symbols(inputs: list[Any]) -> bool:
     return not needed <= known
 
 
+def of_sizes_alone(inputs: list[Any]) -> contextlib.AbstractContextManager[object]:
+    """Where a graph that takes no tensor is compiled (positions, a mask): it makes its own ones.
+
+    Compilers find the environment of the sizes by a tensor.
+    """
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses import FakeTensor, FakeTensorMode
+
+    numbers = [n for n in inputs if isinstance(n, torch.SymInt)]
+    if not numbers or any(isinstance(t, FakeTensor) for t in inputs):
+        return contextlib.nullcontext()
+    return tracing(TracingContext(FakeTensorMode(shape_env=numbers[0].node.shape_env)))
+
+
 def giving_sizes(
     compiled: Callable[..., Any], places: list[tuple[int, Read, int]]
 ) -> Callable[..., Any]:
@@ -94,4 +109,4 @@ def giving_sizes(
     return call
 
 
-__all__ = ["giving_sizes", "lack_symbols", "with_sizes"]
+__all__ = ["giving_sizes", "lack_symbols", "of_sizes_alone", "with_sizes"]

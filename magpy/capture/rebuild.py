@@ -179,6 +179,8 @@ class Builder:
                 self._apart(v, self._places, self._followed)
             spec = Value(var)
         elif self._is_outside(v):
+            if isinstance(v, types.FunctionType) and v.__closure__:
+                self._check_enclosed(v)
             spec = Outside(v)
         elif isinstance(v, (*_HELD_TYPES, enum.Enum)):
             if isinstance(v, types.BuiltinFunctionType) and not isinstance(
@@ -310,6 +312,18 @@ class Builder:
         for k, x in v.__dict__.items():
             spec.fill.append((k, self.build(x)))
         return spec
+
+    def _check_enclosed(self, v: types.FunctionType) -> None:
+        """Refuses a function made around one of the call's, by code that nobody watches.
+
+        What a decorator of torch's gives (`torch.compiler.disable`) looks as if it had been there.
+        """
+        for cell in v.__closure__ or ():
+            held = cell.cell_contents if cell != types.CellType() else None
+            if isinstance(held, types.FunctionType) and self._is_made(held):
+                raise Refusal(
+                    f"a function is kept that was made around {held.__name__}, which the call makes"
+                )
 
     def _cell(self, v: types.CellType) -> Spec:
         spec = New("cell", None)

@@ -109,10 +109,13 @@ _PLAIN = (
 _LOCKS = ("lock", "RLock")
 
 
-@functools.lru_cache(maxsize=1024)
 def stateful(t: type) -> bool:
     """Whether objects of the type hold state in C that could change unseen."""
-    base = _interp.c_base(t)
+    return _stateful(_interp.c_base(t))  # no class of the program's is kept
+
+
+@functools.lru_cache(maxsize=1024)
+def _stateful(base: type) -> bool:
     if base in _STATELESS or base in _CONTAINERS or issubclass(base, numbers.Number):
         return False
     if issubclass(base, (torch._C.StorageBase, torch._C.ScriptList, torch._C.ScriptDict)):
@@ -124,15 +127,18 @@ def stateful(t: type) -> bool:
     return not (module == "_thread" and base.__name__ in _LOCKS)
 
 
-@functools.lru_cache(maxsize=1024)
 def settled(t: type) -> bool:
     """Whether objects of the type hold a value in C that never changes, and that C code reads.
 
     Nobody hears of such a reading: an object of which not the identity is guarded must have the
     same value (`picture`) when an entry is used again.
     """
-    base = _interp.c_base(t)
-    if base in _FOLLOWED or base in _CONTAINERS or stateful(t):
+    return _settled(_interp.c_base(t))
+
+
+@functools.lru_cache(maxsize=1024)
+def _settled(base: type) -> bool:
+    if base in _FOLLOWED or base in _CONTAINERS or _stateful(base):
         return False
     if base.__module__ == "_thread" or issubclass(base, types.SimpleNamespace):
         return False

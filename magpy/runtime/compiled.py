@@ -73,6 +73,8 @@ _MOST_IN_VAIN = 6
 _MOST_FIRST_TIMES = 3
 #: So many calls that raise at one line are watched before that runs in Python.
 _MOST_RAISED = 1
+#: So many calls that an entry serves make up for one that raises.
+_SERVED_FOR_ONE = 4
 # Not a WeakSet: a handler of a signal might run in its callback, and what it raised would be lost.
 _all: dict[int, weakref.ref[Any]] = {}
 
@@ -433,7 +435,10 @@ class Manager:
         if self.part is not None and self.part.driver.is_settled and not self._kept(compiled):
             compiled._magpy_plain = True
             return
-        if (not refusal.raised or self._raises(refusal)) and self._split(compiled, refusal):
+        raises = raised or refusal.raised
+        if (not raises or self._raises(compiled, refusal)) and self._split(
+            compiled, refusal, raises
+        ):
             return
         if self.options.fullgraph and not raised:
             raise CaptureError(
@@ -442,22 +447,24 @@ class Manager:
         if self.row >= config.max_refusals and not self._kept(compiled):
             self._give_up(compiled, text)
 
-    def _raises(self, refusal: Refusal) -> bool:
+    def _raises(self, compiled: Any, refusal: Refusal) -> bool:
         """Whether calls raise at one line again and again: it is Python's then.
 
-        What leads to it is compiled, and calls that raise are watched no more.
+        What leads to it is compiled, and calls that raise are watched no more.  A bad request now
+        and then leaves those that are served as they are.
         """
         at = refusal.frames[0] if refusal.frames else refusal.where
         self.raised[at] += 1
-        return self.raised[at] > _MOST_RAISED
+        served: int = sum(e.hits for e in compiled._magpy_entries)
+        return self.raised[at] > _MOST_RAISED + served // _SERVED_FOR_ONE
 
     # ------------------------------------------------------------- running in part
 
-    def _split(self, compiled: Any, refusal: Refusal) -> bool:
+    def _split(self, compiled: Any, refusal: Refusal, raises: bool) -> bool:
         """Lets what is around a refused line run compiled; whether it can."""
         if self.part is not None:
             return self.part.learn(refusal)
-        return self.drive(compiled, lambda driver: driver.learn(refusal), self.steered)
+        return self.drive(compiled, lambda driver: driver.learn(refusal), self.steered or raises)
 
     def separate(self, compiled: Any, why: str) -> bool:
         """Makes regions of single statements; whether anything changes by that."""

@@ -38,7 +38,10 @@ _MOST_REFUSED = 6
 #: `forward` and hooks, what asks whether a compiler is at work, and what shards a model and sums
 #: its gradients, which tells C++ of each step.
 _GLUE = frozenset(
-    ["torch.nn.modules.module", "torch.utils.hooks", "torch.autograd.function", "torch.compiler"]
+    [
+        *("torch.nn.modules.module", "torch.utils.hooks", "torch.autograd.function"),
+        *("torch.compiler", "torch._dynamo.eval_frame", "torch.fx.graph_module"),
+    ]
 )
 _GLUE_PACKAGES = ("torch.distributed.", "torch.nn.parallel.", "torch._functorch.")
 #: Python functions of these modules are operations, as a capture sees them.
@@ -48,6 +51,12 @@ _OPERATIONS = (
     "torch.autograd",
     "torch.nested",
     "torch.utils._device",  # takes modes off torch's stack, a region's among them
+)
+#: Nobody watches what functions of these modules do (magpy/capture/python/native.py): they have no
+#: regions, and what they call has none.
+_UNWATCHED = (
+    *("torch.fx", "torch._dynamo", "torch._inductor", "torch._subclasses", "torch.testing"),
+    *("torch.overrides", "torch.utils._device", "torch.autograd.profiler"),
 )
 #: Functions of these modules, which read and write files and logs, run as they are, with all that
 #: they call.
@@ -200,7 +209,7 @@ class Drivers:
             lines = self.lines.setdefault(key, Lines())
             made = self._drivers[place] = Driver(function, lines, self)
             if alone:
-                weakref.finalize(owner, self._drivers.pop, place, None).atexit = False
+                weakref.finalize(owner, _drop, weakref.ref(self), place).atexit = False
         return made
 
     def call(self, f: Any) -> Any:
@@ -218,7 +227,8 @@ class Drivers:
         if found is None:
             return f
         function, owner = found
-        if str(function.__globals__.get("__name__")).startswith(_STORING):
+        module = str(function.__globals__.get("__name__"))
+        if module.startswith(_STORING) or (module.startswith(_UNWATCHED) and module not in _GLUE):
             return f
         known = _key(function.__code__) in self.lines and not _is_nested(function)
         if not known and not _may_drive(function):
@@ -232,6 +242,13 @@ class Drivers:
         """The compiled regions."""
         for d in list(self._drivers.values()):
             yield from d.compiled
+
+
+def _drop(drivers: weakref.ref[Drivers], place: tuple[_Key, int]) -> None:
+    """A module is gone, whose driver was at a place."""
+    found = drivers()  # which would hold the module for as long as this were registered
+    if found is not None:
+        found._drivers.pop(place, None)
 
 
 def _is_nested(function: types.FunctionType) -> bool:

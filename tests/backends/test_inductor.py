@@ -282,3 +282,16 @@ def test_sums_with_factors():
     c = magpy.compile(f)
     for _ in range(3):
         torch.testing.assert_close(c(a, b, w, i), f(a, b, w, i))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_graph_that_takes_sizes_alone_is_compiled_for_all(backend):
+    def mask(rows, steps):
+        return torch.ones(steps, steps).tril() * 2 + torch.arange(rows)[:, None, None]
+
+    compiled = magpy.compile(mask, backend=backend)
+    for rows, steps in ((2, 3), (3, 4), (4, 6), (5, 3), (6, 7)):
+        assert torch.equal(compiled(rows, steps), mask(rows, steps))
+    stats = magpy.stats(compiled)
+    assert stats.captures == 2
+    assert stats.share == 1.0

@@ -137,3 +137,32 @@ def test_one_call_that_raises_leaves_the_program_in_one_piece():
     stats = magpy.stats(compiled)
     assert stats.regions == 1
     assert stats.captures == 1
+
+
+MODELS = {
+    "linear": lambda: torch.nn.Linear(4, 4),
+    "layers": lambda: torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()),
+    "transformer": lambda: torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(),
+}
+
+
+@pytest.mark.parametrize("before", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_bad_request_now_and_then_leaves_a_model_served_whole(make, before):
+    model = make()
+    compiled = magpy.compile(model, backend="eager")
+    good, bad = torch.randn(2, 3, 4), torch.randn(2, 3, 5)
+    with torch.no_grad():
+        for _ in range(3):
+            for _ in range(before):
+                assert_same(compiled(good), model(good))
+            with pytest.raises((RuntimeError, AssertionError)):
+                compiled(bad)
+        hits = magpy.stats(compiled).hits
+        for _ in range(20):
+            assert_same(compiled(good), model(good))
+    stats = magpy.stats(compiled)
+    assert stats.share == 1.0
+    if before > 2:  # else every second call raises, or every third
+        assert stats.hits - hits == 20
+        assert stats.entries == stats.regions == 1

@@ -192,7 +192,7 @@ class Handler:
             self.run.refuse(
                 "an iterator or generator from outside is consumed", "Pass a list instead"
             )
-        elif c_state.stateful(t):  # type: ignore[arg-type]
+        elif c_state.stateful(t):
             before = c_state.picture(obj)
             if before is None:
                 self.run.refuse(

@@ -85,7 +85,12 @@ def prepare() -> None:
     torch_dir = os.path.dirname(os.path.abspath(torch.__file__))
     dynamo = os.path.join(torch_dir, "_dynamo")
     skip = [
-        "overrides.py",
+        # A function that the program makes overridable is its own.
+        *(
+            f"overrides.py:{name}"
+            for name in vars(torch.overrides)
+            if name != "wrap_torch_function"
+        ),
         "utils/_device.py",
         # What decorators.py leaves on the program's tensors and classes is seen.
         *(f"_dynamo/{name}" for name in os.listdir(dynamo) if name != "decorators.py"),

@@ -291,7 +291,7 @@ def overrides(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     only asks, to choose a way, must get the answer that it gets where nobody watches.
     """
     frame = call_sites.program_frame()
-    if frame is not None and "handle_torch_function" in frame.f_code.co_names:
+    if frame is not None and "handle_torch_function" in frame.f_code.co_names and _of_torch(frame):
         return ABSENT
     for a in args:
         run.session.touch(a)
@@ -303,6 +303,17 @@ def overrides(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return f(*args, **kwargs)
     finally:
         torch._C._push_on_torch_function_stack(run.recorder)
+
+
+def _of_torch(frame: types.FrameType) -> bool:
+    """Whether a frame is a function of torch's, which may be an operation.
+
+    What the program makes overridable (`torch.overrides.wrap_torch_function`) is Python of its own.
+    """
+    module = frame.f_globals.get("__name__")
+    if module == torch.overrides.__name__:
+        module = getattr(frame.f_locals.get("func"), "__module__", None)
+    return str(module).partition(".")[0] == "torch"
 
 
 def transform(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
