@@ -160,12 +160,12 @@ FOR_ANY_SIZE = (ARITHMETIC - {"__setitem__"}) | _names(
     bitwise_or bitwise_not relu relu6 gelu silu mish hardtanh __contains__ hardswish hardsigmoid
     softplus logsigmoid selu celu softmax log_softmax layer_norm rms_norm native_layer_norm
     embedding linear bilinear matmul __matmul__ __rmatmul__ mm bmm mv addmm baddbmm
-    scaled_dot_product_attention cat concat stack sum mean prod amax amin max min argmax argmin
-    any all cumsum cumprod logsumexp norm sort argsort tril triu clone zeros_like ones_like
-    empty_like rand_like randn_like repeat mse_loss binary_cross_entropy_with_logits
-    cosine_similarity unsqueeze transpose permute t mT movedim swapaxes detach dropout to
-    type_as float double half bfloat16 int long bool cpu cuda view view_as expand expand_as
-    broadcast_to _grouped_mm grouped_mm pad index_add index_copy normalize scaled_mm
+    scaled_dot_product_attention cat concat stack sum mean prod any all cumsum cumprod logsumexp
+    sort argsort tril triu clone zeros_like ones_like empty_like rand_like randn_like repeat
+    mse_loss binary_cross_entropy_with_logits cosine_similarity unsqueeze transpose permute t mT
+    movedim swapaxes detach dropout to type_as float double half bfloat16 int long bool cpu cuda
+    view view_as expand expand_as broadcast_to _grouped_mm grouped_mm index_add index_copy
+    normalize scaled_mm
     """
 )
 # Those that may raise where a size is too small.
@@ -174,7 +174,7 @@ BOUNDED = _names(
     __getitem__ select narrow topk gather index_select take_along_dim scatter scatter_add
     unflatten one_hot repeat_interleave cross_entropy nll_loss split chunk unbind tensor_split
     split_with_sizes max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d
-    adaptive_avg_pool2d interpolate
+    adaptive_avg_pool2d interpolate pad amax amin max min argmax argmin norm
     """
 )
 #: Those that choose a kernel by how many images there are, too.

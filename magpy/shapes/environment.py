@@ -52,7 +52,7 @@ def environment() -> Any:
 
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
             """What an expression is, which becomes a condition if several values are possible."""
-            if self.any_size and (not self.bounded or _asks_for_ones(orig_expr)):
+            if self.any_size and _asks_for_ones(orig_expr, self.bounded):
                 ranges = self.var_to_range
                 larger = tuple(
                     (s, ranges[s] & ValueRanges(LEAST, int_oo) if s in self.sizes else ranges[s])
@@ -67,16 +67,15 @@ def environment() -> Any:
                     return found
             return super().evaluate_expr(orig_expr, *args, **kwargs)
 
-    def _asks_for_ones(expr: Any) -> bool:
-        """Whether an expression only compares sizes and their products for equality."""
-        sides = [
-            side
-            for relation in expr.atoms(sympy.core.relational.Relational)
-            for side in (relation.args if relation.rel_op in ("==", "!=") else (None,))
-        ]
-        return bool(sides) and all(
-            side is not None and all(x.is_Symbol or x.is_Integer for x in sympy.Mul.make_args(side))
-            for side in sides
+    def _asks_for_ones(expr: Any, bounded: bool) -> bool:
+        """Whether an expression only compares sizes and their products with each other.
+
+        What is less than a size (`x[1:]`) may be nothing where that is 1.
+        """
+        relations = expr.atoms(sympy.core.relational.Relational)
+        return not expr.has(sympy.Add) and all(
+            not bounded or (relation.rel_op in ("==", "!=") and not relation.has(sympy.Function))
+            for relation in relations
         )
 
     return Environment

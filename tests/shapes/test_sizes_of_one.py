@@ -189,6 +189,35 @@ def a_row_each(x):
     return total
 
 
+def _of_rows(f):
+    return lambda x: f(x[:, 0])
+
+
+#: Of a size of 1 nothing is left, or too little.
+PARTS = {
+    "amax": lambda x: x[1:].amax(0) * 2,
+    "amin": lambda x: x[:-1].amin(0),
+    "max": lambda x: x[1:].max(0).values,
+    "argmax": lambda x: x[1:].argmax(0),
+    "mean": lambda x: x[1:].mean(0),
+    "norm": lambda x: x[1:].norm(float("inf"), 0),
+    "pad": lambda x: F.pad(x.t(), (1, 0), mode="reflect"),
+    "view": lambda x: x[1:].view(x.shape[0] - 1, -1),
+    "reshape": lambda x: x[1:].reshape(x.shape[0] - 1, -1),
+    "cat": lambda x: torch.cat([x[1:], x[:1]]),
+    "softmax": lambda x: x[1:].softmax(0),
+    "difference": lambda x: x[1:] - x[:-1],
+    "matmul": lambda x: x[1:] @ x[:-1].t(),
+    "select": lambda x: x[1:][0] * 2,
+    "layer_norm": lambda x: F.layer_norm(x[1:], (8,)),
+    "topk": lambda x: x[1:].topk(1, 0).values,
+    "std": lambda x: x[1:].std(0),
+    "loss": lambda x: F.cross_entropy(x[1:], torch.zeros(x.shape[0] - 1, dtype=torch.long)),
+    "convolution": lambda x: F.conv1d(x.t()[None], torch.ones(1, 8, 2)),
+    "pool": lambda x: F.max_pool1d(x.t()[None], 2),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None, 1:], x[None, 1:], x[None, 1:]),
+    "unfold": lambda x: x.unfold(0, 2, 1) * 2,
+}
 DIFFER = [
     *(flattened, divided_by_one_less, groups_of_a_channel),
     *(squeezed, of_two_sizes, with_five, second, second_of_the_middle, narrowed, the_two_largest),
@@ -253,6 +282,16 @@ def test_two_captures_serve_a_size_of_one_as_well(f, grad, backend):
 @pytest.mark.parametrize("f", DIFFER, **named)
 def test_where_it_matters_a_size_of_one_gives_what_eager_does(f, grad, backend):
     _compared(f, backend, grad)
+
+
+@backends
+@pytest.mark.parametrize("f", PARTS.values(), ids=PARTS)
+def test_what_is_left_of_a_size_of_one(f, backend):
+    _compared(_of_rows(f), backend, False)
+
+
+def test_torch_inductor_raises_where_too_little_is_left():
+    _compared(_of_rows(PARTS["pad"]), "inductor", False, [(3, 1), (4, 1), (1, 1), (2, 1)])
 
 
 @pytest.mark.parametrize("f", [*SAME, *DIFFER], **named)
