@@ -16,7 +16,7 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._subclasses import FakeTensor
@@ -130,6 +130,24 @@ def found(gm: Any, inputs: Sequence[Any]) -> Iterator[None]:
         cache.check_node_safe = known
 
 
+#: Sizes of 1 are among those that a graph is compiled for (magpy/shapes/environment.py).
+_OF_ONE = "magpy: sizes of 1"
+
+
+def of_any_size(symbolic: bool) -> contextlib.AbstractContextManager[object]:
+    """In the block a graph for sizes that vary is none that was compiled for sizes of 2 and more.
+
+    The key of TorchInductor's cache has no ranges of sizes; torch.compile's begin with 2.
+    """
+    import torch.compiler.config as settings_of_torch
+
+    if not symbolic:
+        return contextlib.nullcontext()
+    config: Any = settings_of_torch
+    tag: str = config.cache_key_tag + _OF_ONE
+    return cast(contextlib.AbstractContextManager[object], config.patch(cache_key_tag=tag))
+
+
 @contextlib.contextmanager
 def readable_guards(env: Any) -> Iterator[None]:
     """In the block a cached graph whose guard cannot be evaluated is no hit.
@@ -155,4 +173,4 @@ def readable_guards(env: Any) -> Iterator[None]:
         del env.evaluate_guards_expression
 
 
-__all__ = ["found", "readable_guards"]
+__all__ = ["found", "of_any_size", "readable_guards"]

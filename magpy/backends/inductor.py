@@ -187,6 +187,7 @@ def _compile_graph(
     known = contextlib.ExitStack()
     known.enter_context(graph_cache.found(gm, inputs))
     known.enter_context(graph_cache.readable_guards(mode.shape_env))
+    known.enter_context(graph_cache.of_any_size(symbolic))
     try:
         with tracing(TracingContext(mode)), known, _training_is_seen():
             compiled = compile_fx(
