@@ -97,7 +97,9 @@ def _filled(like: Any, func: Callable[..., Any], makers: Callable[[Any], Any]) -
 
 def given_instead(whole: Any, func: Callable[..., Any]) -> Any:
     """What an operation calls, with `func` in place of what it was a call of."""
-    return _filled(whole, func, getattr(whole, "__magpy_makers__", _as_they_are))
+    filled = _filled(whole, func, getattr(whole, "__magpy_makers__", _as_they_are))
+    form = getattr(whole, "__magpy_form__", None)
+    return filled if form is None else form.of(filled)
 
 
 def _as_they_are(given: Any) -> Any:

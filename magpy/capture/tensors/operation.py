@@ -35,6 +35,7 @@ class Operation:
         "changes_arrays",
         "floats",
         "func",
+        "given",
         "given_array",
         "guarded",
         "hidden",
@@ -68,6 +69,8 @@ class Operation:
         self.place = place
         # Prepared: the arguments as a step keeps them.
         self.args: Any = ()
+        #: What a call is given that is done as a whole.
+        self.given: Any = None
         self.kwargs: Any = {}
         #: The program has put another function in place of torch's, which no graph calls.
         self.hidden = False
@@ -109,6 +112,7 @@ class Operation:
         """Lets go of tensors and of autograd's functions, which die as in eager."""
         self.reach = None
         self.targets = []
+        self.given = None
         self.args, self.kwargs = (), {}
 
 

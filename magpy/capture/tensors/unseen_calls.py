@@ -8,6 +8,7 @@ derives from this.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,16 @@ from magpy.capture.tensors.functorch import switches
 from magpy.capture.tensors.opaque_calls import Whole, opened
 from magpy.capture.tensors.operation import Operation
 from magpy.capture.tensors.pass_hooks import is_hook_function
+from magpy.capture.tensors.result_forms import Form, UnknownFormError
 from magpy.capture.tensors.writer import Writer
 from magpy.errors import FILLED
 from magpy.frames import call_sites
 from magpy.frames.locations import refuse, where_text
 from magpy.ir.ops import (
+    CheckValue,
     HostStep,
     OpStep,
+    Ref,
     Var,
 )
 from magpy.ir.trees import tensors, variables
@@ -81,6 +85,7 @@ class UnseenCalls(Writer):
                     )
                 whole.given(target, args, kwargs)
                 op.func, args, kwargs = opened(func, args, kwargs, self._is_outside)
+                op.given = args, kwargs
                 self._prepare(op, args, kwargs, follow=False)
                 whole.begin(target, args, kwargs)
         except Exception as e:  # noqa: BLE001 - as above
@@ -119,11 +124,26 @@ class UnseenCalls(Writer):
             step.unrepeatable = step.unrepeatable or whole.unrepeatable
             if isinstance(step, OpStep):
                 step.whole, step.where = True, where_text(2)
-                if op.unseen and not self._scalars:
-                    made = {v for _, v in step.outs}
-                    for t in tensors(result):
-                        if self.tensors.known(t) in made:
-                            self._sizes_are_asked_for(t, self.tensors.var_of(t), as_data=True)
+                if op.unseen:
+                    self._form_is_asked_for(op, step, result)
+
+    def _form_is_asked_for(self, op: Operation, step: OpStep, result: Any) -> None:
+        """What a whole call gives for other sizes must be like what it gave here."""
+        made = {self.tensors.known(t): t for t in tensors(result)}
+        outs = [v for _, v in step.outs]
+        form = None
+        if outs:
+            with contextlib.suppress(UnknownFormError):
+                form = Form(result, op.given)
+        if form is None or not made.keys() <= {*outs, *variables(op.plan)}:
+            assert self.symbols is not None
+            self.symbols.fix_all()
+            return
+        step.func = form.of(step.func)
+        self.note(form.holds, tuple(map(Ref, outs)), {}, CheckValue, True)
+        if not self._scalars:
+            for var in outs:
+                self._sizes_are_asked_for(made[var], var, as_data=True)
 
     def transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Performs a part of a transform, which is recorded as an operation."""

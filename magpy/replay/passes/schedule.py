@@ -289,6 +289,8 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     it would leave out what the class does, and take its results for plain tensors. Jagged tensors
     it would compile for the offsets of one call.
     """
+    if hasattr(step.func, "__magpy_form__"):  # its result is compared, and a compiler has none
+        return True
     if step.func in _BEHIND or _takes_objects(step) or _runs_later(step) or _draws_elsewhere(step):
         return True
     if transform_regions.only_python(step):
