@@ -211,7 +211,9 @@ def _lies_as(gradient: torch.Tensor, leaf: torch.Tensor) -> bool:
 
 
 def _copied(gradient: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    if leaf.is_contiguous() or not is_dense(leaf):
+    # A dimension of size 1 may have any stride, which the copy has as well.
+    in_order = leaf.is_contiguous() and not any(type(n) is int and n == 1 for n in leaf.shape)
+    if in_order or not is_dense(leaf):
         return gradient.clone(memory_format=torch.contiguous_format)
     return gradient.new_empty_strided(leaf.shape, leaf.stride()).copy_(gradient)
 

@@ -330,3 +330,24 @@ def test_tied_weights_and_sizes_that_vary():
     torch.testing.assert_close(both[2], both[0])
     assert magpy.stats(f).captures <= 3
     assert magpy.stats(f).segments[-1] == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [lambda t: t.T, lambda t: t, lambda t: t.T.contiguous()])
+def test_gradients_lie_as_their_leaves_where_a_size_is_one(make, backend):
+    def step(leaf):
+        leaf.requires_grad_()
+        (leaf * 2).sum().backward()
+        return leaf
+
+    def ones(leaf):
+        leaf.requires_grad_()
+        leaf.sum().backward()
+        return leaf
+
+    for f in (step, ones):
+        compiled = magpy.compile(f, backend=backend)
+        for _ in range(3):
+            found, expected = (g(make(torch.arange(3.0)[None])).grad for g in (compiled, f))
+            assert torch.equal(found, expected)
+            assert found.stride() == expected.stride()
