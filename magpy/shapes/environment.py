@@ -53,12 +53,7 @@ def environment() -> Any:
         def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
             """What an expression is, which becomes a condition if several values are possible."""
             if self.any_size and _asks_for_ones(orig_expr, self.bounded):
-                ranges = self.var_to_range
-                larger = tuple(
-                    (s, ranges[s] & ValueRanges(LEAST, int_oo) if s in self.sizes else ranges[s])
-                    for s in orig_expr.free_symbols & ranges.keys()
-                )
-                found = self._maybe_evaluate_static(orig_expr, var_to_range=larger)
+                found = self._of_larger(orig_expr)
                 if found is not None:
                     return found
             if self.of_kernels and orig_expr.free_symbols <= self.of_kernels:
@@ -66,6 +61,24 @@ def environment() -> Any:
                 if found is not None:
                     return found
             return super().evaluate_expr(orig_expr, *args, **kwargs)
+
+        def _of_larger(self, expr: Any) -> Any:
+            """What an expression is for sizes larger than 1; None if that is open."""
+            ranges, larger = self.var_to_range, ValueRanges(LEAST, int_oo)
+            found = tuple(
+                (s, ranges[s] & larger if s in self.sizes else ranges[s])
+                for s in expr.free_symbols & ranges.keys()
+            )
+            return self._maybe_evaluate_static(expr, var_to_range=found)
+
+        def keep_positive(self, size: Any) -> None:
+            """Makes it a condition that a size is not 0, as it is not for sizes larger than 1."""
+            expr = size.node.expr
+            if expr.is_Symbol or not expr.has(sympy.Add, sympy.Function):
+                return
+            some = sympy.Gt(expr, 0)
+            if self._maybe_evaluate_static(some) is None and self._of_larger(some) is not None:
+                bool(size > 0)
 
     def _asks_for_ones(expr: Any, bounded: bool) -> bool:
         """Whether an expression only compares sizes and their products with each other.
@@ -97,15 +110,17 @@ def _normalizes_any(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def is_not_one(condition: Any, sizes: Container[Any]) -> bool:
-    """Whether a condition says of a size that it is not 1."""
+    """Whether a condition says of a size that it is not 1 (`s > 1`, `s - 1 > 0`, `2*s != 2`)."""
     if not condition.is_Relational or len(condition.free_symbols) != 1:
         return False
-    if condition.args[0].is_number:
-        condition = condition.reversed
+    (size,) = condition.free_symbols
     a, b = condition.args
-    if a not in sizes or not b.is_number:
+    # As `factor * size + rest`, compared with 0.
+    factor, rest = (a - b).coeff(size, 1), (a - b).coeff(size, 0)
+    if size not in sizes or not factor.is_Integer or a - b != factor * size + rest:
         return False
-    return (condition.rel_op, int(b)) in (("!=", 1), (">", 1), (">=", LEAST))
+    rel = condition.rel_op if factor > 0 else condition.reversed.rel_op
+    return (rel, -rest / factor) in (("!=", 1), (">", 1), (">=", LEAST))
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from magpy.errors import an
 from magpy.frames.locations import Place, place_of_program
 from magpy.ir.capture import Dims
 from magpy.ir.ops import OutsideRef, Ref, Var, identity
-from magpy.ir.trees import rebuilt, variables
+from magpy.ir.trees import rebuilt, tensors, variables
 from magpy.models.torch_ops import (
     ARITHMETIC,
     goes_by_data,
@@ -494,6 +494,10 @@ class Symbols:
             else:
                 none = functools.partial(self.none_is_one, self.given)
                 result = operated(self.env, func, given[0], given[1], none)
+                for fake in tensors(result):  # what is left of a size of 1 may be nothing
+                    for n in fake.shape:
+                        if isinstance(n, torch.SymInt):
+                            self.env.keep_positive(n)
         self._repeated.keep(key, result, list(self.given.values()))
         return result
 

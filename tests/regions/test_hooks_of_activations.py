@@ -109,7 +109,7 @@ def test_what_a_hook_raises(backend):
 
     texts = []
     for f in (world(given)[0], magpy.compile(world(given)[0], backend=backend)):
-        for _ in range(4):
+        for _ in range(6):
             with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
                 f(torch.ones(3, 8))
         texts.append([e.name for e in traceback.extract_tb(caught.value.__traceback__)][1:])
