@@ -344,9 +344,10 @@ class Symbols:
         """The sizes of a variable are what they are in every call.
 
         Nothing stands for a tensor of a transform that is active: what is done to it is followed
-        from where the transform got it, or not at all.
+        from where the transform got it, or not at all.  Nor for a sparse one: what is done to that
+        has sizes of data.
         """
-        if wrapped(tensor):
+        if wrapped(tensor) or tensor.layout is not torch.strided:
             self.fakes.pop(var, None)
         elif type(tensor) is torch.Tensor and not tensor.is_nested:
             self.fakes[var] = self._made(tensor.shape, tensor.stride(), tensor)
