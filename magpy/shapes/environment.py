@@ -80,17 +80,6 @@ def environment() -> Any:
             if self._maybe_evaluate_static(some) is None and self._of_larger(some) is not None:
                 bool(size > 0)
 
-    def _asks_for_ones(expr: Any, bounded: bool) -> bool:
-        """Whether an expression only compares sizes and their products with each other.
-
-        What is less than a size (`x[1:]`) may be nothing where that is 1.
-        """
-        relations = expr.atoms(sympy.core.relational.Relational)
-        return not expr.has(sympy.Add) and all(
-            not bounded or (relation.rel_op in ("==", "!=") and not relation.has(sympy.Function))
-            for relation in relations
-        )
-
     return Environment
 
 
@@ -107,6 +96,20 @@ def _normalizes_any(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return False
     channels, groups = args[0].shape[1], args[1]
     return type(channels) is type(groups) is int and channels > groups
+
+
+def _asks_for_ones(expr: Any, bounded: bool) -> bool:
+    """Whether an expression only compares sizes and their products with each other.
+
+    What is less than a size (`x[1:]`) may be nothing where that is 1.
+    """
+    import sympy
+
+    relations = expr.atoms(sympy.core.relational.Relational)
+    return not expr.has(sympy.Add) and all(
+        not bounded or (relation.rel_op in ("==", "!=") and not relation.has(sympy.Function))
+        for relation in relations
+    )
 
 
 def is_not_one(condition: Any, sizes: Container[Any]) -> bool:
