@@ -40,6 +40,7 @@ class Embeds(nn.Module):
 OPTIMIZERS = {
     "SparseAdam": lambda p: torch.optim.SparseAdam(list(p), lr=0.1),
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
 }
 
 
@@ -56,6 +57,7 @@ def _step_of(model, make):
     return step
 
 
+@pytest.mark.filterwarnings("ignore")  # torch warns once; where warnings are recorded, that is cut
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("cls", [Embeds, Recommends], ids=lambda c: c.__name__)
