@@ -241,6 +241,7 @@ class Follower:
             if loose or not (concerned or (follow and _may_run_twice(func, plan))):
                 return  # and nothing stands for what it gives
         elif not concerned or loose:
+            self._unseen = whole and loose
             return
         if not (follow and _may_run_twice(func, plan)):
             if whole and not self._recorder.transformed:

@@ -189,7 +189,37 @@ def _written_to(x):
     return y, z
 
 
+def _one_after_another(x):
+    y = _checkpointed(lambda x: x * 2)(x)
+    return _checkpointed(lambda y: (y + 1, y.shape[0] > 4))(y)
+
+
+def _within_another(x):
+    def inner(x):
+        return x * 2, x.shape[0] > 4
+
+    def outer(x):
+        y, is_long = checkpoint(inner, x, use_reentrant=False)
+        return y * 3 if is_long else y
+
+    y = _checkpointed(outer)(x)
+    return _checkpointed(inner)(y)
+
+
+def _sized_by_data(x):
+    y = x[x[:, 0] > 3]
+    return _checkpointed(lambda y: (y * 2, y.shape[0] > 2))(y)
+
+
+def _counted_of_data(x):
+    return Counts.apply(x[x[:, 0] > 3])
+
+
 BY_SIZES = {
+    "one after another": _one_after_another,
+    "within another": _within_another,
+    "sized by data": _sized_by_data,
+    "counted of data": _counted_of_data,
     "number": lambda x: _checkpointed(lambda x: (x * 2, x.shape[0]))(x)[1],
     "number of a Function": _mean_by_function,
     "text": _checkpointed(lambda x: (x * 2, "long" if x.shape[0] > 4 else "short")),

@@ -136,8 +136,9 @@ class UnseenCalls(Writer):
             with contextlib.suppress(UnknownFormError):
                 form = Form(result, op.given)
         if form is None or not made.keys() <= {*outs, *variables(op.plan)}:
-            assert self.symbols is not None
-            self.symbols.fix_all()
+            self._pin_shapes(tensors(op.given))
+            if self.symbols is not None:
+                self.symbols.fix_all()
             return
         step.func = form.of(step.func)
         self.note(form.holds, tuple(map(Ref, outs)), {}, CheckValue, True)

@@ -386,7 +386,8 @@ class Writer(DataForms):
             mutates = False  # `torch.tensor(1.0)` writes to what it makes, and to nothing else
         if self._follower is not None and self._follower.is_lost(outs, mutates):
             by_data = True
-        if self._follower is not None and self._follower.is_unseen(op.by_whole):
+        unseen = self._follower is not None and self._follower.is_unseen(op.by_whole)
+        if unseen or (op.whole and self.is_loose(variables(plan))):
             op.unseen, by_data = True, by_data or self._scalars
             self.tensors.may_share(outs, (args, kwargs))  # of other sizes it may
         if mutates:
