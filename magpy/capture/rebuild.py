@@ -322,7 +322,8 @@ class Builder:
             held = cell.cell_contents if cell != types.CellType() else None
             if isinstance(held, types.FunctionType) and self._is_made(held):
                 raise Refusal(
-                    f"a function is kept that was made around {held.__name__}, which the call makes"
+                    f"a function is kept that was made around {held.__name__}, which the call makes",
+                    remedy="Make it outside of the compiled function",
                 )
 
     def _cell(self, v: types.CellType) -> Spec:
