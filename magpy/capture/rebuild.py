@@ -322,7 +322,7 @@ class Builder:
             held = cell.cell_contents if cell != types.CellType() else None
             if isinstance(held, types.FunctionType) and self._is_made(held):
                 raise Refusal(
-                    f"a function is kept that was made around {held.__name__}, which the call makes",
+                    f"a function is kept that was made around {held.__name__}, a function of the call",
                     remedy="Make it outside of the compiled function",
                 )
 
