@@ -321,8 +321,9 @@ class Builder:
         for cell in v.__closure__ or ():
             held = cell.cell_contents if cell != types.CellType() else None
             if isinstance(held, types.FunctionType) and self._is_made(held):
+                name = held.__name__
                 raise Refusal(
-                    f"a function is kept that was made around {held.__name__}, a function of the call",
+                    f"a function is kept that was made around {name}, which the call makes",
                     remedy="Make it outside of the compiled function",
                 )
 
