@@ -212,6 +212,7 @@ def _finish(
     if run.refusals.failure is not None:
         out.failure, out.stage = run.refusals.failure, "recorder"
         return
+    handler.loops.finish()
     record = recorder.finish()
     buffers = handler.buffers
     buffers.written += recorder.buffers

@@ -425,6 +425,7 @@ class Record:
         unwatched: what asks for Python that runs unwatched below steps.
         caught: the line of the first operation after a change of which the program may catch what
             it raises; "" if there is none.
+        loops: those whose number of turns follows from sizes (magpy/ir/loops.py).
         transform_spans: the steps during which a transform of torch.func was active
             (magpy/capture/tensors/functorch.py).
     """
@@ -458,3 +459,4 @@ class Record:
     unwatched: list[Unwatched] = field(default_factory=list)
     caught: str = ""
     transform_spans: list[Any] = field(default_factory=list)
+    loops: list[Any] = field(default_factory=list)

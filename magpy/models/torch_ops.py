@@ -165,7 +165,8 @@ FOR_ANY_SIZE = (ARITHMETIC - {"__setitem__"}) | _names(
     mse_loss binary_cross_entropy_with_logits cosine_similarity unsqueeze transpose permute t mT
     movedim swapaxes detach dropout to type_as float double half bfloat16 int long bool cpu cuda
     view view_as expand expand_as broadcast_to _grouped_mm grouped_mm index_add index_copy
-    normalize scaled_mm
+    normalize scaled_mm joined_turns lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
+    new_zeros new_ones new_empty new_full full_like
     """
 )
 # Those that may raise where a size is too small.

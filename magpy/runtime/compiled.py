@@ -41,6 +41,8 @@ from magpy.ir.ops import Check, HostStep
 from magpy.objects import saved_tensors
 from magpy.objects.quiet import unheard
 from magpy.objects.types import attribute, isinstance
+from magpy.replay.pipeline import needed_variables
+from magpy.replay.rolled import roll
 from magpy.runtime import below_hooks, checkpoints, contest, families
 from magpy.runtime import entry as entries
 from magpy.runtime.background import Pending
@@ -335,6 +337,7 @@ class Manager:
             if hooks is not None and hooks.raised is not None:
                 raise Refusal("a hook of saved tensors raises an exception", passing=True)
             with unheard():
+                roll(capture, needed_variables(capture))
                 self.blocks.compile_in(capture.record)
                 new, info = entries.build(capture, self.backend, recover_of(ref))
             if info.leaves is not None and hooks is not None:

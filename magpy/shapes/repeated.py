@@ -22,6 +22,7 @@ from magpy.ir.torch_modes import current_modes
 from magpy.ir.trees import variables
 from magpy.models.torch_ops import resizable, would_write
 from magpy.objects.types import isinstance
+from magpy.shapes.loop_indices import Indices
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
 _PLAIN = frozenset(
@@ -37,10 +38,15 @@ class UnknownError(Exception):
 
 
 class Repeated:
-    """What the operations of one run gave for fake tensors."""
+    """What the operations of one run gave for fake tensors.
 
-    def __init__(self) -> None:
+    Args:
+        indices: of the run's loops.
+    """
+
+    def __init__(self, indices: Indices) -> None:
         """None was done yet."""
+        self._indices = indices
         self._given: dict[Any, Any] = {}
         # What stands for several variables, by identity.
         self._shared: dict[int, Any] = {}
@@ -59,7 +65,7 @@ class Repeated:
         if in_transform():
             return None  # what it gives belongs to that
         try:
-            found = _form(args, value), _form(tuple(kwargs.items()), value)
+            found = self._form(args, value), self._form(tuple(kwargs.items()), value)
             return func, found, current_modes(), torch.get_default_dtype()
         except UnknownError:
             return None
@@ -80,6 +86,8 @@ class Repeated:
         tensors = [x for x in found if x is not None]
         if key is None or not all(isinstance(x, torch.Tensor) for x in tensors):
             return
+        if self._indices.counts(tensors):
+            return
         if tensors and not any(x is y for x in tensors for y in given):
             self._given[key] = result
             self._shared.update((id(x), x) for x in tensors)
@@ -95,6 +103,34 @@ class Repeated:
             # Neither a leaf that requires grad nor a view of one is changed in place.
             with torch.enable_grad():
                 return own.add_(requiring(own.new_zeros(()), True))
+
+    def _form(self, v: Any, value: Callable[[Var], Any]) -> Any:
+        t = type(v)
+        if t in _PLAIN:
+            return t, v
+        if t is float:
+            return repr(v)
+        if t is Ref:
+            return self._of_variable(value(v.var))
+        if t in (tuple, list):
+            return (t, *(self._form(x, value) for x in v))
+        if t is slice:
+            return t, *(self._form(x, value) for x in (v.start, v.stop, v.step))
+        raise UnknownError
+
+    def _of_variable(self, v: Any) -> Any:
+        if isinstance(v, _SYMBOLS):
+            return type(v), self._indices.canonical(v.node.expr)
+        if type(v) in (int, float):
+            return type(v), repr(v)
+        if not isinstance(v, torch.Tensor) or v.layout is not torch.strided or v.is_nested:
+            raise UnknownError
+        with torch._C.DisableTorchFunction():
+            numbers = (*v.shape, None, *v.stride(), v.storage_offset())
+            return (
+                tuple(n.node.expr if isinstance(n, torch.SymInt) else n for n in numbers),
+                (v.dtype, v.device, v.requires_grad, v.is_inference(), v.is_conj(), v.is_neg()),
+            )
 
 
 def requiring(fake: Any, required: bool) -> Any:
@@ -114,36 +150,6 @@ def in_transform() -> bool:
     """Whether a transform of torch.func is active, or a level of duals."""
     depth: int = torch._C._functorch.get_dynamic_layer_stack_depth()
     return depth > 0 or forward_ad._current_level >= 0
-
-
-def _form(v: Any, value: Callable[[Var], Any]) -> Any:
-    t = type(v)
-    if t in _PLAIN:
-        return t, v
-    if t is float:
-        return repr(v)
-    if t is Ref:
-        return _of_variable(value(v.var))
-    if t in (tuple, list):
-        return (t, *(_form(x, value) for x in v))
-    if t is slice:
-        return t, *(_form(x, value) for x in (v.start, v.stop, v.step))
-    raise UnknownError
-
-
-def _of_variable(v: Any) -> Any:
-    if isinstance(v, _SYMBOLS):
-        return type(v), v.node.expr
-    if type(v) in (int, float):
-        return type(v), repr(v)
-    if not isinstance(v, torch.Tensor) or v.layout is not torch.strided or v.is_nested:
-        raise UnknownError
-    with torch._C.DisableTorchFunction():
-        numbers = (*v.shape, None, *v.stride(), v.storage_offset())
-        return (
-            tuple(n.node.expr if isinstance(n, torch.SymInt) else n for n in numbers),
-            (v.dtype, v.device, v.requires_grad, v.is_inference(), v.is_conj(), v.is_neg()),
-        )
 
 
 __all__ = ["Repeated", "in_transform", "requiring"]

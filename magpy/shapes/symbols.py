@@ -55,6 +55,7 @@ from magpy.shapes.fake_ops import (
     unlogged,
     wrapped,
 )
+from magpy.shapes.loop_indices import Indices
 from magpy.shapes.recurrent import is_recurrent, recurrent
 from magpy.shapes.repeated import Repeated, in_transform, requiring
 
@@ -80,8 +81,10 @@ class _Located(list[Any]):
     def append(self, guard: Any) -> None:
         """Adds a condition."""
         super().append(guard)
-        place = place_of_program() if _interp.session_active() else None
         symbols = self._symbols()
+        place = None if symbols is None else symbols.place
+        if place is None and _interp.session_active():
+            place = place_of_program()
         if symbols is not None and is_not_one(guard.expr, symbols.env.sizes):
             place = None  # sizes of 1 are a way of their own, wherever that matters
         self.places.append(place)
@@ -129,7 +132,8 @@ class Symbols:
         #: The numbers from outside that are followed, by variable.
         self.outside: dict[Var, Any] = {}
         self.sources: list[Source] = []
-        self._repeated = Repeated()
+        self.indices = Indices(self)
+        self._repeated = Repeated(self.indices)
         #: Something could not be followed: no symbol is free.
         self.fixed = False
         #: The places at which no condition may be put on a symbol, and what refuses the run there.
@@ -137,6 +141,30 @@ class Symbols:
         self.refuse: Callable[[], object] = bool
         #: The symbols that may not be fixed anywhere in the program (`Varying.turns`).
         self.turns: set[Any] = set()
+        #: Where conditions come from that are found elsewhere than the program is.
+        self.place: Place | None = None
+
+    def form(self, var: Var, tensor: Any = None) -> Any:
+        """What the program, or an operation, can tell of a variable: two are alike if it is equal.
+
+        Where it lies in its memory does not count, nor what a number is.
+
+        Args:
+            var: the variable.
+            tensor: what it is if it is from outside; else None.
+        """
+        if var in self.numbers:
+            return "number"
+        fake = self.fakes.get(var, tensor)
+        if fake is None:
+            return object()
+        with torch._C.DisableTorchFunction():
+            numbers = tuple(map(_expr, (*fake.shape, *fake.stride())))
+            return numbers, fake.dtype, fake.device, fake.requires_grad, fake.is_inference()
+
+    def made_like(self, fake: Any) -> Any:
+        """Another fake tensor of these sizes and strides."""
+        return self._made(fake.shape, fake.stride(), fake)
 
     def turn_by(self, numbers: set[Var | None]) -> None:
         """These numbers from outside are others in each turn of a loop (`Varying.turns`)."""

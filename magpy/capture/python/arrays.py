@@ -63,10 +63,16 @@ class ArrayCalls:
         """A C function is called with tracked values."""
         if callables.effect_of(f) is Effect.MEMO:
             return memos.asked(self._run, f, args, kwargs)
+        if f is range:
+            return self._ranges(f, args, kwargs)
         found = self._tables.call(f, args, kwargs)
         if found is not ABSENT:
             return found
         return self._of_values(f, args, kwargs)
+
+    def _ranges(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        turns = ABSENT if kwargs else self._run.loops.begin(args)
+        return self._of_values(f, args, kwargs) if turns is ABSENT else turns
 
     def _of_values(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         owner = getattr(f, "__self__", None)

@@ -24,6 +24,7 @@ import torch
 from magpy import _interp, _tensor, faults
 from magpy.capture.python import c_calls, profiler_marks
 from magpy.capture.python import effects as effect_calls
+from magpy.capture.loops import Loops
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.joins import Joins
@@ -83,6 +84,7 @@ class Handler:
         tracked = TrackedValues(self.run, self.buffers)
         tables = self.tables = Tables(self.run)
         arrays = self.run.tracked = ArrayCalls(self.run, tracked, tables)
+        self.loops = self.run.loops = Loops(self.run)
         self.varying = VaryingNumbers(self.run)
         #: Whether small arrays that are reached are inputs, and whether there was one.
         self.contents = self.small_inputs = False
@@ -269,7 +271,7 @@ class Handler:
         self.varying.put_back()
         self.session.clear()
         self.recorder.end()
-        del self.run.tracked
+        del self.run.tracked, self.run.loops
 
     def below(self, function: Any) -> None:
         """A Python function starts below a call for its effect, or in autograd's engine."""

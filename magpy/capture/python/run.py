@@ -66,6 +66,13 @@ class TracksValues(Protocol):
         """Calls a C function with such values; ABSENT leaves the call to the probe."""
 
 
+class FollowsLoops(Protocol):
+    """What is done where the program loops over a range that is another one in each call."""
+
+    def begin(self, args: tuple[Any, ...], /) -> Any:
+        """What it iterates over in place of the range; ABSENT if that is to be one."""
+
+
 class Run:
     """The state of one watched run.
 
@@ -77,6 +84,8 @@ class Run:
 
     #: Follows values that differ from call to call; set by who makes the run.
     tracked: TracksValues
+    #: What the program iterates over in loops of any number of turns; likewise.
+    loops: FollowsLoops
 
     def __init__(self, session: _interp.Session, recorder: Recorder, refusals: RefusalBox) -> None:
         """Nothing has happened yet."""

@@ -279,7 +279,7 @@ class Values:
             number = self._of_data.integer(number, 1, var, result)
         self.note(ask, (OutsideRef(v),), {}, CheckValue, form)
         self.note(number, (OutsideRef(v),), {}, Bind, type(result), result=var)
-        self._is_tracked(fresh, var)
+        self.is_tracked(fresh, var)
         return fresh
 
     def _goes_as_it_is(self, container: Any) -> bool:
@@ -370,7 +370,7 @@ class Values:
         number, made = _interp.fresh(number), self.tensors.new()
         given = OutsideRef(v) if id(v) in self.record.numbers else Ref(var)
         self.note(python_number, (given,), {}, Bind, type(number), result=made)
-        self._is_tracked(number, made)
+        self.is_tracked(number, made)
         found = self._numbers_of[var] = number, type(number), made
         return found
 
@@ -458,12 +458,13 @@ class Values:
         if t is int and (owner is not None or variables((args, kwargs))):
             func = self._of_data.integer(func, len(args), var, result)
         self.note(func, args, kwargs, kind, expected, result=var, owner=owner)
-        self._is_tracked(result, var)
+        self.is_tracked(result, var)
         if kind is BindArray and type(expected[1]) is int:
             self._sized.add(var)
         return result
 
-    def _is_tracked(self, value: Any, var: Var) -> None:
+    def is_tracked(self, value: Any, var: Var) -> None:
+        """From here on this very object is a variable."""
         self._session.track(value, var)
         self.any_tracked = True
 
@@ -482,7 +483,7 @@ class Values:
         self.record.numbers[id(fresh)] = fresh
         self.originals[id(fresh)] = value
         self.add(Bind(identity, (OutsideRef(fresh),), {}, expected=type(value), result=var))
-        self._is_tracked(fresh, var)
+        self.is_tracked(fresh, var)
         if self.symbols is not None and type(value) in (int, float):
             self.symbols.number(var, fresh)
         return fresh
@@ -510,7 +511,7 @@ class Values:
             var = self.tensors.new()
             self.originals[id(value)] = first[i]
             self.add(Bind(part, (place, i, *form), {}, expected=type(value), result=var))
-            self._is_tracked(value, var)
+            self.is_tracked(value, var)
             if self.symbols is not None:
                 self.symbols.number(var, value)
         return whole
@@ -519,7 +520,7 @@ class Values:
         """A numpy array among the arguments becomes an input; `sized`: its sizes are, too."""
         var, form = self.tensors.new(), (array.dtype, array.ndim if sized else array.shape)
         self.add(BindArray(identity, (OutsideRef(array),), {}, expected=form, result=var))
-        self._is_tracked(array, var)
+        self.is_tracked(array, var)
         if sized:
             self._sized.add(var)
 
@@ -558,7 +559,7 @@ class Values:
         """A number that the run computes from sizes.  Returns an equal one, and its variable."""
         value, var = _interp.fresh(value), self.tensors.new()
         self.note(func, args, {}, Bind, type(value), result=var, symbolic=True)
-        self._is_tracked(value, var)
+        self.is_tracked(value, var)
         return value, var
 
     def convert_all(self, values: Any) -> Any:

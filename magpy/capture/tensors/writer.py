@@ -81,6 +81,7 @@ from magpy.objects.plain_values import is_plain
 from magpy.objects.quiet import unheard
 from magpy.objects.snapshots import is_changed
 from magpy.objects.types import isinstance
+from magpy.shapes.loop_indices import joins_turns
 from magpy.shapes.propagate import Follower
 from magpy.shapes.symbols import Symbols
 from magpy.unwatched import autograd
@@ -218,9 +219,10 @@ class Writer(DataForms):
             made = op.on_host and not op.given_array
             # What makes jagged tensors goes by sizes, and does so again in every call.
             no_sizes = made or accessor == ("set", "requires_grad") or func in jagged.FUNCTIONS
-            self._follower.before(
-                op.instead or func, op.plan, given, follow, no_sizes, of, whole=op.whole
-            )
+            followed = op.instead or func, op.plan
+            if self.record.loops and (joined := joins_turns(self.record.loops, func, op.plan)):
+                followed = joined
+            self._follower.before(*followed, given, follow, no_sizes, of, whole=op.whole)
         self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
             op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
@@ -324,7 +326,7 @@ class Writer(DataForms):
                 result = _interp.fresh(result)
             var = self.tensors.new()
             self.note(func, args, kwargs, Bind, type(result), result=var, **more)
-            self._is_tracked(result, var)
+            self.is_tracked(result, var)
             if isinstance(result, torch.Generator):
                 self.record.generators[var], self.record.types[var] = result, type(result)
         return result

@@ -43,6 +43,7 @@ from magpy.replay.fx_graphs import IN_PLACE, safe
 from magpy.replay.passes import transform_regions
 from magpy.replay.passes.totality import Totality, runs_python
 from magpy.replay.passes.trace_backward import history
+from magpy.replay.rolled import Rolled
 from magpy.unwatched import autograd
 
 
@@ -290,6 +291,8 @@ def _only_python(step: OpStep, types: dict[Var, type]) -> bool:
     it would compile for the offsets of one call.
     """
     if hasattr(step.func, "__magpy_form__"):  # its result is compared, and a compiler has none
+        return True
+    if isinstance(step.func, Rolled):  # its turns are compiled (magpy/runtime/blocks.py)
         return True
     if step.func in _BEHIND or _takes_objects(step) or _runs_later(step) or _draws_elsewhere(step):
         return True

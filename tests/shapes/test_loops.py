@@ -1,0 +1,512 @@
+"""Loops of as many turns as a size: one capture serves all sizes, if all turns do the same.
+
+Where the program goes by the turn, or by what the turns leave behind, a call of another number of
+turns is captured on its own, and gives what it gives in eager.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import magpy
+
+WIDTH = 4
+SIZES = [(3, 5), (2, 7), (4, 6), (3, 9), (5, 4), (2, 12), (3, 3), (4, 20), (2, 2), (3, 1)]
+
+
+class Step(nn.Module):
+    """What a turn does."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.calls = 0
+
+    def forward(self, x, h):
+        return torch.tanh(self.inner(x) + self.outer(h))
+
+
+# ------------------------------------------------------------- all turns do the same
+
+
+def collects(step, x):
+    h, found = torch.zeros_like(x[:, 0]), []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    return torch.stack(found, 1), h
+
+
+def backwards(step, x):
+    h, found = x.new_zeros(x.size(0), WIDTH), []
+    for t in range(x.shape[1] - 1, -1, -1):
+        h = step(x[:, t], h)
+        found.append(h.unsqueeze(1))
+    return torch.cat(found, dim=1)
+
+
+def from_the_second(step, x):
+    h = x[:, 0]
+    total = torch.zeros(())
+    for t in range(1, x.shape[1]):
+        h = step(x[:, t], h)
+        total = total + h.sum() / x.shape[1]
+    return h, total
+
+
+def mirrored(step, x):
+    n = x.shape[1]
+    found = []
+    for t in range(n):
+        found.append(step.inner(x[:, n - 1 - t]) * x[:, t])
+    return torch.stack(found)
+
+
+def none_at_first(step, x):
+    h, found = None, []
+    for t in range(x.size(1)):
+        h = step.inner(x[:, t]) if h is None else step(x[:, t], h)
+        found.append(h)
+    return torch.stack(found, dim=-1)
+
+
+def stored(step, x):
+    out, h = torch.zeros_like(x), x.new_zeros(x.size(0), WIDTH)
+    with torch.no_grad():
+        for t in range(x.size(1)):
+            h = step(x[:, t], h)
+            out[:, t] = h
+    return out
+
+
+def in_place(step, x):
+    state = x.new_zeros(x.size(0), WIDTH)
+    with torch.no_grad():
+        for t in range(x.size(1)):
+            state.mul_(0.5).add_(step.inner(x[:, t]))
+    return state * 2
+
+
+def of_pairs(step, x):
+    state, first, second = (x[:, 0] * 0, x[:, 0] * 0 + 1), [], []
+    for t in range(x.size(1)):
+        h, c = state
+        h = step(x[:, t], h)
+        state = h, c * h
+        first.append(state[0])
+        second.append(state[1].sum(-1))
+    return torch.stack(first, 1), torch.stack(second, 1), state[1]
+
+
+def joined_with_more(step, x):
+    found = []
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    return torch.cat(found, -1).sum(-1), torch.stack(found).mean(0)
+
+
+def drops_out(step, x):
+    h = torch.zeros_like(x[:, 0])
+    for t in range(x.size(1)):
+        h = F.dropout(step(x[:, t], h), 0.5)
+    return h
+
+
+SAME = [
+    *(collects, backwards, from_the_second, mirrored, none_at_first, stored, in_place, of_pairs),
+    *(joined_with_more, drops_out),
+]
+
+
+class Model(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.step, self.function = Step(), function
+
+    def forward(self, x):
+        return self.function(self.step, x)
+
+
+def everything(model, x, seed):
+    """What a call gives: results, gradients, the state of the generator."""
+    torch.manual_seed(seed)
+    x = x.clone().requires_grad_()
+    model.zero_grad()
+    result = model(x)
+    tensors = [v for v in _flat(result) if isinstance(v, torch.Tensor)]
+    loss = sum(v.sum() for v in tensors if v.requires_grad)
+    if isinstance(loss, torch.Tensor):
+        loss.backward()
+    gradients = [x.grad, *(p.grad for p in model.parameters())]
+    return result, gradients, torch.get_rng_state(), model.step.calls
+
+
+def _flat(v):
+    return [x for y in v for x in _flat(y)] if isinstance(v, (tuple, list)) else [v]
+
+
+def agree(function, backend="eager", sizes=SIZES):
+    torch.manual_seed(0)
+    eager = Model(function)
+    model = copy.deepcopy(eager)
+    compiled = magpy.compile(model, backend=backend)
+    for i, (batch, turns) in enumerate(sizes):
+        x = torch.randn(batch, turns, WIDTH, generator=torch.Generator().manual_seed(i))
+        want, got = everything(eager, x, i), everything(compiled, x, i)
+        torch.testing.assert_close(got, want, msg=lambda text, at=(batch, turns): f"{at}: {text}")
+    return compiled
+
+
+@pytest.mark.parametrize("function", SAME, ids=lambda f: f.__name__)
+def test_one_capture_serves_any_number_of_turns(function):
+    compiled = agree(function)
+    stats = magpy.stats(compiled)
+    # A first one, one for all sizes, and one where there is a single turn, or two.
+    assert stats.captures <= 4, stats.misses_by
+    assert stats.share == 1.0 or function in (stored, in_place)
+
+
+@pytest.mark.parametrize("function", SAME, ids=lambda f: f.__name__)
+def test_turns_are_compiled(function):
+    compiled = agree(function, backend="aot_eager", sizes=SIZES[:6])
+    assert magpy.stats(compiled).reasons == []
+
+
+# ------------------------------------------------------------- the turns do not do the same
+
+
+def goes_by_the_turn(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        if t % 3 == 2:
+            h = h * 0.5
+        h = step(x[:, t], h)
+    return h
+
+
+def goes_by_the_last(step, x):
+    h, n = x[:, 0], x.size(1)
+    for t in range(n):
+        h = step(x[:, t], h)
+        if t == n - 1:
+            h = h * 3
+    return h
+
+
+def counts(step, x):
+    h, k = x[:, 0], 0
+    for t in range(x.size(1)):
+        k += 1
+        h = step(x[:, t], h) * (0.0 if k == 8 else 1.0)
+    return h
+
+
+def counts_in_a_dict(step, x):
+    h, seen = x[:, 0], {"k": 0}
+    for t in range(x.size(1)):
+        seen["k"] += 1
+        h = step(x[:, t], h) * (0.0 if seen["k"] == 8 else 1.0)
+    return h
+
+
+def counts_outside(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        step.calls += 1
+        h = step(x[:, t], h)
+    return h * step.calls
+
+
+def measures_the_list(step, x):
+    h, found = x[:, 0], []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    return torch.stack(found).sum(0) / len(found)
+
+
+def looks_back(step, x):
+    found = [x[:, 0]]
+    for t in range(x.size(1)):
+        found.append(step(x[:, t], found[-1]))
+    return torch.stack(found)
+
+
+def looks_two_back(step, x):
+    a, b = x[:, 0], x[:, 0] * 2
+    for t in range(x.size(1)):
+        c = step(x[:, t], a)
+        a, b = b, c
+    return a + b
+
+
+def gives_the_list(step, x):
+    h, found = x[:, 0], []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    return found
+
+
+def hands_the_list_on(step, x):
+    def half(found):
+        return torch.stack(found[: len(found) // 2 + 1])
+
+    h, found = x[:, 0], []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    return half(found)
+
+
+def takes_some(step, x):
+    h, found = x[:, 0], []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    return torch.stack(found[::2]), found[0]
+
+
+def shares_the_list(step, x):
+    found = []
+    other = found
+    for t in range(x.size(1)):
+        found.append(step.inner(x[:, t]) * len(other))
+    return torch.stack(found)
+
+
+def leaves(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        if t >= 6:
+            break
+    return h
+
+
+def uses_the_index(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+    return h * t
+
+
+def prefixes(step, x):
+    found = []
+    for t in range(x.size(1)):
+        found.append(step.inner(x[:, : t + 1]).mean(1))
+    return torch.stack(found, 1)
+
+
+def grows(step, x):
+    h = x[:, :1]
+    for t in range(x.size(1)):
+        h = torch.cat([h, step.inner(x[:, t]).unsqueeze(1)], 1)
+    return h
+
+
+def windows(step, x):
+    found = []
+    for t in range(x.size(1)):
+        found.append(step.inner(x[:, max(0, t - 1) : t + 2]).sum(1))
+    return torch.stack(found, 1)
+
+
+def beyond(step, x):
+    y = x[:, : max(1, x.size(1) - 2)]
+    h = x[:, 0]
+    for t in range(x.size(1) - 2 if x.size(1) > 2 else 1):
+        h = step(x[:, t], h) + y[:, t]
+    return h
+
+
+def toggles(step, x):
+    h = x[:, 0]
+    try:
+        for t in range(x.size(1)):
+            torch.set_grad_enabled(not torch.is_grad_enabled())
+            h = h + step.inner(x[:, t])
+    finally:
+        torch.set_grad_enabled(True)
+    return h
+
+
+def takes_from_an_iterator(step, x):
+    scales = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * next(scales, 0.5)
+    return h
+
+
+def pops(step, x):
+    scales, h = [0.5, 2.0, 3.0, 4.0, 5.0, 6.0], x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * (scales.pop() if scales else 1.0)
+    return h
+
+
+def makes_closures(step, x):
+    k, h = 0, x[:, 0]
+
+    def scale():
+        nonlocal k
+        k += 1
+        return 2.0 if k == 8 else 1.0
+
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * scale()
+    return h
+
+
+class Counter:
+    def __init__(self):
+        self.k = 0
+
+    def scale(self):
+        self.k += 1
+        return 2.0 if self.k == 8 else 1.0
+
+
+def counts_in_an_object(step, x):
+    counter, h = Counter(), x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * counter.scale()
+    return h
+
+
+def counts_in_a_method(step, x):
+    scale, h = Counter().scale, x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * scale()
+    return h
+
+
+def counts_below_a_partial(step, x):
+    seen, h = [], x[:, 0]
+
+    scale = functools.partial(lambda found: (found.append(1), len(found))[1], seen)
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * (2.0 if scale() == 8 else 1.0)
+    return h
+
+
+def asks_its_variables(step, x):
+    h, found = x[:, 0], []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+        if len(locals()["found"]) == 8:
+            h = h * 2
+    return h
+
+
+def changes_what_it_collects(step, x):
+    h, found = x[:, 0], []
+    with torch.no_grad():
+        for t in range(x.size(1)):
+            h = step(x[:, t], h)
+            found.append(h)
+        h.mul_(2)
+        first = torch.stack(found, 1)
+        h.add_(1)
+        return first, torch.stack(found, 1)
+
+
+def swaps(step, x):
+    a, b = x[:, 0] * 2, x[:, 0] * 3
+    total = x[:, 0]
+    for t in range(x.size(1)):
+        a, b = b, a
+        total = total + step(x[:, t], a)
+    return total
+
+
+def once_in_a_while(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        for _ in range(t):
+            h = h * 0.9
+        h = step(x[:, t], h)
+    return h
+
+
+def sets_an_attribute(step, x):
+    h, seen = x[:, 0], None
+    for t in range(x.size(1)):
+        k = getattr(h, "turns", 0)
+        h = step(x[:, t], h) * (2.0 if k == 7 else 1.0)
+        h.turns = k + 1
+    return h
+
+
+def names_the_turn(step, x):
+    h, names = x[:, 0], []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        names.append(f"turn {t}")
+    return h, torch.tensor([len(name) for name in names])
+
+
+def table(step, x):
+    scales, h = (1.0, 2.0, 3.0), x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * scales[t % 3]
+    return h
+
+
+def _stack(found, dim):
+    return torch.stack(found, dim) * len(found)
+
+
+class _Own:
+    stack = staticmethod(_stack)
+
+
+def has_a_stack_of_its_own(step, x):
+    torch = _Own
+    found = []
+    for t in range(x.size(1)):
+        found.append(step.inner(x[:, t]))
+    return torch.stack(found, 1)
+
+
+def kept_outside(step, x):
+    step.kept = []
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        step.kept.append(h)
+    last = step.kept[len(step.kept) // 2]
+    del step.kept
+    return last
+
+
+OTHERS = [
+    *(goes_by_the_turn, goes_by_the_last, counts, counts_in_a_dict, counts_outside),
+    *(measures_the_list, looks_back, looks_two_back, gives_the_list, hands_the_list_on, takes_some),
+    *(shares_the_list, leaves, uses_the_index, prefixes, grows, windows, beyond, toggles),
+    *(takes_from_an_iterator, pops, makes_closures, counts_in_an_object, counts_in_a_method),
+    *(counts_below_a_partial, asks_its_variables, changes_what_it_collects, swaps),
+    *(once_in_a_while, sets_an_attribute, names_the_turn, table, has_a_stack_of_its_own),
+    kept_outside,
+]
+
+
+@pytest.mark.parametrize("function", OTHERS, ids=lambda f: f.__name__)
+def test_turns_that_are_told_apart(function):
+    agree(function)
+
+
+@pytest.mark.parametrize("function", OTHERS, ids=lambda f: f.__name__)
+def test_turns_that_are_told_apart_in_regions(function, monkeypatch):
+    monkeypatch.setattr(magpy.config, "regions", True)
+    agree(function, sizes=SIZES * 2)
