@@ -65,7 +65,12 @@ class Loops:
             args: of the range.
         """
         recorder, symbols = self._recorder, self._recorder.symbols
-        if symbols is None or symbols.fixed or self._active is not None or self._run.refusals.first is not None:
+        if (
+            symbols is None
+            or symbols.fixed
+            or self._active is not None
+            or self._run.refusals.first is not None
+        ):
             return ABSENT
         if recorder.depth or recorder.transformed or modes_of_the_program(recorder):
             return ABSENT
@@ -77,7 +82,9 @@ class Loops:
         if place is None or place.start is None or len(values) <= 1:
             return ABSENT
         with unheard():
-            body = body_of(_interp.original_of(frame.f_code) or frame.f_code, place.line, place.start)
+            body = body_of(
+                _interp.original_of(frame.f_code) or frame.f_code, place.line, place.start
+            )
         if body is None:
             return ABSENT
         recorder.note_modes()

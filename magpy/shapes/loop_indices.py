@@ -66,9 +66,9 @@ class Indices:
             if others or exprs is None:
                 return False
             found += [(guard, place, e) for e in exprs]
-        if any(self._known(e) is False for *_, e in found):
+        if not all(self._holds(e) for *_, e in found):
             return False
-        self._replace(first.keys(), [one for one in found if self._known(one[2]) is None])
+        self._replace(first.keys(), [one for one in found if one[2].free_symbols])
         numbers = self._symbols.numbers
         for var in numbers.keys() & ahead:
             if isinstance(loop.args[0], Ref):
@@ -87,6 +87,12 @@ class Indices:
         import sympy
 
         symbols = self._symbols
+        # What stands for a number may be told by an index by now, which is told by nothing.
+        exprs = [
+            sympy.Eq(symbols.numbers[a.var].node._expr, value)
+            for a, value in zip(loop.args, (loop.values.start, loop.values.stop), strict=False)
+            if isinstance(a, Ref) and a.var in symbols.numbers
+        ]
         symbols.place, before = loop.place, symbols.place
         try:
             with torch._C.DisableTorchFunction():
@@ -99,10 +105,12 @@ class Indices:
             (guard, place, e)
             for guard, place in self._guards()
             for e in _in_each_turn(guard.expr, values)
-            if self._known(e) is not True
+            if e.free_symbols or not e
         ]
-        self._replace({symbol for symbol, _ in values}, found)
-        if not all(self._holds(e) for *_, e in found):
+        found += [(*self._guards()[-1], e) for e in exprs if e.free_symbols]
+        held = [one for one in found if self._holds(one[2])]
+        self._replace({symbol for symbol, _ in values}, held)
+        if len(held) < len(found):
             symbols.fix_all()  # what was asked in one turn does not hold in another
 
     def canonical(self, expr: Any) -> Any:
@@ -150,11 +158,6 @@ class Indices:
     def _guards(self) -> list[tuple[Any, Any]]:
         guards = self._symbols.env.guards
         return list(zip(guards, guards.places, strict=True))
-
-    def _known(self, expr: Any) -> bool | None:
-        """Whether a condition holds whatever the symbols are; None if that is open."""
-        found = self._symbols.env._maybe_evaluate_static(expr) if expr.free_symbols else expr
-        return None if found is None else bool(found)
 
     def _holds(self, expr: Any) -> bool:
         """Whether a condition holds in the run."""
