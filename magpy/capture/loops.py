@@ -104,7 +104,7 @@ class Loops:
         if len(found) == 2:
             found.append(1)
         varies = any(type(a) is Ref for a in found[:2])
-        return tuple(found) if varies and found[2] in (1, -1) else None  # type: ignore[return-value]
+        return tuple(found) if varies and found[2] in (1, -1) else None
 
     def turn(self, loop: Loop, heads: _Heads, frame: types.FrameType) -> Any:
         """The index of the next turn; ABSENT after the last one."""

@@ -50,7 +50,7 @@ def body_of(code: types.CodeType, line: int, column: int) -> Body | None:
     found = [n for n in walk(function) if isinstance(n, ast.For) and _begins(n.iter, line, column)]
     if len(found) != 1 or not isinstance(found[0].target, ast.Name) or found[0].orelse:
         return None
-    loop = found[0]
+    loop, target = found[0], found[0].target
     used = uses(loop.body)
     if used.unsafe or used.captured or used.returns or _leaves(loop.body) or _asks(function):
         return None
@@ -58,7 +58,7 @@ def body_of(code: types.CodeType, line: int, column: int) -> Body | None:
     inner = {*code.co_cellvars, *code.co_freevars}
     if "torch" in inner.union(code.co_varnames):
         return None
-    dead = {loop.target.id} | (used.stores - _read_first(loop.body))
+    dead = {target.id} | (used.stores - _read_first(loop.body))
     collected = {n for n in _appended(loop.body) if _collects(n, function, loop)}
     return Body(frozenset(dead - inner), frozenset(collected - inner))
 

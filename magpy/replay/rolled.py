@@ -183,7 +183,7 @@ def _join(loop: Loop, step: Step) -> _Join | None:
     """An operation that joins what all turns have made."""
     if not isinstance(step, OpStep) or getattr(step.func, "__name__", "") not in JOINS:
         return None
-    given = step.args[0] if step.args else None
+    given: Any = step.args[0] if step.args else None
     parts = loop.parts(given) if type(given) in (list, tuple) else None
     if parts is None or step.mutates or variables((step.args[1:], step.kwargs)):
         return None

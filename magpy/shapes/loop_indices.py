@@ -84,7 +84,7 @@ class Indices:
 
     def fix(self, loop: Loop) -> None:
         """The number of turns is what it is in the run."""
-        import sympy
+        import sympy  # type: ignore[import-untyped]
 
         symbols = self._symbols
         # What stands for a number may be told by an index by now, which is told by nothing.
@@ -100,7 +100,9 @@ class Indices:
                     plain(symbols.numbers.pop(var))
         finally:
             symbols.place = before
-        values = [(symbol, sympy.Integer(n)) for symbol, n in map(self._values.get, loop.indices)]
+        values = [
+            (symbol, sympy.Integer(n)) for symbol, n in map(self._values.__getitem__, loop.indices)
+        ]
         found = [
             (guard, place, e)
             for guard, place in self._guards()
@@ -139,7 +141,7 @@ class Indices:
     # ------------------------------------------------------------- numbers
 
     def _expr(self, a: Any) -> Any:
-        import sympy  # type: ignore[import-untyped]
+        import sympy
 
         return self._symbols.numbers[a.var].node.expr if isinstance(a, Ref) else sympy.Integer(a)
 

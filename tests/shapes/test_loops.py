@@ -440,7 +440,7 @@ def once_in_a_while(step, x):
 
 
 def sets_an_attribute(step, x):
-    h, seen = x[:, 0], None
+    h = x[:, 0]
     for t in range(x.size(1)):
         k = getattr(h, "turns", 0)
         h = step(x[:, t], h) * (2.0 if k == 7 else 1.0)

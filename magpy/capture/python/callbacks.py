@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from magpy import _interp, _tensor, faults
+from magpy.capture.loops import Loops
 from magpy.capture.python import c_calls, profiler_marks
 from magpy.capture.python import effects as effect_calls
-from magpy.capture.loops import Loops
 from magpy.capture.python.arrays import ArrayCalls
 from magpy.capture.python.buffers import OutsideBuffers
 from magpy.capture.python.joins import Joins

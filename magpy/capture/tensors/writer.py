@@ -214,18 +214,21 @@ class Writer(DataForms):
         elif accessor is not None and accessor[0] == "set" and isinstance(args[1], dict):
             raise refuse("a dict becomes that of a tensor's hooks")
         if self._follower is not None and follow is not None:
-            given = (*args, *kwargs.values())
-            of = autograd.gradients_of(func, accessor, *op.plan)
-            made = op.on_host and not op.given_array
-            # What makes jagged tensors goes by sizes, and does so again in every call.
-            no_sizes = made or accessor == ("set", "requires_grad") or func in jagged.FUNCTIONS
-            followed = op.instead or func, op.plan
-            if self.record.loops and (joined := joins_turns(self.record.loops, func, op.plan)):
-                followed = joined
-            self._follower.before(*followed, given, follow, no_sizes, of, whole=op.whole)
+            self._follow(self._follower, op, (*args, *kwargs.values()), follow)
         self._as_they_were(self._shared.outside(op.plan))
         if "out" in kwargs or type(func) in OPERATORS:
             op.targets = [(t, t.shape) for t in tensors(resizable(func, args, kwargs))]
+
+    def _follow(self, follower: Follower, op: Operation, given: Any, follow: bool) -> None:
+        """Follows sizes that vary through an operation that is about to be performed."""
+        func, accessor = op.func, op.accessor
+        of = autograd.gradients_of(func, accessor, *op.plan)
+        made = op.on_host and not op.given_array
+        # What makes jagged tensors goes by sizes, and does so again in every call.
+        no_sizes = made or accessor == ("set", "requires_grad") or func in jagged.FUNCTIONS
+        joins = joins_turns(self.record.loops, func, op.plan)
+        what, plan = joins or (op.instead or func, op.plan)
+        follower.before(what, plan, given, follow, no_sizes, of, whole=op.whole)
 
     def _numbers_are_given(self, op: Operation, args: Any, kwargs: Any) -> None:
         """Has an operation take numbers that differ from call to call as tensors, if it can."""
