@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -308,6 +309,7 @@ class Driver:
         #: The compiled regions, in the order of the source.
         self.compiled: list[Any] = []
         self._run: Any = None
+        self._splitting = threading.RLock()
 
     def learn(self, refusal: Refusal, region: regions.Region | None = None) -> bool:
         """Leaves to Python what was refused.
@@ -435,13 +437,14 @@ class Driver:
     @property
     def run(self) -> Any:
         """A function like this one that runs it in part; None where that cannot be made."""
-        left, code = self.lines.left, self.function.__code__
-        if self.is_stale or self._left != left or self._code is not code:
-            self._version, self._left, self._code = self.lines.version, left, code
-            self._splits += 1
-            if self._splits <= _MOST_SPLITS:
-                self._split()
-        return self._run
+        with self._splitting:  # another thread waits for what this one makes
+            left, code = self.lines.left, self.function.__code__
+            if self.is_stale or self._left != left or self._code is not code:
+                self._version, self._left, self._code = self.lines.version, left, code
+                self._splits += 1
+                if self._splits <= _MOST_SPLITS:
+                    self._split()
+            return self._run
 
     def _split(self) -> None:
         self.compiled, self._before, self._known = [], self._known, {}

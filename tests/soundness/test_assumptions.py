@@ -393,14 +393,18 @@ def test_arrays_of_buffers_own_their_memory():
     assert not wanted[0].flags.owndata and isinstance(wanted[0].base, bytes)
 
 
-def test_locks_are_not_taken_by_an_entry():
+_OF_A_LIBRARY = """\
+def program(t):
+    with lock:
+        return t + 1
+"""
+
+
+def test_locks_of_libraries_are_not_taken_by_an_entry():
     lock = threading.Lock()
-
-    def program(t):
-        with lock:
-            return t + 1
-
-    f = compiled(program)
+    space = {"lock": lock, "__name__": "library"}
+    exec(compile(_OF_A_LIBRARY, "/lib/site-packages/library.py", "exec"), space)
+    f = compiled(space["program"])
     f(x), f(x)
     assert served(f) == 1
     assert not lock.locked()

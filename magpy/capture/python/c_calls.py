@@ -9,6 +9,7 @@ of torch's functions (magpy/capture/python/torch_calls.py) nor the calls that ar
 
 from __future__ import annotations
 
+import _thread
 import abc
 import contextvars
 import enum
@@ -17,6 +18,7 @@ import gc
 import re
 import string
 import sys
+import threading
 import types
 from _abc import _get_dump  # type: ignore[import-not-found]
 from collections.abc import Callable
@@ -31,7 +33,7 @@ from magpy.capture.python import draws, effects, memos, profiler_marks, torch_ca
 from magpy.capture.python.run import Run
 from magpy.errors import NEXT_CALL, an, frames_of_the_call
 from magpy.frames import call_sites
-from magpy.frames.locations import is_users, is_users_code
+from magpy.frames.locations import in_package, is_users, is_users_code, where_text
 from magpy.ir.ops import EffectStep, OpStep
 from magpy.models import callables
 from magpy.models.c_function_tables import Effect
@@ -84,7 +86,11 @@ def reduce(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def lock(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A lock: an entry takes none, but whether another has taken it must be the same again."""
+    """A lock: one of the program's is taken in Python, in each call, for what it protects.
+
+    Those of libraries (imports, caches, logging) protect what the guard compares, and an entry
+    takes none of them; but whether another thread has taken it must be the same again.
+    """
     owner, name = getattr(f, "__self__", None), f.__name__
     if owner is None or isinstance(owner, (type, types.ModuleType)):
         owner = args[0] if args else None
@@ -94,6 +100,7 @@ def lock(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         taken = not waits and _taken(run, owner)
         if not taken:
             run.locks.append(owner)
+        takes_lock(run, owner)
     elif name in ("locked", "locked_lock", "_is_owned"):
         _taken(run, owner)
     elif name in ("__exit__", "release", "release_lock", "_release_save"):
@@ -103,6 +110,23 @@ def lock(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         elif name.startswith("release") and run.session.is_outside(owner):
             run.refuse("a lock is given back that the call has not taken")
     return ABSENT
+
+
+def takes_lock(run: Run, lock: Any) -> None:
+    """A lock is about to be taken: refuses it if the program does so itself, and no library."""
+    frame = call_sites.program_frame()
+    if not isinstance(lock, _LOCKS) or frame is None or in_package(where_text()):
+        return
+    if is_users(frame) and run.session.is_outside(lock):
+        run.refuse(
+            "a lock is taken", "What it protects is done one after the other; the line stays Python"
+        )
+
+
+_LOCKS = (
+    *(_thread.LockType, _thread.RLock, threading._RLock),
+    *(threading.Condition, threading.Semaphore),
+)
 
 
 def _taken(run: Run, owner: Any) -> bool:

@@ -225,6 +225,7 @@ class Handler:
     def entered(self, manager: Any) -> None:
         """A `with` block is about to be entered."""
         self.recorder.catching.entered(manager, call_sites.program_frame())
+        c_calls.takes_lock(self.run, manager)
         profiler_marks.begun(self.run, manager)
 
     def caller_read(self, frame: Any) -> None:
