@@ -90,6 +90,10 @@ class Rolled:
         ]
         self._collected = sorted({i for _, parts in self._joins for i in parts if type(i) is int})
 
+    def call(self, body: Callable[..., Any]) -> None:
+        """From here on a turn is a call of this, which tells of its operations itself."""
+        self.body, self.operations, self.draws = body, len(self._joins), 0
+
     def __call__(
         self, start: int, stop: int, step: int, inits: Sequence[Any], outer: Sequence[Any]
     ) -> list[Any]:

@@ -19,10 +19,12 @@ import torch.utils.checkpoint
 from torch.utils.checkpoint import CheckpointFunction
 
 from magpy import _interp
+from magpy.backends import eager
 from magpy.capture.tensors.opaque_calls import given_instead
 from magpy.ir.ops import OpStep, Record
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
+from magpy.replay.rolled import Rolled
 
 #: More are not compiled: each holds its module, which the program may make anew in each call.
 _MOST_BLOCKS = 1000
@@ -115,9 +117,16 @@ class Blocks:
         apply: Callable[..., Any] = CheckpointFunction.apply
         return apply(self.of(block, lasts=True), *args)
 
-    def compile_in(self, record: Record) -> None:
-        """Has the checkpoints among a run's operations call compiled blocks."""
+    def compile_in(self, record: Record, backend: Any) -> None:
+        """Has the checkpoints among a run's operations, and the turns of loops, be compiled blocks.
+
+        Args:
+            record: of the run.
+            backend: compiles what the run has done; Python does the turns of a loop as they are.
+        """
         for step in record.steps:
+            if isinstance(step, OpStep) and isinstance(step.func, Rolled) and backend is not eager:
+                step.func.call(self.of(step.func.body, lasts=True))
             if not isinstance(step, OpStep) or not step.whole:
                 continue
             target = getattr(step.func, "__magpy_target__", step.func)

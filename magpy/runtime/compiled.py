@@ -338,7 +338,7 @@ class Manager:
                 raise Refusal("a hook of saved tensors raises an exception", passing=True)
             with unheard():
                 roll(capture, needed_variables(capture))
-                self.blocks.compile_in(capture.record)
+                self.blocks.compile_in(capture.record, self.backend)
                 new, info = entries.build(capture, self.backend, recover_of(ref))
             if info.leaves is not None and hooks is not None:
                 raise Refusal(
@@ -655,12 +655,13 @@ class Manager:
                     self.family.settle(compiled)
                 if not self.contested and self._may_be_timed(compiled):
                     self.contested = contest.begin(compiled, self._judged)
-                any_compiled = found["entries"] or self.share.value
+                served = compiled._magpy_hits > self.base_hits
+                any_compiled = found["entries"] or served or self.share.value
                 nothing = self.drivers is not None and not any_compiled and counted[0]
                 if nothing and not self.gave_up:
-                    why = next(iter(found["reasons"]), "")
+                    why = "".join(f": {reason}" for reason in found["reasons"][:1])
                     self.journal.warn(
-                        f"{self.name} runs eagerly: nothing of it can be compiled: {why}"
+                        f"{self.name} runs eagerly: nothing of it can be compiled{why}"
                     )
         except Exception as e:
             if signals.raised_by_handler(e):

@@ -80,6 +80,8 @@ class RepeatedMisses:
         #: Whether the last miss was one of many for one reason.
         self.stormy = False
         self._in_vain = 0
+        # By the address of a dict, the keys at which calls have found other values.
+        self._keys: dict[int, list[Any]] = collections.defaultdict(list)
 
     def captured(self, checks: list[Check]) -> None:
         """Keeps which checks a captured call has, and with what values."""
@@ -94,7 +96,11 @@ class RepeatedMisses:
         made = [*compiled._magpy_entries, *waiting]
         try:
             with signals.held():
-                return self.missed.note(compiled._magpy_wrapped, made, args, kwargs)
+                why = self.missed.note(compiled._magpy_wrapped, made, args, kwargs)
+                place = self.missed.place
+                if place is not None and isinstance(place.holder, dict):
+                    self._keys[id(place.holder)].append(place.key)
+                return why
         except Exception as e:
             if signals.raised_by_handler(e):
                 raise
@@ -154,6 +160,7 @@ class RepeatedMisses:
         # What a flag leads to differs in other things, too, by which there are several of each.
         few = _MOST_OF_FEW if owner.part is None else STORM
         of_few = self.missed.of_few or (self.missed.of_own_change and owner.part is None)
+        of_few = of_few and len(self._missed_keys()) <= _MOST_OF_FEW
         times = few if of_few else 1 if given else STORM + condition
         if not self.serves_few(compiled, times):
             return False
@@ -167,7 +174,8 @@ class RepeatedMisses:
         """
         cause = self.missed.cause
         made = [e for e in compiled._magpy_entries if e.tag.cause == cause]
-        if self.missed.times > _MOST_OF_FEW or any(e.tag.leaves is not None for e in made):
+        times = max(self.missed.times, len(self._missed_keys()))
+        if times > _MOST_OF_FEW or any(e.tag.leaves is not None for e in made):
             return False
         hits = sum(e.hits for e in made)
         self.waits = hits <= self._served.get(cause, 0)
@@ -177,6 +185,11 @@ class RepeatedMisses:
         self._waits_left -= self.waits
         self._served[cause] = hits
         return True
+
+    def _missed_keys(self) -> list[Any]:
+        """The keys of the dict at hand at which calls have missed: a counter for each user."""
+        place = self.missed.place
+        return [] if place is None else self._keys.get(id(place.holder), [])
 
     @staticmethod
     def _may_part(owner: Owner, compiled: Any) -> bool:
@@ -240,7 +253,8 @@ class RepeatedMisses:
             at, whole = place.argument, isinstance(place.holder, _SEQUENCES)
             passed = at is None or isinstance(given[at], (list, tuple, set))
             if at is None or (place.holder is not None and not (whole and passed)):
-                key = None if whole else place.key
+                several = len({*map(repr, self._missed_keys())}) > 1
+                key = None if whole or several else place.key
                 self.differed.add((id(place.holder), key))
                 return Differing(places=[(place.holder, key)])
         tensor = at is not None and isinstance(given[at], torch.Tensor)

@@ -423,6 +423,15 @@ def loads(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return f(*args, **kwargs)
 
 
+def batches(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A DataLoader begins an epoch: in each it draws a seed, and its batches are data.
+
+    The loop over them stays Python, and what is done with each is captured once.
+    """
+    run.refuse("the batches of a DataLoader are looped over", "What is done with each is compiled")
+    return f(*args, **kwargs)
+
+
 def _counts_itself(f: Any, t: torch.Tensor) -> bool:
     """Whether Python of the program's makes the number of a tensor."""
     name = {int: "__int__", float: "__float__"}.get(f)
@@ -529,5 +538,6 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
     Effect.IMPORT: loads,
+    Effect.BATCHES: batches,
     Effect.OPERATION: torch_calls.operation,
 }
