@@ -73,6 +73,8 @@ _MOST_WHOLE = 8
 _MOST_IN_VAIN = 6
 #: How often what "need not be refused again" is refused at one line before that runs in Python.
 _MOST_FIRST_TIMES = 3
+#: After so many calls it is said that nothing of a callable is compiled.
+_MOST_UNTIL_SETTLED = 7
 #: So many calls that raise at one line are watched before that runs in Python.
 _MOST_RAISED = 1
 #: So many calls that an entry serves make up for one that raises.
@@ -657,7 +659,9 @@ class Manager:
                     self.contested = contest.begin(compiled, self._judged)
                 served = compiled._magpy_hits > self.base_hits
                 any_compiled = found["entries"] or served or self.share.value
-                nothing = self.drivers is not None and not any_compiled and counted[0]
+                calls = compiled._magpy_calls - self.base_calls
+                settled = self.drivers is not None and calls > _MOST_UNTIL_SETTLED
+                nothing = settled and not any_compiled and counted[0]
                 if nothing and not self.gave_up:
                     why = "".join(f": {reason}" for reason in found["reasons"][:1])
                     self.journal.warn(

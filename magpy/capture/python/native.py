@@ -81,7 +81,9 @@ def prepare() -> None:
     callables.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
     loader = torch.utils.data.DataLoader
     callables.register_python(loader._get_iterator, Effect.BATCHES)
-    callables.register_python(torch.utils.data.dataloader._BaseDataLoaderIter._reset, Effect.BATCHES)
+    callables.register_python(
+        torch.utils.data.dataloader._BaseDataLoaderIter._reset, Effect.BATCHES
+    )
     for compiles in (torch.compile, torch.cond):
         callables.register_python(compiles, Effect.DYNAMO)
     here = os.path.dirname(os.path.abspath(errors.__file__))
