@@ -255,7 +255,8 @@ class Manager:
         if not of_use:
             return _interp.MISS
         self.steered = differing is not None
-        start, turns, captures = time.perf_counter(), compiler_turns(), self.captures
+        start, captures = time.perf_counter(), self.captures
+        before = compiler_turns(), self.refused
         varying = self._varies(compiled, args, kwargs)
         wrapped = compiled._magpy_wrapped
         outcome = session.run(
@@ -274,7 +275,7 @@ class Manager:
                 self.keeps_graph = self.keeps_graph or outcome.keeps_graph
                 if outcome.again:
                     self.differentiated_again()
-                self._take(compiled, outcome, start, turns)
+                self._take(compiled, outcome, start, before)
                 new = self.captures > captures and self.part is None and not self.missed.of_few
                 if new and self.missed.repeated(why, self.varying.follows):
                     text = f"{self.name} is captured anew, not for the first time: {why}"
@@ -324,8 +325,17 @@ class Manager:
             differing = with_what_varies(part.driver, compiled, args, kwargs, differing)
         return True, differing
 
-    def _take(self, compiled: Any, outcome: Outcome, start: float, turns: int) -> None:
-        """Makes an entry of a run watched after `turns` of compilers, or notes why not."""
+    def _take(
+        self, compiled: Any, outcome: Outcome, start: float, before: tuple[int, int]
+    ) -> None:
+        """Makes an entry of a run, or notes why not.
+
+        Args:
+            compiled: what was called.
+            outcome: of the run.
+            start: when it began.
+            before: the turns of compilers, and the refusals, that there were by then.
+        """
         ref = weakref.ref(compiled)
         try:
             if outcome.failure is not None or outcome.refusal is not None:
@@ -361,8 +371,9 @@ class Manager:
                 below_hooks.admit(capture, info, hooks.pack)
         except Refusal as r:
             r.without_frames()  # a frame that keeps what it raises would keep the call's arguments
-            if compiler_turns() != turns:
-                self.note(f"{r} (while a compiler ran on another thread)")
+            if before != (compiler_turns(), self.refused):
+                # In a server that starts cold the calls of all threads are refused for one line.
+                self.note(f"{r} (while a call on another thread was compiled, or refused)")
                 return
             self.passed += 1
             if r.passing and self.passed <= _MOST_PASSING:

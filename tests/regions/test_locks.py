@@ -167,3 +167,33 @@ def test_a_whole_graph_has_no_lock():
 
     with pytest.raises(CaptureError, match="a lock is taken"):
         magpy.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def test_threads_that_start_cold_learn_once():
+    barrier, lock = threading.Barrier(8), threading.Lock()
+    layer = nn.Linear(4, 4)
+
+    def program(x):
+        y = layer(x).relu()
+        with lock:
+            y = y + 1
+        return y.sigmoid() * 2
+
+    compiled = magpy.compile(program, backend="eager")
+    x = torch.ones(2, 4)
+    want = program(x)
+
+    def serve():
+        barrier.wait()
+        for _ in range(20):
+            assert torch.equal(compiled(x), want)
+
+    threads = [threading.Thread(target=serve) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert magpy.stats(compiled).share == 1.0, magpy.stats(compiled)
+    before = magpy.stats(compiled).eager_calls
+    compiled(x)
+    assert magpy.stats(compiled).eager_calls == before
