@@ -699,7 +699,23 @@ class Symbols:
         fake = self.fakes.get(var)
         if fake is None:
             raise CannotFollowError("a graph takes a tensor that was not followed")
+        fake = self._renamed(fake)
         return fake if fake.is_leaf else requiring(fake.detach(), fake.requires_grad)
+
+    def _renamed(self, fake: Any) -> Any:
+        """A fake tensor whose sizes are told by the symbols that others were found equal to.
+
+        TorchInductor looks a symbol up by the name that a size was given.
+        """
+        if not any(isinstance(n, torch.SymInt) and n.node._expr != n.node.expr for n in fake.shape):
+            return fake
+
+        def renamed(n: Any) -> Any:
+            if not isinstance(n, torch.SymInt):
+                return n
+            return self.env.create_symintnode(n.node.expr, hint=hint(n))
+
+        return self._made([*map(renamed, fake.shape)], [*map(renamed, fake.stride())], fake)
 
     def dense(self, var: Var, tensor: Any) -> bool:
         """Whether an input fills the memory that it spans; a condition from here on if it does.
