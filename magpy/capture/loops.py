@@ -38,10 +38,7 @@ _MOST = 2000
 #: The turns before all do the same: in the first one `h` may be None.
 _MOST_BEFORE = 1
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
-_SHARED = (
-    *(type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType),
-    *(types.WrapperDescriptorType, types.MethodWrapperType),
-)
+_SHARED = types.ModuleType, types.MethodDescriptorType, types.WrapperDescriptorType
 _WRITES = frozenset(["write_attr", "write_type", "dict_del"])
 
 
@@ -64,6 +61,13 @@ class Loops:
         Args:
             args: of the range.
         """
+        try:
+            return self._begun(args, call_sites.program_frame(sys._getframe(1)))
+        except Exception as e:  # noqa: BLE001 - a failure of magpy must not reach the program
+            self._recorder.fail(e)
+        return ABSENT
+
+    def _begun(self, args: tuple[Any, ...], frame: types.FrameType | None) -> Any:
         recorder, symbols = self._recorder, self._recorder.symbols
         if (
             symbols is None
@@ -75,16 +79,13 @@ class Loops:
         if recorder.depth or recorder.transformed or modes_of_the_program(recorder):
             return ABSENT
         numbers = self._numbers(args)
-        frame = call_sites.program_frame(sys._getframe(1))
         if numbers is None or frame is None or frame.f_globals.get("torch") is not torch:
             return ABSENT
         place, values = place_of_program(), range(*args)
         if place is None or place.start is None or len(values) <= 1:
             return ABSENT
         with unheard():
-            body = body_of(
-                _interp.original_of(frame.f_code) or frame.f_code, place.line, place.start
-            )
+            body = body_of(_interp.original_of(frame.f_code) or frame.f_code, *place[1:])
         if body is None:
             return ABSENT
         recorder.note_modes()
@@ -110,8 +111,17 @@ class Loops:
         """The index of the next turn; ABSENT after the last one."""
         recorder, k = self._recorder, loop.done
         loop.done += 1
+        index = loop.values[k] if k < len(loop.values) else ABSENT
         if self._run.refusals.first is not None or recorder.symbols.fixed:
-            return loop.values[k] if k < len(loop.values) else ABSENT
+            return index
+        try:
+            return self._turn(loop, k, heads, frame)
+        except Exception as e:  # noqa: BLE001 - as above
+            recorder.fail(e)
+        return index
+
+    def _turn(self, loop: Loop, k: int, heads: _Heads, frame: types.FrameType) -> Any:
+        recorder = self._recorder
         steps = recorder.record.steps
         loop.bounds.append(len(steps))
         heads.look(loop, steps, frame)
@@ -162,8 +172,8 @@ class Loops:
         return all(symbols.form(v, given.get(v)) == symbols.form(at[p]) for p, v in inits.items())
 
     def _forms(self, made: dict[Var, Any]) -> Any:
-        symbols = self._recorder.symbols
-        return {at: symbols.form(v) for v, at in made.items()}
+        symbols, tensors = self._recorder.symbols, self._recorder.record.storages
+        return {at: symbols.form(v) if v in tensors else None for v, at in made.items()}
 
     def finish(self) -> None:
         """The run is over: a loop that was left in the middle has the turns that it has."""
@@ -244,7 +254,10 @@ class _Heads:
         if not same or len(held) < len(known):
             raise _UnknownError
         self._lists[name] = list(held)
-        return [walk.form(v) for v in held[len(known) :]]
+        added = held[len(known) :]
+        if not all(map(walk.is_made, added)):
+            raise _UnknownError  # there are as many of them as turns, and nothing else tells that
+        return [walk.form(v) for v in added]
 
     def _outside(self, walk: _Walk) -> Any:
         """How often the run has written to objects from outside, and what of its own is there."""
@@ -256,6 +269,10 @@ class _Heads:
         for cell, _ in cells:
             walk.held(cell, None)
         written = [(id(c), n, sure) for c, _, _, n, sure in session.containers()]
+        for container, *_ in session.containers():
+            walk.all_held(container)
+        for var, _ in run.contexts.values():
+            walk.one_held(var.get(None))
         counts = len(log), len(stores), len(cells), len(run.contexts), len(run.locks)
         return counts, written
 
@@ -274,6 +291,7 @@ class _Walk:
 
     def __init__(self, run: Run, before: dict[Var, Any]) -> None:
         self._outside: Callable[[Any], bool] = run.session.is_outside
+        self._made: Callable[[Any], bool] = run.session.made
         self._recorder: Any = run.recorder
         self._before = before
         self._seen: dict[int, int] = {}
@@ -294,9 +312,7 @@ class _Walk:
             return t, repr(v)
         if t in _TENSORS:
             return self._tensor(v)
-        if isinstance(v, _SHARED) or self._outside(v):
-            return "shared", id(v)
-        if t is types.FunctionType and v.__closure__ is None and not _defaults(v):
+        if self._outside(v) or self._has_no_state(v):
             return "shared", id(v)
         if id(v) in self._seen:
             return "again", self._seen[id(v)]
@@ -311,13 +327,27 @@ class _Walk:
             return t, self.form(v.__func__), self.form(v.__self__)
         raise _UnknownError
 
+    def is_made(self, v: Any) -> bool:
+        """Whether the turn before has made a tensor."""
+        return isinstance(v, torch.Tensor) and self._recorder.tensors.known(v) in self._before
+
+    def _has_no_state(self, v: Any) -> bool:
+        """Whether an object that is not from outside leads to nothing that can be changed."""
+        if isinstance(v, type):
+            return not self._made(v)
+        if isinstance(v, (types.BuiltinFunctionType, types.MethodWrapperType)):
+            return v.__self__ is None or isinstance(v.__self__, types.ModuleType)
+        if type(v) is types.FunctionType:
+            return v.__closure__ is None and not (_defaults(v) or v.__dict__)
+        return isinstance(v, _SHARED)
+
     def _tensor(self, v: torch.Tensor) -> Any:
         recorder = self._recorder
         var = recorder.tensors.known(v)
+        if not self._outside(v) and _interp.own_dict(v):
+            raise _UnknownError
         if var is None:
             return "shared", id(v)
-        if var in self._before and _interp.own_dict(v):
-            raise _UnknownError
         flags = v.requires_grad, v.is_leaf, type(v)
         if var not in self._before:
             return "variable", var, v.shape, v.stride(), flags
@@ -330,13 +360,23 @@ class _Walk:
             _UnknownError: it can be changed, or nobody knows what it is.
         """
         for v in _at(holder, key):
-            if not (
-                type(v) in PLAIN_TYPES
-                or isinstance(v, (torch.Tensor, *_SHARED))
-                or self._outside(v)
-                or self._recorder.tracked(v) is not None
-            ):
-                raise _UnknownError
+            self.one_held(v)
+
+    def all_held(self, container: Any) -> None:
+        """Looks at all that a container from outside holds."""
+        if len(container) > _MOST:
+            raise _UnknownError
+        for v in container.values() if isinstance(container, dict) else container:
+            self.one_held(v)
+
+    def one_held(self, v: Any) -> None:
+        """Looks at something that is reached from outside."""
+        if type(v) in PLAIN_TYPES or self._recorder.tracked(v) is not None or self._outside(v):
+            return
+        if isinstance(v, torch.Tensor) and not _interp.own_dict(v):
+            return
+        if not self._has_no_state(v):
+            raise _UnknownError
 
 
 def _at(holder: Any, key: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from magpy.instrument.assignment import SCOPES, uses
+from magpy.instrument.assignment import SCOPES, certain_stores, uses
 from magpy.instrument.source import CannotSplit, find, walk
 from magpy.objects.types import isinstance
 
@@ -35,19 +35,21 @@ class Body(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def body_of(code: types.CodeType, line: int, column: int) -> Body | None:
+def body_of(code: types.CodeType, line: int, start: int, end: int) -> Body | None:
     """The body of the loop over the range that is given at a place; None if it does more than that.
 
     Args:
         code: of the function.
-        line: where the expression that gives the range begins.
-        column: where in that line, in UTF-8.
+        line: where the expression is that gives the range.
+        start: where in that line it begins, in UTF-8.
+        end: where it ends.
     """
     try:
         function = cast(Any, find(code)[0][-1])
     except CannotSplit:
         return None
-    found = [n for n in walk(function) if isinstance(n, ast.For) and _begins(n.iter, line, column)]
+    loops = [n for n in walk(function) if isinstance(n, ast.For)]
+    found = [n for n in loops if _place(n.iter) == (line, start, end)]
     if len(found) != 1 or not isinstance(found[0].target, ast.Name) or found[0].orelse:
         return None
     loop, target = found[0], found[0].target
@@ -63,8 +65,8 @@ def body_of(code: types.CodeType, line: int, column: int) -> Body | None:
     return Body(frozenset(dead - inner), frozenset(collected - inner))
 
 
-def _begins(node: ast.expr, line: int, column: int) -> bool:
-    return (node.lineno, node.col_offset) == (line, column)
+def _place(node: ast.expr) -> tuple[int, int, int | None]:
+    return node.lineno, node.col_offset, node.end_col_offset
 
 
 _ASKS = frozenset(["locals", "vars", "dir", "eval", "exec", "globals"])
@@ -81,6 +83,9 @@ def _asks(function: ast.AST) -> bool:
     return any(isinstance(n, ast.Name) and n.id in _ASKS for n in walk(function))
 
 
+_SIMPLE = ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr
+
+
 def _read_first(body: Sequence[ast.stmt]) -> set[str]:
     """The names that a turn may read before it has assigned them."""
     read: set[str] = set()
@@ -90,11 +95,10 @@ def _read_first(body: Sequence[ast.stmt]) -> set[str]:
         read |= found.reads - stored
         if isinstance(s, ast.AugAssign) and isinstance(s.target, ast.Name):
             read |= {s.target.id} - stored
-        if isinstance(s, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
-            stored |= found.stores
-        else:
-            # It may assign a name, or not: then the one of before is there afterwards.
-            read |= found.stores - stored
+        # What else it may assign is what it was before where it does not.
+        certain = certain_stores(s) if isinstance(s, _SIMPLE) else set()
+        stored |= certain
+        read |= found.stores - stored
     return read
 
 
@@ -127,16 +131,18 @@ def _collects(name: str, function: Any, loop: ast.For) -> bool:
             known.add(id(cast(Any, n).value.func.value))
         elif isinstance(n, ast.Call) and _joins(n.func) and n.args:
             known.add(id(n.args[0]))
-        elif isinstance(n, ast.Assign) and len(n.targets) == 1 and id(n) not in inside:
+        elif isinstance(n, (ast.Assign, ast.AnnAssign)) and id(n) not in inside:
             known |= {id(t) for t, value in _assigned(n) if _is_empty_list(value)}
     names = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
     parameters = [n for n in walk(function) if isinstance(n, ast.arg) and n.arg == name]
     return not parameters and all(id(n) in known for n in names)
 
 
-def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """What is assigned to what, one by one."""
-    target, value = node.targets[0], node.value
+    target, value = node.target if isinstance(node, ast.AnnAssign) else node.targets[0], node.value
+    if isinstance(node, ast.Assign) and len(node.targets) > 1:
+        return
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         if len(target.elts) == len(value.elts):
             yield from zip(target.elts, value.elts, strict=True)
@@ -153,7 +159,7 @@ def _joins(func: ast.expr) -> bool:
     )
 
 
-def _is_empty_list(node: ast.expr) -> bool:
+def _is_empty_list(node: ast.expr | None) -> bool:
     return isinstance(node, ast.List) and not node.elts
 
 

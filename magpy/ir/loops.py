@@ -117,7 +117,7 @@ class Loop:
 
         found = []
         for s in self.turn(steps, k):
-            if isinstance(s, Bind) and s.symbolic:
+            if isinstance(s, Bind) and (s.symbolic or _is_arithmetic(s)):
                 outs: list[Any] = []
             elif isinstance(s, OpStep) and not s.whole:
                 outs = [path for path, _ in s.outs]
@@ -142,6 +142,16 @@ class Loop:
 
 
 _INDEX, _OWN, _BEFORE, _OUTER = ("index",), "own", "before", "outer"
+
+
+def _is_arithmetic(step: Bind) -> bool:
+    """Whether a number is computed of numbers by Python's operators and functions."""
+    module = getattr(step.func, "__module__", "")
+    return (
+        module in ("_operator", "math", "builtins")
+        and step.expected in (int, float)
+        and not (step.mutates or step.random or step.owner or step.kwargs)
+    )
 
 
 def _made(turn: Sequence[Step]) -> Iterator[tuple[Position, Var]]:

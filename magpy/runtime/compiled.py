@@ -325,9 +325,7 @@ class Manager:
             differing = with_what_varies(part.driver, compiled, args, kwargs, differing)
         return True, differing
 
-    def _take(
-        self, compiled: Any, outcome: Outcome, start: float, before: tuple[int, int]
-    ) -> None:
+    def _take(self, compiled: Any, outcome: Outcome, start: float, before: tuple[int, int]) -> None:
         """Makes an entry of a run, or notes why not.
 
         Args:

@@ -6,6 +6,7 @@ turns is captured on its own, and gives what it gives in eager.
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import functools
 
@@ -120,9 +121,30 @@ def drops_out(step, x):
     return h
 
 
+def scaled(step, x):
+    h, n = torch.zeros_like(x[:, 0]), x.size(1)
+    for t in range(n):
+        h = step(x[:, t] * (0.1 * t + 1), h) * (t / n)
+    return h
+
+
+def annotated(step, x):
+    found: list[torch.Tensor] = []
+    for t in range(x.size(1)):
+        found.append(step.inner(x[:, t]))
+    return torch.stack(found, dim=1)
+
+
+def of_one_row(step, x):
+    found = []
+    for t in range(x.size(1)):
+        found.append(step.inner(x[:, t : t + 1]))
+    return torch.cat(found, dim=1)
+
+
 SAME = [
     *(collects, backwards, from_the_second, mirrored, none_at_first, stored, in_place, of_pairs),
-    *(joined_with_more, drops_out),
+    *(joined_with_more, drops_out, scaled, annotated, of_one_row),
 ]
 
 
@@ -490,7 +512,123 @@ def kept_outside(step, x):
     return last
 
 
+def collects_what_is_there(step, x):
+    found, h = [], x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(x[:, 0])
+    return torch.stack(found, 1) + h.unsqueeze(1)
+
+
+def collects_what_changes(step, x):
+    found, total = [], torch.zeros_like(x[:, 0])
+    with torch.no_grad():
+        for t in range(x.size(1)):
+            total += step.inner(x[:, t])
+            found.append(total)
+        return torch.stack(found, 1)
+
+
+def takes_by_a_bound_method(step, x):
+    following, h = iter([0.5, 1.0, 1.5, 2.0, 2.5] * 5).__next__, x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * following()
+    return h
+
+
+def pops_by_a_bound_method(step, x):
+    pop, h = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5].pop, x[:, 0]
+    for t in range(min(x.size(1), 9)):
+        h = step(x[:, t], h) * pop()
+    return h
+
+
+def counts_in_a_class(step, x):
+    class Own:
+        k = 0
+
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        Own.k += 1
+        h = step(x[:, t], h) * (2.0 if Own.k == 8 else 1.0)
+    return h
+
+
+def counts_in_a_function(step, x):
+    def own():
+        pass
+
+    own.k, h = 0, x[:, 0]
+    for t in range(x.size(1)):
+        own.k += 1
+        h = step(x[:, t], h) * (2.0 if own.k == 8 else 1.0)
+    return h
+
+
+def counts_in_a_tensor(step, x):
+    c, h = x[:, 0] * 2, x[:, 0]
+    c.k = 0
+    for t in range(x.size(1)):
+        c.k += 1
+        h = step(x[:, t], h) * (2.0 if c.k == 8 else 1.0)
+    return h + c
+
+
+def counts_by_a_walrus(step, x):
+    h, q, never = x[:, 0], 0, False
+    for t in range(x.size(1)):
+        _ = never and (q := 0)
+        h = step(x[:, t], h) * (2.0 if q == 7 else 1.0)
+        q = q + 1
+    return h
+
+
+def of_a_part_of_a_range(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1))[::-1]:
+        h = step(x[:, t], h)
+    return h
+
+
+KEPT = []
+
+
+def counts_in_what_is_kept(step, x):
+    KEPT[:] = [Counter()]
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * KEPT[0].scale()
+    KEPT.clear()
+    return h
+
+
+CONTEXT = contextvars.ContextVar("context", default=None)
+
+
+def counts_in_a_context(step, x):
+    token = CONTEXT.set([])
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        CONTEXT.get().append(t)
+        h = step(x[:, t], h) * (2.0 if len(CONTEXT.get()) == 8 else 1.0)
+    CONTEXT.reset(token)
+    return h
+
+
+def asks_for_versions(step, x):
+    total, h = torch.zeros_like(x[:, 0]), x[:, 0]
+    with torch.no_grad():
+        for t in range(x.size(1)):
+            total.add_(step.inner(x[:, t]))
+            h = h * (2.0 if total._version == 8 else 1.0)
+        return total * total._version, h
+
+
 OTHERS = [
+    *(collects_what_is_there, collects_what_changes, takes_by_a_bound_method),
+    *(pops_by_a_bound_method, counts_in_a_class, counts_in_a_function, counts_in_a_tensor),
+    *(counts_by_a_walrus, of_a_part_of_a_range, counts_in_what_is_kept, counts_in_a_context),
+    asks_for_versions,
     *(goes_by_the_turn, goes_by_the_last, counts, counts_in_a_dict, counts_outside),
     *(measures_the_list, looks_back, looks_two_back, gives_the_list, hands_the_list_on, takes_some),
     *(shares_the_list, leaves, uses_the_index, prefixes, grows, windows, beyond, toggles),

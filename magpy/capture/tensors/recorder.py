@@ -433,6 +433,8 @@ class Recorder(UnseenCalls, TorchFunctionMode):
     def _metadata_read(self, args: tuple[Any, ...], name: str) -> None:
         if self._loose and name in SHAPE_READS:
             self._pin_shapes(args)
+        if name == "_version" and self.symbols is not None:
+            self.symbols.fix_all()  # it counts the turns of loops
         # An outside tensor whose metadata was read is guarded though no operation may use it.
         for a in args:
             if not isinstance(a, torch.Tensor) or self.tensors.known(a) is not None:
