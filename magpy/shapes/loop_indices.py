@@ -247,6 +247,11 @@ def _at_ends(expr: Any, symbol: Any, first: Any, last: Any) -> list[Any] | None:
 
     An inequality that is linear holds in between if it holds there.
     """
+    if expr.is_Boolean and expr.func.__name__ == "And":
+        parts = [_at_ends(e, symbol, first, last) for e in expr.args]
+        return None if None in parts else [e for part in parts for e in part or ()]
+    if symbol not in expr.free_symbols:
+        return [expr]
     if not expr.is_Relational or expr.rel_op not in ("<", "<=", ">", ">="):
         return None
     rest = expr.args[0] - expr.args[1]
