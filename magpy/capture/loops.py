@@ -178,7 +178,7 @@ class Loops:
     def finish(self) -> None:
         """The run is over: a loop that was left in the middle has the turns that it has."""
         loop, self._active = self._active, None
-        if loop is not None and not self._recorder.symbols.fixed:
+        if loop is not None:
             with unheard():
                 self._recorder.symbols.indices.fix(loop)
 
