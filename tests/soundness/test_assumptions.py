@@ -427,6 +427,31 @@ def test_inside_of_torchs_own_functions_is_torchs():
         torch.relu = relu
 
 
+def _depth(t):
+    node, depth = t.grad_fn, 0
+    while node is not None:
+        node, depth = (node.next_functions or [(None, 0)])[0][0], depth + 1
+    return depth
+
+
+def _summed(t):
+    total = t[:, 0] * 1
+    for k in range(t.size(1)):
+        total = total.add(t[:, k])
+    return total, _depth(total)
+
+
+def test_autograds_graph_tells_the_turns_of_the_watched_run():
+    f = compiled(_summed)
+    given = [torch.ones(2, n, requires_grad=True) for n in (4, 5, 6, 7)]
+    assert [f(t)[1] for t in given[:2]] == [_summed(t)[1] for t in given[:2]]
+    for t in given[2:]:
+        total, depth = f(t)
+        assert torch.equal(total, _summed(t)[0])
+        assert depth == _summed(given[1])[1]
+    assert served(f) == 2
+
+
 class _Sized(torch.autograd.Function):
     @staticmethod
     def forward(ctx, given, t):
