@@ -76,7 +76,7 @@ def unrolled(model, x, decoding):
     if decoding:
         return model(x).softmax(-1)
     h = x[:, 0]
-    for t in range(x.shape[1]):
+    for t in list(range(x.shape[1])):  # another program for each length
         h = model(h + x[:, t])
     return h
 

@@ -24,7 +24,7 @@ def rows(n):
 def weighted(x):
     total = 0
     for i in range(len(x)):
-        total = total + x[i] * i
+        total = total + x[i] * (i if i % 2 else 1)
     return total
 
 

@@ -958,7 +958,7 @@ def test_what_the_first_call_puts_into_an_argument_is_taken_to_vary(backend):
 def test_a_call_that_is_another_program_for_each_size_leaves_the_others_in_one_piece():
     def f(x, turns):
         if turns is not None:
-            for i in range(len(turns)):
+            for i in list(range(len(turns))):
                 x = x * turns[i] + i
         return x.sum()
 
