@@ -128,7 +128,7 @@ def test_parameters_of_a_global_are_summarised():
 
 def test_conditions_on_sizes_are_told_by_the_arguments():
     def f(x):
-        for row in range(x.shape[0]):
+        for row in list(range(x.shape[0])):
             x = x + row
         return x
 

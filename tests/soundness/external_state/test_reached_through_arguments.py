@@ -135,6 +135,7 @@ NO_HITS = {
     "class_arg",
     "dictviews_args",
     "logger_arg",
+    "lock_arg",
 }
 PROGRAMS = {
     "weakref_arg": """

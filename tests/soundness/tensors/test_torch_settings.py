@@ -21,7 +21,8 @@ NO_HITS = {
     "settled_numpy",
     "leaf_view_no_grad_seen_outside",
     "printoptions_inside",
-    "lock_kept",
+    # A lock is taken in Python, around what regions compile.
+    *("lock_kept", "lock_nonblocking", "condition", "rlock"),
     "flush_denormal_inside",
     "queue_put",
     "version_memo",
