@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -269,12 +269,12 @@ class _Heads:
         for cell, _ in cells:
             walk.held(cell, None)
         written = [(id(c), n, sure) for c, _, _, n, sure in session.containers()]
-        for container, *_ in session.containers():
-            walk.all_held(container)
+        for container, before, *_ in session.containers():
+            walk.all_held(container, before)
         for var, _ in run.contexts.values():
             walk.one_held(var.get(None))
         counts = len(log), len(stores), len(cells), len(run.contexts), len(run.locks)
-        return counts, written
+        return counts, written, walk.held_forms
 
 
 class _UnknownError(Exception):
@@ -295,6 +295,8 @@ class _Walk:
         self._recorder: Any = run.recorder
         self._before = before
         self._seen: dict[int, int] = {}
+        #: Of what the run has made, and put somewhere outside.
+        self.held_forms: list[Any] = []
 
     def form(self, v: Any) -> Any:
         """The form of an object.
@@ -344,39 +346,53 @@ class _Walk:
     def _tensor(self, v: torch.Tensor) -> Any:
         recorder = self._recorder
         var = recorder.tensors.known(v)
-        if not self._outside(v) and _interp.own_dict(v):
-            raise _UnknownError
+        attributes = None if self._outside(v) else self._attributes(v)
         if var is None:
-            return "shared", id(v)
-        flags = v.requires_grad, v.is_leaf, type(v)
+            return "shared", id(v), attributes
+        flags = v.requires_grad, v.is_leaf, type(v), attributes
         if var not in self._before:
             return "variable", var, v.shape, v.stride(), flags
         return "made", self._before[var], recorder.symbols.form(var), flags
+
+    def _attributes(self, v: torch.Tensor) -> Any:
+        """What a tensor that the run has made has in its own dict, such as a mark of Dynamo's."""
+        own = _interp.own_dict(v)
+        if not own:
+            return None
+        if self._recorder.tensors.known(v) in self._before:
+            raise _UnknownError  # each turn sets it on a tensor of its own
+        if not all(
+            type(x) in PLAIN_TYPES and self._recorder.tracked(x) is None for x in own.values()
+        ):
+            raise _UnknownError
+        return id(v), repr(own)
 
     def held(self, holder: Any, key: Any) -> None:
         """Looks at what the run has put somewhere outside: the program may change it there.
 
         Raises:
-            _UnknownError: it can be changed, or nobody knows what it is.
+            _UnknownError: it may hold something that is not seen.
         """
         for v in _at(holder, key):
             self.one_held(v)
 
-    def all_held(self, container: Any) -> None:
-        """Looks at all that a container from outside holds."""
+    def all_held(self, container: Any, before: Any) -> None:
+        """Looks at what a container from outside holds, and did not hold before the call."""
         if len(container) > _MOST:
             raise _UnknownError
-        for v in container.values() if isinstance(container, dict) else container:
-            self.one_held(v)
+        there = {id(v) for v in _elements(before)}
+        for v in _elements(container):
+            if id(v) not in there:
+                self.one_held(v)
 
     def one_held(self, v: Any) -> None:
         """Looks at something that is reached from outside."""
         if type(v) in PLAIN_TYPES or self._recorder.tracked(v) is not None or self._outside(v):
             return
-        if isinstance(v, torch.Tensor) and not _interp.own_dict(v):
-            return
-        if not self._has_no_state(v):
-            raise _UnknownError
+        if isinstance(v, torch.Tensor):
+            self.held_forms.append(self._attributes(v))
+        else:
+            self.held_forms.append(self.form(v))
 
 
 def _at(holder: Any, key: Any) -> Iterator[Any]:
@@ -393,6 +409,10 @@ def _at(holder: Any, key: Any) -> Iterator[Any]:
         if key not in own:
             raise _UnknownError
         yield own[key]
+
+
+def _elements(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
 
 
 def _defaults(function: types.FunctionType) -> bool:

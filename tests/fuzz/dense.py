@@ -23,7 +23,8 @@ from tests.fuzz import grammar
 class Group:
     """Templates: the world, the lines of the function, changes of the world, tensors to give.
 
-    `first` is a line with which every function begins.
+    `first` is a line with which every function begins; `turns` are the lines that may stand for
+    `$turn`, in the loops among the uses.
     """
 
     world: str
@@ -31,6 +32,7 @@ class Group:
     changes: str
     tensors: list[str]
     first: str = ""
+    turns: str = ""
 
 
 _NUMBERS = ("1", "2", "3", "0", "1", "2")
@@ -60,6 +62,16 @@ _FOLDER = pathlib.Path(__file__).parent / "groups"
 GROUPS = {path.stem: _group(path.read_text()) for path in sorted(_FOLDER.glob("*.txt"))}
 
 
+def _with_turns(use, turns, rng):
+    """The use with a line of `turns` in place of each `$turn`."""
+    return "".join(
+        _indented(rng.choice(turns), len(line) - len(line.lstrip()))
+        if line.strip() == "$turn"
+        else f"{line}\n"
+        for line in use.splitlines()
+    )
+
+
 def _indented(text, by):
     return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
 
@@ -68,6 +80,8 @@ def program_of(name, rng):
     """A program of a group."""
     group = GROUPS[name]
     uses = [rng.choice(_lines(group.uses)) for _ in range(rng.randint(2, 6))]
+    turns = _lines(group.turns) if group.turns else []
+    uses = [_with_turns(use, turns, rng) for use in uses]
     uses[:0] = _lines(group.first) if group.first else []
     body = "".join(_indented(use, 4) for use in uses)
     steps = ""

@@ -142,9 +142,30 @@ def of_one_row(step, x):
     return torch.cat(found, dim=1)
 
 
+def keeps_a_cache(step, x):
+    """As a cache of transformers': tensors that are marked, in a dict, in an object from outside."""
+    state = x.new_zeros(x.size(0), WIDTH)
+    state._dynamo_static_input_type = "guarded"
+    step.cache = [{"state": state, "length": 0}]
+    h, found = x[:, 0] * 0, []
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        found.append(h)
+    step.cache[0]["state"] = h
+    return torch.stack(found, 1), step.cache[0]["state"], len(state._dynamo_static_input_type)
+
+
+def keeps_the_last_in_a_cache(step, x):
+    step.cache = {"state": x[:, 0] * 0}
+    for t in range(x.size(1)):
+        step.cache["state"] = step(x[:, t], step.cache["state"])
+    return step.cache["state"]
+
+
 SAME = [
     *(collects, backwards, from_the_second, mirrored, none_at_first, stored, in_place, of_pairs),
     *(joined_with_more, drops_out, scaled, annotated, of_one_row),
+    *(keeps_a_cache, keeps_the_last_in_a_cache),
 ]
 
 
@@ -238,6 +259,34 @@ def counts_in_a_dict(step, x):
         seen["k"] += 1
         h = step(x[:, t], h) * (0.0 if seen["k"] == 8 else 1.0)
     return h
+
+
+def counts_in_a_cache(step, x):
+    h, step.cache = x[:, 0], {"k": 0}
+    for t in range(x.size(1)):
+        step.cache["k"] += 1
+        h = step(x[:, t], h) * (0.0 if step.cache["k"] == 8 else 1.0)
+    return h, step.cache["k"]
+
+
+def counts_in_an_attribute_of_a_tensor(step, x):
+    h, state = x[:, 0], x.new_zeros(WIDTH)
+    state.k = 0
+    step.cache = [state]
+    for t in range(x.size(1)):
+        step.cache[0].k += 1
+        h = step(x[:, t], h) * (0.0 if state.k == 8 else 1.0)
+    return h, state.k
+
+
+def marks_what_is_made(step, x):
+    step.cache = {}
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h)
+        h.k = t
+        step.cache["h"] = h
+    return h, step.cache["h"].k
 
 
 def counts_outside(step, x):
@@ -626,6 +675,7 @@ def asks_for_versions(step, x):
 
 
 OTHERS = [
+    *(counts_in_a_cache, counts_in_an_attribute_of_a_tensor, marks_what_is_made),
     *(collects_what_is_there, collects_what_changes, takes_by_a_bound_method),
     *(pops_by_a_bound_method, counts_in_a_class, counts_in_a_function, counts_in_a_tensor),
     *(counts_by_a_walrus, of_a_part_of_a_range, counts_in_what_is_kept, counts_in_a_context),
