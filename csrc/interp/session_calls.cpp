@@ -518,7 +518,8 @@ Before on_call_pre(PyObject* f, PyObject* const* args, Py_ssize_t npos, PyObject
   {
     ErrorGuard error;
     if (!s->tracked.empty() && leaf != kLeafFrame && leaf != kLeafPure && leaf != kLeafHandler) {
-      bool any = self != nullptr && tracked(s, self);
+      bool any =
+          self != nullptr && (PyTuple_Check(self) ? has_tracked(s, self) : tracked(s, self));
       // What there is in it follows from the keys that the run has put there.
       if (npos > 0 && leaf == kLeafDictGet)
         any = any || is_table(s, self != nullptr ? self : args[0]);

@@ -56,7 +56,8 @@ def environment() -> Any:
                 found = self._of_larger(orig_expr)
                 if found is not None:
                     return found
-            if self.of_kernels and orig_expr.free_symbols <= self.of_kernels:
+            chooses = self.of_kernels and orig_expr.free_symbols <= self.of_kernels
+            if chooses or (self.any_size and _asks_for_work(orig_expr)):
                 found = self._maybe_evaluate_static(orig_expr, compute_hint=True)
                 if found is not None:
                     return found
@@ -110,6 +111,16 @@ def _asks_for_ones(expr: Any, bounded: bool) -> bool:
         not bounded or (relation.rel_op in ("==", "!=") and not relation.has(sympy.Function))
         for relation in relations
     )
+
+
+#: An image of more elements is convolved by oneDNN, one of fewer by ATen, with one layout.
+#: Source: `use_mkldnn` in aten/src/ATen/native/Convolution.cpp.
+_WORTH_ONEDNN = 20480
+
+
+def _asks_for_work(expr: Any) -> bool:
+    """Whether an expression asks which kernel of a convolution is the faster one."""
+    return bool(expr.is_Relational and _WORTH_ONEDNN in expr.args)
 
 
 def is_not_one(condition: Any, sizes: Container[Any]) -> bool:

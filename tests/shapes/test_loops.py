@@ -143,7 +143,7 @@ def of_one_row(step, x):
 
 
 def keeps_a_cache(step, x):
-    """As a cache of transformers': tensors that are marked, in a dict, in an object from outside."""
+    """As a cache of transformers: marked tensors in a dict, which an object from outside holds."""
     state = x.new_zeros(x.size(0), WIDTH)
     state._dynamo_static_input_type = "guarded"
     step.cache = [{"state": state, "length": 0}]

@@ -76,9 +76,12 @@ class ArrayCalls:
 
     def _of_values(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         owner = getattr(f, "__self__", None)
-        terms = _terms(f, args, kwargs)
+        if getattr(f, "__name__", None) == "numel" and not kwargs:
+            sizes = args if f is torch.Size.numel else (owner, *args)
+            if len(sizes) == 1 and type(sizes[0]) is torch.Size:
+                return _interp.call(math.prod, (tuple(sizes[0]),), {})
+        step, terms = _terms(f, args, kwargs)
         if terms:
-            step = operator.add if f is sum else operator.mul
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
         if self._only_keeps(f, args, kwargs):
             return ABSENT
@@ -344,12 +347,26 @@ def _is_flag(array: Any) -> bool:
     return bool(array.size == 1 and array.dtype == bool)
 
 
-def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """What `sum` or `math.prod` joins one after another, where tensors are among it; else nothing.
+def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """What `sum`, `math.prod` or `functools.reduce` joins one after another, and with what.
 
-    Their code in C adds numbers up as such, which are then other objects than the tracked ones.
+    Where tensors are among it, or `reduce` is given one of `operator`; else there is nothing.  Their
+    code in C adds numbers up as such, which are then other objects than the tracked ones.
     """
-    if (f is not sum and f is not math.prod) or not 1 <= len(args) + len(kwargs) <= 2 or not args:
+    if f is functools.reduce and not kwargs and len(args) in (2, 3):
+        step, values, *rest = args
+        joins = isinstance(step, types.BuiltinFunctionType) and step.__module__ == "_operator"
+        if joins and type(values) in _SEQUENCES and callables.scalar_function(step):
+            return step, [*rest, *values]
+        return None, []
+    if f is sum:
+        return operator.add, _summed(f, args, kwargs)
+    return operator.mul, _summed(f, args, kwargs) if f is math.prod else []
+
+
+def _summed(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What `sum` or `math.prod` joins, where tensors are among it; else nothing."""
+    if not 1 <= len(args) + len(kwargs) <= 2 or not args:
         return []
     values, *rest = args
     start = rest[0] if rest else kwargs.get("start", 0 if f is sum else 1)

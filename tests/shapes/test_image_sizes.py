@@ -1,0 +1,70 @@
+"""Convolutions of single images of all sizes: the choice of a kernel is no condition.
+
+ATen convolves an image of few elements by another kernel than a larger one; what comes out, and how
+it lies in memory, is the same.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import magpy
+
+# On both sides of 20,480 elements, for 8 channels: 44 x 44 is fewer, 52 x 52 more.
+SIZES = [(44, 52), (52, 56), (36, 40), (40, 36), (64, 60), (56, 44), (32, 32), (80, 72)]
+
+LAYERS = {
+    "2d": lambda: nn.Conv2d(8, 8, 3, padding=1),
+    "strided": lambda: nn.Conv2d(8, 8, 3, stride=2),
+    "grouped": lambda: nn.Conv2d(8, 8, 3, groups=8),
+    "dilated": lambda: nn.Conv2d(8, 8, 3, dilation=2, bias=False),
+    "transposed": lambda: nn.ConvTranspose2d(8, 8, 3, stride=2),
+    "1d": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(8, 8, 3)),
+    "3d": lambda: nn.Sequential(nn.Unflatten(2, (4, -1)), nn.Conv3d(8, 8, 3, padding=1)),
+    "last 2d": lambda: nn.Conv2d(8, 8, 3, padding=1).to(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_one_capture_serves_images_of_all_sizes(layer, last, backend):
+    torch.manual_seed(0)
+    model = LAYERS[layer]().eval()
+    compiled = magpy.compile(lambda x: model(x).relu() * x.shape[2], backend=backend)
+    with torch.no_grad():
+        for height, width in SIZES * 2:
+            x = torch.rand(1, 8, height, width)
+            if last:
+                x = x.contiguous(memory_format=torch.channels_last)
+            want, got = model(x).relu() * x.shape[2], compiled(x)
+            torch.testing.assert_close(got, want)
+            if backend == "eager":
+                assert got.stride() == want.stride()
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 2, stats.misses_by
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_layers_that_shrink_past_the_choice(backend):
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Conv2d(8, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.SiLU()) for _ in "abc"]
+    model = nn.Sequential(*layers).eval()
+    compiled = magpy.compile(model, backend=backend)
+    with torch.no_grad():
+        for height, width in SIZES:
+            x = torch.rand(1, 8, 3 * height, 3 * width)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    assert magpy.stats(compiled).captures <= 2, magpy.stats(compiled).misses_by
+
+
+def test_a_choice_of_the_programs_own_is_a_condition():
+    def f(x):
+        return x * 2 if x.numel() > 20480 else x + 1
+
+    compiled = magpy.compile(f, backend="eager")
+    for height, width in SIZES * 2:
+        x = torch.rand(1, 8, height, width)
+        torch.testing.assert_close(compiled(x), f(x))
