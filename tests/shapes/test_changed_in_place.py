@@ -145,3 +145,59 @@ def test_an_input_that_becomes_a_view_of_itself_is_captured_for_its_size():
         x, y = torch.ones(rows, 4), torch.ones(rows, 4)
         assert torch.equal(c(x), f(y))
         assert x.shape == y.shape and x.stride() == y.stride()
+
+
+# ------------------------------------------------------------- `.data` of a tensor from outside
+
+
+def descends(p, buffer, x, rate):
+    loss = (x @ p).pow(2).mean()
+    loss.backward()
+    p.data -= rate * p.grad
+    p.grad = None
+    return loss.detach() * x.shape[0]
+
+
+def averages(p, buffer, x, rate):
+    buffer.data = buffer.data * (1 - rate) + p.data * rate
+    return x @ buffer * len(x)
+
+
+def swaps(p, buffer, x, rate):
+    kept = p.data
+    p.data = buffer.data
+    y = x @ p
+    p.data = kept
+    return y + x @ p * rate
+
+
+def keeps_the_batch(p, buffer, x, rate):
+    buffer.data = x.detach() * rate
+    return buffer.sum() + (x @ p).mean() * x.shape[0]
+
+
+def keeps_part_of_the_batch(p, buffer, x, rate):
+    y = (x @ p).detach()
+    buffer.data = y[: x.shape[0] // 2]
+    buffer.mul_(rate)
+    return y.sum() + buffer.sum() * buffer.shape[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "program", [descends, averages, swaps, keeps_the_batch, keeps_part_of_the_batch]
+)
+def test_data_is_assigned_beside_sizes_that_vary(program, backend):
+    worlds = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        worlds.append((torch.nn.Parameter(torch.rand(4)), torch.rand(4)))
+    compiled = magpy.compile(program, backend=backend)
+    for i, batch in enumerate([5, 3, 4, 6, 8, 7, 3, 9, 4]):
+        x = torch.rand(batch, 4, generator=torch.Generator().manual_seed(i))
+        want = program(*worlds[0], x, 0.1 / (i + 1))
+        got = compiled(*worlds[1], x, 0.1 / (i + 1))
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(worlds[1], worlds[0])
+    if program in (descends, averages, swaps):
+        assert magpy.stats(compiled).captures == 2, magpy.stats(compiled).misses_by

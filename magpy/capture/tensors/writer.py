@@ -257,8 +257,9 @@ class Writer(DataForms):
         if var not in self.record.inputs:
             return
         with unheard():
-            if self.symbols is not None:
-                self.symbols.fix_all()  # graphs would read the sizes of what was assigned
+            if self.symbols is not None:  # graphs would read the sizes of what was assigned
+                given = self.tensors.known(data) if isinstance(data, torch.Tensor) else None
+                self.symbols.fix({var} if given is None else {var, given})
             if var not in self.record.swapped:
                 self.record.swapped[var] = tensor.data
 
