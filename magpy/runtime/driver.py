@@ -35,6 +35,9 @@ _MOST_SPLITS = 24
 _MOST_TIMES = 2
 #: A region in which one place is refused for one reason once more is left to Python.
 _MOST_REFUSED = 6
+#: A function that was driven so often since it was split last, and did no work in a graph, runs as
+#: it is.
+_MOST_WITHOUT_WORK = 32
 #: Functions of these modules compute little with tensors themselves: what calls a module's
 #: `forward` and hooks, what asks whether a compiler is at work, and what shards a model and sums
 #: its gradients, which tells C++ of each step.
@@ -213,16 +216,17 @@ class Drivers:
                 weakref.finalize(owner, _drop, weakref.ref(self), place).atexit = False
         return made
 
-    def call(self, f: Any) -> Any:
-        """What is called in place of `f`, which a driver is about to call."""
-        if f is torch.utils.checkpoint.checkpoint:
+    def call(self, caller: weakref.ref[Driver], f: Any) -> Any:
+        """What is called in place of `f`, which the driver `caller` is about to call."""
+        if f is torch.utils.checkpoint.checkpoint or makes_pass(f) or registers(f):
+            _works(caller)
+            if makes_pass(f):
+                return functools.partial(self.hooks.run_pass, f)
+            if registers(f):
+                return functools.partial(registered, functools.partial(self.call, caller), f)
             return self.blocks.checkpoint
-        if makes_pass(f):
-            return functools.partial(self.hooks.run_pass, f)
-        if registers(f):
-            return functools.partial(registered, self.call, f)
         if type(f) is functools.partial:
-            inner = self.call(f.func)
+            inner = self.call(caller, f.func)
             return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
         found = unwrapped(f)
         if found is None:
@@ -236,8 +240,12 @@ class Drivers:
             return f
         if owner is None and _is_made_in_calls(function):
             self.lines.setdefault(_key(function.__code__), Lines()).plan.closures = True
-        run = self.of(function, owner).run_of(function)
-        return f if run is None else bound(run, owner)
+        driver = self.of(function, owner)
+        run = None if driver.is_idle() else driver.run_of(function)
+        if run is None:
+            return f
+        _works(caller, driver)
+        return bound(run, owner)
 
     def compiled(self) -> Iterator[Any]:
         """The compiled regions."""
@@ -250,6 +258,17 @@ def _drop(drivers: weakref.ref[Drivers], place: tuple[_Key, int]) -> None:
     found = drivers()  # which would hold the module for as long as this were registered
     if found is not None:
         found._drivers.pop(place, None)
+
+
+def _works(caller: weakref.ref[Driver], callee: Driver | None = None) -> None:
+    """A driver calls what may run graphs: the driver of a function, or what is not known here."""
+    driver = caller()
+    if driver is None:
+        return
+    if callee is None:
+        driver.works = True
+    elif not driver.works:
+        driver.callees.add(callee)
 
 
 def _is_nested(function: types.FunctionType) -> bool:
@@ -310,6 +329,12 @@ class Driver:
         self.compiled: list[Any] = []
         self._run: Any = None
         self._splitting = threading.RLock()
+        #: The drivers of what it has called since it was split last.
+        self.callees: weakref.WeakSet[Driver] = weakref.WeakSet()
+        #: It runs graphs, or calls what may.
+        self.works = False
+        self._idle = False
+        self._calls, self._look_at = 0, _MOST_WITHOUT_WORK
 
     def learn(self, refusal: Refusal, region: regions.Region | None = None) -> bool:
         """Leaves to Python what was refused.
@@ -446,7 +471,39 @@ class Driver:
                     self._split()
             return self._run
 
+    def is_idle(self) -> bool:
+        """Whether the function is about to run as it is: in 32 calls it has run no graph.
+
+        Nor has what it calls.  Logging, metrics and callbacks are Python with many calls, each of
+        which would be asked for a driver of its own.
+        """
+        self._calls += 1
+        if self._calls == self._look_at and not self.works:
+            self.works = self._runs_graphs()
+            self._idle = not self.works and self._calls_nothing_else({self})
+            self._look_at *= 2
+        return self._idle and not self.is_stale
+
+    def _runs_graphs(self) -> bool:
+        found = ((places, made) for (places, *_), made in self._known.items())
+        return any(self.lines.idle[places] < 0 and not made._magpy_plain for places, made in found)
+
+    def _calls_nothing_else(self, seen: set[Driver]) -> bool:
+        for callee in set(self.callees) - seen:
+            seen.add(callee)
+            settled = callee._calls >= _MOST_WITHOUT_WORK and not callee.is_stale
+            if callee._idle and settled:
+                continue
+            if not settled or callee.works or callee._runs_graphs():
+                return False
+            if not callee._calls_nothing_else(seen):
+                return False
+        return True
+
     def _split(self) -> None:
+        self.callees = weakref.WeakSet()
+        self.works = self._idle = False
+        self._calls, self._look_at = 0, _MOST_WITHOUT_WORK
         self.compiled, self._before, self._known = [], self._known, {}
         home = str(self.function.__globals__.get("__name__"))
         self.lines.plan.glue = home in _GLUE or home.startswith(_GLUE_PACKAGES)
@@ -455,7 +512,12 @@ class Driver:
         except regions.CannotSplit as e:
             self._run, self.why = None, str(e)
             return
-        self._run = driver_code.driver(self.function, made, self._region, self.drivers.call)
+        self._run = driver_code.driver(
+            self.function,
+            made,
+            self._region,
+            functools.partial(self.drivers.call, weakref.ref(self)),
+        )
         for old in self._before.values():
             # A driver that runs now may still call it; only its figures are kept.
             old._magpy_plain, old._magpy_entries = True, []

@@ -76,10 +76,6 @@ class ArrayCalls:
 
     def _of_values(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         owner = getattr(f, "__self__", None)
-        if getattr(f, "__name__", None) == "numel" and not kwargs:
-            sizes = args if f is torch.Size.numel else (owner, *args)
-            if len(sizes) == 1 and type(sizes[0]) is torch.Size:
-                return _interp.call(math.prod, (tuple(sizes[0]),), {})
         step, terms = _terms(f, args, kwargs)
         if terms:
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
@@ -350,9 +346,14 @@ def _is_flag(array: Any) -> bool:
 def _terms(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
     """What `sum`, `math.prod` or `functools.reduce` joins one after another, and with what.
 
-    Where tensors are among it, or `reduce` is given one of `operator`; else there is nothing.  Their
-    code in C adds numbers up as such, which are then other objects than the tracked ones.
+    Where tensors are among it, or `reduce` is given one of `operator`; and of `numel` of sizes.
+    Else there is nothing.  Code in C computes with numbers as such, which are then other objects
+    than the tracked ones.
     """
+    if getattr(f, "__name__", None) == "numel" and not kwargs:
+        sizes = args if f is torch.Size.numel else (getattr(f, "__self__", None), *args)
+        if len(sizes) == 1 and type(sizes[0]) is torch.Size:
+            return operator.mul, [1, *sizes[0]]
     if f is functools.reduce and not kwargs and len(args) in (2, 3):
         step, values, *rest = args
         joins = isinstance(step, types.BuiltinFunctionType) and step.__module__ == "_operator"
