@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from magpy import _interp
-from magpy.capture.python import memos
+from magpy.capture.python import memos, profiler_marks
 from magpy.capture.python.arithmetic import is_of_numpy, noted, place_now
 from magpy.capture.python.run import Run, frames_hidden
 from magpy.capture.python.tables import Tables
@@ -63,6 +63,9 @@ class ArrayCalls:
         """A C function is called with tracked values."""
         if callables.effect_of(f) is Effect.MEMO:
             return memos.asked(self._run, f, args, kwargs)
+        if f is profiler_marks.ENTERS:
+            with self._run.recorder.aside():
+                return f(*args, **kwargs)
         if f is range:
             return self._ranges(f, args, kwargs)
         found = self._tables.call(f, args, kwargs)

@@ -1,7 +1,8 @@
 """Marks of torch's profiler that the program makes: `with record_function(name)`.
 
 Owns noting them: they are no operations on tensors, and stand between graphs.  Does not own what an
-entry does for one (magpy/models/profiler_marks.py).  Called by magpy/capture/python/c_calls.py.
+entry does for one (magpy/models/profiler_marks.py).  Called by magpy/capture/python/c_calls.py and
+magpy/capture/python/callbacks.py.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from magpy.models import callables, profiler_marks
 from magpy.models.c_function_tables import Effect
 
 ABSENT = _interp.ABSENT
+#: What `record_function.__enter__` calls with a name, which may differ from call to call.
+ENTERS: Any = torch.ops.profiler._record_function_enter_new._op
 
 
 def register() -> None:
@@ -51,10 +54,11 @@ def begun(run: Run, manager: Any) -> None:
     """A `with` block is about to be entered, perhaps that of a mark."""
     if not _is_of_the_run(run, manager) or run.refusals.first is not None:
         return
-    given = manager.name, manager.args
-    if any(run.session.tracked(text) is not None for text in given):
-        run.refuse("the name of a profiler's mark follows from data")
-        return
+    followed = [run.recorder.tracked(text) for text in (manager.name, manager.args)]
+    given = tuple(
+        text if found is None else Ref(found)  # a text that differs in every call
+        for text, found in zip((manager.name, manager.args), followed, strict=True)
+    )
     var = run.recorder.tensors.new()
     run.marks[id(manager)] = manager, var
     begin: dict[str, Any] = {"result": var, "in_order": True}

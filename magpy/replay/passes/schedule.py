@@ -114,6 +114,8 @@ class _Schedule:
     def mark(self, step: HostStep) -> None:
         """A mark of a profiler: one that begins or ends within a graph does with the graph."""
         if step.func is profiler_marks.begin:
+            if not self.blocked.isdisjoint(variables(step.args)):
+                self.flush()  # its name is computed
             self.runs.append(step)
         else:
             self.ended.append(step)
