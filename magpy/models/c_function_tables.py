@@ -83,7 +83,7 @@ class Effect(Enum):
     ASIDE = auto()  # Python of torch's that concerns nobody else: it is not watched
     OPERATION = auto()  # Python of torch's that is one operation
     IMPORT = auto()  # loads a module, whose code is not watched
-    BATCHES = auto()  # gives an iterator over the batches of a data set
+    IN_PYTHON = auto()  # goes by data in each call, and what it calls is compiled
 
 
 def _names(text: str) -> frozenset[str]:

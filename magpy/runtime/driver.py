@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import threading
 import types
 import weakref
@@ -27,7 +28,7 @@ from magpy.instrument import driver_code, regions
 from magpy.models.callables import is_whole
 from magpy.objects.types import isinstance
 from magpy.runtime.blocks import Blocks
-from magpy.runtime.hooks import Hooks, makes_pass, registered, registers
+from magpy.runtime.hooks import Hooks, makes_pass, registered, registers, stepped
 
 #: How often a function is split again before its lines stay as they are.
 _MOST_SPLITS = 24
@@ -70,6 +71,7 @@ _STORING = (
     "torch.utils.tensorboard",
     "torch.distributed.checkpoint",
 )
+_LBFGS_STEP = inspect.unwrap(torch.optim.LBFGS.step)
 _Key = tuple[str, int, str]
 _Compile = Callable[[Any, "Driver", regions.Region], Any]
 
@@ -218,13 +220,10 @@ class Drivers:
 
     def call(self, caller: weakref.ref[Driver], f: Any) -> Any:
         """What is called in place of `f`, which the driver `caller` is about to call."""
-        if f is torch.utils.checkpoint.checkpoint or makes_pass(f) or registers(f):
+        instead = self._instead(caller, f)
+        if instead is not None:
             _works(caller)
-            if makes_pass(f):
-                return functools.partial(self.hooks.run_pass, f)
-            if registers(f):
-                return functools.partial(registered, functools.partial(self.call, caller), f)
-            return self.blocks.checkpoint
+            return instead
         if type(f) is functools.partial:
             inner = self.call(caller, f.func)
             return f if inner is f.func else functools.partial(inner, *f.args, **f.keywords)
@@ -246,6 +245,18 @@ class Drivers:
             return f
         _works(caller, driver)
         return bound(run, owner)
+
+    def _instead(self, caller: weakref.ref[Driver], f: Any) -> Any:
+        """What is called in place of a function of torch's that calls what it is given; or None."""
+        if f is torch.utils.checkpoint.checkpoint:
+            return self.blocks.checkpoint
+        if makes_pass(f):
+            return functools.partial(self.hooks.run_pass, f)
+        if registers(f):
+            return functools.partial(registered, functools.partial(self.call, caller), f)
+        if f is _LBFGS_STEP:
+            return functools.partial(stepped, functools.partial(self.call, caller), f)
+        return None
 
     def compiled(self) -> Iterator[Any]:
         """The compiled regions."""

@@ -69,6 +69,22 @@ def registered(driven: Callable[[Any], Any], register: Any, *args: Any, **kwargs
         raise
 
 
+def stepped(driven: Callable[[Any], Any], step: Any, optimizer: Any, closure: Any) -> Any:
+    """Lets an optimizer take a step, the closure of which runs compiled.
+
+    Args:
+        driven: gives what runs in place of a function.
+        step: that of the optimizer's class.
+        optimizer: it.
+        closure: computes the loss and its gradients.
+    """
+    try:
+        return step(optimizer, driven(closure))
+    except BaseException as e:
+        hide_frames(e)
+        raise
+
+
 def _heard(node: Any, hook: Any) -> Any:
     """A hook that hears of no gradients which there are not.
 

@@ -15,6 +15,7 @@ import contextvars
 import enum
 import functools
 import gc
+import inspect
 import re
 import string
 import sys
@@ -33,7 +34,7 @@ from magpy.capture.python import draws, effects, memos, profiler_marks, torch_ca
 from magpy.capture.python.run import Run
 from magpy.errors import NEXT_CALL, an, frames_of_the_call
 from magpy.frames import call_sites
-from magpy.frames.locations import in_package, is_users, is_users_code, where_text
+from magpy.frames.locations import in_package, is_users, is_users_code, refuse, where_text
 from magpy.ir.ops import EffectStep, OpStep
 from magpy.models import callables
 from magpy.models.c_function_tables import Effect
@@ -423,12 +424,23 @@ def loads(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return f(*args, **kwargs)
 
 
-def batches(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A DataLoader begins an epoch: in each it draws a seed, and its batches are data.
+_EPOCH = "the batches of a DataLoader are looped over", "What is done with each is compiled"
+_SEARCH = "LBFGS.step goes by the values of the loss", "Its closure is compiled"
+#: What each of these does, which differs in every call, and what of it is compiled.  In an epoch a
+#: DataLoader draws a seed, and its batches are data.  How often L-BFGS calls its closure, and with
+#: how many directions it computes, the loss decides.
+IN_PYTHON: dict[Any, tuple[str, str]] = {
+    torch.utils.data.DataLoader._get_iterator: _EPOCH,
+    torch.utils.data.dataloader._BaseDataLoaderIter._reset: _EPOCH,
+    inspect.unwrap(torch.optim.LBFGS.step): _SEARCH,
+}
 
-    The loop over them stays Python, and what is done with each is captured once.
-    """
-    run.refuse("the batches of a DataLoader are looped over", "What is done with each is compiled")
+
+def in_python(run: Run, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of `IN_PYTHON` is called."""
+    refusal = refuse(*IN_PYTHON[getattr(f, "__func__", f)])
+    refusal.drives = True
+    run.refusals.keep(refusal)
     return f(*args, **kwargs)
 
 
@@ -538,6 +550,6 @@ TREATMENTS: dict[Effect, Callable[[Run, Any, tuple[Any, ...], dict[str, Any]], A
     Effect.MARK: profiler_marks.mark,
     Effect.ASIDE: aside,
     Effect.IMPORT: loads,
-    Effect.BATCHES: batches,
+    Effect.IN_PYTHON: in_python,
     Effect.OPERATION: torch_calls.operation,
 }

@@ -20,7 +20,7 @@ import torch
 import torch.utils.checkpoint
 
 from magpy import _interp, _tensor, errors, faults
-from magpy.capture.python import profiler_marks
+from magpy.capture.python import c_calls, profiler_marks
 from magpy.capture.tensors import functorch
 from magpy.instrument import rewrite
 from magpy.instrument.counters import counters
@@ -79,11 +79,8 @@ def prepare() -> None:
     profiler_marks.register()
     callables.set_effect(torch._C._autograd._push_saved_tensors_default_hooks, Effect.SAVED)
     callables.register_python(torch.utils.checkpoint.checkpoint, Effect.CHECKPOINT)
-    loader = torch.utils.data.DataLoader
-    callables.register_python(loader._get_iterator, Effect.BATCHES)
-    callables.register_python(
-        torch.utils.data.dataloader._BaseDataLoaderIter._reset, Effect.BATCHES
-    )
+    for function in c_calls.IN_PYTHON:
+        callables.register_python(function, Effect.IN_PYTHON)
     for compiles in (torch.compile, torch.cond):
         callables.register_python(compiles, Effect.DYNAMO)
     here = os.path.dirname(os.path.abspath(errors.__file__))
