@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import operator
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -34,7 +34,7 @@ from magpy.guards.checks import (
 from magpy.guards.edges import ClassAttribute, DictKey, Item, Load, number_of
 from magpy.guards.graph import ReferenceGraph, build
 from magpy.guards.program import Check, Operand, Relative
-from magpy.guards.world import Run, World
+from magpy.guards.world import Run, World, key_of_place
 from magpy.ir.capture import Capture
 from magpy.ir.ops import (
     Bind,
@@ -50,7 +50,7 @@ from magpy.ir.ops import (
     part,
     part_held,
 )
-from magpy.ir.recipes import Const, ContainerEffect
+from magpy.ir.recipes import Const, ContainerEffect, Value
 from magpy.ir.trees import leaves
 from magpy.models import callables
 from magpy.models.torch_ops import looked_up
@@ -120,14 +120,7 @@ def run_of(capture: Capture) -> Run:
         numbers=frozenset(record.numbers),
         held_numbers=record.held_numbers,
         gradients=tuple(record.gradients),
-        overwritten=frozenset(
-            (id(e.obj), k.value)
-            for e in changed
-            if e.kind == "dict"
-            for k, _ in e.stores
-            if isinstance(k, Const) and type(k.value) in (str, int)
-        )
-        | capture.renewed,
+        overwritten=frozenset(_places_of_stores(record, changed)) | capture.renewed,
         rearranged=frozenset(id(e.obj) for e in changed if e.kind in ("list", "deque"))
         | {at for at, _ in capture.renewed},
         numbered=frozenset(
@@ -141,6 +134,21 @@ def run_of(capture: Capture) -> Run:
         ),
         instances_vary=capture.instances_vary,
     )
+
+
+def _places_of_stores(
+    record: Record, changed: Iterable[ContainerEffect]
+) -> Iterator[tuple[int, Any]]:
+    """The places in dicts from outside in which the call stores something."""
+    for effect in changed:
+        for k, _ in effect.stores if effect.kind == "dict" else ():
+            if isinstance(k, Value):
+                key = record.inputs.get(k.var)  # a tensor from outside, or something new
+            else:
+                key = k.value if isinstance(k, Const) else getattr(k, "obj", None)
+            place = None if key is None else key_of_place(key)
+            if place is not None:
+                yield id(effect.obj), place
 
 
 def _known_tensors(record: Record) -> Iterator[Any]:

@@ -27,7 +27,7 @@ from magpy.guards.checks import (
     mode_of,
 )
 from magpy.guards.program import CLASSES, Check, Edge, Name, Operand, Program, Relative
-from magpy.guards.world import Run
+from magpy.guards.world import Run, key_of_place
 from magpy.ir.ops import slot_held
 from magpy.objects import c_state
 from magpy.objects.types import isinstance
@@ -148,7 +148,7 @@ class DictKey(
         if not text:
             program.anchor(self.key)
         parts = program.run.parts
-        if not parts or (id(self.source), self.key_if_plain()) not in parts:
+        if not parts or (id(self.source), key_of_place(self.key)) not in parts:
             super().lower(program)
 
     def _lower_at(self, program: Program, place: Relative) -> None:
@@ -160,22 +160,19 @@ class DictKey(
         expr = _subscript("dict", type(self.source) is dict, source, place.expr)
         program.bind(self.value, dst, expr)
 
-    def key_if_plain(self) -> Any:
-        """The key if it is a string or an integer, whose hash runs no code of the program."""
-        return self.key if type(self.key) in (str, int) else None
-
     def lower_anchored(self, program: Program) -> None:
         """The value stays, unless another is put there, in the run as it will be in every call.
 
         What counts then is what the object is like.
         """
         places = program.run.overwritten
-        own = bool(places) and (id(self.source), self.key_if_plain()) in places
+        own = bool(places) and (id(self.source), key_of_place(self.key)) in places
         if own and program.is_state(self.value):
             name = program.name(self.source)
             dst = program.register()
             program.check(self.load(dst, ("a", self.source)))
-            program.bind(self.value, dst, f"dict.__getitem__({name}, {self.key!r})")
+            key = repr(self.key) if type(self.key) in (str, int) else program.name(self.key)
+            program.bind(self.value, dst, f"dict.__getitem__({name}, {key})")
             return
         program.group("dicts", self.source, (self.key, self.value, mode_of(self.value)))
         program.anchor(self.value)

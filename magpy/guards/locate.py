@@ -19,6 +19,7 @@ import torch
 
 from magpy.guards.names import Program
 from magpy.guards.program import ANCHOR_TYPES
+from magpy.guards.world import key_of_place
 from magpy.objects.types import isinstance
 
 
@@ -181,9 +182,10 @@ def renewed(program: Program) -> dict[tuple[int, Any], tuple[Any, Any]]:
     found: dict[tuple[int, Any], tuple[Any, Any]] = {}
     for holder, entries in program.anchors.get("dicts", ()):
         for key, value, mode in entries:
-            now = dict.get(holder, key, value) if type(key) in (str, int) else value
+            place = key_of_place(key)
+            now = value if place is None else dict.get(holder, key, value)
             if mode == "is" and _is_renewed(value, now):
-                found[id(holder), key] = value, now
+                found[id(holder), place] = value, now
     for cell, value, mode in program.anchors.get("cells", ()):
         now = getattr(cell, "cell_contents", value)
         if mode == "is" and _is_renewed(value, now):

@@ -22,6 +22,24 @@ from magpy.objects import c_state
 _factory_of: Any = vars(collections.defaultdict)["default_factory"].__get__
 
 
+def key_of_place(key: Any) -> Any:
+    """What tells a place in a dict by its key without the program's code; None for other keys.
+
+    A string or an integer itself; and which object another one is that is equal to itself alone:
+    `velocity[parameter]`, `activations[layer]`.
+    """
+    t = type(key)
+    if t in (str, int):
+        return key
+    if t in (torch.Tensor, torch.nn.Parameter):
+        return "object", id(key)
+    by_identity = all(_interp.type_lookup(t, name) is of for name, of in _OF_OBJECTS)
+    return ("object", id(key)) if by_identity else None
+
+
+_OF_OBJECTS = [(name, vars(object)[name]) for name in ("__hash__", "__eq__")]
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """What is to be known of a run beside what it read.
