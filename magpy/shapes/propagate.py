@@ -24,7 +24,7 @@ from magpy.models.torch_ops import MOVES, operation_name, resizable
 from magpy.objects.quiet import unheard
 from magpy.objects.types import isinstance
 from magpy.shapes.arithmetic import hint, is_open, plain, symbolic_form
-from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, hides_a_number
+from magpy.shapes.fake_ops import CannotFollowError, SizedByDataError, hides_a_number, wrapped
 from magpy.shapes.symbols import Symbols
 
 # What tells of one dimension what a read of metadata tells of all.
@@ -390,7 +390,33 @@ class Follower:
             fake = _at(self._fake, path)
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
-            symbols.note(var, fake)
+            symbols.note(var, self._as_laid_out(fake, tensor))
+
+    def _as_laid_out(self, fake: Any, tensor: torch.Tensor) -> Any:
+        """The fake tensor, with the strides that the kernel has kept where a size is 1.
+
+        `images / 255` of one image lies as the image does, also where the batch's stride is no
+        multiple of anything. torch's fake kernel computes such strides, and a convolution goes by
+        them.
+        """
+        ones = [d for d, n in enumerate(fake.shape) if type(n) is int and n == 1]
+        strides = fake.stride()
+        if (
+            wrapped(fake)
+            or fake._is_view()
+            or all(hint(strides[d]) == tensor.stride(d) for d in ones)
+        ):
+            return fake
+        for var in self._found:
+            given = self._symbols.fakes.get(var)
+            if given is None or given.layout is not torch.strided:
+                continue
+            if not _same_sizes(given.shape, fake.shape):
+                continue
+            kept = given.stride()
+            if all(hint(a) == b for a, b in zip(kept, tensor.stride(), strict=True)):
+                return self._symbols.laid_out(fake, kept)
+        return fake
 
     def compared(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
         """What is compared of gradients, and of tensors that an operation gives back.
@@ -460,6 +486,15 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         result = getattr(result, key) if key == "data" else result[key]
     return result
+
+
+def _same_sizes(a: Any, b: Any) -> bool:
+    """Whether two shapes are equal whatever their symbols are; nothing becomes a condition."""
+
+    def told(n: Any) -> Any:
+        return n.node.expr if isinstance(n, torch.SymInt) else n
+
+    return len(a) == len(b) and all(told(x) == told(y) for x, y in zip(a, b, strict=True))
 
 
 def _like(fake: Any, tensor: Any) -> bool:

@@ -166,6 +166,10 @@ class Symbols:
         """Another fake tensor of these sizes and strides."""
         return self._made(fake.shape, fake.stride(), fake)
 
+    def laid_out(self, fake: Any, strides: tuple[Any, ...]) -> Any:
+        """Another fake tensor of these sizes, and of other strides."""
+        return self._made(fake.shape, strides, fake)
+
     def turn_by(self, numbers: set[Var | None]) -> None:
         """These numbers from outside are others in each turn of a loop (`Varying.turns`)."""
         self.turns = {s.symbol for s in self.sources if s.var in numbers}
