@@ -260,11 +260,14 @@ class _Heads:
         return [walk.form(v) for v in added]
 
     def _outside(self, walk: _Walk) -> Any:
-        """How often the run has written to objects from outside, and what of its own is there."""
+        """Where the run has written to objects from outside, and what of its own is there."""
         run, session = self._run, self._run.session
-        log = [e for e in session.log() if e[0] in _WRITES]
-        stores, cells = session.stores(), session.written_cells()
-        for holder, key in [(h, k) for h, k, *_ in stores] + [(o, n) for _, o, n, _ in log]:
+        cells = session.written_cells()
+        places = [(h, k) for h, k, *_ in session.stores()]
+        places += [(o, n) for event, o, n, _ in session.log() if event in _WRITES]
+        # What is put there once more takes the place of what was.
+        known = {(id(h), k if type(k) in (str, int) else id(k)): (h, k) for h, k in places}
+        for holder, key in known.values():
             walk.held(holder, key)
         for cell, _ in cells:
             walk.held(cell, None)
@@ -273,8 +276,8 @@ class _Heads:
             walk.all_held(container, before)
         for var, _ in run.contexts.values():
             walk.one_held(var.get(None))
-        counts = len(log), len(stores), len(cells), len(run.contexts), len(run.locks)
-        return counts, written, walk.held_forms
+        counts = len(cells), len(run.contexts), len(run.locks)
+        return counts, list(known), written, walk.held_forms
 
 
 class _UnknownError(Exception):
@@ -387,12 +390,7 @@ class _Walk:
 
     def one_held(self, v: Any) -> None:
         """Looks at something that is reached from outside."""
-        if type(v) in PLAIN_TYPES or self._recorder.tracked(v) is not None or self._outside(v):
-            return
-        if isinstance(v, torch.Tensor):
-            self.held_forms.append(self._attributes(v))
-        else:
-            self.held_forms.append(self.form(v))
+        self.held_forms.append(self.form(v))
 
 
 def _at(holder: Any, key: Any) -> Iterator[Any]:
