@@ -232,6 +232,8 @@ def classify(f: Any) -> Leaf:
         return _classify_type(f)
     module = _module_of(f)
     root = module.partition(".")[0]
+    if module.startswith("torch.nn.") and isinstance(type(f).__call__, _FRAMES):
+        return Leaf.FRAME  # a module, of which Python is watched
     if root == "torch":
         return Leaf.TORCH  # what it does otherwise, `effect_of` knows
     if _computes(module) or name in COMPUTES.get(module, ()):

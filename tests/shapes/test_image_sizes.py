@@ -99,3 +99,44 @@ def test_a_choice_of_the_programs_own_is_a_condition():
     for height, width in SIZES * 2:
         x = torch.rand(1, 8, height, width)
         torch.testing.assert_close(compiled(x), f(x))
+
+
+class Up(nn.Module):
+    """As a U-Net or an autoencoder goes back to the sizes of an earlier layer."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.down, self.pool = nn.Conv2d(2, 3, 3, 2, 1), nn.MaxPool2d(2, return_indices=True)
+        self.up, self.unpool = nn.ConvTranspose2d(3, 2, 3, 2, 1), nn.MaxUnpool2d(2)
+
+    def forward(self, x):
+        if self.kind == "transposed":
+            return self.up(self.down(x), output_size=x.shape[-2:])
+        if self.kind == "transposed, all sizes":
+            return self.up(self.down(x), list(x.shape[:1]) + [2] + list(x.shape[2:]))
+        y, indices = self.pool(x)
+        return self.unpool(y * 2, indices, output_size=x.size())
+
+
+@pytest.mark.parametrize("kind", ["transposed", "transposed, all sizes", "unpooled"])
+def test_modules_of_torch_are_given_sizes(kind):
+    torch.manual_seed(0)
+    model = Up(kind)
+    compiled = magpy.compile(model, backend="eager")
+    for i in range(12):
+        x = torch.rand(2, 2, 8 + 2 * (i % 7), 10 + 2 * (i % 5))
+        want, got = model(x), compiled(x)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+    stats = magpy.stats(compiled)
+    assert (stats.captures, stats.reasons) == (2, []) or kind == "unpooled", stats.misses_by
+
+
+def test_a_wrong_size_raises_as_in_eager():
+    compiled = magpy.compile(Up("transposed").up, backend="eager")
+    x = torch.rand(1, 3, 4, 4)
+    for i in range(4):
+        compiled(x[:, :, : 2 + i % 2], output_size=[3 + 2 * (i % 2), 7])
+    with pytest.raises(ValueError, match="requested an output size"):
+        compiled(x, output_size=[40, 7])
