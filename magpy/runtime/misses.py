@@ -34,6 +34,8 @@ _MOST = 64
 _MOST_WAYS, _MOST_CHECKS = 4, 1024
 #: So often a module is another one where it stands before it counts by what it is like.
 _MANY_RENEWALS = 2
+#: So many keys that were missing in one dict are one cause.
+_MOST_KEYS = 3
 #: What is counted under one name once `_MOST` different checks have failed.
 OTHERS = "other checks"
 #: All checks held, but a value that the entry computed led another way than in its capture.
@@ -57,6 +59,8 @@ class Misses:
         self.replaced: dict[tuple[int, Any], tuple[Any, Any]] = {}
         self._renewals: collections.Counter[tuple[int, Any]] = collections.Counter()
         self._causes: dict[Any, int] = {}
+        # By the address of a dict, the keys that were missing there.
+        self._absent: dict[int, set[str]] = {}
         #: The cause of the last miss, and how often it has made calls miss.
         self.cause: Any = None
         self.times = 0
@@ -104,7 +108,7 @@ class Misses:
             # A tensor may have another size in this dimension, and in that one.
             cause = found.where or (what if found.of_tensor else self._cause(what))
             if found.of_presence:
-                cause = cause, "there"
+                cause = self._of_keys(what) or cause, "there"
             elif found.of_one:
                 cause = cause, "one"
             self.cause = cause
@@ -140,6 +144,14 @@ class Misses:
         if place is None or (place.key is not None and not isinstance(place.holder, (list, tuple))):
             return what
         return id(place.holder) if place.argument is None else place.argument
+
+    def _of_keys(self, what: str) -> int | None:
+        """The dict at hand, once several keys were missing there: a memo for each form of input."""
+        if self.place is None or not isinstance(self.place.holder, dict):
+            return None
+        missed = self._absent.setdefault(id(self.place.holder), set())
+        missed.add(what)
+        return id(self.place.holder) if len(missed) >= _MOST_KEYS else None
 
     def repeated(self, found: Difference | None, followed: bool) -> bool:
         """Whether the same check failed before, and nobody was told of that yet.

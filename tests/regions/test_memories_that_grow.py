@@ -73,3 +73,30 @@ def test_what_is_around_it_is_compiled_in_few_captures(kind):
 def _entries(compiled):
     regions = compiled._magpy_options.drivers.compiled()
     return [e for r in regions for e in r._magpy_entries]
+
+
+def test_a_memo_by_sizes_is_left_to_python():
+    """Anchors or position tables, made once for each size of an image."""
+
+    def world():
+        memo = {}
+
+        def f(x):
+            key = tuple(x.shape[-2:])
+            if key not in memo:
+                rows = torch.meshgrid(torch.arange(key[0]), torch.arange(key[1]), indexing="ij")
+                memo[key] = torch.stack(rows)
+            return (x + memo[key]).relu().sum(0)
+
+        return f, memo
+
+    (f, own), (g, memo) = world(), world()
+    compiled = magpy.compile(f, backend="eager")
+    for i in range(40):
+        x = torch.rand(2, 2, 4 + i % 5, 4 + i % 3, generator=torch.Generator().manual_seed(i))
+        torch.testing.assert_close(compiled(x), g(x))
+    assert list(own) == list(memo)
+    stats = magpy.stats(compiled)
+    assert stats.share > 0.9
+    assert stats.eager_calls <= 3
+    assert stats.captures <= 24, stats.misses_by
