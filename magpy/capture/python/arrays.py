@@ -81,6 +81,7 @@ class ArrayCalls:
         owner = getattr(f, "__self__", None)
         step, terms = _terms(f, args, kwargs)
         if terms:
+            self._session.compare(args[f is functools.reduce] if args else owner)
             return functools.reduce(lambda a, b: _interp.call(step, (a, b), {}), terms)
         if self._only_keeps(f, args, kwargs):
             return ABSENT
