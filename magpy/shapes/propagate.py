@@ -390,33 +390,7 @@ class Follower:
             fake = _at(self._fake, path)
             if not _like(fake, tensor):
                 raise CannotFollowError("a fake tensor is not like the tensor")
-            symbols.note(var, self._as_laid_out(fake, tensor))
-
-    def _as_laid_out(self, fake: Any, tensor: torch.Tensor) -> Any:
-        """The fake tensor, with the strides that the kernel has kept where a size is 1.
-
-        `images / 255` of one image lies as the image does, also where the batch's stride is no
-        multiple of anything. torch's fake kernel computes such strides, and a convolution goes by
-        them.
-        """
-        ones = [d for d, n in enumerate(fake.shape) if type(n) is int and n == 1]
-        strides = fake.stride()
-        if (
-            wrapped(fake)
-            or fake._is_view()
-            or all(hint(strides[d]) == tensor.stride(d) for d in ones)
-        ):
-            return fake
-        for var in self._found:
-            given = self._symbols.fakes.get(var)
-            if given is None or given.layout is not torch.strided:
-                continue
-            if not _same_sizes(given.shape, fake.shape):
-                continue
-            kept = given.stride()
-            if all(hint(a) == b for a, b in zip(kept, tensor.stride(), strict=True)):
-                return self._symbols.laid_out(fake, kept)
-        return fake
+            symbols.note(var, _as_laid_out(symbols, self._found, fake, tensor))
 
     def compared(self, result: Any, outs: list[tuple[Any, Var]]) -> list[Any] | None:
         """What is compared of gradients, and of tensors that an operation gives back.
@@ -486,6 +460,34 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         result = getattr(result, key) if key == "data" else result[key]
     return result
+
+
+def _as_laid_out(symbols: Symbols, found: set[Var], fake: Any, tensor: torch.Tensor) -> Any:
+    """The fake tensor, with the strides that the kernel has kept where a size is 1.
+
+    `images / 255` of one image lies as the image does, also where the batch's stride is no multiple
+    of anything. torch's fake kernel computes such strides, and a convolution goes by them.
+
+    Args:
+        symbols: the symbols of the run.
+        found: the variables that the operation is given.
+        fake: what it gives for fake tensors.
+        tensor: what it has given.
+    """
+    ones = [d for d, n in enumerate(fake.shape) if type(n) is int and n == 1]
+    strides = fake.stride()
+    if wrapped(fake) or fake._is_view() or all(hint(strides[d]) == tensor.stride(d) for d in ones):
+        return fake
+    for var in found:
+        given = symbols.fakes.get(var)
+        if given is None or given.layout is not torch.strided:
+            continue
+        kept = given.stride()
+        if _same_sizes(given.shape, fake.shape) and all(
+            hint(a) == b for a, b in zip(kept, tensor.stride(), strict=True)
+        ):
+            return symbols.laid_out(fake, kept)
+    return fake
 
 
 def _same_sizes(a: Any, b: Any) -> bool:
