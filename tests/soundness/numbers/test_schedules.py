@@ -127,4 +127,7 @@ def steps(f):
 """)
     assert report.finding is None
     assert report.captures <= 8, report.reasons
-    assert report.hits >= 14
+    if name == "lbfgs":  # its search is Python's (tests/regions/test_closures_of_optimizers.py)
+        assert all("LBFGS.step goes by" in reason for reason in report.reasons)
+    else:
+        assert report.hits >= 14
