@@ -253,8 +253,8 @@ class Writer(DataForms):
                 if form != new and tensor.requires_grad and self._engine_was_run:
                     # What an entry holds of autograd's graph remembers the form of before.
                     raise refuse("p.data = ... gives a tensor with gradients another form")
-                given = self.record.inputs.values()
-                if form != new and any(_tensor.gradient(t) is tensor for t in given):
+                leaves = self.record.inputs.values()
+                if form != new and any(_tensor.gradient(t) is tensor for t in leaves):
                     # Nothing but `.data` gives a leaf a gradient that is not like it.
                     raise refuse("p.grad.data = ... gives a gradient another form")
             self.tensors.moves(tensor, data)
