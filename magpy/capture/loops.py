@@ -380,12 +380,22 @@ class _Walk:
             self.one_held(v)
 
     def all_held(self, container: Any, before: Any) -> None:
-        """Looks at what a container from outside holds, and did not hold before the call."""
+        """Looks at what a container from outside holds, where, and in what order.
+
+        What it held before the call is another object's affair, but for its place.
+        """
         if len(container) > _MOST:
             raise _UnknownError
         there = {id(v) for v in _elements(before)}
+        self.held_forms.append(
+            [k if type(k) in (str, int) else id(k) for k in container]
+            if isinstance(container, dict)
+            else len(container)
+        )
         for v in _elements(container):
-            if id(v) not in there:
+            if id(v) in there:
+                self.held_forms.append(id(v))
+            else:
                 self.one_held(v)
 
     def one_held(self, v: Any) -> None:

@@ -6,6 +6,7 @@ turns is captured on its own, and gives what it gives in eager.
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import copy
 import functools
@@ -367,6 +368,48 @@ def deletes_an_attribute(step, x):
         h = step(x[:, t], STATE.gone)
         del STATE.gone
     return h, hasattr(STATE, "gone")
+
+
+SCALES = [torch.tensor(float(k == 6) + 1) for k in range(24)]
+QUEUE = collections.deque(SCALES)
+ORDERED = collections.OrderedDict((f"k{i}", v) for i, v in enumerate(SCALES))
+
+
+def pops_from_a_list_outside(step, x):
+    kept, h = list(SCALES), x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * SCALES.pop(0)
+    SCALES[:] = kept
+    return h
+
+
+def rotates_a_queue_outside(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        h = step(x[:, t], h) * QUEUE[0]
+        QUEUE.rotate(-1)
+    QUEUE.rotate(x.size(1))
+    return h
+
+
+def moves_to_the_end_outside(step, x):
+    h = x[:, 0]
+    for t in range(x.size(1)):
+        key = next(iter(ORDERED))
+        h = step(x[:, t], h) * ORDERED[key]
+        ORDERED.move_to_end(key)
+    for t in range(x.size(1)):
+        ORDERED.move_to_end(next(reversed(ORDERED)), last=False)
+    return h
+
+
+def swaps_in_a_list_outside(step, x):
+    kept, h = list(SCALES), x[:, 0]
+    for t in range(x.size(1)):
+        SCALES[0], SCALES[5], SCALES[6] = SCALES[5], SCALES[6], SCALES[0]
+        h = step(x[:, t], h) * SCALES[0]
+    SCALES[:] = kept
+    return h
 
 
 def counts_outside(step, x):
@@ -755,6 +798,8 @@ def asks_for_versions(step, x):
 
 
 OTHERS = [
+    *(pops_from_a_list_outside, rotates_a_queue_outside, moves_to_the_end_outside),
+    swaps_in_a_list_outside,
     *(keeps_the_one_before, counts_in_an_attribute, alternates_in_attributes),
     *(sets_it_in_some_turns, names_attributes_by_the_turn, deletes_an_attribute),
     *(counts_in_a_cache, counts_in_an_attribute_of_a_tensor, marks_what_is_made),
