@@ -69,17 +69,18 @@ def registered(driven: Callable[[Any], Any], register: Any, *args: Any, **kwargs
         raise
 
 
-def stepped(driven: Callable[[Any], Any], step: Any, optimizer: Any, closure: Any) -> Any:
+def stepped(driven: Callable[[Any], Any], step: Any, *args: Any, **kwargs: Any) -> Any:
     """Lets an optimizer take a step, the closure of which runs compiled.
 
     Args:
         driven: gives what runs in place of a function.
         step: that of the optimizer's class.
-        optimizer: it.
-        closure: computes the loss and its gradients.
+        args: the optimizer and its closure, with `kwargs`.
+        kwargs: see `args`.
     """
     try:
-        return step(optimizer, driven(closure))
+        given = {name: driven(v) for name, v in kwargs.items()}
+        return step(*args[:1], *map(driven, args[1:]), **given)
     except BaseException as e:
         hide_frames(e)
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -78,3 +80,31 @@ def test_an_exception_of_the_closure_is_the_programs():
             torch.testing.assert_close(weight.detach(), before)
         else:
             compiled(fails)
+
+
+@pytest.mark.parametrize("given", ["keyword", "none"])
+def test_a_closure_is_given_as_in_eager(given):
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.LBFGS([weight], 0.1)
+
+    def step(x):
+        def closure():
+            optimizer.zero_grad()
+            loss = ((weight - x) ** 2).sum()
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure=closure) if given == "keyword" else optimizer.step()
+
+    compiled = magpy.compile(step, backend="eager")
+    for i in range(5):
+        if given == "keyword":
+            before, state = weight.detach().clone(), copy.deepcopy(optimizer.state_dict())
+            want = step(torch.zeros(2)).detach()
+            with torch.no_grad():
+                weight.copy_(before)
+            optimizer.load_state_dict(state)
+            torch.testing.assert_close(compiled(torch.zeros(2)).detach(), want)
+            continue
+        with pytest.raises(TypeError, match=r"LBFGS.step\(\) missing .* 'closure'"):
+            compiled(torch.ones(2) * i)
