@@ -20,7 +20,7 @@ from magpy.guards.analysis import Analysis, analyze
 from magpy.guards.names import Program
 from magpy.ir.aliasing import unchanged
 from magpy.ir.capture import Capture
-from magpy.ir.ops import TUPLES, Binding, Check, EffectStep, HostStep, OpStep, Part, Record
+from magpy.ir.ops import TUPLES, EffectStep, HostStep, OpStep, Part, Record
 from magpy.objects.number_lists import form_of
 from magpy.objects.quiet import modes_of_the_program
 from magpy.objects.types import isinstance
@@ -238,7 +238,7 @@ def _leaves(low: Lowering) -> HostStep | None:
     ran = False
     for item in low.plan.items:
         step = item[0] if isinstance(item, tuple) else item
-        if ran and isinstance(step, (Binding, Check)):
+        if ran and isinstance(step, HostStep) and low.total.decides(step):
             return step
         ran = ran or isinstance(step, (Segment, OpStep))
     return None

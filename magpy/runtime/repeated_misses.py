@@ -161,6 +161,8 @@ class RepeatedMisses:
         few = _MOST_OF_FEW if owner.part is None else STORM
         of_few = self.missed.of_few or (self.missed.of_own_change and owner.part is None)
         of_few = of_few and len(self._missed_keys()) <= _MOST_OF_FEW
+        # So may one whose value is checked ahead of all operations, where a miss costs nothing.
+        condition |= why is OF_DATA and owner.part is None and not self._leaves_late(compiled)
         times = few if of_few else 1 if given else STORM + condition
         if not self.serves_few(compiled, times):
             return False
@@ -173,9 +175,9 @@ class RepeatedMisses:
         since, another kind is captured.
         """
         cause = self.missed.cause
-        made = [e for e in compiled._magpy_entries if e.tag.cause == cause]
+        made = self._made(compiled)
         times = max(self.missed.times, len(self._missed_keys()))
-        if times > _MOST_OF_FEW or any(e.tag.leaves is not None for e in made):
+        if times > _MOST_OF_FEW or self._leaves_late(compiled):
             return False
         hits = sum(e.hits for e in made)
         self.waits = hits <= self._served.get(cause, 0)
@@ -185,6 +187,14 @@ class RepeatedMisses:
         self._waits_left -= self.waits
         self._served[cause] = hits
         return True
+
+    def _made(self, compiled: Any) -> list[Any]:
+        """The entries that were made for what the call at hand differs in."""
+        return [e for e in compiled._magpy_entries if e.tag.cause == self.missed.cause]
+
+    def _leaves_late(self, compiled: Any) -> bool:
+        """Whether one of these finds that it does not fit after operations only."""
+        return any(e.tag.leaves is not None for e in self._made(compiled))
 
     def _missed_keys(self) -> list[Any]:
         """The keys of the dict at hand at which calls have missed: a counter for each user."""
@@ -200,8 +210,7 @@ class RepeatedMisses:
 
     def serves_few(self, compiled: Any, times: int) -> bool:
         """Whether one reason has made so many calls miss, of which entries serve few."""
-        cause = self.missed.cause
-        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
+        hits = [e.hits for e in self._made(compiled)]
         found = self.missed.times + self.missed.times_unlocated
         self.stormy = found >= times and sum(hits) <= 2 * len(hits)
         return self.stormy
@@ -219,8 +228,7 @@ class RepeatedMisses:
             known, most = True, _MOST_OF_FEW
         if not known or differing not in (None, Differing()):
             return False
-        cause = self.missed.cause
-        hits = [e.hits for e in compiled._magpy_entries if e.tag.cause == cause]
+        hits = [e.hits for e in self._made(compiled)]
         if self.missed.times <= most or sum(hits) > 2 * len(hits):
             return False
         self.declined += 1

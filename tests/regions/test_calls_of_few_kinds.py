@@ -205,3 +205,33 @@ def test_functions_that_are_chosen_by_the_class_of_an_argument():
     stats = magpy.stats(compiled)
     assert stats.in_python == []
     assert stats.share == 1.0
+
+
+def test_a_rate_that_drops_at_every_fifth_step():
+    # The first step of that kind finds the rate that there was before any other, and serves none.
+    def trained(compile):
+        torch.manual_seed(0)
+        model = nn.Linear(8, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5, gamma=0.5)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss.detach()
+
+        compiled = compile(step)
+        losses = [compiled(torch.full((2, 8), 0.1 * (i % 3))) for i in range(40)]
+        return compiled, losses, optimizer.param_groups[0]["lr"]
+
+    _, want, rate = trained(lambda f: f)
+    compiled, got, found = trained(functools.partial(magpy.compile, backend="eager"))
+    assert found == rate
+    assert all(map(torch.equal, got, want))
+    stats = magpy.stats(compiled)
+    assert stats.captures <= 5
+    assert stats.hits >= 35
+    assert stats.in_python == []
