@@ -144,7 +144,7 @@ def build(
     info = _info(low, guard, backend)
     info.portable = portable
     info.in_order = not info.acts and hearing.keeps_order(low, program)
-    code = Code(capture, analysis, low.plan, low.total)
+    code = Code(capture, analysis, low.plan)
     info.mock, info.text = code.function(
         info.runners,
         lambda error, saved, early: recover(info, error, saved, early),
