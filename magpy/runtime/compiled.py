@@ -660,8 +660,6 @@ class Manager:
                     return False
                 state = (found["captures"], len(found["reasons"]), found["uncompiled"])
                 self.share.add(state, self.backend, *counted)
-                if self.family is not None:
-                    self.family.settle(compiled)
                 served = compiled._magpy_hits > self.base_hits
                 any_compiled = found["entries"] or served or self.share.value
                 calls = compiled._magpy_calls - self.base_calls
