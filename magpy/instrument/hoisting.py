@@ -145,9 +145,6 @@ class Hoist:
             self.alone.add(s)
         if self.plan.is_apart(s):
             before += self._calls_apart(owner, name, s)
-        if isinstance(s, ast.Assign) and isinstance(s.value, _DISPLAYS) and self._flows(s.value):
-            self._taken_apart(s.value, before, s)
-            self.alone.add(s)
         self._value_of_store(s, before)
         self._whole(s, s, blocks=False)
         self._give_away([*before, *_own_parts(s)])
@@ -211,24 +208,6 @@ class Hoist:
             before += ahead
             setattr(owner, name, new)
         return before
-
-    def _flows(self, display: ast.expr) -> bool:
-        """Whether a value that differs in every call stands in a display as it is."""
-        for holder, name, index in _parts(display) or ():
-            e = _get(holder, name, index)
-            if isinstance(e, ast.Name) and e.id in self.plan.varying:
-                return True
-            if isinstance(e, _DISPLAYS) and self._flows(e):
-                return True
-        return False
-
-    def _taken_apart(self, display: ast.expr, ahead: list[ast.stmt], s: ast.stmt) -> None:
-        for holder, name, index in _parts(display) or ():
-            e = _get(holder, name, index)
-            if isinstance(e, _DISPLAYS) and _parts(e) is not None:
-                self._taken_apart(e, ahead, s)
-            else:
-                self._temporary(holder, name, index, ahead, s)
 
     def _head(self, s: ast.stmt) -> tuple[Any, str] | None:
         """Where the expression is that a statement evaluates first, once."""
@@ -435,9 +414,6 @@ class Hoist:
         self.temporaries.add(name)
         ahead.append(placed_at(ast.Assign([ast.Name(name, ast.Store())], e), e))
         return ast.copy_location(ast.Name(name, ast.Load()), e)
-
-
-_DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict)
 
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
